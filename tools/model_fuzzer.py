@@ -116,9 +116,41 @@ def run_onnx_runtime(case: Case) -> list[np.ndarray] | None:
     return [np.asarray(result) for result in results]
 
 
+def slice_by_the_standard(case: Case) -> list[np.ndarray] | None:
+    """What Slice's text says of bounds: counted from the end where they are negative, then clamped, a start to
+    [0, n - 1] and an end to [-1, n - 1] where the step is negative. Of bounds beyond the axis the reference takes
+    NumPy's, ONNX Runtime has others for the largest integers."""
+    if case.operators != ["Slice"]:
+        return None
+    known = {tensor.name: numpy_helper.to_array(tensor) for tensor in case.model.graph.initializer}
+    known |= case.inputs
+    given = [known.get(name) for name in case.model.graph.node[0].input] + [None] * 2
+    data, starts, ends, axes, steps = given[:5]
+    axes = range(len(starts)) if axes is None else axes
+    steps = [1] * len(starts) if steps is None else steps
+    for start, end, axis, step in zip(starts, ends, axes, steps):
+        start, end, axis, step = int(start), int(end), int(axis), int(step)
+        extent = data.shape[axis]
+        low, high = (-1, extent - 1) if step < 0 else (0, extent)
+        start += extent if start < 0 else 0
+        end += extent if end < 0 else 0
+        first = min(max(start, 0), max(high, 0))
+        places = np.arange(first, min(max(end, low), high), step) if extent else np.arange(0)
+        data = np.take(data, places, axis)
+    return [data]
+
+
+# Where the references contradict each other, by operator.
+BY_THE_STANDARD = {"Slice": slice_by_the_standard}
+
+
 def references(case: Case) -> list[list[np.ndarray]]:
     """The results of those that compute something of the types and shapes that the standard infers."""
     found = [results for results in (run_reference(case), run_onnx_runtime(case)) if results]
+    rule = BY_THE_STANDARD.get(case.operators[0]) if len(case.operators) == 1 else None
+    if rule and len(found) == 2 and not all(map(np.array_equal, *found)):
+        decided = rule(case)
+        return [decided] if decided else found
     if not found:
         return found
     bare = onnx.ModelProto()

@@ -37,6 +37,14 @@ void BuildBudget::require_memory(uint64_t bytes, const std::string& who) const {
             limit_hint("build_memory"));
 }
 
+void BuildBudget::require_workspace(uint64_t bytes, const std::string& layer) const {
+  if (bytes > workspace_limit_)
+    fail_with(ErrorCode::kUNSUPPORTED_STATE, layer, " needs a workspace of ", bytes_text(bytes),
+              " at the profile's maximum, more than the limit of ", bytes_text(workspace_limit_),
+              " (MemoryPoolType.WORKSPACE); raise it with set_memory_pool_limit, or narrow the "
+              "profile");
+}
+
 bool BuildBudget::try_fold(uint64_t bytes) {
   const uint64_t most = std::min(limits_.build_memory, kFoldedAnyway + kFoldedPerGiven * given_);
   if (folded_ > most || bytes > most - folded_) return false;

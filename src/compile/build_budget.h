@@ -31,8 +31,8 @@ class BuildCancelledError final : public BuildEndError {
 class BuildBudget {
  public:
   /// `limits` are resolved; the time began with `deadline`.
-  BuildBudget(const Limits& limits, const Deadline& deadline)
-      : limits_(limits), deadline_(deadline) {}
+  BuildBudget(const Limits& limits, uint64_t workspace_limit, const Deadline& deadline)
+      : limits_(limits), workspace_limit_(workspace_limit), deadline_(deadline) {}
 
   /// Throws BuildTimeError once the time is over; the parts say what is about to be done.
   template <class... Parts>
@@ -51,6 +51,9 @@ class BuildBudget {
   }
   /// Throws Error unless the memory is left; `who` needs it: "layer 'a' needs".
   void require_memory(uint64_t bytes, const std::string& who) const;
+  /// Throws Error unless a layer may have a scratch of so many bytes; `layer` says which: "Layer
+  /// 'a' (Loop)".
+  void require_workspace(uint64_t bytes, const std::string& layer) const;
 
   /// What the model itself has of constants, on which depends how many may be made of them.
   void set_given(uint64_t bytes) { given_ = bytes; }
@@ -62,6 +65,7 @@ class BuildBudget {
   [[noreturn]] void fail_time(const std::string& doing) const;
 
   const Limits limits_;
+  const uint64_t workspace_limit_;
   const Deadline deadline_;
   uint64_t given_ = 0, folded_ = 0;
 };

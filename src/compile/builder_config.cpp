@@ -134,6 +134,8 @@ BuildConfig BuilderConfig::build_config(bool strongly_typed) const {
   const TuningEffort effort = tuning_effort(optimization_level_, max_num_tactics_);
   build.timing = timing && effort.timing;
   build.max_candidates = effort.max_candidates;
+  if (const size_t bytes = memory_pool_limit(MemoryPoolType::kWORKSPACE); bytes > 0)
+    build.workspace_limit = bytes;
   if (!flags.has(BuilderFlag::kDISABLE_TIMING_CACHE)) build.timing_cache = timing_cache_;
   build.error_on_timing_cache_miss = flags.has(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS);
   build.detailed_inspection = verbosity == ProfilingVerbosity::kDETAILED;

@@ -272,7 +272,7 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
   require(network.num_layers() <= limits.steps, "The network '", network.name(), "' has ",
           network.num_layers(), " layers, more than the limit of ", limits.steps, " (steps); ",
           limit_hint("steps"));
-  BuildBudget budget(limits, deadline);
+  BuildBudget budget(limits, config.workspace_limit, deadline);
   const CodeFormat& format = device.backend().code_format();
   format.check_level(config.hardware_compatibility, device, {});
   std::vector<ProfileRanges> profiles;
@@ -288,7 +288,7 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
   plan_for_broadcasts(graph, profiles);
   run_passes(graph, {device, config, profiles[0], network.flags().strongly_typed, &budget,
                      fuses_attention});
-  PlanEmitter emitter(graph, network, device, config, std::move(weights));
+  PlanEmitter emitter(graph, network, device, config, budget, std::move(weights));
   for (const ProfileRanges& ranges : profiles)
     compile_profile(graph, network, ranges, device, config, cache, emitter, budget);
   progress("done", 1, 1);

@@ -125,6 +125,8 @@ struct BuildConfig {
   /// False: time nothing and run no plugin during the build. Each layer takes the fastest of those
   /// of its candidates whose times the timing cache has, or else its first one.
   bool timing = true;
+  /// Bytes of scratch of one layer: kernels that want more are left out.
+  uint64_t workspace_limit = UINT64_MAX;
   int max_candidates = 0;  ///< of a layer, those that are timed: the first that work; 0: all
   std::shared_ptr<TimingCache> timing_cache;  ///< null: a fresh one
   /// Fail instead of timing what the cache could hold and does not.

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/types.h"
+#include "compile/expansion.h"
 #include "opwright/version.h"
 #include "plugin/kernel/host_code.h"
 #include "plugin/registry/source_language.h"
@@ -40,8 +41,10 @@ std::vector<PortDesc> port_descs(const StepSchedule& steps, const std::vector<in
 }  // namespace
 
 PlanEmitter::PlanEmitter(const Graph& graph, const Network& network, const Device& device,
-                         const BuildConfig& config, std::vector<RefitWeight> weights)
+                         const BuildConfig& config, const BuildBudget& budget,
+                         std::vector<RefitWeight> weights)
     : device_(device),
+      budget_(budget),
       services_(config.services),
       hardware_compatibility_(config.hardware_compatibility),
       detailed_(config.detailed_inspection),
@@ -165,6 +168,12 @@ PlanStep PlanEmitter::step(const StepSchedule& steps, const ScheduleStep& step,
   result.packed = kernel->packed();
   for (PackedInput& packed : result.packed) packed.data = shared(std::move(packed.data));
   *workspace = kernel->workspace_size();
+  const std::string layer = str("Layer '", step.name, "' (", op->kind(), ")");
+  budget_.require_workspace(*workspace, layer);
+  // Other layers were timed within the limit.
+  if (dynamic_cast<const BodyOwner*>(step.op.get()) != nullptr)
+    budget_.require_memory(*workspace,
+                           layer + ": its body and its states at the profile's maximum need");
   if (!device_.is_host()) result.capture_obstacle = kernel->capture_obstacle();
   if (result.candidate.tactic_name.empty()) result.candidate.tactic_name = kernel->description();
 

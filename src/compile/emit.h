@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/device.h"
+#include "compile/build_budget.h"
 #include "compile/config.h"
 #include "compile/graph.h"
 #include "compile/ports.h"
@@ -20,7 +21,8 @@ class PlanEmitter {
  public:
   /// `weights`: those that can be exchanged, as mark_refittable() gave them.
   PlanEmitter(const Graph& graph, const Network& network, const Device& device,
-              const BuildConfig& config, std::vector<RefitWeight> weights);
+              const BuildConfig& config, const BuildBudget& budget,
+              std::vector<RefitWeight> weights);
 
   /// Makes every step's kernel once more, for the constants that it packs and its workspace.
   void add_schedule(const StepSchedule& steps, const ProfileRanges& ranges, Constants& constants);
@@ -47,6 +49,7 @@ class PlanEmitter {
   void note_sources(const StepSchedule& steps, Schedule& schedule);
 
   const Device& device_;
+  const BuildBudget& budget_;
   const PluginServices services_;
   const HardwareCompatibilityLevel hardware_compatibility_;
   bool detailed_;

@@ -329,6 +329,8 @@ float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePor
   args.device = &device_;
   args.services = &config_.services;
   std::unique_ptr<Kernel> kernel = op.make_kernel(args);
+  budget_.require_workspace(kernel->workspace_size(),
+                            str("Layer '", node.name, "' (", kind_of(*node.op), ")"));
   require_budget(node, ports, kernel->workspace_size());
   std::vector<Shape> in_shapes, out_shapes;
   std::vector<const void*> in;

@@ -347,7 +347,13 @@ void loop_node(NodeImporter& node) {
     if (is_open && !has_list && !is_small(i, body)) return run_later();
     const std::vector<Value> outputs = run_body(i);
     condition = tensor_of(node, outputs[0], "the body's condition");
-    std::copy_n(outputs.begin() + 1, states, values.begin());
+    for (size_t s = 0; s < states; ++s) {
+      const Tensor *const before = values[s].tensor(), *const after = outputs[s + 1].tensor();
+      if (before != nullptr && after != nullptr && before->dtype() != after->dtype())
+        node.error("state ", s, " is ", opwright::name(before->dtype()), " before iteration ", i,
+                   " and ", opwright::name(after->dtype()), " behind it; expected the same type");
+      values[s] = outputs[s + 1];
+    }
     for (size_t s = 0; s < scans; ++s)
       stacked[s].push_back(tensor_of(node, outputs[1 + states + s], "a stacked output"));
   }

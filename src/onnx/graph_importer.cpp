@@ -8,6 +8,7 @@
 #include "network/shape_inputs.h"
 #include "onnx/importer.h"
 #include "onnx/plugin_node.h"
+#include "onnx/refit.h"
 
 namespace opwright::onnx {
 namespace {
@@ -58,7 +59,8 @@ GraphImporter::GraphImporter(Network& network, const ModelProto& model, const Kn
       plugins_override_(plugins_override),
       log_(log),
       errors_(errors),
-      fates_(model.graph.nodes.size(), Fate::kUnseen) {}
+      fates_(model.graph.nodes.size(), Fate::kUnseen),
+      weight_names_(onnx_weight_names(model)) {}
 
 int64_t GraphImporter::opset_of(const OpsetImports& imports) const {
   const auto found = imports.find("");
@@ -94,7 +96,6 @@ void GraphImporter::add_initializers() {
             tensor.name, "'; expected each name once");
     Tensor* made = network_->add_constant(tensor.dtype, tensor.shape, tensor.data);
     network_->weight_names().set_name(*made->producer(), tensor.name);
-    named_weights_[tensor.name] = &tensor;
     scope_.names.set(tensor.name, made);
   }
 }
@@ -336,7 +337,7 @@ void GraphImporter::add_layers(const NodeProto& node, const std::string& name, S
   else if (!add_call(node, *choice.function, name, scope))
     return;
   name_outputs(node, first_layer, scope);
-  if (node.op_type == "Constant") name_weights(node, scope);
+  if (node.op_type == "Constant") name_result(node, scope);
   std::vector<Tensor*> outputs;
   for (const std::string& output : node.outputs) {
     const Value* found = scope.names.find(output);
@@ -428,7 +429,7 @@ Tensor* GraphImporter::body_constant(const TensorProto& tensor, const std::strin
   Tensor*& made = body_constants_[&tensor];
   if (made == nullptr) {
     made = network_->add_constant(tensor.dtype, tensor.shape, tensor.data, name);
-    name_body_weights(*made->producer(), tensor.name, &tensor);
+    name_weights(*made->producer(), &tensor);
   }
   return made;
 }
@@ -654,28 +655,20 @@ void GraphImporter::name_outputs(const NodeProto& node, int first_layer, Scope& 
   }
 }
 
-/// By these names a model with other weights is found to have them. The constants of functions and
-/// bodies, which may stand for several each, stay as they are.
-void GraphImporter::name_weights(const NodeProto& node, Scope& scope) {
-  const Value* made = node.outputs.empty() ? nullptr : scope.names.find(node.outputs[0]);
+void GraphImporter::name_result(const NodeProto& constant, Scope& scope) {
+  const Value* made = constant.outputs.empty() ? nullptr : scope.names.find(constant.outputs[0]);
   if (made == nullptr || made->tensor() == nullptr) return;
   const Layer* const layer = made->tensor()->producer();
-  if (layer == nullptr) return;
-  if (&scope == &scope_)
-    network_->weight_names().set_name(*layer, node.outputs[0]);
-  else if (scope.attributes != nullptr)
-    network_->weight_names().fix(*layer);
-  else
-    name_body_weights(*layer, node.outputs[0], &node);
+  if (layer != nullptr) name_weights(*layer, &constant);
 }
 
-/// Those of a body have their own name, too, where nothing else of the model has it.
-void GraphImporter::name_body_weights(const Layer& layer, const std::string& name,
-                                      const void* given) {
-  if (reserved_.contains(name) || named_weights_.try_emplace(name, given).first->second != given)
+/// By these names a model with other weights is found to have them.
+void GraphImporter::name_weights(const Layer& layer, const void* given) {
+  const auto found = weight_names_.find(given);
+  if (found == weight_names_.end())
     network_->weight_names().fix(layer);
   else
-    network_->weight_names().set_name(layer, name);
+    network_->weight_names().set_name(layer, found->second);
 }
 
 void GraphImporter::add_outputs() {

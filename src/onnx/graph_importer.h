@@ -60,8 +60,8 @@ class GraphImporter {
   Shape known_shape(const ValueInfoProto& value) const;
   /// Extents by the names that they have in the model, where the caller knows them.
   void name_known_extents();
-  void name_weights(const NodeProto& node, Scope& scope);
-  void name_body_weights(const Layer& layer, const std::string& name, const void* given);
+  void name_result(const NodeProto& constant, Scope& scope);
+  void name_weights(const Layer& layer, const void* given);
   /// A sequence becomes an output for each element: "name/0", "name/1".
   void add_outputs();
   void add_output(const std::string& name, Tensor* tensor);
@@ -145,8 +145,9 @@ class GraphImporter {
   KnownElements known_;  // of tensors of the network
   // Constants of bodies, which all rounds share.
   std::unordered_map<const void*, Tensor*> body_constants_;
-  std::unordered_map<std::string, const void*> named_weights_;  ///< initializer or node by name
-  int current_ = -1;                                            // the node of the graph
+  /// By initializer or Constant node.
+  const std::unordered_map<const void*, std::string> weight_names_;
+  int current_ = -1;  // the node of the graph
 };
 
 }  // namespace opwright::onnx

@@ -393,19 +393,36 @@ int NodeImporter::axis(int64_t axis, int rank) const {
 }
 
 Ints NodeImporter::axes(Ints axes, int rank) const {
-  for (int64_t& a : axes) a = axis(a, rank);
+  std::string given;
+  for (const int64_t a : axes) given += str(given.empty() ? "" : ", ", a);
+  std::vector<bool> is_named(static_cast<size_t>(std::max(rank, 0)));
+  for (int64_t& a : axes) {
+    a = axis(a, rank);
+    if (is_named[static_cast<size_t>(a)])
+      error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_ATTR, "axes are [", given,
+               "], which name axis ", a, " twice; expected each axis once");
+    is_named[static_cast<size_t>(a)] = true;
+  }
   return axes;
+}
+
+Ints NodeImporter::axis_set(const Ints& axes, int rank) const {
+  Ints set;
+  for (const int64_t a : axes)
+    if (const int64_t found = axis(a, rank); std::ranges::find(set, found) == set.end())
+      set.push_back(found);
+  return set;
 }
 
 std::optional<Ints> NodeImporter::axes_of(int rank, int64_t since, int input_index) const {
   if (opset_ >= since) {
     Tensor* given = optional_input(input_index);
     if (given == nullptr) return std::nullopt;
-    return axes(constant_ints(given, "axes"), rank);
+    return axis_set(constant_ints(given, "axes"), rank);
   }
   const AttributeProto* given = attribute("axes", AttributeProto::Type::kInts);
   if (given == nullptr) return std::nullopt;
-  return axes(given->ints, rank);
+  return axis_set(given->ints, rank);
 }
 
 namespace {

@@ -168,7 +168,10 @@ class NodeImporter : public LayerWriter {
 
   /// Axis counted from the front. Throws Error when out of [-rank, rank).
   int axis(int64_t axis, int rank) const;
+  /// The same of several, each of which may be named once.
   Ints axes(Ints axes, int rank) const;
+  /// The same of operators that only ask whether an axis is named.
+  Ints axis_set(const Ints& axes, int rank) const;
   /// Throws Error unless low <= rank <= high.
   void require_rank(const Tensor* tensor, int low, int high = Dims::MAX_DIMS) const;
   /// The axes of an attribute or, from the opset `since` on, of an input; all absent gives nullopt.

@@ -290,6 +290,17 @@ Wanted wanted_of(NodeImporter& node, Tensor* x, const Ints& axes) {
 }
 
 /// What the layer has no mode for, axis by axis; needs constant extents.
+/// The nearest integers of the type, as the standard's reference has it.
+Tensor* rounded(NodeImporter& node, Tensor* y, DataType type) {
+  y = node.unary(UnaryOperation::kROUND, y);
+  if (type == DataType::kUINT8 || type == DataType::kINT8) {
+    const double low = type == DataType::kINT8 ? -128 : 0;
+    y = node.elementwise(ElementWiseOperation::kMAX, y, low);
+    y = node.elementwise(ElementWiseOperation::kMIN, y, low + 255);
+  }
+  return node.cast(y, type);
+}
+
 void resample(NodeImporter& node, const Ints& axes, const Wanted& wanted, ResampleRule rule) {
   Tensor* x = node.input(0);
   Floats roi;
@@ -299,7 +310,9 @@ void resample(NodeImporter& node, const Ints& axes, const Wanted& wanted, Resamp
     if (roi.size() != 2 * axes.size())
       node.error("roi has ", roi.size(), " values; expected ", 2 * axes.size());
   }
-  Tensor* y = x;
+  // Weights are no integers.
+  const bool is_rounded = rule.mode != "nearest" && !is_floating(x->dtype());
+  Tensor* y = is_rounded ? node.cast(x, DataType::kFLOAT) : x;
   for (size_t i = 0; i < axes.size(); ++i) {
     const auto axis = static_cast<size_t>(axes[i]);
     const Expr extent = x->dims()[axis];
@@ -327,7 +340,7 @@ void resample(NodeImporter& node, const Ints& axes, const Wanted& wanted, Resamp
     if (from == to && rule.scale == 1 && region == 1) continue;
     y = apply(node, y, resampled(rule, static_cast<int>(axis), from, to));
   }
-  node.set_output(0, y);
+  node.set_output(0, is_rounded ? rounded(node, y, x->dtype()) : y);
 }
 
 void resize(NodeImporter& node) {

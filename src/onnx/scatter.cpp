@@ -103,13 +103,7 @@ void max_unpool(NodeImporter& node) {
   for (size_t i = 0; i < spatial; ++i)
     inferred.push_back((x->dims()[i + 2] - 1) * strides[i] + window[i] - pads[i] -
                        pads[i + spatial]);
-  const Expr total = numel(inferred), count = numel(x->dims());
-  FillParams zeros;
-  zeros.to_type = x->dtype();
-  Tensor* flat = node.add<Scatter>(
-      {}, {node.fill(zeros, std::span(&total, 1)), node.reshape(indices, std::span(&count, 1)),
-           node.reshape(x, std::span(&count, 1))});
-  Tensor* y = node.reshape(flat, inferred);
+  Tensor* y = node.add<MaxUnpool>({}, {x, indices, node.network().add_values(inferred)});
   if (Tensor* given = node.optional_input(2)) {
     std::vector<Expr> shape = node.values(given, "output_shape");
     if (shape.size() != inferred.size())

@@ -45,11 +45,11 @@ void each_builtin_operator(Visitor&& visitor) {
              Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant,
              Einsum, ElementWise, Fill, FusedAttention, Gather, GridSample, Identity,
              IndexedMaxPooling, IteratorBoundary, KvCacheUpdate, KvCacheWrite, LoopOutputBoundary,
-             LpPooling, Lrn, MatMulNBits, MatrixMultiply, Moe, Nms, NonZero, Normalization, OneHot,
-             ParametricRelu, Pointwise, Pooling, Quantize, RaggedSoftmax, Recurrence,
-             RecurrenceBoundary, Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign,
-             RoiPool, RotaryEmbedding, Scale, Scatter, Select, ShapeOf, Shuffle, Slice, Softmax,
-             Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
+             LpPooling, Lrn, MatMulNBits, MatrixMultiply, MaxUnpool, Moe, Nms, NonZero,
+             Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, RaggedSoftmax,
+             Recurrence, RecurrenceBoundary, Reduce, Reformat, Reshape, Resize, ReverseSequence,
+             RoiAlign, RoiPool, RotaryEmbedding, Scale, Scatter, Select, ShapeOf, Shuffle, Slice,
+             Softmax, Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

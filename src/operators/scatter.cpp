@@ -81,4 +81,17 @@ std::vector<OutputInfo> Scatter::infer(InferContext& context) const {
   return {make_output(data.dtype, data.dims, scattered(inference, params()))};
 }
 
+std::vector<OutputInfo> MaxUnpool::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"maxima", "indices", "extents"}, 3);
+  const DataType type = inference.input(1).dtype;
+  inference.require_type(1, type == DataType::kINT32 || type == DataType::kINT64, "INT32 or INT64");
+  const SymShape& maxima = inference.input(0).dims;
+  inference.require_rank(1, inference.rank(0), inference.rank(0));
+  for (int i = 0; i < inference.rank(0); ++i)
+    inference.require_extent(1, i, maxima[static_cast<size_t>(i)], "that of the maxima");
+  const std::vector<Expr>& extents = inference.shape_values(2);
+  require_valid_shape(inference.who(), extents);
+  return {make_output(inference.input(0).dtype, extents)};
+}
+
 }  // namespace opwright

@@ -42,4 +42,20 @@ class Scatter final : public BuiltinOperator<Scatter, ScatterParams> {
   bool may_overwrite(int input, int) const override { return input == 0; }
 };
 
+struct MaxUnpoolParams {
+  template <class V>
+  void visit(V&) {}
+};
+/// The opposite of pooling that tells where its maxima lay. Inputs: maxima, as many indices (INT32
+/// or INT64) and the result's extents. An index counts all elements of the result, negative ones
+/// from the end; what others out of range refer to is left out, and of several maxima with one
+/// index the last one stays. Elsewhere is zero.
+class MaxUnpool final : public BuiltinOperator<MaxUnpool, MaxUnpoolParams> {
+ public:
+  static constexpr std::string_view kKind = "MaxUnpool";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool is_shape_input(int input) const override { return input == 2; }
+};
+
 }  // namespace opwright

@@ -114,6 +114,47 @@ def two_initializers_of_one_name():
     return made.SerializeToString()
 
 
+def in_branch(nodes, weights=()) -> bytes:
+    """A branch of an If made of the nodes, whose result is `out`."""
+    branches = {
+        "then_branch": helper.make_graph(list(nodes), "t", [], [value("out", FLOAT, None)]),
+        "else_branch": helper.make_graph(
+            [node("Identity", ["x"], ["other"])], "e", [], [value("other", FLOAT, None)]
+        ),
+    }
+    branches["then_branch"].initializer.extend(weights)
+    made = node("If", ["go"], ["y"], "n", **branches)
+    return model([made], [value("go", BOOL, []), value("x", FLOAT, [3, 4])])
+
+
+@case(r"node 'n/.*' \(Add\).*'missing'")
+def undefined_name_in_a_branch():
+    return in_branch([node("Add", ["x", "missing"], ["out"], "inner")])
+
+
+@case(r"node 'n/.*' \(Add\): input 'b'")
+def cycle_in_a_branch():
+    return in_branch(
+        [node("Add", ["x", "b"], ["a"], "one"), node("Relu", ["a"], ["b"], "two"),
+         node("Relu", ["b"], ["out"], "three")]
+    )  # fmt: skip
+
+
+@case(r"'twice'")
+def name_that_a_branch_makes_twice():
+    return in_branch(
+        [node("Relu", ["x"], ["twice"], "one"), node("Neg", ["x"], ["twice"], "two"),
+         node("Relu", ["twice"], ["out"], "three")]
+    )  # fmt: skip
+
+
+@case(r"'w'.*bytes")
+def weight_of_a_branch_that_is_too_short():
+    tensor = onnx.numpy_helper.from_array(np.ones((3, 4), np.float32), "w")
+    tensor.raw_data = tensor.raw_data[:20]
+    return in_branch([node("Add", ["x", "w"], ["out"], "inner")], [tensor])
+
+
 # --- Initializers
 
 
@@ -241,6 +282,11 @@ OPERANDS = {
     "topk_negative": ("TopK", [ints(-1)], {}),
     "squeeze_beyond": ("Squeeze", [ints(99)], {}),
     "unsqueeze_twice": ("Unsqueeze", [ints(0, 0)], {}),
+    "slice_twice": ("Slice", [ints(0, 0), ints(1, 1), ints(1, -3)], {}),
+    "pad_twice": ("Pad", [ints(1, 1, 1, 1), np.float32(0), ints(2, -2)], {}),
+    "crop_twice": ("CenterCropPad", [ints(1, 1)], {"axes": [0, 0]}),
+    "perm_of_floats": ("Transpose", [], {"perm": [0.5, 1.5, 2.5, 3.5]}),
+    "axis_of_text": ("Softmax", [], {"axis": "last"}),
     "resize_to_huge": ("Resize", [np.float32([]), np.float32([]), ints(*[HUGE] * 4)], {}),
     "resize_by_nan": ("Resize", [np.float32([]), np.float32([1, 1, np.nan, 1])], {}),
     "resize_by_negative": ("Resize", [np.float32([]), np.float32([1, 1, -2, 2])], {}),
@@ -377,6 +423,55 @@ def concatenation_that_does_not_fit():
 def types_that_differ():
     weights = {"c": np.array(True), "w": np.array(1, np.int64)}
     return model([node("Where", ["c", "x", "w"], ["y"], "n")], weights=weights)
+
+
+@case(r"node 'n' \(Reshape\)")
+def reshape_to_more_elements():
+    return one("Reshape", ["s"], {"s": ints(7, 11)})
+
+
+@case(r"node 'n' \(Where\)")
+def choice_that_does_not_fit():
+    weights = {"c": np.ones((2, 3, 8, 8), bool), "w": np.ones((1, 5, 7, 9), np.float32)}
+    return model([node("Where", ["c", "x", "w"], ["y"], "n")], weights=weights)
+
+
+@case(r"node 'n' \(Gemm\)")
+def product_with_a_bias_that_does_not_fit():
+    weights = {"w": np.ones((4, 5), np.float32), "c": np.ones((7, 11), np.float32)}
+    return one("Gemm", ["w", "c"], weights, [value("x", FLOAT, [3, 4])])
+
+
+@case(r"node 'n' \(LSTM\)")
+def lstm_whose_weights_contradict_its_size():
+    weights = {"w": np.ones((1, 8, 3), np.float32), "r": np.ones((1, 8, 2), np.float32)}
+    made = node("LSTM", ["x", "w", "r"], ["y"], "n", hidden_size=5)
+    return model([made], [value("x", FLOAT, [4, 1, 3])], weights=weights)
+
+
+@case(r"node 'n' \(If\)")
+def branches_of_different_types():
+    branches = {
+        name: helper.make_graph(nodes, name, [], [value("out", kind, None)])
+        for name, kind, nodes in (
+            ("then_branch", FLOAT, [node("Relu", ["x"], ["out"])]),
+            ("else_branch", INT64, [node("Cast", ["x"], ["out"], to=INT64)]),
+        )
+    }
+    made = node("If", ["go"], ["y"], "n", **branches)
+    return model([made], [value("go", BOOL, []), value("x", FLOAT, [3, 4])])
+
+
+@case(r"node 'n' \(Scan\)")
+def scan_of_lengths_that_differ():
+    body = helper.make_graph(
+        [node("Add", ["a", "b"], ["c"])],
+        "body",
+        [value("a", FLOAT, [4]), value("b", FLOAT, [4])],
+        [value("c", FLOAT, [4])],
+    )
+    made = node("Scan", ["x", "z"], ["y"], "n", body=body, num_scan_inputs=2)
+    return model([made], [value("x", FLOAT, [3, 4]), value("z", FLOAT, [5, 4])])
 
 
 # --- Graphs in graphs
@@ -530,6 +625,17 @@ def loop_whose_state_grows():
 def loop_whose_state_doubles():
     nodes = [GO_ON, node("Concat", ["x_in", "x_in"], ["x_out"], axis=0)]
     return loop(nodes, "m", "", weights={"m": np.array(70, np.int64)})
+
+
+@case(r"node 'n' \(Loop\)")
+def loop_whose_state_changes_its_type():
+    cast = node("Cast", ["x_in"], ["x_out"], to=INT64)
+    return loop([GO_ON, cast], "m", "", weights={"m": np.array(3, np.int64)})
+
+
+@case(r"node 'n' \(Loop\)")
+def loop_without_a_body():
+    return model([node("Loop", ["", "", "x"], ["y"], "n")], [value("x", FLOAT, [4])])
 
 
 @case(r"")

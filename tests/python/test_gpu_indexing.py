@@ -372,6 +372,24 @@ def test_empty_tensors(name):
 
 
 @both
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("dims", [(2, 3, 5), (1, 40, 6, 4)])
+def test_maxima_are_put_back(dims, dtype, dynamic):
+    rng = np.random.default_rng(4)
+    spatial = len(dims) - 2
+    to = (*dims[:2], *(2 * n for n in dims[2:]))
+    total = int(np.prod(to))
+    feed = {"x": numbers(rng, dims, dtype), "i": rng.integers(0, total, dims)}
+    node = helper.make_node(
+        "MaxUnpool", ["x", "i"], ["y"], kernel_shape=[2] * spatial, strides=[2] * spatial
+    )
+    want = np.zeros(total, dtype)
+    for value, place in zip(feed["x"].ravel(), feed["i"].ravel()):
+        want[place] = value  # the last one stays
+    np.testing.assert_array_equal(run(made(node, feed, dynamic), feed), want.reshape(to))
+
+
+@both
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, np.bool_])
 @pytest.mark.parametrize("shape", [(7,), (3, 5, 4), (2100,), (40, 60)])
 def test_elements_that_are_not_zero(shape, dtype, dynamic):

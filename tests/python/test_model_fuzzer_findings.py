@@ -111,6 +111,73 @@ def test_what_padding_takes_away_is_not_wrapped_to(pads):
     np.testing.assert_array_equal(opwright.build(model, timing=False)(x), want)
 
 
+@pytest.mark.parametrize(
+    ("operator", "constants", "attributes"),
+    [
+        ("Slice", {"b": [0, 0], "c": [1, 1], "d": [1, -1]}, {}),
+        ("Unsqueeze", {"b": [1, 1]}, {}),
+        ("CenterCropPad", {"b": [1, 2]}, {"axes": [0, -2]}),
+    ],
+)
+def test_an_axis_that_is_named_twice_is_refused(operator, constants, attributes):
+    """The standard leaves it undefined, or calls it an error."""
+    x = np.ones((2, 3), np.float32)
+    arrays = {name: np.array(values) for name, values in constants.items()}
+    with pytest.raises(opwright.Error, match=rf"\({operator}\): axes are \[.*\].* axis \d twice"):
+        run(operator, {"a": x}, arrays, **attributes)
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "shape"),
+    [
+        ([-9, -3], [-(2**63) + 1, 2**63 - 1], (1, 1, 0, 2)),
+        ([-9, 5], [-9, -9], (1, 1, 3, 2)),
+        ([9, 9], [-9, 0], (1, 2, 2, 2)),
+    ],
+)
+def test_bounds_beyond_an_axis_are_clamped_as_the_standard_says(starts, ends, shape):
+    """Where NumPy's slices, ONNX's reference and ONNX Runtime contradict each other."""
+    x = np.arange(12, dtype=np.float32).reshape(1, 2, 3, 2)
+    given = {"b": np.array(starts), "c": np.array(ends)}
+    got = run("Slice", {"a": x}, {**given, "d": np.array([1, 2]), "e": np.array([-1, -1])})
+    assert got.shape == shape
+    np.testing.assert_array_equal(got, x[:, 1::-1][:, 2 - shape[1] :, ::-1][:, :, : shape[2]])
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("policy", ["not_smaller", "not_larger"])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_integers_are_resized_as_integers(mode, policy, dtype):
+    from onnx.reference import ReferenceEvaluator
+
+    # Cubic functions go beyond what these have.
+    x = (np.arange(24).reshape(1, 2, 3, 4) % 5 * 63 - (128 if dtype == np.int8 else 0)).astype(
+        dtype
+    )
+    attributes = {"axes": [2, 3], "keep_aspect_ratio_policy": policy, "mode": mode}
+    made = helper.make_node("Resize", ["a", "", "", "d"], ["y"], **attributes)
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    graph = helper.make_graph(
+        [made],
+        "g",
+        [helper.make_tensor_value_info("a", kind, x.shape)],
+        [helper.make_tensor_value_info("y", kind, None)],
+        [numpy_helper.from_array(np.array([7, 8]), "d")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    (want,) = ReferenceEvaluator(model).run(None, {"a": x})
+    got = opwright.build(model, timing=False)(x)
+    assert got.dtype == dtype and got.shape == want.shape
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("operator", ["ReduceSum", "Squeeze"])
+def test_axes_of_reductions_are_a_set(operator):
+    x = np.arange(6, dtype=np.float32).reshape(2, 1, 3)
+    got = run(operator, {"a": x}, {"b": np.array([1, -2])})
+    np.testing.assert_array_equal(got, x if operator == "ReduceSum" else x[:, 0])
+
+
 @pytest.mark.parametrize("shape", [[4, 1], [1, 4], [2, 2], [-1, 1], [0, -1]])
 def test_products_of_what_an_input_shapes(shape):
     """What a shape that is an input means is decided at run time; a product was planned for 4 x 4."""

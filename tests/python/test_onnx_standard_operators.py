@@ -256,6 +256,40 @@ def test_unpooling_puts_maxima_back():
         np.testing.assert_array_equal(engine(x), want)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("dims", [(2, 3, 5), (2, 70, 6, 4), (1, 2, 3, 4, 5)])
+@pytest.mark.parametrize("spread", ["planes", "all", "beyond"])
+def test_unpooling_by_any_indices(spread, dims, dtype):
+    rng = np.random.default_rng(len(dims))
+    spatial = len(dims) - 2
+    to = (*dims[:2], *(2 * n for n in dims[2:]))
+    x = rng.integers(1, 100, dims).astype(dtype)
+    total, plane = int(np.prod(to)), int(np.prod(to[2:]))
+    if spread == "planes":
+        starts = plane * np.arange(dims[0] * dims[1]).reshape(*dims[:2], *[1] * spatial)
+        places = starts + rng.integers(0, plane, dims)
+    else:
+        places = rng.integers(0, total, dims)
+        places = places if spread == "all" else np.where(rng.random(dims) < 0.2, 2 * total, places)
+    node = helper.make_node(
+        "MaxUnpool", ["x", "i"], ["y"], kernel_shape=[2] * spatial, strides=[2] * spatial
+    )
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    made = model([node], {"x": (kind, dims), "i": (TensorProto.INT64, dims)}, ["y"])
+    want = np.zeros(total, dtype)
+    for value, place in zip(x.ravel(), places.ravel()):
+        if place < total:
+            want[place] = value  # the last one stays
+    np.testing.assert_array_equal(engine_of(made)(x=x, i=places), want.reshape(to))
+
+
+def test_unpooling_by_fewer_indices_than_maxima():
+    node = helper.make_node("MaxUnpool", ["x", "i"], ["y"], kernel_shape=[2], strides=[2])
+    made = model([node], {"x": (FLOAT, [1, 1, 4]), "i": (TensorProto.INT64, [1, 1, 3])}, ["y"])
+    with pytest.raises(trt.Error, match=r"MaxUnpool.*indices.*that of the maxima"):
+        engine_of(made)
+
+
 @pytest.mark.parametrize("p", [1, 2, 3])
 @pytest.mark.parametrize("ceil", [0, 1])
 def test_norms_over_windows(ceil, p):

@@ -36,10 +36,12 @@ class SizedIndexReader {
  public:
   explicit SizedIndexReader(const void* data) : data_(static_cast<const Index*>(data)) {}
   int64_t operator()(int64_t i, int64_t extent) const {
-    const int64_t stored = __atomic_load_n(data_ + i, __ATOMIC_RELAXED);
+    const int64_t stored = raw(i);
     const int64_t index = stored < 0 ? stored + extent : stored;
     return static_cast<uint64_t>(index) < static_cast<uint64_t>(extent) ? index : -1;
   }
+  /// As it is stored.
+  int64_t raw(int64_t i) const { return __atomic_load_n(data_ + i, __ATOMIC_RELAXED); }
 
  private:
   const Index* data_;

@@ -1,6 +1,8 @@
 #include "operators/matrix.h"
 
+#include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "backend/candidates.h"
 #include "backend/cpu/cpu_device.h"
@@ -8,6 +10,7 @@
 #include "backend/cpu/dnnl_post_ops.h"
 #include "backend/cpu/dnnl_variant.h"
 #include "backend/cpu/dnnl_weights.h"
+#include "backend/cpu/integer_tile.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/matrix_product.h"
 #include "backend/cpu/port_rules.h"
@@ -245,6 +248,8 @@ class IntegerProductKernel final : public Kernel {
     const B* b = static_cast<const B*>(inputs[1]);
     T* output = static_cast<T*>(outputs[0]);
     const int64_t row_cost = std::max<int64_t>(product_.n * product_.k, 1);
+    if constexpr (std::is_same_v<A, int32_t> && std::is_same_v<B, int32_t>)
+      if (product_.b.strides[product_.rank() - 1] == 1) return multiply_tiles(a, b, output);
     parallel_for(rows_, 16384 / row_cost + 1, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) compute_row(a, b, output, row);
     });
@@ -264,7 +269,8 @@ class IntegerProductKernel final : public Kernel {
     return static_cast<Unsigned>(static_cast<T>(element));
   }
 
-  void compute_row(const A* a, const B* b, T* output, int64_t row) const {
+  /// Moves the pointers to a row of a and to the matrix that it is multiplied by.
+  void find(int64_t row, const A*& a, const B*& b) const {
     const int last = product_.rank() - 1;
     int64_t rest = row;
     for (int axis = last - 1; axis >= 0; --axis) {
@@ -273,6 +279,34 @@ class IntegerProductKernel final : public Kernel {
       if (product_.a.extents[axis] > 1) a += at * product_.a.strides[axis];
       if (axis < last - 1 && product_.b.extents[axis] > 1) b += at * product_.b.strides[axis];
     }
+  }
+
+  void multiply_tiles(const A* a, const B* b, T* output) const {
+    const int last = product_.rank() - 1;
+    const int64_t rows = std::max<int64_t>(product_.output.extents[last - 1], 1);
+    constexpr int64_t kRows = IntegerTile::kMostRows;
+    const int64_t blocks = (rows + kRows - 1) / kRows;
+    const int64_t cost = std::max<int64_t>(kRows * product_.n * product_.k, 1);
+    parallel_for(rows_ / rows * blocks, (1 << 16) / cost + 1, [&](int64_t begin, int64_t end) {
+      for (int64_t block = begin; block < end; ++block) {
+        const int64_t first = block % blocks * kRows, row = block / blocks * rows + first;
+        const A* own_a = a;
+        const B* own_b = b;
+        find(row, own_a, own_b);
+        IntegerTile tile;
+        tile.a = own_a, tile.b = own_b, tile.y = output + row * product_.n;
+        tile.a_row = product_.a.strides[last - 1], tile.a_step = product_.a.strides[last];
+        tile.b_row = product_.b.strides[last - 1];
+        tile.rows = static_cast<int>(std::min(kRows, rows - first));
+        tile.columns = product_.n, tile.k = product_.k;
+        multiply_integers(tile);
+      }
+    });
+  }
+
+  void compute_row(const A* a, const B* b, T* output, int64_t row) const {
+    const int last = product_.rank() - 1;
+    find(row, a, b);
     T* __restrict const to = output + row * product_.n;
     std::fill(to, to + product_.n, T{0});
     const int64_t step = product_.a.strides[last], row_step = product_.b.strides[last - 1];

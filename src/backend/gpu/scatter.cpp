@@ -33,6 +33,61 @@ std::string combination(ScatterReduction reduction, DataType type) {
   return str("(", register_type(type), ")((", wide, ")a ", is_sum ? "+" : "*", " (", wide, ")b)");
 }
 
+/// How a block finds what meets its part of the output.
+struct PartsText {
+  Expr total, count;        ///< elements of the output, and updates
+  std::string length;       ///< elements of an update
+  std::string first_value;  ///< what element `i` of the output is without updates
+  std::string find;         ///< statements that give `place` of element or slice `update`
+  int updates = 0;          ///< the input that has them
+};
+
+/// A block has a part of the output and picks the updates that meet it, which `put` puts there in
+/// their order.
+GeneratedKernel write_parts(KernelSource& source, const PartsText& parts) {
+  const std::string &length = parts.length, updates = source.value(parts.count);
+  constexpr int kWarps = kThreads / kWarp;
+  std::string text =
+      str("const Index total = ", source.value(parts.total),
+          ", part = (total + (Index)gridDim.x - 1) / (Index)gridDim.x;\n"
+          "const Index begin = (Index)blockIdx.x * part;\n"
+          "const Index end = begin + part < total ? begin + part : total;\n"
+          "const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;\n"
+          "#pragma unroll 4\nfor (Index i = begin + thread; i < end; i += ",
+          kThreads, ") out0[i] = ", parts.first_value, ";\n__shared__ Index places[", kThreads,
+          "], numbers[", kThreads, "];\n__shared__ int counts[", kWarps, "];\n");
+  text += str("for (Index first = 0; first < ", updates, "; first += ", kThreads,
+              ") {\nconst Index update = first + thread;\nIndex place = -1;\nif (update < ",
+              updates, ") {\n", parts.find, "if (place + ", length,
+              " <= begin || place >= end) place = -1;\n}\n");
+  // Those that meet the part, in their order.
+  text +=
+      str("if (__syncthreads_or(place >= 0) == 0) continue;\n"
+          "const unsigned met = __ballot_sync(0xffffffffu, place >= 0);\n"
+          "if (lane == 0) counts[warp] = __popc(met);\n__syncthreads();\n"
+          "int at = 0, all = 0;\nfor (int i = 0; i < ",
+          kWarps,
+          "; ++i) {\nif (i == warp) at = all;\nall += counts[i];\n}\nif (place >= 0) {\n"
+          "at += __popc(met & ((1u << lane) - 1u));\n"
+          "places[at] = place;\nnumbers[at] = update;\n}\n__syncthreads();\n");
+  // An element of the part is always the same thread's.
+  text +=
+      str("for (int k = 0; k < all; ++k) {\nconst Index start = places[k];\n"
+          "const Index low = start > begin ? start : begin;\n"
+          "const Index high = start + ",
+          length, " < end ? start + ", length, " : end;\nconst int skew = (int)((low - begin) % ",
+          kThreads, ");\nfor (Index i = low + (thread - skew + ", kThreads, ") % ", kThreads,
+          "; i < high; i += ", kThreads, ") put(out0[i], in", parts.updates, "[numbers[k] * ",
+          length, " + (i - start)]);\n}\n}\n");
+  return source.finish(text, min(ceil_div(parts.total, Expr(kPart)), Expr(kMostParts)), kThreads);
+}
+
+/// Elements that take the place of what is there.
+void declare_replacing(KernelSource& source, std::string_view element) {
+  source.add_declarations(str("__device__ inline void put(", element, "& to, ", element,
+                              " update) { to = update; }\n"));
+}
+
 /// Copies the data and puts the updates onto it in their order. Whatever way the work is shared, an
 /// element is written by one thread only, so that no run differs from another.
 class ScatterWriter {
@@ -52,8 +107,7 @@ class ScatterWriter {
       source_.set_input_type(0, element);
       source_.set_input_type(2, element);
       source_.set_output_type(0, element);
-      source_.add_declarations(str("__device__ inline void put(", element, "& to, ", element,
-                                   " update) { to = update; }\n"));
+      declare_replacing(source_, element);
     } else {
       const std::string_view element = storage_type(type_), value = register_type(type_);
       source_.add_declarations(str("__device__ inline void put(", element, "& to, ", element,
@@ -92,7 +146,6 @@ class ScatterWriter {
         blocks_for(count, kThreads), kThreads);
   }
 
-  /// A block has a part of the output and picks the updates that meet it.
   GeneratedKernel parts() {
     const bool is_elements = params_.mode == ScatterMode::kELEMENT;
     if (is_elements)
@@ -104,44 +157,15 @@ class ScatterWriter {
         is_elements
             ? Expr(1)
             : numel(std::span<const Expr>(data_).subspan(static_cast<size_t>(depth.constant())));
-    const Expr count = is_elements
-                           ? numel(indices_)
-                           : numel(std::span<const Expr>(indices_).first(indices_.size() - 1));
-    const std::string length = source_.value(slice), updates = source_.value(count);
-    constexpr int kWarps = kThreads / kWarp;
-    std::string text =
-        str("const Index total = ", source_.value(total_),
-            ", part = (total + (Index)gridDim.x - 1) / (Index)gridDim.x;\n"
-            "const Index begin = (Index)blockIdx.x * part;\n"
-            "const Index end = begin + part < total ? begin + part : total;\n"
-            "const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;\n"
-            "#pragma unroll 4\nfor (Index i = begin + thread; i < end; i += ",
-            kThreads, ") out0[i] = in0[i];\n__shared__ Index places[", kThreads, "], numbers[",
-            kThreads, "];\n__shared__ int counts[", kWarps, "];\n");
-    text += str("for (Index first = 0; first < ", updates, "; first += ", kThreads,
-                ") {\nconst Index update = first + thread;\nIndex place = -1;\nif (update < ",
-                updates, ") {\n", is_elements ? find_element() : find_tuple(length), "if (place + ",
-                length, " <= begin || place >= end) place = -1;\n}\n");
-    // Those that meet the part, in their order.
-    text +=
-        str("if (__syncthreads_or(place >= 0) == 0) continue;\n"
-            "const unsigned met = __ballot_sync(0xffffffffu, place >= 0);\n"
-            "if (lane == 0) counts[warp] = __popc(met);\n__syncthreads();\n"
-            "int at = 0, all = 0;\nfor (int i = 0; i < ",
-            kWarps,
-            "; ++i) {\nif (i == warp) at = all;\nall += counts[i];\n}\nif (place >= 0) {\n"
-            "at += __popc(met & ((1u << lane) - 1u));\n"
-            "places[at] = place;\nnumbers[at] = update;\n}\n__syncthreads();\n");
-    // An element of the part is always the same thread's.
-    text +=
-        str("for (int k = 0; k < all; ++k) {\nconst Index start = places[k];\n"
-            "const Index low = start > begin ? start : begin;\n"
-            "const Index high = start + ",
-            length, " < end ? start + ", length, " : end;\nconst int skew = (int)((low - begin) % ",
-            kThreads, ");\nfor (Index i = low + (thread - skew + ", kThreads, ") % ", kThreads,
-            "; i < high; i += ", kThreads, ") put(out0[i], in2[numbers[k] * ", length,
-            " + (i - start)]);\n}\n}\n");
-    return source_.finish(text, min(ceil_div(total_, Expr(kPart)), Expr(kMostParts)), kThreads);
+    PartsText text;
+    text.total = total_;
+    text.count = is_elements ? numel(indices_)
+                             : numel(std::span<const Expr>(indices_).first(indices_.size() - 1));
+    text.length = source_.value(slice);
+    text.first_value = "in0[i]";
+    text.find = is_elements ? find_element() : find_tuple(text.length);
+    text.updates = 2;
+    return write_parts(source_, text);
   }
 
  private:
@@ -223,6 +247,30 @@ std::optional<GeneratedKernel> generate_scatter(const Operator& op, const Kernel
 }
 
 const RegisteredKernels<Scatter> kScatterKernels({scatter_candidates, generate_scatter, nullptr});
+
+std::vector<Candidate> max_unpool_candidates(const Operator&, const CandidateQuery& query) {
+  return moving_candidates(
+      query, [](const KernelArgs&) { return std::vector<std::string>{std::string(kParts)}; });
+}
+
+std::optional<GeneratedKernel> generate_max_unpool(const Operator&, const KernelArgs& args) {
+  KernelSource source("max_unpool", args);
+  const SymShape &maxima = source.dims(0), &indices = source.dims(1);
+  for (size_t i = 0; i < maxima.size(); ++i)
+    source.check_equal(indices[i], maxima[i], str("indices and maxima must agree in axis ", i));
+  const std::string_view element = carrier_type(element_size(args.outputs[0].type.dtype));
+  source.set_input_type(0, element), source.set_output_type(0, element);
+  source.add_declarations(kFindIndex);
+  declare_replacing(source, element);
+  PartsText text;
+  text.total = numel(source.shape_values(2)), text.count = numel(maxima);
+  text.length = "1", text.first_value = str(element, "(0)");
+  text.find = "place = find(in1[update], total);\n";
+  return write_parts(source, text);
+}
+
+const RegisteredKernels<MaxUnpool> kMaxUnpoolKernels({max_unpool_candidates, generate_max_unpool,
+                                                      nullptr});
 
 }  // namespace
 }  // namespace opwright::gpu

@@ -229,6 +229,13 @@ Step col2im() {
   result.values = {{1, {3, 4}}};
   return result;
 }
+Step max_unpool() {
+  Step result =
+      step<MaxUnpool>({}, {port({1, 2, 2, 2}), port({1, 2, 2, 2}, kINT64), port({4}, kINT64)},
+                      {port({1, 2, 4, 4})});
+  result.values = {{2, {1, 2, 4, 4}}};
+  return result;
+}
 Step matmul_nbits() {
   return step<MatMulNBits>(
       {5, 40, 4, 32},
@@ -582,6 +589,10 @@ std::vector<Case> cases() {
        [](Step& s) { s.outputs[1].type.dtype = kINT32; }, "output 1 must be INT64"},
       {"Columns of another type", col2im(), [](Step& s) { set_all(s, {kHALF}); },
        "input 0 must be FP32"},
+      {"Maxima put back as another type", max_unpool(),
+       [](Step& s) { s.outputs[0].type.dtype = kHALF; }, "output 0 must be FP32 like input 0"},
+      {"Maxima put back where floats say", max_unpool(),
+       [](Step& s) { s.inputs[1].type.dtype = kFLOAT; }, "input 1 must be INT32 or INT64"},
       {"Packed weights of half a byte", matmul_nbits(),
        [](Step& s) { s.inputs[1].type.dtype = kINT8; }, "input 1 must be UINT8"},
       {"Packed weights with scales of another type", matmul_nbits(),
@@ -762,6 +773,7 @@ std::vector<Step> steps() {
           rotary_embedding(),
           matmul_nbits(),
           col2im(),
+          max_unpool(),
           indexed_pooling(),
           lp_pooling(),
           bit_cast(),
@@ -1148,6 +1160,9 @@ TEST(Check, ShapesOfIndicesAndWhatTheyReferToFit) {
   EXPECT_NE(folded.tell({{1, 8, 9}, {2}}, {{1, 2, 3, 4}}).find("do not fit 6 blocks"),
             std::string::npos);
   EXPECT_NE(folded.tell({{1, 8, 6}, {2}}, {{1, 3, 3, 4}}).find("do not fit"), std::string::npos);
+  Made put_back(max_unpool());
+  EXPECT_NE(put_back.tell({{1, 2, 2, 2}, {1, 2, 2, 3}, {4}}, {{1, 2, 4, 4}}).find("as many"),
+            std::string::npos);
   Made turned(rotary_embedding());
   EXPECT_NE(turned.tell({{2, 3, 4, 8}, {5, 3}, {5, 3}, {2, 4}}, {{2, 3, 4, 8}}).find("do not turn"),
             std::string::npos);

@@ -113,9 +113,10 @@ using Operators = ::testing::Types<
     RecurrenceBoundary, RotaryEmbedding, Squeeze, Unsqueeze, Cast, Concatenation, Convolution,
     Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant, ElementWise,
     Fill, Gather, GridSample, Identity, IndexedMaxPooling, LpPooling, Lrn, MatMulNBits,
-    MatrixMultiply, Nms, NonZero, Normalization, OneHot, ParametricRelu, Pointwise, Pooling,
-    Quantize, Recurrence, Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool,
-    Scale, Scatter, Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary, Unique>;
+    MatrixMultiply, MaxUnpool, Nms, NonZero, Normalization, OneHot, ParametricRelu, Pointwise,
+    Pooling, Quantize, Recurrence, Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign,
+    RoiPool, Scale, Scatter, Select, ShapeOf, Shuffle, Slice, Softmax, TopK, Transpose, Unary,
+    Unique>;
 TYPED_TEST_SUITE(Hostile, Operators);
 
 TYPED_TEST(Hostile, GivesOutputsOrAnError) {

@@ -156,6 +156,7 @@ TEST(Builtin, OperatorsCanBeMadeAgain) {
                            "LRN",
                            "MatMulNBits",
                            "MatrixMultiply",
+                           "MaxUnpool",
                            "NMS",
                            "NonZero",
                            "Normalization",
