@@ -60,7 +60,8 @@ class DeviceKernel final : public Kernel {
     plan_scratch(launch, args);
     for (size_t i = 0; i < launch.arguments.size(); ++i)
       if (launch.arguments[i].type == ArgumentType::kPOINTER) pointed_.push_back(i);
-    if (pointed_.empty()) return;
+    are_values_there_ = pointed_.empty();
+    if (are_values_there_) return;
     host_values_.resize(pointed_.size());
     device_values_.grow(device_, pointed_.size() * sizeof(int64_t), nullptr,
                         args.services != nullptr ? args.services->last_use : nullptr);
