@@ -13,6 +13,10 @@ std::shared_ptr<const DeviceFunction> DeviceKernels::load_function(const CodeObj
             ", which this device cannot run");
 }
 
+void DeviceKernels::make_tensor_map(const TensorMapShape&, const void*, void*) const {
+  fail_with(ErrorCode::kUNSUPPORTED_STATE, "the device has no tensor maps");
+}
+
 void DeviceWork::record(void*, Queue) const {
   fail_with(ErrorCode::kUNSUPPORTED_STATE, "the device has no events of applications");
 }

@@ -66,6 +66,14 @@ class DeviceFunction {
   virtual void launch(const LaunchShape& shape, void* const* arguments, Queue queue) const = 0;
 };
 
+/// What a tensor map describes, as CUDA's driver wants it: KernelLaunch::TensorMap with its
+/// expressions evaluated.
+struct TensorMapShape {
+  DataType type = DataType::kHALF;
+  std::vector<uint64_t> extents = {}, strides = {};  ///< strides in bytes
+  std::vector<int32_t> box = {}, steps = {}, lower = {}, upper = {};
+};
+
 /// What was given to a queue, as one unit that runs again in one call.
 class DeviceGraph {
  public:
@@ -185,6 +193,9 @@ class DeviceKernels {
   virtual std::shared_ptr<const DeviceFunction> load_function(const CodeObject& code,
                                                               const std::string& name) const;
   virtual LaunchLimits launch_limits() const { return {}; }
+  /// Writes the 128 bytes of a tensor map at `to`, which is 64-byte aligned, for a tensor at that
+  /// address, which is 16-byte aligned. Throws Error where the device has none.
+  virtual void make_tensor_map(const TensorMapShape& shape, const void* address, void* to) const;
 
   /// Ways to run a built-in operator; empty when the device has no kernel for it.
   virtual std::vector<Candidate> candidates(const Operator& op,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/types.h"
 
 namespace opwright {
 
@@ -67,6 +68,44 @@ void require_checks(const KernelLaunch& launch, std::span<const int64_t> values,
             "': compiled kernel '", kernel, "': ", check.message);
 }
 
+namespace {
+
+/// A kernel's parameters have room for hardly more.
+constexpr size_t kMostMaps = 16;
+
+/// What is the same whatever the shapes are, as cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col
+/// document it.
+void validate(const KernelLaunch::TensorMap& map) {
+  const auto check = [](bool condition, const auto&... what) {
+    require(condition, "the launch of a compiled kernel has a tensor map ", what...);
+  };
+  constexpr size_t kMostAxes = 5, kFewestOfWindows = 3;
+  constexpr int32_t kMostOfBox = 256, kMostPixels = 1024, kMostStep = 8;
+  const size_t rank = map.extents.size();
+  check(map.input >= 0, "of input ", map.input, ", which is none");
+  check(map.type == DataType::kHALF || map.type == DataType::kBF16, "of elements of the type ",
+        static_cast<int32_t>(map.type), "; expected FP16 or BF16");
+  check(rank >= (map.has_windows() ? kFewestOfWindows : 1) && rank <= kMostAxes, "of ", rank,
+        " axes");
+  check(map.strides.size() == rank - 1, "of ", rank, " axes with ", map.strides.size(), " strides");
+  check(map.steps.size() == rank, "of ", rank, " axes with ", map.steps.size(), " steps");
+  for (const int32_t step : map.steps)
+    check(step >= 1 && step <= kMostStep, "with a step of ", step);
+  const size_t sides = map.has_windows() ? 2 : rank;
+  check(map.box.size() == sides, "with a box of ", map.box.size(), " extents; expected ", sides);
+  for (size_t i = 0; i < sides; ++i) {
+    const int32_t most = map.has_windows() && i == 1 ? kMostPixels : kMostOfBox;
+    check(map.box[i] >= 1 && map.box[i] <= most, "with a box of extent ", map.box[i]);
+  }
+  check(map.box[0] * bits(map.type) / 8 == KernelLaunch::TensorMap::kBytes, "with rows of ",
+        map.box[0], " elements; expected ", KernelLaunch::TensorMap::kBytes, " bytes");
+  const size_t corners = map.has_windows() ? rank - 2 : 0;
+  check(map.lower.size() == corners && map.upper.size() == corners, "with corners of ",
+        map.lower.size(), " and ", map.upper.size(), " axes; expected ", corners);
+}
+
+}  // namespace
+
 void validate(const KernelLaunch& launch) {
   const auto check = [](bool condition, const auto&... what) {
     require(condition, "the launch of a compiled kernel has ", what...);
@@ -97,6 +136,13 @@ void validate(const KernelLaunch& launch) {
     check_index(argument.value, "an argument");
   }
   for (const int32_t bytes : launch.scratch) check_index(bytes, "the size of a scratch buffer");
+  check(launch.maps.size() <= kMostMaps, launch.maps.size(), " tensor maps; at most ", kMostMaps,
+        " are possible");
+  for (const KernelLaunch::TensorMap& map : launch.maps) {
+    validate(map);
+    for (const auto* numbers : {&map.extents, &map.strides, &map.lower, &map.upper})
+      for (const int32_t instruction : *numbers) check_index(instruction, "part of a tensor map");
+  }
   for (const int32_t input : launch.shape_inputs)
     check(input >= 0, "the shape input ", input, ", which is no input");
   for (const KernelLaunch::Check& condition : launch.checks)
@@ -132,6 +178,15 @@ std::string str(const KernelLaunch& launch) {
   out << " checks";
   for (const KernelLaunch::Check& check : launch.checks)
     out << ' ' << check.condition << ' ' << std::quoted(check.message);
+  for (const KernelLaunch::TensorMap& map : launch.maps) {
+    out << " map " << map.input << ' ' << static_cast<int>(map.type);
+    for (const auto* numbers :
+         {&map.extents, &map.strides, &map.box, &map.steps, &map.lower, &map.upper}) {
+      out << " (";
+      for (const int32_t number : *numbers) out << ' ' << number;
+      out << ')';
+    }
+  }
   out << " order";
   for (const int32_t argument : launch.order) out << ' ' << argument;
   return out.str();

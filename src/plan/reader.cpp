@@ -283,6 +283,16 @@ class Reader {
     each(from.checks(), to.checks, [&](const fb::LaunchCheck& item) {
       return KernelLaunch::Check{item.condition(), text(item.message())};
     });
+    each(from.maps(), to.maps, [&](const fb::LaunchTensorMap& item) {
+      return KernelLaunch::TensorMap{item.input(),
+                                     static_cast<DataType>(item.type()),
+                                     numbers(item.extents()),
+                                     numbers(item.strides()),
+                                     numbers(item.box()),
+                                     numbers(item.steps()),
+                                     numbers(item.lower()),
+                                     numbers(item.upper())};
+    });
     to.begins_early = from.begins_early();
     to.order = numbers(from.order());
     return to;

@@ -35,6 +35,9 @@ uint64_t stored_size(const KernelLaunch& launch) {
   uint64_t size = 256 + launch.symbol.size() + 24 * launch.program.size() +
                   16 * launch.arguments.size() + stored_size(launch.scratch) +
                   stored_size(launch.order);
+  for (const KernelLaunch::TensorMap& map : launch.maps)
+    size += 64 + stored_size(map.extents) + stored_size(map.strides) + stored_size(map.box) +
+            stored_size(map.steps) + stored_size(map.lower) + stored_size(map.upper);
   for (const KernelLaunch::Check& check : launch.checks) size += 48 + check.message.size();
   return size;
 }
@@ -204,10 +207,19 @@ class Writer {
     const auto checks = list(from.checks, [&](const KernelLaunch::Check& item) {
       return fb::CreateLaunchCheck(builder_, item.condition, text(item.message));
     });
+    const auto maps = list(from.maps, [&](const KernelLaunch::TensorMap& item) {
+      const auto extents = builder_.CreateVector(item.extents);
+      const auto strides = builder_.CreateVector(item.strides);
+      const auto box = builder_.CreateVector(item.box), steps = builder_.CreateVector(item.steps);
+      const auto lower = builder_.CreateVector(item.lower);
+      const auto upper = builder_.CreateVector(item.upper);
+      return fb::CreateLaunchTensorMap(builder_, item.input, static_cast<int32_t>(item.type),
+                                       extents, strides, box, steps, lower, upper);
+    });
     const auto order = builder_.CreateVector(from.order);
     return fb::CreateLaunch(builder_, symbol, layer_kind, instructions, &grid, &block,
                             from.shared_memory, argument_list, scratch, shape_inputs, checks,
-                            from.begins_early, order);
+                            from.begins_early, order, maps);
   }
 
   auto attribute(const Attribute& from) {

@@ -261,6 +261,22 @@ void write_launch(JsonWriter& json, const Dimensions& dimensions, const Schedule
   json.end_array();
   json.key("Scratch");
   values.write(json, launch.scratch);
+  json.key("TensorMaps");
+  json.begin_array();
+  for (const KernelLaunch::TensorMap& map : launch.maps) {
+    json.begin_object();
+    json.member("Input", int64_t{map.input});
+    json.key("Extents");
+    values.write(json, map.extents);
+    json.key("Strides");
+    values.write(json, map.strides);
+    json.key("Box");
+    write_list(json, Ints(map.box.begin(), map.box.end()));
+    json.key("Steps");
+    write_list(json, Ints(map.steps.begin(), map.steps.end()));
+    json.end_object();
+  }
+  json.end_array();
   json.key("ShapeInputs");
   json.begin_array();
   for (const int32_t input : launch.shape_inputs) json.value(int64_t{input});

@@ -133,6 +133,31 @@ std::shared_ptr<const DeviceFunction> CudaDevice::load_function(const CodeObject
   return find_function(modules_.load(*this, code), code, name);
 }
 
+void CudaDevice::make_tensor_map(const TensorMapShape& shape, const void* address, void* to) const {
+  const CUtensorMapDataType type = shape.type == DataType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                                                 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+  const auto rank = static_cast<cuuint32_t>(shape.extents.size());
+  const std::vector<cuuint64_t> extents(shape.extents.begin(), shape.extents.end());
+  const std::vector<cuuint64_t> strides(shape.strides.begin(), shape.strides.end());
+  const std::vector<cuuint32_t> box(shape.box.begin(), shape.box.end());
+  const std::vector<cuuint32_t> steps(shape.steps.begin(), shape.steps.end());
+  auto* const map = static_cast<CUtensorMap*>(to);
+  auto* const tensor = const_cast<void*>(address);
+  const DeviceScope scope(*this);
+  const CUresult result =
+      shape.lower.empty()
+          ? driver().cuTensorMapEncodeTiled(
+                map, type, rank, tensor, extents.data(), strides.data(), box.data(), steps.data(),
+                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
+          : driver().cuTensorMapEncodeIm2col(
+                map, type, rank, tensor, extents.data(), strides.data(), shape.lower.data(),
+                shape.upper.data(), box[0], box[1], steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  check(result, "making a tensor map of ", rank, " axes");
+}
+
 bool CudaDevice::is_capturing(Queue queue) const {
   const DeviceScope scope(*this);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

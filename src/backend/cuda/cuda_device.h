@@ -48,6 +48,7 @@ class CudaDevice final : public Device {
   void check_address(const void* address, size_t bytes, std::string_view what) const override;
   void check_host_address(const void* address, std::string_view what) const override;
 
+  void make_tensor_map(const TensorMapShape& shape, const void* address, void* to) const override;
   std::shared_ptr<const DeviceFunction> load_function(const CodeObject& code,
                                                       const std::string& name) const override;
   LaunchLimits launch_limits() const override;

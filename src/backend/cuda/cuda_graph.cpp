@@ -1,5 +1,6 @@
 #include "backend/cuda/cuda_graph.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -83,16 +84,23 @@ void CudaGraph::read_kernel(CUgraphNode handle) {
   if (driver().cuFuncGetParamInfo == nullptr || function == nullptr ||
       kernel.params.extra != nullptr)
     can_move_ = false;
-  std::vector<size_t> first;  // word of each argument
+  const bool is_own = function != nullptr && is_found(function);
+  std::vector<size_t> first;           // word of each argument
+  std::vector<size_t> pointers, maps;  // words, as far as arguments may be that
   CUresult result = CUDA_SUCCESS;
   while (can_move_) {
     size_t offset = 0, size = 0;
     result = driver().cuFuncGetParamInfo(function, first.size(), &offset, &size);
     if (result != CUDA_SUCCESS) break;
     // A tensor map, or what holds one, encodes its address.
-    constexpr size_t kTensorMap = 128, kAlignmentOfTensorMaps = 64;
-    if (size >= kTensorMap && offset % kAlignmentOfTensorMaps == 0) can_move_ = false;
+    constexpr size_t kAlignmentOfTensorMaps = 64;
+    const bool is_map =
+        is_own && size == sizeof(CUtensorMap) && offset % kAlignmentOfTensorMaps == 0;
+    if (size >= sizeof(CUtensorMap) && offset % kAlignmentOfTensorMaps == 0 && !is_map)
+      can_move_ = false;
     first.push_back(kernel.words.size());
+    if (is_map) maps.push_back(first.back());
+    if (size == sizeof(CUdeviceptr)) pointers.push_back(first.back());
     kernel.words.resize(kernel.words.size() +
                         (size + sizeof(CUdeviceptr) - 1) / sizeof(CUdeviceptr));
     std::memcpy(&kernel.words[first.back()], kernel.params.kernelParams[first.size() - 1], size);
@@ -100,13 +108,46 @@ void CudaGraph::read_kernel(CUgraphNode handle) {
   // There is no argument behind the last: anything else says that they are not known.
   can_move_ = can_move_ && result == CUDA_ERROR_INVALID_VALUE;
 
+  for (const size_t map : maps) can_move_ = can_move_ && read_map(kernel, map, pointers);
   Node& node = nodes_.emplace_back(Node{handle, std::move(kernel)});
   auto& kept = std::get<KernelNode>(node.params);
   for (const size_t word : first) kept.arguments.push_back(&kept.words[word]);
   kept.params.kernelParams = kept.arguments.data();
-  const Meaning meaning =
-      function != nullptr && is_found(function) ? Meaning::kBeginning : Meaning::kAnything;
-  for (CUdeviceptr& word : kept.words) references_.push_back({&word, nodes_.size() - 1, meaning});
+  const Meaning meaning = is_own ? Meaning::kBeginning : Meaning::kAnything;
+  const auto is_of_map = [&](size_t word) {
+    return std::any_of(kept.maps.begin(), kept.maps.end(), [&](const KernelNode::Map& map) {
+      return word - map.first < sizeof(CUtensorMap) / sizeof(CUdeviceptr);
+    });
+  };
+  for (size_t i = 0; i < kept.words.size(); ++i)
+    if (!is_of_map(i)) references_.push_back({&kept.words[i], nodes_.size() - 1, meaning});
+}
+
+bool CudaGraph::read_map(KernelNode& kernel, size_t first, std::span<const size_t> pointers) {
+  // What a map says is the driver's business: a copy with the right address equals it.
+  for (const size_t pointer : pointers) {
+    CUtensorMap copy;
+    std::memcpy(&copy, &kernel.words[first], sizeof copy);
+    auto* const address = reinterpret_cast<void*>(kernel.words[pointer]);
+    if (driver().cuTensorMapReplaceAddress(&copy, address) != CUDA_SUCCESS ||
+        std::memcmp(&copy, &kernel.words[first], sizeof copy) != 0)
+      continue;
+    kernel.maps.push_back({first, pointer});
+    return true;
+  }
+  return false;
+}
+
+CUresult CudaGraph::update_maps(KernelNode& kernel) {
+  for (const KernelNode::Map& map : kernel.maps) {
+    CUtensorMap made;
+    std::memcpy(&made, &kernel.words[map.first], sizeof made);
+    auto* const address = reinterpret_cast<void*>(kernel.words[map.address]);
+    const CUresult result = driver().cuTensorMapReplaceAddress(&made, address);
+    if (result != CUDA_SUCCESS) return result;
+    std::memcpy(&kernel.words[map.first], &made, sizeof made);
+  }
+  return CUDA_SUCCESS;
 }
 
 void CudaGraph::read_copy(CUgraphNode handle) {
@@ -182,8 +223,10 @@ size_t CudaGraph::update_nodes(size_t count) {
 }
 
 CUresult CudaGraph::update(Node& node) {
-  if (const auto* kernel = std::get_if<KernelNode>(&node.params))
+  if (auto* kernel = std::get_if<KernelNode>(&node.params)) {
+    if (const CUresult result = update_maps(*kernel); result != CUDA_SUCCESS) return result;
     return driver().cuGraphExecKernelNodeSetParams(executable_, node.handle, &kernel->params);
+  }
   if (const auto* copy = std::get_if<CUDA_MEMCPY3D>(&node.params))
     return driver().cuGraphExecMemcpyNodeSetParams(executable_, node.handle, copy, context_);
   return driver().cuGraphExecMemsetNodeSetParams(

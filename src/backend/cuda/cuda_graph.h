@@ -22,11 +22,11 @@ class CudaGraph final : public DeviceGraph {
 
   void launch(Queue queue) override;
   /// What the engine launches itself is given the beginning of each tensor, and copies and fills
-  /// begin at their addresses. Of other kernels every aligned 8-byte word of an argument that lies
-  /// in moved memory is taken for an address in it. False where such a word could also be the end
-  /// of a block, where memory may be referred to in ways that arguments do not show (host
-  /// functions, child graphs, memory nodes, copies from the host, tensor maps), and with drivers
-  /// before CUDA 12.4, which do not tell an argument's size.
+  /// begin at their addresses, and so do the tensors of its tensor maps. Of other kernels every
+  /// aligned 8-byte word of an argument that lies in moved memory is taken for an address in it.
+  /// False where such a word could also be the end of a block, where memory may be referred to in
+  /// ways that arguments do not show (host functions, child graphs, memory nodes, copies from the
+  /// host, tensor maps), and with drivers before CUDA 12.4, which do not tell an argument's size.
   bool move(std::span<const Move> moves) override;
   int size() const override { return static_cast<int>(nodes_.size()); }
 
@@ -35,6 +35,11 @@ class CudaGraph final : public DeviceGraph {
     CUDA_KERNEL_NODE_PARAMS params{};
     std::vector<CUdeviceptr> words;  ///< all arguments, each from a word of its own on
     std::vector<void*> arguments;
+    /// A tensor map among the arguments, and the one that is its tensor's address: words.
+    struct Map {
+      size_t first, address;
+    };
+    std::vector<Map> maps;
   };
   struct Node {
     CUgraphNode handle = nullptr;
@@ -60,6 +65,10 @@ class CudaGraph final : public DeviceGraph {
 
   void read_nodes();
   void read_kernel(CUgraphNode handle);
+  /// Finds the address of the tensor map that begins at that word. False where no argument is it.
+  static bool read_map(KernelNode& kernel, size_t first, std::span<const size_t> pointers);
+  /// Gives the kernel's tensor maps the addresses that its arguments have.
+  static CUresult update_maps(KernelNode& kernel);
   void read_copy(CUgraphNode handle);
   void read_fill(CUgraphNode handle);
   /// Fills `changes_`; false where the moves are ambiguous.

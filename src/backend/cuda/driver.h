@@ -61,6 +61,9 @@ namespace opwright::cuda {
   X(cuFuncSetAttribute)                \
   X(cuLaunchKernel)                    \
   X(cuLaunchKernelEx)                  \
+  X(cuTensorMapEncodeTiled)            \
+  X(cuTensorMapEncodeIm2col)           \
+  X(cuTensorMapReplaceAddress)         \
   X(cuGraphInstantiateWithFlags)       \
   X(cuGraphDestroy)                    \
   X(cuGraphExecDestroy)                \

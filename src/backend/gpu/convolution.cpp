@@ -66,17 +66,74 @@ class ConvolutionWriter {
     writer_.add_reader(Windows::text());
     writer_.add_reader(kWindowReader);
     const auto value = [&](const Expr& number) { return source_.value(number); };
-    return {
+    ProductOperand operand = {
         is_a, args_.inputs[0].type.dtype,
         str("WindowReader<", ProductWriter::side(is_a), ", ", is_a ? "true" : "false", ">"),
         str("{", x, ", ", shape_.windows.make(source_), ", ", is_a ? "first_row" : "first_column",
             ", ", value(count), ", ", value(image), ", ", value(shape_.channels), ", ",
             value(shape_.taps()), ", ", value(channel), ", ", value(pixel), ", ", is_aligned, "}")};
+    if (is_a) add_boxes(operand);
+    return operand;
+  }
+
+  /// Lets the copying unit read windows along k, where those of a tile are one box to it: two axes,
+  /// whole vectors of channels, and taps and corners within its limits.
+  void add_boxes(ProductOperand& operand) {
+    constexpr int64_t kNearest = -128, kFarthest = 127, kMostReach = 255, kMostStride = 8;
+    constexpr int kHeight = 0, kWidth = 1;
+    const Windows& windows = shape_.windows;
+    const int64_t vector = KernelLaunch::TensorMap::kBytes * 8 / bits(operand.type);
+    const auto is_multiple = [](const Expr& number, int64_t of) {
+      return number.is_constant() && number.constant() > 0 && number.constant() % of == 0;
+    };
+    if (windows.is_transposed || windows.axes.size() != 2 || shape_.groups != Expr(1) ||
+        !is_multiple(shape_.channels, vector) || !is_multiple(k_, writer_.tile().k))
+      return;
+    KernelTensorMap map;
+    map.type = operand.type;
+    map.extents = {shape_.channels, windows.x[kWidth], windows.x[kHeight], shape_.images};
+    map.strides = {shape_.channels, shape_.channels * windows.x[kWidth],
+                   shape_.channels * windows.x[kWidth] * windows.x[kHeight]};
+    map.box = {static_cast<int32_t>(vector), writer_.tile().m};
+    map.steps = {1, 1, 1, 1};
+    const auto is_within = [](const Expr& number) {
+      return number.is_constant() && number.constant() >= kNearest &&
+             number.constant() <= kFarthest;
+    };
+    for (const int axis : {kWidth, kHeight}) {
+      const int64_t stride = windows.axes[axis].stride;
+      const Expr reach = (windows.window[axis] - Expr(1)) * Expr(windows.axes[axis].dilation);
+      const Expr lower = Expr(0) - windows.padding[axis];
+      const Expr upper = (windows.y[axis] - Expr(1)) * Expr(stride) - windows.padding[axis] -
+                         (windows.x[axis] - Expr(1));
+      if (!reach.is_constant() || reach.constant() > kMostReach || stride > kMostStride ||
+          !is_within(lower) || !is_within(upper))
+        return;
+      map.steps[axis == kWidth ? 1 : 2] = static_cast<int32_t>(stride);
+      map.lower.push_back(lower), map.upper.push_back(upper);
+    }
+    writer_.add_box_reader(kWindowBoxes);
+    const auto value = [&](const Expr& number) { return source_.value(number); };
+    const std::string width = value(windows.y[kWidth]), height = value(windows.y[kHeight]);
+    const auto start = [&](const std::string& number, int axis) {
+      return str("(", number, ") * ", windows.axes[axis].stride, " - ",
+                 value(windows.padding[axis]));
+    };
+    operand.map = std::move(map);
+    operand.box_reader = "WindowBoxes";
+    operand.make_boxes =
+        str("{a_map, ", value(shape_.channels), ", ", value(windows.window[kWidth]), ", ",
+            windows.axes[kHeight].dilation, ", ", windows.axes[kWidth].dilation, ", first_row / (",
+            width, " * ", height, "), ", start(str("first_row / ", width, " % ", height), kHeight),
+            ", ", start(str("first_row % ", width), kWidth), "}");
   }
 
   /// The kernel of a transposed convolution, from the first of its maps in the tile on.
-  ProductOperand transposed_kernel(bool is_a, const std::string& from) {
+  ProductOperand transposed_kernel(bool is_a, const MatrixStackPlace& place) {
     writer_.add_reader(kKernelReader);
+    const std::string from = shape_.groups == Expr(1) ? std::string("in1")
+                                                      : str("(in1 + ", place.number, " * ",
+                                                            source_.value(place.stride), ")");
     const std::string first = is_a ? "first_row" : "first_column";
     return {
         is_a, args_.inputs[1].type.dtype,
@@ -87,11 +144,9 @@ class ConvolutionWriter {
             writer_.alignment(1, {shape_.maps}), "}")};
   }
 
-  /// Where a group's part of the kernel begins. The outermost axis has the groups.
-  std::string kernel_of(std::string_view group) {
-    const Expr size = shape_.channels * shape_.maps * shape_.taps();
-    return shape_.groups == Expr(1) ? std::string("in1")
-                                    : str("(in1 + ", group, " * ", source_.value(size), ")");
+  /// A group's part of the kernel. The outermost axis has the groups.
+  MatrixStackPlace kernel_of(std::string group) const {
+    return {std::move(group), shape_.groups, shape_.channels * shape_.maps * shape_.taps()};
   }
 
   GeneratedKernel channels_last() {
@@ -103,9 +158,10 @@ class ConvolutionWriter {
     const std::string is_aligned = writer_.alignment(0, {shape_.channels, pixel});
     const ProductOperand a =
         is_pointwise()
-            ? writer_.matrix(true, 0, true, x, count, pixel, k_, is_aligned)
+            ? writer_.matrix(true, 0, true, {"batch", shape_.groups, shape_.channels}, count, pixel,
+                             k_, is_aligned)
             : windows(true, x, count, numel(shape_.windows.x) * pixel, 1, pixel, is_aligned);
-    const std::string kernel = kernel_of("batch");
+    const MatrixStackPlace kernel = kernel_of("batch");
     const ProductOperand b = shape_.windows.is_transposed
                                  ? transposed_kernel(false, kernel)
                                  : writer_.matrix(false, 1, true, kernel, shape_.maps, k_, k_,
@@ -128,15 +184,17 @@ class ConvolutionWriter {
     }
     std::string x = str("in0 + image * ", source_.value(image));
     if (is_grouped) x += str(" + group * ", source_.value(shape_.channels * plane));
-    const std::string kernel = kernel_of("group");
+    const MatrixStackPlace kernel = kernel_of("group");
     const ProductOperand a = shape_.windows.is_transposed
                                  ? transposed_kernel(true, kernel)
                                  : writer_.matrix(true, 1, true, kernel, shape_.maps, k_, k_,
                                                   writer_.alignment(1, {k_}));
-    const ProductOperand b = is_pointwise()
-                                 ? writer_.matrix(false, 0, false, str("(", x, ")"), pixels, pixels,
-                                                  k_, writer_.alignment(0, {pixels}))
-                                 : windows(false, x, pixels, image, plane, 1, "false");
+    const ProductOperand b =
+        is_pointwise()
+            ? writer_.matrix(false, 0, false,
+                             {"batch", shape_.images * shape_.groups, shape_.channels * plane},
+                             pixels, pixels, k_, writer_.alignment(0, {pixels}))
+            : windows(false, x, pixels, image, plane, 1, "false");
     epilogue_.bias_element =
         is_grouped ? str("group * ", source_.value(shape_.maps), " + row") : "row";
     epilogue_.channel_element = epilogue_.bias_element;

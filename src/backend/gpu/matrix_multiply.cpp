@@ -36,14 +36,14 @@ struct MatrixStack {
   }
 };
 
-/// The axes of the output's stack, and how a and b advance along them: not at all where they have
-/// one matrix for all.
+/// The axes of the output's stack, and by how many matrices a and b advance along them: not at all
+/// where they have one matrix for all.
 struct ProductStack {
   SymShape extents, a_strides, b_strides;
 
   ProductStack(const MatrixStack& a, const MatrixStack& b) {
     const size_t rank = std::max(a.stack.size(), b.stack.size());
-    Expr a_stride = a.along_k * a.across, b_stride = b.along_k * b.across;
+    Expr a_stride = 1, b_stride = 1;
     const auto extent = [&](const MatrixStack& of, size_t axis) {
       const size_t missing = rank - of.stack.size();
       return axis < missing ? Expr(1) : of.stack[axis - missing];
@@ -88,9 +88,10 @@ GeneratedKernel write(const MatrixMultiplyParams& params, const KernelArgs& args
   const auto matrix = [&](bool is_a, int input, const MatrixStack& of, const SymShape& strides) {
     std::vector<Expr> aligned = {of.stride()};
     if (!strides.empty()) aligned.push_back(of.along_k * of.across);
-    return writer.matrix(is_a, input, of.is_along_k,
-                         str("in", input, " + (", source.offset(places, strides), ")"), of.across,
-                         of.stride(), a.along_k, writer.alignment(input, aligned));
+    const MatrixStackPlace place{source.offset(places, strides), numel(of.stack),
+                                 of.along_k * of.across};
+    return writer.matrix(is_a, input, of.is_along_k, place, of.across, of.stride(), a.along_k,
+                         writer.alignment(input, aligned));
   };
   const ProductOperand left = matrix(true, 0, a, stack.a_strides);
   const ProductOperand right = matrix(false, 1, b, stack.b_strides);

@@ -74,7 +74,10 @@ constexpr ProductTile kTiles[] = {{ProductUnit::kTensor, 128, 128, 32, 2, 4, 4},
                                   {ProductUnit::kWarpGroup, 64, 64, 128, 4, 1, 6},
                                   {ProductUnit::kWarpGroup, 256, 128, 64, 8, 1, 4, true},
                                   {ProductUnit::kWarpGroup, 128, 192, 64, 8, 1, 5, true},
-                                  {ProductUnit::kWarpGroup, 128, 128, 64, 8, 1, 6, true}};
+                                  {ProductUnit::kWarpGroup, 128, 128, 64, 8, 1, 6, true},
+                                  {ProductUnit::kWarpGroup, 128, 128, 64, 4, 1, 6, true, true},
+                                  {ProductUnit::kWarpGroup, 128, 64, 64, 4, 1, 8, true, true},
+                                  {ProductUnit::kWarpGroup, 64, 256, 64, 4, 1, 4, true, true}};
 
 int vector_of(DataType type) { return 128 / bits(type); }
 
@@ -154,7 +157,7 @@ std::string ProductTile::name() const {
                                 : unit == ProductUnit::kRows   ? "rows "
                                                                : "warpgroup ";
   return str(kind, m, "x", n, "x", k, ", ", warps_m * warps_n, " warps, ", stages, " stages",
-             is_persistent ? ", persistent" : "");
+             takes_turns ? ", in turns" : "", is_persistent ? ", persistent" : "");
 }
 
 std::vector<ProductUnit> product_units(DataType a, DataType b, const CandidateQuery& query) {
@@ -248,16 +251,69 @@ std::string ProductWriter::alignment(int input, const std::vector<Expr>& strides
   return test;
 }
 
-ProductOperand ProductWriter::matrix(bool is_a, int input, bool is_along_k, std::string from,
-                                     const Expr& extent, const Expr& stride, const Expr& k,
-                                     std::string is_aligned) {
+ProductOperand ProductWriter::matrix(bool is_a, int input, bool is_along_k,
+                                     const MatrixStackPlace& place, const Expr& extent,
+                                     const Expr& stride, const Expr& k, std::string is_aligned) {
   const std::string_view origin = is_a ? "first_row" : "first_column";
+  const std::string_view flag = is_along_k ? "true" : "false";
   const std::string step = source_.value(stride);
-  return {is_along_k, args_.inputs[input].type.dtype,
-          str("MatrixReader<", side(is_a), ", ", is_along_k ? "true" : "false", ">"),
-          str("{", from, " + ", origin, is_along_k ? " * " + step : std::string(), ", ", step, ", ",
-              source_.value(extent), " - ", origin, ", ", source_.value(k), ", ", is_aligned, "}"),
-          args_.inputs[input].is_constant};
+  std::string from = str("in", input);
+  if (place.count != Expr(1))
+    from += str(" + (", place.number, ") * ", source_.value(place.stride));
+  ProductOperand operand = {
+      is_along_k, args_.inputs[input].type.dtype, str("MatrixReader<", side(is_a), ", ", flag, ">"),
+      str("{", from, " + ", origin, is_along_k ? " * " + step : std::string(), ", ", step, ", ",
+          source_.value(extent), " - ", origin, ", ", source_.value(k), ", ", is_aligned, "}"),
+      args_.inputs[input].is_constant};
+  // The copying unit wants rows and matrices that begin at multiples of 16 bytes whatever the
+  // shapes are, and something along k.
+  const int vector = vector_of(operand.type);
+  const auto is_aligned_by = [&](const Expr& number) {
+    return number.is_constant() && number.constant() % vector == 0;
+  };
+  const bool has_matrices = place.count != Expr(1);
+  if (!k.is_constant() || k.constant() == 0 || !is_aligned_by(stride) ||
+      (has_matrices && !is_aligned_by(place.stride)))
+    return operand;
+  const int extent_of_tile = is_a ? tile_.m : tile_.n;
+  KernelTensorMap map;
+  map.input = input, map.type = operand.type;
+  map.extents = {is_along_k ? k : extent, is_along_k ? extent : k, place.count};
+  map.strides = {stride, has_matrices ? place.stride : Expr(vector)};
+  map.box = {8 * vector, is_along_k ? extent_of_tile : tile_.k, 1};
+  map.steps = {1, 1, 1};
+  operand.map = std::move(map);
+  operand.box_reader = str("MatrixBoxes<", extent_of_tile, ", ", flag, ">");
+  operand.make_boxes = str("{", is_a ? "a_map" : "b_map", ", ", origin, ", ", place.number, "}");
+  return operand;
+}
+
+void ProductWriter::stage_behind(const Expr& m, const Expr& n, const Expr& batches,
+                                 const Expr& row_stride, const ProductEpilogue& epilogue) {
+  const auto is_aligned = [&](const Expr& number) {
+    return number.is_constant() && number.constant() > 0 &&
+           number.constant() % vector_of(output_) == 0;
+  };
+  // Parts of a cluster put their sums where the stages are.
+  if (parts_ > 1 || batches != Expr(1) || !is_aligned(n) || !is_aligned(row_stride)) return;
+  staged_ = epilogue.residual;
+  const FusedProgram& program = epilogue.program;
+  const int first = static_cast<int>(args_.inputs.size()) - program.inputs();
+  for (int i = 0; i < program.inputs() && staged_ < 0; ++i)
+    if (static_cast<FusedPlace>(program.places[i]) == FusedPlace::kElement) staged_ = first + i;
+  if (staged_ < 0) return;
+  const DataType type = args_.inputs[staged_].type.dtype;
+  if ((type != DataType::kHALF && type != DataType::kBF16) || bits(output_) != bits(type)) {
+    staged_ = -1;
+    return;
+  }
+  KernelTensorMap map;
+  map.input = staged_, map.type = type;
+  map.extents = {n, m, 1};
+  map.strides = {row_stride, Expr(vector_of(type))};
+  map.box = {8 * vector_of(type), tile_.m, 1};
+  map.steps = {1, 1, 1};
+  source_.add_map("behind_map", std::move(map));
 }
 
 std::string ProductWriter::write_readers(const ProductOperand& a, const ProductOperand& b) {
@@ -296,6 +352,10 @@ std::string ProductWriter::write_merging(const Expr& tasks) {
 std::string ProductWriter::read_pack(int input, std::string_view pack,
                                      std::string_view place) const {
   const std::string_view type = storage_type(args_.inputs[input].type.dtype);
+  if (input == staged_)
+    return str("const Pack<", type, ", kPack> ", pack, " = *(const Pack<", type,
+               ", kPack>*)behind.find(warp_m + ", kPartRows,
+               " * part + at / kWarpN, warp_n + at % kWarpN);\n");
   return str("Pack<", type, ", kPack> ", pack, ";\n{\nconst ", type, "* const source = in", input,
              " + ", place, ";\nif (is_whole && is_aligned<", type, ", kPack>(source)) {\n", pack,
              " = *(const Pack<", type,
@@ -326,6 +386,10 @@ std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const
           "const bool is_whole = stores_packs && count == kPack;\n"
           "Pack<Output, kPack> result;\n");
   if (epilogue.residual >= 0) text += read_pack(epilogue.residual, "residual", "place");
+  // Neighbours have neighbours of a bias by columns.
+  const bool has_bias_pack = epilogue.bias >= 0 && epilogue.bias_element == "column" &&
+                             bits(args_.inputs[epilogue.bias].type.dtype) == bits(output_);
+  if (has_bias_pack) text += read_pack(epilogue.bias, "bias", "pack");
   const FusedProgram& program = epilogue.program;
   const int first = static_cast<int>(args_.inputs.size()) - program.inputs();
   std::string elements;
@@ -348,7 +412,9 @@ std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const
       "for (int i = 0; i < kPack; ++i) {\n"
       "const Index column = pack + i;\n(void)column;\n"
       "Sum y = from[i];\n";
-  if (epilogue.bias >= 0)
+  if (has_bias_pack)
+    text += "y += load(bias.at[i]);\n";
+  else if (epilogue.bias >= 0)
     text += str("if (i < count) y += load(in", epilogue.bias, "[", epilogue.bias_element, "]);\n");
   if (epilogue.residual >= 0) text += "y += load(residual.at[i]);\n";
   text += fused_activation(epilogue.activation);
@@ -384,6 +450,11 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
       constant("kIsConstantA", flag(a.is_constant)), constant("kIsConstantB", flag(b.is_constant)));
   if (epilogue.activation.present() || epilogue.program.present())
     declarations += pointwise_functions();
+  const bool has_boxes = copies_boxes(a, b);
+  if (has_boxes) {
+    source_.add_map("a_map", *a.map), source_.add_map("b_map", *b.map);
+    stage_behind(m, n, batches, row_stride, epilogue);
+  }
   if (tile_.unit == ProductUnit::kWarpGroup) {
     declarations += declare_warp_groups(a, b);
   } else if (tile_.unit == ProductUnit::kRows) {
@@ -394,7 +465,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
         tile_.unit == ProductUnit::kTensor ? tensor_text(a.type) : std::string(kScalarProduct);
     declarations += kProductLoop;
   }
-  source_.add_declarations(declarations + readers_);
+  source_.add_declarations(declarations + (has_boxes ? box_readers_ : readers_));
 
   const Expr tiles_m = ceil_div(m, Expr(tile_.m)), tiles_n = ceil_div(n, Expr(tile_.n));
   const Expr tasks = tiles_m * tiles_n * batches;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,9 @@ struct ProductTile {
   /// Of warpgroups: a multiprocessor's block stays there and copies for the next tile while it
   /// stores one; else each tile has a block.
   bool is_persistent = false;
+  /// Of persistent blocks of one warpgroup a tile: there are two, which take every other tile, so
+  /// that one multiplies while the other stores.
+  bool takes_turns = false;
   /// "tensor 128x64x32, 4 warps, 4 stages".
   std::string name() const;
 };
@@ -80,6 +84,17 @@ struct ProductOperand {
   /// What it is initialized with, in braces; may use first_row, first_column and batch.
   std::string make;
   bool is_constant = false;  ///< whether it is there before kernels before are done
+  /// How the copying unit (TMA) reads it, where that can: then there is a reader with a method
+  /// `void copy(ElementA* tile, Index k, unsigned barrier)`, made with a map `a_map` or `b_map`.
+  std::optional<KernelTensorMap> map = {};
+  std::string box_reader = {}, make_boxes = {};
+};
+
+/// A stack of matrices that lie behind each other in an input.
+struct MatrixStackPlace {
+  std::string number = "0";  ///< which one it is, an expression of the code
+  Expr count = 1;
+  Expr stride = 0;  ///< in elements
 };
 
 /// What becomes of a sum before it is stored: the bias is added, and the residual, then follows the
@@ -105,12 +120,15 @@ class ProductWriter {
   KernelSource& source() { return source_; }
   /// The type of a reader, which is declared behind what ProductOperand's comment names.
   void add_reader(std::string_view text) { readers_ += text; }
+  /// Likewise of ProductOperand::box_reader.
+  void add_box_reader(std::string_view text) { box_readers_ += text; }
+  const ProductTile& tile() const { return tile_; }
 
-  /// A reader of a matrix in an input whose rows of neighbours begin `stride` apart, at `from` (an
-  /// expression of the code) for the first row and column of all tiles. `extent`: of rows of a or
-  /// columns of b.
-  ProductOperand matrix(bool is_a, int input, bool is_along_k, std::string from, const Expr& extent,
-                        const Expr& stride, const Expr& k, std::string is_aligned);
+  /// A reader of a matrix in an input whose rows of neighbours begin `stride` apart. `extent`: of
+  /// rows of a or columns of b.
+  ProductOperand matrix(bool is_a, int input, bool is_along_k, const MatrixStackPlace& place,
+                        const Expr& extent, const Expr& stride, const Expr& k,
+                        std::string is_aligned);
   /// "ElementA, kTileM", which readers are told, or "ElementB, kTileN".
   static std::string_view side(bool is_a) { return is_a ? "ElementA, kTileM" : "ElementB, kTileN"; }
   /// "is_aligned<float, kVector>(in0) && n3 % kVector == 0": whether vectors may be copied from
@@ -133,9 +151,16 @@ class ProductWriter {
     std::string first;  ///< the element of the output from which rows are counted
     Expr count, row_stride;
   };
+  /// Whether the copying unit reads both operands.
+  bool copies_boxes(const ProductOperand& a, const ProductOperand& b) const {
+    return tile_.unit == ProductUnit::kWarpGroup && a.map && b.map;
+  }
+  /// Lets the copying unit read what lies as the output does, where it can.
+  void stage_behind(const Expr& m, const Expr& n, const Expr& batches, const Expr& row_stride,
+                    const ProductEpilogue& epilogue);
   /// What products of warpgroups are declared by, and their kernel.
   std::string declare_warp_groups(const ProductOperand& a, const ProductOperand& b);
-  GeneratedKernel write_warp_groups(const ProductOperand& a, const ProductOperand& b,
+  GeneratedKernel write_warp_groups(ProductOperand a, ProductOperand b,
                                     const ProductEpilogue& epilogue, const ProductTasks& tasks);
   /// Likewise of a few rows.
   static std::string declare_rows(DataType type);
@@ -160,7 +185,8 @@ class ProductWriter {
   const int parts_;
   const DataType output_;
   DataType sum_type_ = DataType::kFLOAT;
-  std::string readers_;
+  std::string readers_, box_readers_;
+  int staged_ = -1;  ///< the input that goes through the stages behind the operands; -1: none
 };
 
 }  // namespace opwright::gpu

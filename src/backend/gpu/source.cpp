@@ -251,6 +251,7 @@ GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, 
   source = narrow_ ? "typedef int Index;\ntypedef unsigned UIndex;\n"
                    : "typedef long long Index;\ntypedef unsigned long long UIndex;\n";
   source += prelude();
+  if (!maps_.empty()) source += "struct alignas(64) TensorMap { char bytes[128]; };\n";
   source += declarations_;
   std::string parameters;
   const auto add = [&](const auto&... parts) {
@@ -264,6 +265,7 @@ GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, 
   for (size_t i = 0; i < output_types_.size(); ++i) add(output_types_[i], "* __restrict__ out", i);
   // Not __restrict__: blocks read what others have written.
   if (scratch_ > 0) add(scratch_type_, "* scratch");
+  for (const std::string& map : map_names_) add("const __grid_constant__ TensorMap ", map);
   std::string attributes = str("__launch_bounds__(", threads);
   attributes += blocks_at_once == 0 ? ")" : str(", ", blocks_at_once, ")");
   if (cluster > 1) attributes += str(" __cluster_dims__(", cluster, ", 1, 1)");
@@ -279,6 +281,7 @@ GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, 
     launch.arguments.push_back({narrow_ ? ArgumentType::kINT32 : ArgumentType::kINT64, argument});
   for (int i = 0; i < counters_; ++i) launch.arguments.push_back({ArgumentType::kPOINTER, 0});
   if (scratch_ > 0) launch.scratch.push_back(scratch_);
+  launch.maps = maps_;
   launch.shape_inputs = shape_inputs_;
   launch.checks = checks_;
   return kernel;

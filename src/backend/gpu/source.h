@@ -109,6 +109,10 @@ class KernelSource {
   void add_counters(int count) { counters_ = count; }
   /// Gives the code `scratch`, a pointer to so many bytes, of any content.
   void add_scratch(std::string_view type, int64_t bytes) { scratch_type_ = type, scratch_ = bytes; }
+  /// Gives the code a `TensorMap` of that name, whose address the copying unit takes.
+  void add_map(std::string name, KernelTensorMap map) {
+    map_names_.push_back(std::move(name)), maps_.push_back(std::move(map));
+  }
   /// Device functions and types in front of the kernel.
   void add_declarations(std::string_view text) { declarations_ += text; }
 
@@ -143,6 +147,8 @@ class KernelSource {
   std::vector<std::string> input_types_, output_types_;
   std::string declarations_, scratch_type_;
   int64_t scratch_ = 0;
+  std::vector<std::string> map_names_;
+  std::vector<KernelTensorMap> maps_;
   int counters_ = 0;
   bool waits_ = false;
 

@@ -13,12 +13,14 @@ namespace {
 
 /// The unit in which patterns of tiles repeat, so that their beginnings are multiples of it.
 constexpr int64_t kPattern = 1024;
-/// Threads of a block that multiply, and that copy: as many where the sums of an instruction leave
-/// the registers for them.
-int multiplying_threads(const ProductTile& tile) { return 32 * tile.warps_m; }
-int copying_threads(const ProductTile& tile) {
+/// Threads of a block that multiply, and that copy: a group of which one lets the copying unit do
+/// it, for registers are handed over by groups; else as many as multiply where the sums of an
+/// instruction leave the registers for them.
+int turns(const ProductTile& tile) { return tile.takes_turns ? 2 : 1; }
+int multiplying_threads(const ProductTile& tile) { return kWarp * tile.warps_m * turns(tile); }
+int copying_threads(const ProductTile& tile, bool has_boxes) {
   constexpr int kWide = 256, kGroup = 128;
-  return tile.n == kWide ? kGroup : multiplying_threads(tile);
+  return has_boxes || tile.n == kWide ? kGroup : multiplying_threads(tile);
 }
 
 /// Registers of a thread that copies, and what is left for each that multiplies, in multiples of 8;
@@ -26,11 +28,11 @@ int copying_threads(const ProductTile& tile) {
 struct Registers {
   int copying = 0, multiplying = 0;
 
-  Registers(const ProductTile& tile, int blocks) {
-    constexpr int kAll = 65536, kUnit = 8, kFew = 64, kMore = 72, kMost = 240;
-    const int copy = copying_threads(tile), multiply = multiplying_threads(tile);
+  Registers(const ProductTile& tile, int blocks, bool has_boxes) {
+    constexpr int kAll = 65536, kUnit = 8, kFewest = 40, kFew = 64, kMore = 72, kMost = 240;
+    const int copy = copying_threads(tile, has_boxes), multiply = multiplying_threads(tile);
     const int first = kAll / blocks / (copy + multiply) / kUnit * kUnit;
-    copying = copy == multiply && multiply > 128 ? kFew : kMore;
+    copying = has_boxes ? kFewest : copy == multiply && multiply > 128 ? kFew : kMore;
     multiplying =
         std::min((first * (copy + multiply) - copying * copy) / multiply / kUnit * kUnit, kMost);
   }
@@ -42,9 +44,9 @@ WarpGroupMemory::WarpGroupMemory(const ProductTile& tile, DataType type) {
   // Of its 228 KiB each block takes one for itself.
   constexpr int64_t kAll = 228 << 10, kReserved = 1 << 10;
   constexpr int kRows = 16, kPadding = 4, kSumBytes = 4, kBarrierBytes = 8;
-  const int warps = tile.warps_m * tile.warps_n;
+  const int warps = multiplying_threads(tile) / kWarp;
   stages = int64_t{tile.stages} * (tile.m + tile.n) * tile.k * bits(type) / 8;
-  const int64_t barriers = int64_t{2} * kBarrierBytes * tile.stages;
+  const int64_t barriers = int64_t{2} * kBarrierBytes * (tile.stages + turns(tile) - 1);
   const auto fits = [&](int wanted_blocks, int wanted_columns) {
     blocks = wanted_blocks, columns = wanted_columns;
     stored = int64_t{warps} * kRows * (columns + kPadding) * kSumBytes;
@@ -52,7 +54,7 @@ WarpGroupMemory::WarpGroupMemory(const ProductTile& tile, DataType type) {
     return blocks * (total + kReserved) <= kAll;
   };
   // Two small blocks take turns at copying, multiplying and storing.
-  if (tile.warps_m == 4 && (fits(2, 64) || fits(2, 32))) return;
+  if (warps == 4 && (fits(2, 64) || fits(2, 32))) return;
   if (!fits(1, 64)) fits(1, 32);
 }
 
@@ -75,23 +77,32 @@ std::string warp_group_instruction(int n, DataType type, bool a_along_k, bool b_
 
 std::string ProductWriter::declare_warp_groups(const ProductOperand& a, const ProductOperand& b) {
   const WarpGroupMemory memory(tile_, a.type);
-  return str(
-      "constexpr int kWarpGroups = ", tile_.warps_m / 4, ", kWarpN = ", memory.columns,
-      ", kThreads = ", copying_threads(tile_), ";\n", kSwizzledTiles, kCopyGroups, kTileCopies,
-      warp_group_instruction(tile_.n, a.type, a.is_along_k, b.is_along_k), kWarpGroupProduct,
-      kWarpGroupLoop,
-      parts_ > 1 ? str("constexpr int kParts = ", parts_, ";\n", kClusterSums) : std::string());
+  const bool has_boxes = copies_boxes(a, b);
+  std::string text =
+      str("constexpr int kWarpGroups = ", tile_.warps_m / 4, ", kTurns = ", turns(tile_),
+          ", kWarpN = ", memory.columns, ", kThreads = ", copying_threads(tile_, has_boxes),
+          ";\nconstexpr bool kHasMaps = ", has_boxes ? "true" : "false", ";\n", kSwizzledTiles,
+          kCopyGroups, warp_group_instruction(tile_.n, a.type, a.is_along_k, b.is_along_k),
+          kWarpGroupProduct, kWarpGroupLoop);
+  text += has_boxes ? std::string(kBoxCopies) : str(kTileCopies, kThreadCopies);
+  if (staged_ >= 0) text += kBoxesBehind;
+  if (parts_ > 1) text += str("constexpr int kParts = ", parts_, ";\n", kClusterSums);
+  return text;
 }
 
 std::string ProductWriter::write_own_parts(const ProductEpilogue& epilogue,
                                            const ProductTasks& tasks) {
-  return str(
-      "#pragma unroll\nfor (int block = 0; block < Product::kBlocks; ++block)\n"
-      "#pragma unroll\nfor (int warp_n = 0; warp_n < kTileN; warp_n += kWarpN) {\n"
-      "const int warp_m = (warp / 4 * Product::kBlocks + block) * 64 + warp % 4 * 16;\n"
-      "const ProductPart of_warp{product, block, warp_n};\n{\nconst ProductPart& product = "
-      "of_warp;\n",
-      write_epilogue(epilogue, tasks.row_stride), "}\n}\n");
+  const bool is_staged = staged_ >= 0;
+  return str(is_staged ? "const BoxesBehind behind(ring);\n" : "",
+             tile_.takes_turns ? "ring.end_turn(turn);\n" : "",
+             "#pragma unroll\nfor (int block = 0; block < Product::kBlocks; ++block)\n"
+             "#pragma unroll\nfor (int warp_n = 0; warp_n < kTileN; warp_n += kWarpN) {\n"
+             "const int warp_m = (warp / 4 % kWarpGroups * Product::kBlocks + block) * 64 + warp % "
+             "4 * 16;\n"
+             "const ProductPart of_warp{product, block, warp_n};\n{\nconst ProductPart& product = "
+             "of_warp;\n",
+             write_epilogue(epilogue, tasks.row_stride), "}\n}\n",
+             is_staged ? "behind.release();\n" : "");
 }
 
 std::string ProductWriter::write_cluster_parts(const ProductEpilogue& epilogue,
@@ -109,14 +120,19 @@ std::string ProductWriter::write_cluster_parts(const ProductEpilogue& epilogue,
       "}\nsync_cluster();\n");
 }
 
-GeneratedKernel ProductWriter::write_warp_groups(const ProductOperand& a, const ProductOperand& b,
+GeneratedKernel ProductWriter::write_warp_groups(ProductOperand a, ProductOperand b,
                                                  const ProductEpilogue& epilogue,
                                                  const ProductTasks& tasks) {
   const WarpGroupMemory memory(tile_, a.type);
-  const Registers registers(tile_, memory.blocks);
+  const bool has_boxes = copies_boxes(a, b), takes_turns = tile_.takes_turns;
+  if (has_boxes) {
+    a.reader = a.box_reader, a.make = a.make_boxes;
+    b.reader = b.box_reader, b.make = b.make_boxes;
+  }
+  const Registers registers(tile_, memory.blocks, has_boxes);
   const auto set_registers = [&](std::string_view way, int count) {
     // A single small block has so few threads that all may keep what they have.
-    return tile_.warps_m == 4 && memory.blocks == 1
+    return multiplying_threads(tile_) == 4 * kWarp && memory.blocks == 1
                ? std::string()
                : str("asm volatile(\"setmaxnreg.", way, ".sync.aligned.u32 ", count, ";\");\n");
   };
@@ -128,21 +144,32 @@ GeneratedKernel ProductWriter::write_warp_groups(const ProductOperand& a, const 
           ");\nRing ring(tiles, (char*)shared + ", memory.stored,
           ");\nif (threadIdx.x == 0) ring.init();\n__syncthreads();\n"
           "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n",
-          tasks.constants, "if (warp >= kMultipliers / 32) {\n",
+          tasks.constants, "if (warp >= kTurns * kMultipliers / 32) {\n",
           set_registers("dec", registers.copying), tasks.loop, write_prefetch("ring", a, b),
           write_readers(a, b), "copy_tiles(ring, a, b, first_step, end_step);\n",
+          staged_ >= 0 ? "copy_boxes_behind(ring, behind_map, first_row, first_column);\n" : "",
           KernelSource::kBeginNext,
           // As often as those that multiply.
           parts_ > 1 ? "sync_cluster();\nsync_cluster();\n" : "", "}\n} else {\n",
-          set_registers("inc", registers.multiplying), source_.wait(), tasks.loop,
+          set_registers("inc", registers.multiplying), source_.wait(),
+          takes_turns
+              ? "int tiles_before = 0;\nconst int group = __shfl_sync(0xffffffffu, warp / 4, 0);\n"
+              : "",
+          tasks.loop,
+          takes_turns ? str("const int turn = tiles_before++;\nif (turn % 2 != group) {\n"
+                            "ring.skip(end_step - first_step + ",
+                            staged_ >= 0 ? "kStagesBehind" : "0",
+                            ");\ncontinue;\n}\nring.begin_turn(turn);\n")
+                      : std::string(),
           "const Index first = ", tasks.first,
           ";\nProduct product;\nmultiply_tiles(product, ring, first_step, end_step);\n");
   text += parts_ > 1 ? write_cluster_parts(epilogue, tasks) : write_own_parts(epilogue, tasks);
   text += "}\n}\n";
   Expr blocks = tasks.count * Expr(parts_);
   if (tile_.is_persistent) blocks = min(blocks, Expr(kFewBlocks * memory.blocks));
-  GeneratedKernel kernel = source_.finish(
-      text, blocks, multiplying_threads(tile_) + copying_threads(tile_), memory.blocks, parts_);
+  GeneratedKernel kernel =
+      source_.finish(text, blocks, multiplying_threads(tile_) + copying_threads(tile_, has_boxes),
+                     memory.blocks, parts_);
   kernel.launch.shared_memory = memory.total;
   kernel.is_for_one_architecture = true;
   return kernel;

@@ -4,18 +4,20 @@
 
 // The parts of kernels whose products are those of warpgroups (wgmma), beside those of
 // product_text.h. They use its constants, and kWarpGroups, of those that multiply, kThreads, those
-// that copy, which are behind them, and kWarpN, the columns that a warp stores at once.
+// that copy, which are behind them, kTurns, how many tiles are multiplied by threads of their own,
+// kHasMaps, whether these let the copying unit (TMA) do it, and kWarpN, the columns that a warp
+// stores at once.
 namespace opwright::gpu {
 
 /// How tiles lie in shared memory, and who copies them: the warps behind those that multiply.
 inline constexpr std::string_view kSwizzledTiles = R"(
-constexpr int kMultipliers = 128 * kWarpGroups;    // threads that multiply
+constexpr int kMultipliers = 128 * kWarpGroups;    // threads that multiply a tile
 constexpr int kVector = 16 / sizeof(ElementA);     // neighbours that are copied at once
 constexpr int kPack = 16 / sizeof(Output);         // neighbours that are stored at once
 constexpr int kSwizzled = 128 / sizeof(ElementA);  // neighbours of one row of a column of blocks
 constexpr int kWarpM = 16;
 
-__device__ inline int copying_thread() { return (int)threadIdx.x - kMultipliers; }
+__device__ inline int copying_thread() { return (int)threadIdx.x - kTurns * kMultipliers; }
 __device__ inline void sync_multipliers() {
   asm volatile("bar.sync 1, %0;" :: "n"(kMultipliers) : "memory");
 }
@@ -62,7 +64,7 @@ struct Product {
   }
   // Starts products of the tiles at these addresses in shared memory.
   __device__ void add(unsigned a, unsigned b) {
-    const int group = (int)threadIdx.x / 128;
+    const int group = (int)threadIdx.x / 128 % kWarpGroups;
     const unsigned long long rows = describe_matrix<kAlongKA>(a) + group * (kBlocks * kBlock);
     const unsigned long long columns = describe_matrix<kAlongKB>(b);
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -146,7 +148,7 @@ struct ClusterPart {
 };
 )";
 
-/// The loops over tiles along k, of those that copy and of those that multiply.
+/// The stages, and the loop over tiles along k of those that multiply.
 inline constexpr std::string_view kWarpGroupLoop = R"(
 __device__ inline void arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
@@ -171,7 +173,8 @@ struct Ring {
       : tiles(tiles), barriers(shared_address(barriers)) {}
   // By one thread, before any other uses it.
   __device__ void init() const {
-    constexpr int kCopies = kThreads + kThreads / 32, kProducts = kMultipliers / 32;
+    constexpr int kCopies = kHasMaps ? 1 : kThreads + kThreads / 32;
+    constexpr int kProducts = kMultipliers / 32;
 #pragma unroll
     for (int i = 0; i < kStages; ++i) {
       asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
@@ -179,6 +182,11 @@ struct Ring {
       asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
                    :: "r"(barriers + 16 * i + 8), "r"(kProducts) : "memory");
     }
+#pragma unroll
+    for (int i = 0; i < kTurns && kTurns > 1; ++i)
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+                   :: "r"(barriers + 16 * kStages + 8 * i), "r"(kProducts) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __device__ unsigned is_full() const { return barriers + 16 * stage; }
   __device__ unsigned is_empty() const { return barriers + 16 * stage + 8; }
@@ -187,7 +195,45 @@ struct Ring {
   __device__ void advance() {
     if (++stage == kStages) stage = 0, parity ^= 1;
   }
+  // Those that multiply a tile wait until those of the one before have found all of their stages
+  // full: a phase is not told from the one two before. Tile `turn` of a block is that of group
+  // `turn % 2`.
+  __device__ void begin_turn(int turn) const {
+    if (turn > 0)
+      wait(barriers + 16 * kStages + 8 * ((turn - 1) % 2), (unsigned)(turn - 1) / 2 % 2);
+  }
+  __device__ void end_turn(int turn) const {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(barriers + 16 * kStages + 8 * (turn % 2));
+  }
+  // Over stages that are for others.
+  __device__ void skip(Index count) {
+    parity ^= (unsigned)((stage + count) / kStages & 1);
+    stage = (int)((stage + count) % kStages);
+  }
 };
+// Products of one step run while the next one's begin.
+__device__ inline void multiply_tiles(Product& product, Ring& ring, Index first, Index end) {
+  unsigned before = 0;
+  for (Index step = first; step < end; ++step) {
+    wait(ring.is_full(), ring.parity);
+    // The products read by another way than threads' copies have written.
+    if (!kHasMaps) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    product.add(shared_address(ring.tile_a()), shared_address(ring.tile_b()));
+    if (step > first) {
+      wait_for_products<1>();
+      if (threadIdx.x % 32 == 0) arrive(before);
+    }
+    before = ring.is_empty();
+    ring.advance();
+  }
+  wait_for_products<0>();
+  if (first < end && threadIdx.x % 32 == 0) arrive(before);
+}
+)";
+
+/// The loop over tiles along k of threads that copy (cp.async).
+inline constexpr std::string_view kThreadCopies = R"(
 // What of the first stages depends on no kernel before.
 template <class A, class B>
 __device__ inline void prefetch_tiles(Ring& ring, const A& a, const B& b, Index first, Index end) {
@@ -214,24 +260,121 @@ __device__ inline void copy_tiles(Ring& ring, const A& a, const B& b, Index firs
     ring.advance();
   }
 }
-// Products of one step run while the next one's begin.
-__device__ inline void multiply_tiles(Product& product, Ring& ring, Index first, Index end) {
-  unsigned before = 0;
+)";
+
+/// Likewise where one thread lets the copying unit (TMA) copy boxes of tensors, whose rows come as
+/// TileLayout has them. A barrier counts the bytes, those of a box being the same where a part of
+/// it lies outside of the tensor and becomes 0.
+inline constexpr std::string_view kBoxCopies = R"(
+__device__ inline bool is_copying_thread() { return copying_thread() == 0; }
+// Arrives, and makes the phase wait for so many bytes.
+__device__ inline void expect(unsigned barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               :: "r"(barrier), "r"(bytes) : "memory");
+}
+__device__ inline void copy_box(void* to, const TensorMap& map, Index inner, Index outer,
+                                Index matrix, unsigned barrier) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1, {%3, %4, %5}], [%2];"
+               :: "r"(shared_address(to)), "l"(&map), "r"(barrier), "r"((int)inner),
+                  "r"((int)outer), "r"((int)matrix) : "memory");
+}
+// A tile of one of a stack of matrices, from row or column `origin` on.
+template <int extent, bool is_along_k>
+struct MatrixBoxes {
+  const TensorMap& map;
+  Index origin, matrix;
+  __device__ void copy(ElementA* tile, Index k, unsigned barrier) const {
+    constexpr int kInner = is_along_k ? kTileK : extent, kOuter = is_along_k ? extent : kTileK;
+    const Index inner = is_along_k ? k : origin, outer = is_along_k ? origin : k;
+#pragma unroll
+    for (int i = 0; i < kInner; i += kSwizzled)
+      copy_box(tile + i * kOuter, map, inner + i, outer, matrix, barrier);
+  }
+};
+// What of the first stages depends on no kernel before.
+template <class A, class B>
+__device__ inline void prefetch_tiles(Ring& ring, const A& a, const B& b, Index first, Index end) {
+  if (!is_copying_thread() || (!kIsConstantA && !kIsConstantB)) return;
+  for (; ring.prefetched < kStages && first + ring.prefetched < end; ++ring.prefetched) {
+    ElementA* const to = (ElementA*)(ring.tiles + ring.prefetched * kStageBytes);
+    const unsigned is_full = ring.barriers + 16 * ring.prefetched;
+    expect(is_full, kStageBytes);
+    if (kIsConstantA) a.copy(to, (first + ring.prefetched) * kTileK, is_full);
+    if (kIsConstantB) b.copy(to + kSizeA, (first + ring.prefetched) * kTileK, is_full);
+  }
+}
+template <class A, class B>
+__device__ inline void copy_tiles(Ring& ring, const A& a, const B& b, Index first, Index end) {
+  if (!is_copying_thread()) return;
   for (Index step = first; step < end; ++step) {
-    wait(ring.is_full(), ring.parity);
-    // The products read by another way than the copies have written.
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    product.add(shared_address(ring.tile_a()), shared_address(ring.tile_b()));
-    if (step > first) {
-      wait_for_products<1>();
-      if (threadIdx.x % 32 == 0) arrive(before);
+    const bool is_prefetched = ring.prefetched > 0;
+    if (is_prefetched) {
+      --ring.prefetched;
+    } else {
+      wait(ring.is_empty(), ring.parity ^ 1);
+      expect(ring.is_full(), kStageBytes);
     }
-    before = ring.is_empty();
+    ElementA* const to = (ElementA*)ring.tile_a();
+    if (!kIsConstantA || !is_prefetched) a.copy(to, step * kTileK, ring.is_full());
+    if (!kIsConstantB || !is_prefetched) b.copy(to + kSizeA, step * kTileK, ring.is_full());
     ring.advance();
   }
-  wait_for_products<0>();
-  if (first < end && threadIdx.x % 32 == 0) arrive(before);
 }
+)";
+
+/// A tensor that lies as the output does and goes into it: its part of a tile takes the stages
+/// behind those of the products.
+inline constexpr std::string_view kBoxesBehind = R"(
+constexpr int kBoxBytes = kTileM * 128, kBoxes = kTileN / kSwizzled;
+constexpr int kBoxesOfStage = kStageBytes / kBoxBytes;
+constexpr int kStagesBehind = (kBoxes + kBoxesOfStage - 1) / kBoxesOfStage;
+static_assert(kStagesBehind < kStages, "others have stages, too");
+__device__ inline void copy_boxes_behind(Ring& ring, const TensorMap& map, Index row,
+                                         Index column) {
+  if (!is_copying_thread()) return;
+#pragma unroll
+  for (int box = 0; box < kBoxes; box += kBoxesOfStage) {
+    const int count = kBoxes - box < kBoxesOfStage ? kBoxes - box : kBoxesOfStage;
+    wait(ring.is_empty(), ring.parity ^ 1);
+    expect(ring.is_full(), count * kBoxBytes);
+#pragma unroll
+    for (int i = 0; i < count; ++i)
+      copy_box(ring.tile_a() + i * kBoxBytes, map, column + (box + i) * kSwizzled, row, 0,
+               ring.is_full());
+    ring.advance();
+  }
+}
+struct BoxesBehind {
+  Ring& ring;
+  const int first;
+  __device__ explicit BoxesBehind(Ring& ring) : ring(ring), first(ring.stage) {
+#pragma unroll
+    for (int box = 0; box < kBoxes; box += kBoxesOfStage) {
+      wait(ring.is_full(), ring.parity);
+      ring.advance();
+    }
+  }
+  __device__ int stage(int box) const {
+    const int stage = first + box / kBoxesOfStage;
+    return stage < kStages ? stage : stage - kStages;
+  }
+  // Neighbours from that place of the tile on, which are copied at once.
+  __device__ const ElementA* find(int row, int column) const {
+    const int box = column / kSwizzled;
+    return (const ElementA*)(ring.tiles + stage(box) * kStageBytes +
+                             box % kBoxesOfStage * kBoxBytes) +
+           TileLayout<kSwizzled, kTileM>::place(row, column % kSwizzled);
+  }
+  // By warps that have read all of theirs.
+  __device__ void release() const {
+    __syncwarp();
+    if (threadIdx.x % 32 != 0) return;
+#pragma unroll
+    for (int box = 0; box < kBoxes; box += kBoxesOfStage)
+      arrive(ring.barriers + 16 * stage(box) + 8);
+  }
+};
 )";
 
 }  // namespace opwright::gpu

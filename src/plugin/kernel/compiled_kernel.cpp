@@ -58,6 +58,8 @@ class CompiledKernel final : public PlannedOperator {
             object_.host ? "the host" : "a GPU");
     require(!on_host || launch_.scratch.empty(), values.who(),
             "it wants scratch memory, which only kernels for GPUs get");
+    require(!on_host || launch_.maps.empty(), values.who(),
+            "it wants tensor maps, which only kernels for GPUs get");
     require(args.packed.empty(), values.who(),
             "it has weights that were rearranged for another kernel");
   }
@@ -99,6 +101,14 @@ KernelLaunch make_launch(const KernelCode& code) {
   for (const KernelArgument& argument : code.arguments)
     launch.arguments.push_back({argument.type, builder.add(argument.value), argument.constant});
   for (const Expr& bytes : code.scratch) launch.scratch.push_back(builder.add(bytes));
+  const auto add_all = [&](const std::vector<Expr>& numbers) {
+    std::vector<int32_t> instructions;
+    for (const Expr& number : numbers) instructions.push_back(builder.add(number));
+    return instructions;
+  };
+  for (const KernelTensorMap& map : code.maps)
+    launch.maps.push_back({map.input, map.type, add_all(map.extents), add_all(map.strides), map.box,
+                           map.steps, add_all(map.lower), add_all(map.upper)});
   launch.shape_inputs.assign(code.shape_inputs.begin(), code.shape_inputs.end());
   launch.order.assign(code.order.begin(), code.order.end());
   for (const KernelCheck& check : code.checks)

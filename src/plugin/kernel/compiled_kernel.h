@@ -24,6 +24,15 @@ struct KernelCheck {
   std::string message;  ///< of the Error where it does not, one line
 };
 
+/// KernelLaunch::TensorMap, its expressions not yet in a program.
+struct KernelTensorMap {
+  int input = 0;
+  DataType type = DataType::kHALF;
+  std::vector<Expr> extents, strides;
+  std::vector<int32_t> box, steps;
+  std::vector<Expr> lower, upper;
+};
+
 /// A compiled kernel and how to launch it. Expressions are over local symbols: the extents of the
 /// operator's inputs, numbered input after input, axis after axis (input 0 of rank 4 has symbols 0
 /// to 3, input 1 starts at 4; absent inputs have none), then the elements of the shape inputs in
@@ -46,9 +55,11 @@ struct KernelCode {
                                   ///< null where it is 0; for GPUs only
   std::vector<int> shape_inputs;  ///< inputs (INT32 or INT64, constant shape) whose values count
   std::vector<KernelCheck> checks;
+  std::vector<KernelTensorMap> maps;  ///< of 128 bytes each, behind the scratch pointers
   std::vector<int> order;  ///< what each parameter of the kernel takes: a number among the inputs,
-                           ///< the arguments, the outputs and the scratch pointers, of which some
-                           ///< may be taken more than once and others never; empty: as they are
+                           ///< the arguments, the outputs, the scratch pointers and the tensor
+                           ///< maps, of which some may be taken more than once and others never;
+                           ///< empty: as they are
 };
 
 /// Its launch, all expressions in one program.

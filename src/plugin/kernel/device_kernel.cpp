@@ -9,6 +9,7 @@
 #include "backend/memory.h"
 #include "base/error.h"
 #include "plugin/kernel/launch_values.h"
+#include "plugin/kernel/tensor_maps.h"
 
 namespace opwright {
 
@@ -39,7 +40,8 @@ class DeviceKernel final : public Kernel {
       : values_(launch, object.name, args),
         device_(*args.device),
         function_(load(values_, device_, object)),
-        limits_(device_.launch_limits()) {
+        limits_(device_.launch_limits()),
+        maps_(values_, args) {
     const int expected = function_->num_parameters();
     const size_t given = values_.num_arguments();
     // They get null, as from the compiler's own launcher.
@@ -58,7 +60,8 @@ class DeviceKernel final : public Kernel {
     plan_scratch(launch, args);
     for (size_t i = 0; i < launch.arguments.size(); ++i)
       if (launch.arguments[i].type == ArgumentType::kPOINTER) pointed_.push_back(i);
-    if (pointed_.empty()) return;
+    are_values_there_ = pointed_.empty();
+    if (are_values_there_) return;
     host_values_.resize(pointed_.size());
     device_values_.grow(device_, pointed_.size() * sizeof(int64_t), nullptr,
                         args.services != nullptr ? args.services->last_use : nullptr);
@@ -91,6 +94,7 @@ class DeviceKernel final : public Kernel {
                                    ? nullptr
                                    : static_cast<std::byte*>(workspace) + scratch_[i].offset);
       if (!are_values_there_) upload(queue);
+      maps_.bind(inputs, queue);
     }
     function_->launch(shape_, arguments_, queue);
   }
@@ -166,7 +170,8 @@ class DeviceKernel final : public Kernel {
       are_values_there_ = false;
     }
     values_.accept();
-    is_special_ = !scratch_.empty() || !pointed_.empty() || !is_launched_;
+    if (is_launched_) maps_.prepare();
+    is_special_ = !scratch_.empty() || !pointed_.empty() || !maps_.empty() || !is_launched_;
   }
 
   void require_at_most(int64_t most, int32_t instruction, const char* what) const {
@@ -192,6 +197,7 @@ class DeviceKernel final : public Kernel {
   bool is_launched_ = true;
   std::vector<Scratch> scratch_;
   size_t workspace_size_ = 0;
+  TensorMaps maps_;
   std::vector<size_t> pointed_;  ///< arguments that are addresses of values
   std::vector<int64_t> host_values_;
   DeviceMemory device_values_;

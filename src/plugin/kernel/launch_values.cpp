@@ -17,7 +17,9 @@ LaunchValues::LaunchValues(KernelLaunch launch, std::string name, const KernelAr
       num_outputs_(args.outputs.size()),
       values_(launch_.program.size()),
       scalars_(launch_.arguments.size()),
-      pointers_(num_inputs_ + num_outputs_ + launch_.scratch.size()) {
+      pointers_(num_inputs_ + num_outputs_ + launch_.scratch.size()),
+      maps_(launch_.maps.size()),
+      elements_(num_inputs_) {
   for (size_t i = 0; i < num_inputs_; ++i) {
     const int rank = args.inputs[i].present ? args.inputs[i].opt.rank() : 0;
     for (int axis = 0; axis < rank; ++axis)
@@ -35,6 +37,17 @@ LaunchValues::LaunchValues(KernelLaunch launch, std::string name, const KernelAr
                                     : &scalars_[i].int64);
   }
   for (size_t i = num_inputs_; i < pointers_.size(); ++i) arguments_.push_back(&pointers_[i]);
+  for (size_t i = 0; i < maps_.size(); ++i) {
+    const KernelLaunch::TensorMap& map = launch_.maps[i];
+    const auto input = static_cast<size_t>(map.input);
+    require(input < num_inputs_ && args.inputs[input].present, who(), "tensor map ", i,
+            " is of input ", map.input, ", which is absent (", describe_arguments(), ")");
+    const DataType type = args.inputs[input].type.dtype;
+    require(type == map.type, who(), "tensor map ", i, " has elements of type ",
+            opwright::name(map.type), ", and input ", map.input, " those of ",
+            opwright::name(type));
+    arguments_.push_back(maps_[i].bytes);
+  }
   if (launch_.order.empty()) return;
   std::vector<void*> parameters;
   for (const int32_t argument : launch_.order) {
@@ -64,6 +77,7 @@ void LaunchValues::add_shape_input(int32_t input, std::span<const PortDesc> port
 }
 
 void LaunchValues::set_shapes(std::span<const Shape> inputs, std::span<const Shape> outputs) {
+  for (size_t i = 0; i < num_inputs_ && i < inputs.size(); ++i) elements_[i] = inputs[i].numel();
   size_t next = 0;
   for (const Shape& input : inputs)
     for (const int64_t extent : input)
@@ -132,8 +146,9 @@ std::string LaunchValues::describe_arguments() const {
   };
   const std::string scratch =
       launch_.scratch.empty() ? "" : ", " + count(launch_.scratch.size(), "scratch pointer");
+  const std::string maps = maps_.empty() ? "" : ", " + count(maps_.size(), "tensor map");
   return str(count(num_inputs_, "input"), ", ", count(scalars_.size(), "extra argument"), ", ",
-             count(num_outputs_, "output"), scratch);
+             count(num_outputs_, "output"), scratch, maps);
 }
 
 /// The first of the launch's expressions that has no value for the symbols.

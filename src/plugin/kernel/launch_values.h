@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -34,6 +35,10 @@ class LaunchValues {
   void set_scratch(size_t number, void* address) {
     pointers_[num_inputs_ + num_outputs_ + number] = address;
   }
+  /// Where the bytes of a tensor map, which is an argument itself, are.
+  void* tensor_map(size_t number) { return maps_[number].bytes; }
+  /// How many elements an input has.
+  int64_t elements(int32_t input) const { return elements_[static_cast<size_t>(input)]; }
   /// For parameters behind all others. To be called before arguments().
   void add_null_pointers(size_t count) { arguments_.insert(arguments_.end(), count, &null_); }
   /// What pointer arguments point to: at first host memory that has the values.
@@ -41,8 +46,8 @@ class LaunchValues {
     scalars_[argument].address = address;
   }
 
-  /// Inputs, extra arguments, outputs, scratch, or in the launch's order: each entry points to an
-  /// argument.
+  /// Inputs, extra arguments, outputs, scratch, tensor maps, or in the launch's order: each entry
+  /// points to an argument.
   void** arguments() { return arguments_.data(); }
   size_t num_arguments() const { return arguments_.size(); }
   int64_t value(int32_t instruction) const { return values_[instruction]; }
@@ -72,6 +77,10 @@ class LaunchValues {
     };
     void* address = nullptr;  ///< of the value, which is what a pointer argument is
   };
+  /// As CUDA's driver wants it.
+  struct alignas(64) TensorMap {
+    std::byte bytes[128]{};
+  };
   struct ShapeInput {
     size_t input;
     size_t first, count;  ///< among the symbols
@@ -92,6 +101,8 @@ class LaunchValues {
   std::vector<int64_t> symbols_, values_;
   std::vector<Scalar> scalars_;
   std::vector<void*> pointers_;
+  std::vector<TensorMap> maps_;
+  std::vector<int64_t> elements_;  // of each input
   std::vector<void*> arguments_;
   void* null_ = nullptr;
   int64_t cells_ = 0;

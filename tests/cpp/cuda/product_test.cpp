@@ -1,10 +1,13 @@
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <set>
+#include <utility>
 
 #include "base/types.h"
 #include "compile/program.h"
@@ -85,7 +88,70 @@ TEST(CudaProduct, BlocksThatStay) {
     expect_close(kernel.run(inputs, outputs)[0], expected, tolerance_of(type));
     ++tested;
   }
-  EXPECT_EQ(tested, 3);
+  EXPECT_EQ(tested, 6);
+}
+
+/// How many tensor maps the emulated driver was asked for; on a GPU -1.
+long tensor_maps() {
+  const char* file = std::getenv("OPWRIGHT_CUDA_DRIVER");
+  void* library = dlopen(file == nullptr ? "libcuda.so.1" : file, RTLD_NOW);
+  using Calls = long (*)(const char*);
+  const auto calls = reinterpret_cast<Calls>(
+      library == nullptr ? nullptr : dlsym(library, "opwright_emulation_calls"));
+  if (calls == nullptr) return -1;
+  return calls("cuTensorMapEncodeTiled") + calls("cuTensorMapEncodeIm2col");
+}
+
+/// Boxes that the copying unit brings, in every tile that has them: of both orders of the operands,
+/// of stacks that a and b advance along and that one of them does not, beyond the ends of all axes,
+/// and at addresses that tensor maps may not have.
+TEST(CudaProduct, BoxesInEveryTile) {
+  constexpr auto kPlain = MatrixOperation::kNONE, kTransposed = MatrixOperation::kTRANSPOSE;
+  const int64_t m = 136, n = 200, k = 72;
+  std::set<int64_t> tactics;
+  const long before = tensor_maps();
+  for (const DataType type : {DataType::kHALF, DataType::kBF16})
+    for (const auto& [of_a, of_b] :
+         {std::pair{kPlain, kPlain}, std::pair{kTransposed, kTransposed}})
+      for (const auto& [stack_a, stack_b] : {std::pair<int64_t, int64_t>{1, 1}, {2, 2}, {2, 1}}) {
+        MatrixMultiplyParams params;
+        params.op0 = of_a, params.op1 = of_b;
+        const MatrixMultiply op(params);
+        Values a = rounded(random_values({stack_a, m, k}, 1), type);
+        Values b = rounded(random_values({stack_b, k, n}, 2), type);
+        const Values expected = make_values({stack_a, m, n}, [&, stack_b = stack_b](int64_t i) {
+          const int64_t column = i % n, row = i / n, matrix = stack_b == 1 ? 0 : row / m;
+          double sum = 0;
+          for (int64_t e = 0; e < k; ++e) sum += a[row * k + e] * b[(matrix * k + e) * n + column];
+          return sum;
+        });
+        const auto transposed = [](const Values& x) {
+          const int64_t rows = x.shape[1], columns = x.shape[2];
+          return make_values({x.shape[0], columns, rows}, [&](int64_t i) {
+            const int64_t matrix = i / (rows * columns), at = i % (rows * columns);
+            return x[(matrix * rows + at % rows) * columns + at / rows];
+          });
+        };
+        if (of_a == kTransposed) a = transposed(a);
+        if (of_b == kTransposed) b = transposed(b);
+        const std::vector<TestInput> inputs = {{a, type}, {b, type}};
+        const std::vector<TestOutput> outputs = {{expected.shape, type}};
+        for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+          if (!candidate.tactic_name.starts_with("warpgroup")) continue;
+          tactics.insert(candidate.tactic);
+          TestKernel kernel(op, candidate, inputs, outputs);
+          for (const int shift : {0, 1}) {
+            SCOPED_TRACE(::testing::Message() << stack_a << " " << stack_b << " "
+                                              << describe(candidate) << " shift " << shift);
+            expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected, tolerance_of(type));
+            if (::testing::Test::HasFailure()) return;
+          }
+        }
+      }
+  EXPECT_GE(tactics.size(), 5u) << "not every tile was tested";
+  if (before >= 0) {
+    EXPECT_GE(tensor_maps() - before, 2l * 6 * 2 * 5) << "tiles came otherwise";
+  }
 }
 
 /// Tiles of which several blocks compute parts, again and again: each run leaves the counters of
@@ -337,6 +403,65 @@ TEST(CudaProduct, FusedPrograms) {
       expect_close(kernel.run(inputs, outputs, 4)[0], expected, tolerance);
       expect_close(kernel.run(inputs, outputs, -1, 1)[0], expected, tolerance);
     }
+  }
+}
+
+/// Windows as boxes that the copying unit brings, over the borders of images, with a residual that
+/// comes behind them.
+TEST(CudaConvolution, BoxesOfWindows) {
+  struct Case {
+    int64_t size_y, size_x, window, stride, dilation, pre, post;
+  };
+  const Case cases[] = {{7, 9, 3, 1, 1, 1, 1},
+                        {11, 8, 3, 2, 1, 1, 0},
+                        {9, 10, 3, 1, 2, 2, 2},
+                        {8, 8, 1, 2, 1, 0, 0},
+                        {9, 7, 1, 1, 1, 0, 0}};
+  const DataType type = DataType::kHALF;
+  const int64_t images = 3, channels = 64, maps = 72;
+  const long before = tensor_maps();
+  for (const Case& of : cases)
+    for (const bool has_residual : {false, true}) {
+      ConvolutionParams params;
+      params.stride = {of.stride, of.stride}, params.dilation = {of.dilation, of.dilation};
+      params.pre_padding = {of.pre, of.pre}, params.post_padding = {of.post, of.post};
+      params.has_residual = has_residual;
+      const Convolution op(params);
+      const auto extent = [&](int64_t size) {
+        return (size + of.pre + of.post - of.dilation * (of.window - 1) - 1) / of.stride + 1;
+      };
+      const auto values = [&](const Shape& shape, int seed) {
+        return rounded(random_values(shape, seed), type);
+      };
+      const Shape shape = {images, maps, extent(of.size_y), extent(of.size_x)};
+      std::vector<TestInput> inputs = {
+          {values({images, channels, of.size_y, of.size_x}, 1), type},
+          {values({maps, channels, of.window, of.window}, 2), type, true},
+          {values({maps}, 3), type, true}};
+      Values expected = reference_convolution(inputs[0].values, inputs[1].values, shape, 1,
+                                              params.stride, params.dilation, params.pre_padding);
+      if (has_residual) inputs.push_back({values(shape, 4), type});
+      for (int64_t i = 0; i < expected.size(); ++i) {
+        expected[i] += inputs[2].values[i / (shape[2] * shape[3]) % maps];
+        if (has_residual) expected[i] += inputs[3].values[i];
+      }
+      const std::vector<TestOutput> outputs = {{shape, type}};
+      for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+        if (!candidate.tactic_name.starts_with("warpgroup") ||
+            candidate.outputs[0].format == TensorFormat::kLINEAR)
+          continue;
+        TestKernel kernel(op, candidate, inputs, outputs);
+        for (const int shift : {0, 1}) {
+          SCOPED_TRACE(::testing::Message()
+                       << of.size_y << "x" << of.size_x << " window " << of.window << " stride "
+                       << of.stride << " " << describe(candidate) << " shift " << shift);
+          expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected, tolerance_of(type));
+          if (::testing::Test::HasFailure()) return;
+        }
+      }
+    }
+  if (before >= 0) {
+    EXPECT_GE(tensor_maps() - before, 2l * 2 * 5 * 2) << "windows came otherwise";
   }
 }
 

@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "cuda_device/emulated.h"
 
 namespace opwright::cuda {
@@ -48,6 +50,32 @@ struct alignas(64) Aligned {
   float* data;
   long long numbers[15];
 };
+
+/// Copies a row of 128 bytes that the copying unit fetches.
+constexpr char kCopyBox[] = R"(
+struct alignas(64) TensorMap { char bytes[128]; };
+extern "C" __global__ void copy_box(const unsigned short* in, unsigned short* out,
+                                    const __grid_constant__ TensorMap map) {
+  extern __shared__ uint4 shared[];
+  const unsigned base = (unsigned)__cvta_generic_to_shared(shared);
+  const unsigned to = (base + 1023) / 1024 * 1024, barrier = to + 128;
+  if (threadIdx.x != 0) return;
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(1) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               :: "r"(barrier), "r"(128) : "memory");
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1, {%3, %4, %5}], [%2];"
+               :: "r"(to), "l"(&map), "r"(barrier), "r"(0), "r"(0), "r"(0) : "memory");
+  unsigned is_over = 0;
+  while (is_over == 0)
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
+                 "selp.u32 %0, 1, 0, p;}"
+                 : "=r"(is_over) : "r"(barrier), "r"(0) : "memory");
+  for (int i = 0; i < 64; ++i)
+    out[i] = ((const unsigned short*)((const char*)shared + (to - base)))[i];
+}
+)";
 
 /// A kernel, a copy and a fill over three arrays, captured: out = factor * in, copied to `copied`.
 class CudaGraphs : public ::testing::Test {
@@ -169,6 +197,39 @@ TEST_F(CudaGraphs, StayAsTheyAreWhereAStructureMayHoldATensorMap) {
   EXPECT_FALSE(graph->move(std::vector<Move>{{in.data(), out.data(), kBytes}}));
   graph->launch(stream.get());
   EXPECT_EQ(in.read(stream.get()), (std::vector<float>{1, 3, 3}));
+}
+
+TEST_F(CudaGraphs, FollowTensorsOfTensorMaps) {
+  const CodeObject code = compile_cuda(device, kCopyBox, "test");
+  const std::shared_ptr<const DeviceFunction> function = device.load_function(code, "copy_box");
+  const auto row = [](int first) {
+    std::vector<uint16_t> values(64);
+    std::iota(values.begin(), values.end(), static_cast<uint16_t>(first));
+    return values;
+  };
+  const DeviceArray<uint16_t> from(device, row(0)), from2(device, row(100)), to(device, row(500));
+  struct alignas(64) Map {
+    std::byte bytes[128];
+  } map;
+  TensorMapShape shape;
+  shape.extents = {64, 1, 1}, shape.strides = {128, 128};
+  shape.box = {64, 1, 1}, shape.steps = {1, 1, 1};
+  device.make_tensor_map(shape, from.data(), &map);
+  const void* addresses[] = {from.data(), to.data()};
+  void* arguments[] = {&addresses[0], &addresses[1], &map};
+  LaunchShape launch;
+  launch.shared_memory = 4096;
+  const std::unique_ptr<DeviceGraph> graph =
+      device.capture([&](Queue queue) { function->launch(launch, arguments, queue); });
+  graph->launch(stream.get());
+  EXPECT_EQ(to.read(stream.get()), row(0));
+  ASSERT_TRUE(graph->move(std::vector<Move>{{from.data(), from2.data(), 128}}));
+  graph->launch(stream.get());
+  EXPECT_EQ(to.read(stream.get()), row(100));
+  // No map has such an address.
+  EXPECT_FALSE(graph->move(std::vector<Move>{{from2.data(), from.data() + 1, 126}}));
+  graph->launch(stream.get());
+  EXPECT_EQ(to.read(stream.get()), row(100));
 }
 
 TEST_F(CudaGraphs, StayAsTheyAreWhereANodeTakesNoNewAddress) {

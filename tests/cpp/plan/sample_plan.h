@@ -171,6 +171,9 @@ inline Plan sample_plan() {
     launch.shared_memory = 1;
     launch.arguments = {{ArgumentType::kINT64, 2}, {ArgumentType::kFLOAT32, 0, -0.5}};
     launch.scratch = {2, 1};
+    launch.maps = {
+        {0, DataType::kHALF, {2, 1, 1}, {2, 2}, {64, 8, 1}, {1, 1, 1}, {}, {}},
+        {1, DataType::kBF16, {2, 1, 1, 1}, {2, 2, 2}, {64, 128}, {1, 2, 2, 1}, {1, 1}, {0, 0}}};
     launch.shape_inputs = {1};
     launch.checks = {{2, "there is nothing\nto pad"}};
     pad.attributes = {{"launch", launch}};

@@ -58,6 +58,26 @@ class AnyAttributes {
                                 std::normal_distribution<double>(0, 1e100)(random_)});
     for (int count = below(4); count > 0; --count) made.scratch.push_back(index());
     for (int count = below(4); count > 0; --count) made.shape_inputs.push_back(below(9));
+    const auto indices = [&](int count) {
+      std::vector<int32_t> list;
+      while (count-- > 0) list.push_back(index());
+      return list;
+    };
+    for (int count = below(3); count > 0; --count) {
+      const DataType type = below(2) == 0 ? DataType::kHALF : DataType::kBF16;
+      if (below(2) == 0)
+        made.maps.push_back({below(9),
+                             type,
+                             indices(4),
+                             indices(3),
+                             {64, 1 + below(1024)},
+                             {1, 1 + below(8), 1 + below(8), 1},
+                             indices(2),
+                             indices(2)});
+      else
+        made.maps.push_back(
+            {below(9), type, indices(3), indices(2), {64, 1 + below(256), 1}, {1, 1, 1}, {}, {}});
+    }
     for (int count = below(3); count > 0; --count) made.checks.push_back({index(), text()});
     return made;
   }

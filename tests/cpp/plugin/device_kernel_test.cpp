@@ -63,6 +63,11 @@ class RecordingGpu final : public Device {
     if (bytes > 0) std::memcpy(to, from, bytes);
     ++copies;
   }
+  void make_tensor_map(const TensorMapShape& shape, const void* address, void* to) const override {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(to) % 64, 0u);
+    std::memcpy(to, &address, sizeof(address));
+    maps.push_back(shape);
+  }
   void synchronize(Queue) const override {}
   std::unique_ptr<Event> make_event(bool) const override { return nullptr; }
   std::shared_ptr<const DeviceFunction> load_function(const CodeObject&,
@@ -86,6 +91,7 @@ class RecordingGpu final : public Device {
   std::vector<size_t> sizes;
   mutable std::vector<Launch> launches;
   mutable int copies = 0;
+  mutable std::vector<TensorMapShape> maps;
 };
 
 const char* const kPtx = "\n.version 8.0\n.target sm_80\n.address_size 64\n.visible .entry f() {}";
@@ -215,6 +221,75 @@ TEST_F(DeviceKernelTest, ScratchLiesInTheWorkspace) {
                     run(*kernel, {5, 200}, workspace);
                   }),
                   "scratch buffer 0 takes 10000 bytes");
+}
+
+/// Two matrices of two rows each, in boxes of eight rows.
+KernelTensorMap matrices() {
+  const Expr rows = Expr::symbol(0), columns = Expr::symbol(1);
+  return {0, DT::kHALF, {columns, 2, rows}, {columns, columns}, {64, 8, 1}, {1, 1, 1}, {}, {}};
+}
+
+TEST_F(DeviceKernelTest, TensorMapsAreMadeWhereTheirTensorsLie) {
+  ports_ = {port(DT::kHALF, {3, 64})};
+  ports_[0].min = {1, 8}, ports_[0].max = {4, 1024};
+  KernelCode code = make_code();
+  code.maps = {matrices()};
+  code.maps[0].extents[2] = Expr::symbol(0) - 1;
+  gpu_.sizes = {8, 8, 8};
+  gpu_.num_parameters = 3;
+  const auto kernel = make(code);
+  alignas(16) std::byte memory[2 * 3 * 64 + 16] = {};
+  const auto run_at = [&](void* in) {
+    void const* inputs[] = {in};
+    void* outputs[] = {out_};
+    kernel->enqueue(inputs, outputs, nullptr, kQueue);
+    return gpu_.launches.back().arguments[2];
+  };
+  const Shape shape = {3, 64};
+  kernel->on_shape_change({&shape, 1}, {&shape, 1});
+  EXPECT_EQ(run_at(memory), word(memory));
+  EXPECT_EQ(run_at(memory), word(memory));
+  ASSERT_EQ(gpu_.maps.size(), 1u) << "nothing had changed";
+  EXPECT_EQ(gpu_.maps[0].extents, (std::vector<uint64_t>{64, 2, 2}));
+  EXPECT_EQ(gpu_.maps[0].strides, (std::vector<uint64_t>{128, 128}));
+  EXPECT_EQ(run_at(memory + 16), word(memory + 16));
+  EXPECT_EQ(gpu_.maps.size(), 2u);
+  // Elsewhere than maps may begin, the input is copied.
+  EXPECT_EQ(gpu_.copies, 0);
+  const uint64_t copy = run_at(memory + 2);
+  EXPECT_EQ(copy % 16, 0u);
+  EXPECT_NE(copy, word(memory));
+  EXPECT_EQ(gpu_.copies, 1);
+  const Shape smaller = {2, 64};
+  kernel->on_shape_change({&smaller, 1}, {&smaller, 1});
+  EXPECT_EQ(run_at(memory), word(memory));
+  EXPECT_EQ(gpu_.maps.back().extents, (std::vector<uint64_t>{64, 2, 1}));
+}
+
+TEST_F(DeviceKernelTest, TensorMapsLieInsideTheirTensors) {
+  ports_ = {port(DT::kHALF, {3, 64})};
+  ports_[0].min = {0, 0}, ports_[0].max = {4, 1024};
+  const std::string who =
+      "layer 'test layer': compiled kernel 'test f': its tensor map of input 0 ";
+  const auto error = [&](auto change, const Shape& shape) {
+    return error_with(
+        [&](KernelCode& code) {
+          code.maps = {matrices()};
+          change(code.maps[0]);
+        },
+        shape);
+  };
+  EXPECT_CONTAINS(error([](KernelTensorMap&) {}, {3, 64}), who + "reaches beyond its 192 elements");
+  EXPECT_CONTAINS(error([](KernelTensorMap& m) { m.extents[2] = Expr::symbol(0) - 3; }, {3, 64}),
+                  who + "has an extent of 0");
+  EXPECT_CONTAINS(error([](KernelTensorMap& m) { m.extents[1] = 1; }, {3, 68}),
+                  who + "has a stride of 68 elements; expected a multiple of 8");
+  EXPECT_CONTAINS(error([](KernelTensorMap& m) { m.strides[0] = int64_t{1} << 60; }, {3, 64}),
+                  who + "has a stride of");
+  EXPECT_CONTAINS(error([](KernelTensorMap& m) { m.input = 1; }, {3, 64}),
+                  "tensor map 0 is of input 1, which is absent");
+  EXPECT_CONTAINS(error([](KernelTensorMap& m) { m.type = DT::kBF16; }, {3, 64}),
+                  "tensor map 0 has elements of type BF16, and input 0 those of FP16");
 }
 
 TEST_F(DeviceKernelTest, CountsParameters) {

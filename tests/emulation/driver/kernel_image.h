@@ -34,6 +34,18 @@ struct Block {
   int waits;
 };
 
+/// What a CUtensorMap holds; all axes from the innermost one.
+struct TensorMapImage {
+  static constexpr uint32_t kMagic = 0x70616d74;
+  uint64_t address;
+  uint64_t strides[4];  ///< in bytes, of all axes but the innermost
+  uint32_t last[5];     ///< extents less 1
+  uint32_t magic;
+  uint16_t box[5];  ///< or channels and pixels of windows
+  int16_t lower[3], upper[3];
+  uint8_t steps[5], rank, has_windows;
+};
+
 struct Parameter {
   size_t offset, size;
   bool pointer, floating;
