@@ -264,7 +264,7 @@ std::optional<GeneratedKernel> generate_max_unpool(const Operator&, const Kernel
   declare_replacing(source, element);
   PartsText text;
   text.total = numel(source.shape_values(2)), text.count = numel(maxima);
-  text.length = "1", text.first_value = str(element, "(0)");
+  text.length = "1", text.first_value = "0";
   text.find = "place = find(in1[update], total);\n";
   return write_parts(source, text);
 }
