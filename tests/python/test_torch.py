@@ -481,3 +481,86 @@ def test_a_graph_of_several_engines_is_compiled_once():
         got = fast(x)
     check(got, function(x))
     assert "_lazy_forward" not in {name for _, name in calls}
+
+
+class Decoder(nn.Module):
+    """Attention over keys and values that the module keeps in buffers, a token a call."""
+
+    def __init__(self, persistent):
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(8, 8) for _ in range(3))
+        for name in ("keys", "values"):
+            self.register_buffer(name, torch.zeros(2, 6, 8), persistent=persistent)
+        self.register_buffer("seen", torch.zeros(1, dtype=torch.int64), persistent=persistent)
+        self.register_buffer("scale", torch.tensor(0.5))
+
+    def forward(self, x):
+        self.keys.index_copy_(1, self.seen, self.key(x))
+        self.values.index_copy_(1, self.seen, self.value(x))
+        scores = self.query(x) @ self.keys.mT * self.scale
+        hidden = torch.arange(6) > self.seen
+        y = scores.masked_fill(hidden, -1e9).softmax(-1) @ self.values
+        self.seen.add_(1)
+        return {"y": y, "best": y.argmax(-1)}
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("exported", [True, False])
+def test_buffers_that_a_module_changes_go_in_and_come_out(persistent, exported, tmp_path):
+    module = Decoder(persistent).eval()
+    steps = torch.randn(5, 2, 1, 8)
+    if exported:
+        program = torch.export.export(module, (steps[0],))
+        engine = opwright.build(program, device="cpu", timing=False)
+    else:
+        engine = build(module, (steps[0],))
+    kept = ["keys", "values", "seen"]
+    assert set(engine.inputs) == {"x", *kept}
+    assert engine.outputs[:2] == ["y", "best"]
+    assert set(engine.outputs[2:]) == {f"next_{name}" for name in kept}
+    engine.save(tmp_path / "decoder.engine")
+    engine = opwright.load(tmp_path / "decoder.engine")
+    state = {name: module.get_buffer(name).clone() for name in kept}
+    for x in steps:
+        made = engine(x=x, **state)
+        want = eager(module, x)
+        check([made["y"], made["best"]], [want["y"], want["best"]])
+        state = {name: made[f"next_{name}"] for name in kept}
+        check(list(state.values()), [module.get_buffer(name) for name in kept])
+
+
+def test_arguments_that_a_module_changes_come_out():
+    class Module(nn.Module):
+        def forward(self, x, total):
+            total.add_(x)
+            return total * 2
+
+    x, total = torch.randn(3), torch.randn(3)
+    engine = build(Module(), (x, total.clone()))
+    assert (engine.inputs, engine.outputs) == (["x", "total"], ["output", "next_total"])
+    made = engine(x, total)
+    check([made["output"], made["next_total"]], [(total + x) * 2, total + x])
+
+
+def test_names_of_changed_buffers_that_are_taken_are_refused():
+    class Module(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(3))
+
+    class Argument(Module):
+        def forward(self, total):
+            self.total.add_(total)
+            return self.total * 2
+
+    class Result(Module):
+        def forward(self, x):
+            self.total.add_(x)
+            return {"next_total": self.total * 2, "y": x}
+
+    for module, message in (
+        (Argument(), "buffer 'total'.*argument of that name"),
+        (Result(), "two outputs are called 'next_total'"),
+    ):
+        with pytest.raises(opwright.Error, match=message):
+            build(module, (torch.randn(3),))
