@@ -564,3 +564,75 @@ def test_names_of_changed_buffers_that_are_taken_are_refused():
     ):
         with pytest.raises(opwright.Error, match=message):
             build(module, (torch.randn(3),))
+
+
+class _Store:
+    """No module: the exporter does not know that its tensor is a buffer."""
+
+
+class Stored(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.store = _Store()
+        self.store.total = torch.zeros(3)
+        self.register_buffer("total", self.store.total, persistent=False)
+
+    def forward(self, x):
+        self.store.total.add_(x)
+        return self.store.total * 2
+
+
+def test_a_buffer_that_another_object_has_is_state():
+    module, x, total = Stored().eval(), torch.randn(3), torch.randn(3)
+    engine = build(module, (x,))
+    assert engine.inputs == ["total", "x"]
+    made = engine(x=x, total=total)
+    check([made["output"], made["next_total"]], [(total + x) * 2, total + x])
+    program = torch.export.export(module, (x,), strict=False)
+    with pytest.raises(opwright.Error, match=r"buffer 'total' as a constant.*strict=True"):
+        opwright.build(program, device="cpu", timing=False)
+
+
+@pytest.mark.parametrize("exported", [True, False])
+def test_a_static_cache_of_transformers(exported):
+    transformers = pytest.importorskip("transformers")
+    from transformers.integrations import executorch
+
+    config = transformers.LlamaConfig(
+        hidden_size=32,
+        intermediate_size=40,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=99,
+    )
+    config._attn_implementation = "sdpa"
+    model = transformers.LlamaForCausalLM(config).eval()
+    model.generation_config = transformers.GenerationConfig(
+        use_cache=True,
+        cache_implementation="static",
+        max_length=16,
+        cache_config={"batch_size": 1, "max_cache_len": 16},
+    )
+    module = executorch.TorchExportableModuleWithStaticCache(model).eval()
+    first = {"input_ids": torch.tensor([[3]]), "cache_position": torch.tensor([0])}
+    with torch.no_grad():
+        if exported:
+            program = executorch.convert_and_export_with_cache(model)
+            engine = opwright.build(program, device="cpu", timing=False)
+        else:
+            engine = opwright.build(module, kwargs=first, device="cpu", timing=False)
+    kept = [name for name in engine.inputs if name not in first]
+    assert len(kept) == 4
+    state = {name: torch.zeros_like(module.get_buffer(name)) for name in kept}
+    for buffer in module.buffers():
+        if buffer.dim() == 4:
+            buffer.zero_()
+    for position, token in enumerate([3, 17, 40, 5, 60]):
+        step = {
+            "input_ids": torch.tensor([[token]]),
+            "cache_position": torch.tensor([position]),
+        }
+        made = engine(**step, **state)
+        check(made["output"], eager(module, **step))
+        state = {name: made[f"next_{name}"] for name in kept}

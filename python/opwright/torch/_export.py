@@ -32,6 +32,26 @@ def decompositions() -> dict[Any, Any]:
     return {op: function for op, function in table.items() if find_converter(op) is None}
 
 
+def _buffer_as_constant(program: torch.export.ExportedProgram) -> tuple[str, str] | None:
+    """A buffer whose memory a constant of the program has, too, and that constant.
+
+    Where a tensor is a buffer and an attribute of an object that is no module, as in transformers'
+    static caches, the exporter makes an input of each.
+    """
+    tensors = {**program.state_dict, **program.constants}
+    specs = program.graph_signature.input_specs
+    buffers = {}
+    for spec in specs:
+        tensor = tensors.get(spec.target) if spec.kind == InputKind.BUFFER else None
+        if isinstance(tensor, torch.Tensor) and tensor.data_ptr() != 0:  # 0: it has no memory
+            buffers[tensor.data_ptr()] = str(spec.target)
+    for spec in specs:
+        tensor = tensors.get(spec.target) if spec.kind == InputKind.CONSTANT_TENSOR else None
+        if isinstance(tensor, torch.Tensor) and tensor.data_ptr() in buffers:
+            return buffers[tensor.data_ptr()], str(spec.target)
+    return None
+
+
 def export(
     model: Any,
     args: Sequence[Any] | None,
@@ -40,7 +60,8 @@ def export(
 ) -> torch.export.ExportedProgram:
     """The program of a module, in operators that have layers.
 
-    :raises Error: for a module in training mode that changes its buffers.
+    :raises Error: for a module in training mode that changes its buffers, and for a program that
+        has a buffer as a constant, too.
     """
     training = isinstance(model, torch.nn.Module) and model.training
     if isinstance(model, torch.nn.Module):
@@ -51,13 +72,21 @@ def export(
             )
         if isinstance(args, torch.Tensor):
             args = (args,)
-        model = torch.export.export(
-            model, tuple(args or ()), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
-        )
+        module, given = model, (tuple(args or ()), dict(kwargs or {}))
+        model = torch.export.export(module, *given, dynamic_shapes=dynamic_shapes)
+        if _buffer_as_constant(model):  # strict tracing tells that they are the same tensor
+            model = torch.export.export(module, *given, dynamic_shapes=dynamic_shapes, strict=True)
     elif args is not None or kwargs is not None or dynamic_shapes is not None:
         raise TypeError(
             "opwright.build: an ExportedProgram has its arguments' types and shapes already; args, "
             "kwargs and dynamic_shapes are for modules"
+        )
+    found = _buffer_as_constant(model)
+    if found:
+        raise _core.Error(
+            f"the program has the memory of the buffer '{found[0]}' as a constant, '{found[1]}', too, "
+            "so that what it writes to one does not show in the other: export it by "
+            "torch.export.export(..., strict=True)"
         )
     program = model.run_decompositions(decompositions())
     for result in program.graph_signature.output_specs:
