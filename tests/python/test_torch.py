@@ -481,3 +481,158 @@ def test_a_graph_of_several_engines_is_compiled_once():
         got = fast(x)
     check(got, function(x))
     assert "_lazy_forward" not in {name for _, name in calls}
+
+
+class Decoder(nn.Module):
+    """Attention over keys and values that the module keeps in buffers, a token a call."""
+
+    def __init__(self, persistent):
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(8, 8) for _ in range(3))
+        for name in ("keys", "values"):
+            self.register_buffer(name, torch.zeros(2, 6, 8), persistent=persistent)
+        self.register_buffer("seen", torch.zeros(1, dtype=torch.int64), persistent=persistent)
+        self.register_buffer("scale", torch.tensor(0.5))
+
+    def forward(self, x):
+        self.keys.index_copy_(1, self.seen, self.key(x))
+        self.values.index_copy_(1, self.seen, self.value(x))
+        scores = self.query(x) @ self.keys.mT * self.scale
+        hidden = torch.arange(6) > self.seen
+        y = scores.masked_fill(hidden, -1e9).softmax(-1) @ self.values
+        self.seen.add_(1)
+        return {"y": y, "best": y.argmax(-1)}
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("exported", [True, False])
+def test_buffers_that_a_module_changes_go_in_and_come_out(persistent, exported, tmp_path):
+    module = Decoder(persistent).eval()
+    steps = torch.randn(5, 2, 1, 8)
+    if exported:
+        program = torch.export.export(module, (steps[0],))
+        engine = opwright.build(program, device="cpu", timing=False)
+    else:
+        engine = build(module, (steps[0],))
+    kept = ["keys", "values", "seen"]
+    assert set(engine.inputs) == {"x", *kept}
+    assert engine.outputs[:2] == ["y", "best"]
+    assert set(engine.outputs[2:]) == {f"next_{name}" for name in kept}
+    engine.save(tmp_path / "decoder.engine")
+    engine = opwright.load(tmp_path / "decoder.engine")
+    state = {name: module.get_buffer(name).clone() for name in kept}
+    for x in steps:
+        made = engine(x=x, **state)
+        want = eager(module, x)
+        check([made["y"], made["best"]], [want["y"], want["best"]])
+        state = {name: made[f"next_{name}"] for name in kept}
+        check(list(state.values()), [module.get_buffer(name) for name in kept])
+
+
+def test_arguments_that_a_module_changes_come_out():
+    class Module(nn.Module):
+        def forward(self, x, total):
+            total.add_(x)
+            return total * 2
+
+    x, total = torch.randn(3), torch.randn(3)
+    engine = build(Module(), (x, total.clone()))
+    assert (engine.inputs, engine.outputs) == (["x", "total"], ["output", "next_total"])
+    made = engine(x, total)
+    check([made["output"], made["next_total"]], [(total + x) * 2, total + x])
+
+
+def test_names_of_changed_buffers_that_are_taken_are_refused():
+    class Module(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(3))
+
+    class Argument(Module):
+        def forward(self, total):
+            self.total.add_(total)
+            return self.total * 2
+
+    class Result(Module):
+        def forward(self, x):
+            self.total.add_(x)
+            return {"next_total": self.total * 2, "y": x}
+
+    for module, message in (
+        (Argument(), "buffer 'total'.*argument of that name"),
+        (Result(), "two outputs are called 'next_total'"),
+    ):
+        with pytest.raises(opwright.Error, match=message):
+            build(module, (torch.randn(3),))
+
+
+class _Store:
+    """No module: the exporter does not know that its tensor is a buffer."""
+
+
+class Stored(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.store = _Store()
+        self.store.total = torch.zeros(3)
+        self.register_buffer("total", self.store.total, persistent=False)
+
+    def forward(self, x):
+        self.store.total.add_(x)
+        return self.store.total * 2
+
+
+def test_a_buffer_that_another_object_has_is_state():
+    module, x, total = Stored().eval(), torch.randn(3), torch.randn(3)
+    engine = build(module, (x,))
+    assert engine.inputs == ["total", "x"]
+    made = engine(x=x, total=total)
+    check([made["output"], made["next_total"]], [(total + x) * 2, total + x])
+    program = torch.export.export(module, (x,), strict=False)
+    with pytest.raises(opwright.Error, match=r"buffer 'total' as a constant.*strict=True"):
+        opwright.build(program, device="cpu", timing=False)
+
+
+@pytest.mark.parametrize("exported", [True, False])
+def test_a_static_cache_of_transformers(exported):
+    transformers = pytest.importorskip("transformers")
+    from transformers.integrations import executorch
+
+    config = transformers.LlamaConfig(
+        hidden_size=32,
+        intermediate_size=40,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=99,
+    )
+    config._attn_implementation = "sdpa"
+    model = transformers.LlamaForCausalLM(config).eval()
+    model.generation_config = transformers.GenerationConfig(
+        use_cache=True,
+        cache_implementation="static",
+        max_length=16,
+        cache_config={"batch_size": 1, "max_cache_len": 16},
+    )
+    module = executorch.TorchExportableModuleWithStaticCache(model).eval()
+    first = {"input_ids": torch.tensor([[3]]), "cache_position": torch.tensor([0])}
+    with torch.no_grad():
+        if exported:
+            program = executorch.convert_and_export_with_cache(model)
+            engine = opwright.build(program, device="cpu", timing=False)
+        else:
+            engine = opwright.build(module, kwargs=first, device="cpu", timing=False)
+    kept = [name for name in engine.inputs if name not in first]
+    assert len(kept) == 4
+    state = {name: torch.zeros_like(module.get_buffer(name)) for name in kept}
+    for buffer in module.buffers():
+        if buffer.dim() == 4:
+            buffer.zero_()
+    for position, token in enumerate([3, 17, 40, 5, 60]):
+        step = {
+            "input_ids": torch.tensor([[token]]),
+            "cache_position": torch.tensor([position]),
+        }
+        made = engine(**step, **state)
+        check(made["output"], eager(module, **step))
+        state = {name: made[f"next_{name}"] for name in kept}

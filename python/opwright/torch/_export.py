@@ -32,13 +32,38 @@ def decompositions() -> dict[Any, Any]:
     return {op: function for op, function in table.items() if find_converter(op) is None}
 
 
+def _buffer_as_constant(program: torch.export.ExportedProgram) -> tuple[str, str] | None:
+    """A buffer whose memory a constant of the program has, too, and that constant.
+
+    Where a tensor is a buffer and an attribute of an object that is no module, as in transformers'
+    static caches, the exporter makes an input of each.
+    """
+    tensors = {**program.state_dict, **program.constants}
+    specs = program.graph_signature.input_specs
+    buffers = {}
+    for spec in specs:
+        tensor = tensors.get(spec.target) if spec.kind == InputKind.BUFFER else None
+        if isinstance(tensor, torch.Tensor) and tensor.data_ptr() != 0:  # 0: it has no memory
+            buffers[tensor.data_ptr()] = str(spec.target)
+    for spec in specs:
+        tensor = tensors.get(spec.target) if spec.kind == InputKind.CONSTANT_TENSOR else None
+        if isinstance(tensor, torch.Tensor) and tensor.data_ptr() in buffers:
+            return buffers[tensor.data_ptr()], str(spec.target)
+    return None
+
+
 def export(
     model: Any,
     args: Sequence[Any] | None,
     kwargs: Mapping[str, Any] | None,
     dynamic_shapes: Any,
 ) -> torch.export.ExportedProgram:
-    """The program of a module, in operators that have layers."""
+    """The program of a module, in operators that have layers.
+
+    :raises Error: for a module in training mode that changes its buffers, and for a program that
+        has a buffer as a constant, too.
+    """
+    training = isinstance(model, torch.nn.Module) and model.training
     if isinstance(model, torch.nn.Module):
         if args is None and kwargs is None:
             raise TypeError(
@@ -47,15 +72,30 @@ def export(
             )
         if isinstance(args, torch.Tensor):
             args = (args,)
-        model = torch.export.export(
-            model, tuple(args or ()), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
-        )
+        module, given = model, (tuple(args or ()), dict(kwargs or {}))
+        model = torch.export.export(module, *given, dynamic_shapes=dynamic_shapes)
+        if _buffer_as_constant(model):  # strict tracing tells that they are the same tensor
+            model = torch.export.export(module, *given, dynamic_shapes=dynamic_shapes, strict=True)
     elif args is not None or kwargs is not None or dynamic_shapes is not None:
         raise TypeError(
             "opwright.build: an ExportedProgram has its arguments' types and shapes already; args, "
             "kwargs and dynamic_shapes are for modules"
         )
-    return model.run_decompositions(decompositions())
+    found = _buffer_as_constant(model)
+    if found:
+        raise _core.Error(
+            f"the program has the memory of the buffer '{found[0]}' as a constant, '{found[1]}', too, "
+            "so that what it writes to one does not show in the other: export it by "
+            "torch.export.export(..., strict=True)"
+        )
+    program = model.run_decompositions(decompositions())
+    for result in program.graph_signature.output_specs:
+        if training and result.kind == OutputKind.BUFFER_MUTATION:
+            raise _core.Error(
+                f"the module changes '{result.target}' when it runs in training mode: call eval() "
+                "of the module"
+            )
+    return program
 
 
 def _bounds(extent: Any, ranges: Mapping[Any, Any]) -> tuple[int, int, int | None]:
@@ -90,6 +130,41 @@ def _range(name: str, extents: Sequence[Any], ranges: Mapping[Any, Any]) -> Rang
     return low, opt, high
 
 
+def _changed(program: torch.export.ExportedProgram) -> dict[str, str]:
+    """The buffers and arguments that a program writes to, and the outputs of what they become.
+
+    :raises Error: for other state that it changes, and for names that are taken.
+    """
+    changed = {}
+    for result in program.graph_signature.output_specs:
+        if result.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+            changed[str(result.target)] = f"next_{result.target}"
+        # A token only keeps calls in order; what makes one is refused where it has no layer.
+        elif result.kind not in (OutputKind.USER_OUTPUT, OutputKind.TOKEN):
+            raise _core.Error(
+                f"the module changes '{result.target}' when it runs ({result.kind.name}), which an "
+                "engine does not: register it as a buffer, or take it as an argument and return "
+                "what it becomes"
+            )
+    inputs = [
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind == InputKind.USER_INPUT
+    ]
+    buffers = [
+        str(spec.target)
+        for spec in program.graph_signature.input_specs
+        if spec.kind == InputKind.BUFFER and spec.target in changed
+    ]
+    for name in buffers:
+        if name in inputs:
+            raise _core.Error(
+                f"the module changes its buffer '{name}', which becomes an input of the engine, "
+                f"and forward has an argument of that name: call one of them otherwise"
+            )
+    return changed
+
+
 def _output_names(program: torch.export.ExportedProgram, count: int) -> list[str]:
     """The keys of a dict, or numbers."""
     if count == 1:
@@ -117,14 +192,7 @@ def network_of(
     :param on_gpu: whether the engine is for a GPU.
     :raises Error: naming what has no layer.
     """
-    for result in program.graph_signature.output_specs:
-        # A token only keeps calls in order; what makes one is refused where it has no layer.
-        if result.kind not in (OutputKind.USER_OUTPUT, OutputKind.TOKEN):
-            raise _core.Error(
-                f"the module changes '{result.target}' when it runs ({result.kind.name}), which an "
-                "engine does not: call eval() of the module, or take it as an argument and return "
-                "what it becomes"
-            )
+    changed = _changed(program)
     tensors = {**program.state_dict, **program.constants}
     importer = Importer(network, lambda name: getattr(program.graph_module, name))
     importer.writer.on_gpu = on_gpu
@@ -134,6 +202,14 @@ def network_of(
     values: dict[str, Range] = {}
     for spec in program.graph_signature.input_specs:
         node = nodes[spec.arg.name]
+        if spec.kind == InputKind.BUFFER and spec.target in changed:
+            value = value_of(node)
+            try:
+                dtype = network_type(value.dtype)
+            except Unsupported as error:
+                raise _core.Error(f"the buffer '{spec.target}': {error}") from error
+            importer.bind(node, network.add_input(spec.target, dtype, list(value.shape)))
+            continue
         if spec.kind != InputKind.USER_INPUT:
             tensor = tensors.get(spec.target) if spec.target else None
             if tensor is None or not node.users:
@@ -177,7 +253,23 @@ def network_of(
 def _mark_outputs(program: torch.export.ExportedProgram, importer: Importer) -> None:
     (output,) = [node for node in program.graph.nodes if node.op == "output"]
     results = list(output.args[0])
-    names = _output_names(program, len(results))
+    changed = _changed(program)
+    specs = program.graph_signature.output_specs
+    own = sum(spec.kind == OutputKind.USER_OUTPUT for spec in specs)
+    mine = iter(_output_names(program, own))
+    names = [
+        next(mine) if spec.kind == OutputKind.USER_OUTPUT else changed.get(str(spec.target), "")
+        for spec in specs
+    ]
+    for name in names:
+        if name and names.count(name) > 1:
+            raise _core.Error(
+                f"two outputs are called '{name}': the engine returns so what the module makes of "
+                "its buffer; call the key of the dict that forward returns otherwise"
+            )
+    # Results come first, what buffers and arguments have become follows.
+    order = sorted(range(len(specs)), key=lambda i: specs[i].kind != OutputKind.USER_OUTPUT)
+    names, results = [names[i] for i in order], [results[i] for i in order]
     for name, value in zip(names, results):
         if not isinstance(value, torch.fx.Node):
             continue  # None, or a number that never changes
