@@ -66,8 +66,7 @@ class DeviceFunction {
   virtual void launch(const LaunchShape& shape, void* const* arguments, Queue queue) const = 0;
 };
 
-/// What a tensor map describes, as CUDA's driver wants it: KernelLaunch::TensorMap with its
-/// expressions evaluated.
+/// What a tensor map describes: KernelLaunch::TensorMap with its expressions evaluated.
 struct TensorMapShape {
   DataType type = DataType::kHALF;
   std::vector<uint64_t> extents = {}, strides = {};  ///< strides in bytes

@@ -73,8 +73,7 @@ namespace {
 /// A kernel's parameters have room for hardly more.
 constexpr size_t kMostMaps = 16;
 
-/// What is the same whatever the shapes are, as cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col
-/// document it.
+/// What is the same whatever the shapes are, within the limits that devices document.
 void validate(const KernelLaunch::TensorMap& map) {
   const auto check = [](bool condition, const auto&... what) {
     require(condition, "the launch of a compiled kernel has a tensor map ", what...);

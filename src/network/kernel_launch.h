@@ -48,10 +48,10 @@ struct KernelLaunch {
     friend bool operator==(const Check&, const Check&) = default;
   };
   std::vector<Check> checks;
-  /// How the copying unit of the device (TMA) finds boxes of an input: a tensor map in CUDA's sense
-  /// is made of it and of the input's address, with rows in shared memory swizzled by 128 bytes and
-  /// zeros for what lies outside. Axes are numbered from the innermost one, whose neighbours lie
-  /// together.
+  /// How the copying unit of the device (TMA) finds boxes of an input: a tensor map in its driver's
+  /// sense is made of it and of the input's address, with rows in shared memory swizzled by 128
+  /// bytes and zeros for what lies outside. Axes are numbered from the innermost one, whose
+  /// neighbours lie together.
   struct TensorMap {
     static constexpr int kBytes = 128;  ///< of a row in shared memory
     int32_t input = 0;
@@ -60,7 +60,7 @@ struct KernelLaunch {
     std::vector<int32_t> strides;  ///< instructions; in elements, of all axes but the innermost
     std::vector<int32_t> box;      ///< elements of each axis, or channels and pixels of windows
     std::vector<int32_t> steps;    ///< between the elements that are read, of each axis
-    /// Instructions, of windows (CUDA's "im2col" mode): where along each axis between the channels
+    /// Instructions, of windows (the "im2col" mode): where along each axis between the channels
     /// and the images the first window begins, and how far behind the last element the last one.
     std::vector<int32_t> lower, upper;
     bool has_windows() const { return !lower.empty(); }

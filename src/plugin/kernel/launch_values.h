@@ -77,7 +77,7 @@ class LaunchValues {
     };
     void* address = nullptr;  ///< of the value, which is what a pointer argument is
   };
-  /// As CUDA's driver wants it.
+  /// As large and aligned as devices have them.
   struct alignas(64) TensorMap {
     std::byte bytes[128]{};
   };
