@@ -9,10 +9,11 @@
 namespace opwright {
 namespace {
 
-/// An operand of an attention: a product of what others are products of, too, and constant weights.
+/// Operands of an attention: parts of a product of what others are products of, too, and constant
+/// weights.
 struct Projection {
   GraphNode* product = nullptr;
-  size_t operand = 0;  ///< of the attention
+  std::vector<size_t> operands;  ///< of the attention
   int64_t width = 0;
 };
 
@@ -25,16 +26,23 @@ class Merging {
 
   void visit() {
     std::vector<Projection> left;
-    for (size_t operand = 0; operand < 3; ++operand)
-      if (const Projection projection = projection_of(operand); projection.product)
+    for (size_t operand = 0; operand < 3; ++operand) {
+      const Projection projection = projection_of(operand);
+      if (projection.product == nullptr) continue;
+      // Weights that lie side by side already are those of one product, which all may read.
+      const auto same = std::ranges::find(left, projection.product, &Projection::product);
+      if (same != left.end())
+        same->operands.push_back(operand);
+      else
         left.push_back(projection);
+    }
     while (left.size() > 1) {
       std::vector<Projection> group = {left.front()};
       for (size_t i = 1; i < left.size(); ++i)
         if (are_alike(*group[0].product, *left[i].product)) group.push_back(left[i]);
       std::erase_if(left, [&](const Projection& each) {
         return std::ranges::any_of(
-            group, [&](const Projection& one) { return one.operand == each.operand; });
+            group, [&](const Projection& one) { return one.product == each.product; });
       });
       if (group.size() > 1) merge(group);
     }
@@ -59,7 +67,7 @@ class Merging {
     if (of_product.has_bias &&
         !(is_stack_of_one(*node->inputs[2]) && node->inputs[2]->info.dims.back() == width))
       return {};
-    return {node, operand, width.constant()};
+    return {node, {operand}, width.constant()};
   }
   /// A constant of a matrix or vector, with extents of 1 before it at most.
   static bool is_stack_of_one(const GraphValue& value) {
@@ -117,14 +125,15 @@ class Merging {
     info.dims = first.outputs[0]->info.dims;
     int64_t width = 0;
     for (const Projection& each : group) {
-      of_attention.offsets[each.operand] += width;
+      for (const size_t operand : each.operands) of_attention.offsets[operand] += width;
       width += each.width;
     }
     info.dims.back() = width;
     GraphNode* const merged = graph_.insert_before(
         attention_, std::make_shared<MatrixMultiply>(params), inputs, std::move(info), first.name);
     std::vector<GraphValue*> operands = attention_->inputs;
-    for (const Projection& each : group) operands[each.operand] = merged->outputs[0];
+    for (const Projection& each : group)
+      for (const size_t operand : each.operands) operands[operand] = merged->outputs[0];
     auto op = std::make_shared<FusedAttention>(std::move(of_attention));
     // Where it cannot run nobody reads it.
     if (!context_.can_run(*merged->op, *merged, inputs) ||

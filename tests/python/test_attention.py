@@ -120,3 +120,25 @@ def test_queries_that_may_meet_nothing_give_zero(kind):
     got = engine(q=q.numpy(), k=k.numpy(), v=v.numpy(), mask=mask.numpy())
     np.testing.assert_allclose(got, want.numpy(), rtol=0, atol=2e-5)
     assert (got[1, :, 4] == 0).all()
+
+
+def test_projections_that_are_one_product_already_stay_so():
+    class Packed(torch.nn.Module):
+        inputs = ("x",)
+
+        def __init__(self):
+            super().__init__()
+            self.project = torch.nn.Linear(32, 96)
+
+        def forward(self, x):
+            parts = self.project(x).reshape(2, 10, 3, 4, 8).permute(2, 0, 3, 1, 4)
+            return F.scaled_dot_product_attention(parts[0], parts[1], parts[2])
+
+    torch.manual_seed(1)
+    module, x = Packed().eval(), torch.randn(2, 10, 32)
+    with torch.no_grad():
+        engine = trt.build(models.exported(module, [x], ["x"], False), timing=False, device="cpu")
+        (product,) = models.steps(engine, "MatrixMultiply")
+        assert product["Outputs"][0]["Dimensions"][-1] == 96
+        assert models.steps(engine, "FusedAttention")
+        np.testing.assert_allclose(engine(x=x.numpy()), module(x).numpy(), atol=1e-5)
