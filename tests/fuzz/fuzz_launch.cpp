@@ -28,6 +28,14 @@ Attributes valid_launch() {
                     {ArgumentType::kFLOAT32, 0, 0.5},
                     {ArgumentType::kINT8, 3},
                     {ArgumentType::kPOINTER, floor_div(n, 2)}};
+  code.maps = {{.input = 0,
+                .type = DataType::kHALF,
+                .extents = {m, n},
+                .strides = {m},
+                .box = {64, 8},
+                .steps = {1, 1},
+                .lower = {},
+                .upper = {}}};
   code.shape_inputs = {1};
   code.checks = {{Expr::make(ExprOp::kLess, 0, m), "there is nothing"}};
   return {{"launch", make_launch(code)}};
@@ -46,7 +54,7 @@ void run(Script& script) {
   Attributes attributes = valid;
   for (size_t i = script.below(6); i > 0; --i) mutate(attributes, script);
   const int64_t count = script.chance(4) ? 3 : 1;
-  std::vector<PortDesc> inputs = {port(DataType::kFLOAT, {1, 2}, {16, 2}),
+  std::vector<PortDesc> inputs = {port(DataType::kHALF, {1, 2}, {16, 2}),
                                   port(DataType::kINT64, {count}, {count})};
   const std::vector<PortDesc> outputs = {port(DataType::kFLOAT, {1, 2}, {16, 2})};
   if (script.chance(6)) inputs[script.below(2)].present = false;
@@ -77,6 +85,9 @@ void run(Script& script) {
       values.set_values(1, std::span(elements).first(static_cast<size_t>(count)));
       values.evaluate();
       values.accept();
+      for (const KernelLaunch::TensorMap& map : launch.maps)
+        for (const auto* numbers : {&map.extents, &map.strides, &map.lower, &map.upper})
+          for (const int32_t instruction : *numbers) (void)values.value(instruction);
       uint8_t sum = 0;
       for (size_t i = 0; i < values.num_arguments(); ++i)
         sum ^= *static_cast<const uint8_t*>(values.arguments()[i]);

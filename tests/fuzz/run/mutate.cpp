@@ -266,7 +266,7 @@ class Mutation {
       return s_.chance(3) ? static_cast<int32_t>(s_.number(near))
                           : static_cast<int32_t>(s_.below(launch.program.size() + 1));
     };
-    switch (s_.below(9)) {
+    switch (s_.below(10)) {
       case 0:
         launch.grid[s_.below(3)] = near_index(0);
         return;
@@ -296,6 +296,33 @@ class Mutation {
       case 6:
         if (KernelLaunch::Check* check = pick(launch.checks))
           check->condition = near_index(check->condition);
+        return;
+      case 7:
+        if (KernelLaunch::TensorMap* map = pick(launch.maps)) {
+          const auto near = [&](int32_t value) { return static_cast<int32_t>(s_.number(value)); };
+          switch (s_.below(7)) {
+            case 0:
+              map->input = near(map->input);
+              return;
+            case 1:
+              map->type = static_cast<DataType>(s_.below(16));
+              return;
+            case 2:
+              change_list(map->extents, near_index);
+              return;
+            case 3:
+              change_list(map->strides, near_index);
+              return;
+            case 4:
+              change_list(map->box, near);
+              return;
+            case 5:
+              change_list(map->steps, near);
+              return;
+            default:
+              change_list(s_.chance(2) ? map->lower : map->upper, near_index);
+          }
+        }
         return;
       default: {
         ExprInstruction* instruction = pick(launch.program);
