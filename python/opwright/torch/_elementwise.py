@@ -20,7 +20,7 @@ from ._writer import Unsupported, Writer
 _FLOATS = (DataType.FLOAT, DataType.HALF, DataType.BF16)
 
 
-def _is_float(x: ITensor) -> bool:
+def is_float(x: ITensor) -> bool:
     return x.dtype in _FLOATS
 
 
@@ -42,7 +42,7 @@ def _of_floats(name: str, op: UnaryOperation, otherwise: Any) -> None:
 
     @converter(name)
     def convert(w: Writer, x: ITensor) -> ITensor:
-        return w.unary(op, x) if _is_float(x) else otherwise(w, x)
+        return w.unary(op, x) if is_float(x) else otherwise(w, x)
 
 
 for _name in ("ceil", "floor", "round"):
@@ -69,7 +69,7 @@ def _exp2(w: Writer, x: ITensor) -> ITensor:
 
 @converter("round.decimals")
 def _round_decimals(w: Writer, x: ITensor, decimals: int = 0) -> ITensor:
-    if not _is_float(x):
+    if not is_float(x):
         raise Unsupported("integers rounded to decimals")
     factor = 10.0 ** abs(decimals)
     there, back = ElementWiseOperation.PROD, ElementWiseOperation.DIV
@@ -94,7 +94,7 @@ converter("log10")(_scaled_log(10))
 
 @converter("trunc")
 def _trunc(w: Writer, x: ITensor) -> ITensor:
-    if not _is_float(x):
+    if not is_float(x):
         return x
     magnitude = w.unary(UnaryOperation.FLOOR, w.unary(UnaryOperation.ABS, x))
     return w.mul(magnitude, w.unary(UnaryOperation.SIGN, x))
@@ -115,7 +115,7 @@ for _name in ("sigmoid", "tanh"):
 
 @converter("relu")
 def _relu(w: Writer, x: ITensor) -> ITensor:
-    if _is_float(x):
+    if is_float(x):
         return w.activation(ActivationType.RELU, x)
     return w.binary(ElementWiseOperation.MAX, x, 0, x.dtype)
 
@@ -177,7 +177,7 @@ def _hardswish(w: Writer, x: ITensor) -> ITensor:
 
 @converter("hardtanh")
 def _hardtanh(w: Writer, x: ITensor, low: float = -1.0, high: float = 1.0) -> ITensor:
-    if not _is_float(x):
+    if not is_float(x):
         return _clamp(w, x, low, high)
     return w.activation(ActivationType.CLIP, x, float(low), float(high))
 
@@ -313,7 +313,7 @@ def _number_of(name: str, choose: Any) -> None:
     def convert(w: Writer, a: ITensor, b: ITensor) -> ITensor:
         """The number, where the other one is none."""
         y = choose(w, a, b)
-        if not _is_float(y):
+        if not is_float(y):
             return y
         a, b = w.cast(a, y.dtype), w.cast(b, y.dtype)
         y = w.select(w.unary(UnaryOperation.ISNAN, a), b, y)
@@ -388,7 +388,7 @@ def _is_negative(w: Writer, x: ITensor) -> ITensor:
     """Whether the sign is negative, of -0.0, too."""
     op = ElementWiseOperation
     below = w.binary(op.LESS, x, 0)
-    if not _is_float(x):
+    if not is_float(x):
         return below
     beyond = w.binary(op.LESS, w.unary(UnaryOperation.RECIP, x), 0)
     return w.binary(op.OR, below, w.binary(op.AND, w.binary(op.EQUAL, x, 0), beyond))

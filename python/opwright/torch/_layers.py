@@ -418,10 +418,8 @@ def _logsumexp(w: Writer, x: ITensor, dim: Any, keepdim: bool = False) -> ITenso
 def _cosine_similarity(
     w: Writer, a: ITensor, b: ITensor, dim: int = 1, eps: float = 1e-8
 ) -> ITensor:
-    a, b = w.align(a, b)
     if list(a.shape) != list(b.shape):  # they broadcast before they are measured
-        whole = [p if q == 1 else q for p, q in zip(w.sizes(a), w.sizes(b))]
-        a, b = w.expand(a, whole), w.expand(b, whole)
+        a, b = w.broadcast(a, b)
 
     def norm(x: ITensor) -> ITensor:
         length = w.unary(

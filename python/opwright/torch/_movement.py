@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from .._core import (
-    CumulativeOperation,
     DataType,
     ElementWiseOperation,
     FillOperation,
@@ -19,6 +18,7 @@ from .._core import (
     ScatterMode,
 )
 from ._converters import converter
+from ._elementwise import is_float
 from ._writer import TO_TORCH, Extent, Unsupported, Writer, all_known, known
 
 _SUM, _SUB = ElementWiseOperation.SUM, ElementWiseOperation.SUB
@@ -376,9 +376,7 @@ def _index_put(
 
 @converter("masked_select")
 def _masked_select(w: Writer, x: ITensor, mask: ITensor) -> ITensor:
-    x, mask = w.align(x, mask)
-    whole = [p if q == 1 else q for p, q in zip(w.sizes(x), w.sizes(mask))]
-    flat, chosen = (w.reshape(w.expand(each, whole), [-1]) for each in (x, mask))
+    flat, chosen = (w.reshape(each, [-1]) for each in w.broadcast(x, mask))
     return _index(w, flat, [chosen])
 
 
@@ -388,9 +386,7 @@ def _masked_scatter(w: Writer, x: ITensor, mask: ITensor, source: ITensor) -> IT
     extents = list(w.meta.shape)
     x = w.expand(x, extents)
     chosen = w.reshape(w.cast(w.expand(mask, extents), DataType.INT64), [-1])
-    axis = w.constant(torch.tensor(0, dtype=torch.int32))
-    layer = w.network.add_cumulative(chosen, axis, CumulativeOperation.SUM, False, False)
-    number = w.binary(_SUB, layer.get_output(0), chosen)
+    number = w.binary(_SUB, w.running_sum(chosen, 0), chosen)
     flat = w.reshape(source, [-1])
     last = w.binary(_SUB, w.extent(w.size(flat, 0)), 1)
     number = w.binary(ElementWiseOperation.MIN, number, last)
@@ -454,14 +450,13 @@ def _scatter_reduce(
     kind = "sum" if mean else reduce
     if not include_self:
         # What an update meets counts no longer: it is what changes nothing.
-        info = torch.finfo if x.dtype in (DataType.FLOAT, DataType.HALF, DataType.BF16) else None
-        limits = (-math.inf, math.inf) if info else _integer_limits(x.dtype)
-        neutral = {"sum": 0, "prod": 1, "amax": limits[0], "amin": limits[1]}[kind]
+        least, most = (-math.inf, math.inf) if is_float(x) else _integer_limits(x.dtype)
+        neutral = {"sum": 0, "prod": 1, "amax": least, "amin": most}[kind]
         x = _scatter_value(w, x, dim, index, neutral)
     y = _scatter(w, x, dim, index, source, reduce=kind)
     if not mean:
         return y
-    if x.dtype not in (DataType.FLOAT, DataType.HALF, DataType.BF16):
+    if not is_float(x):
         raise Unsupported("the mean of integers")
     ones = w.expand(w.full(1, x.dtype, len(index.shape)), w.sizes(index))
     count = w.expand(w.full(1, x.dtype, len(x.shape)), w.sizes(x))

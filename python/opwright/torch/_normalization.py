@@ -80,22 +80,6 @@ def _inference_batch_norm(
     return _batch_norm(w, x, weight, bias, mean, variance, epsilon), None, None
 
 
-@converter("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm")
-def _native_batch_norm(
-    w: Writer,
-    x: ITensor,
-    weight: ITensor | None,
-    bias: ITensor | None,
-    mean: ITensor | None,
-    variance: ITensor | None,
-    training: bool,
-    momentum: float,
-    epsilon: float,
-) -> Any:
-    y = _whole_batch_norm(w, x, weight, bias, mean, variance, training, momentum, epsilon, False)
-    return y, None, None, None
-
-
 @converter("batch_norm")
 def _whole_batch_norm(
     w: Writer,
@@ -107,13 +91,18 @@ def _whole_batch_norm(
     training: bool,
     momentum: float,
     epsilon: float,
-    cudnn_enabled: bool,
+    cudnn_enabled: bool = False,
 ) -> ITensor:
     if mean is None or variance is None:
         return _batch_norm_by_itself(w, x, weight, bias, epsilon)
     if training:
         raise Unsupported("it changes its running statistics: call eval() of the module")
     return _batch_norm(w, x, weight, bias, mean, variance, epsilon)
+
+
+@converter("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm")
+def _native_batch_norm(w: Writer, *arguments: Any) -> Any:
+    return _whole_batch_norm(w, *arguments), None, None, None
 
 
 def _normalize(

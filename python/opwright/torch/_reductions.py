@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from .._core import (
-    CumulativeOperation,
     DataType,
     ElementWiseOperation,
     ITensor,
@@ -188,11 +187,11 @@ def _vector_norm(
     if ord == 2:
         total = w.reduce(ReduceOperation.SUM, w.mul(x, x), _axes(dim), keepdim)
         return w.unary(UnaryOperation.SQRT, total)
-    if ord == 1:
-        return w.reduce(ReduceOperation.SUM, w.unary(UnaryOperation.ABS, x), _axes(dim), keepdim)
-    if ord == math.inf:
-        return w.reduce(ReduceOperation.MAX, w.unary(UnaryOperation.ABS, x), _axes(dim), keepdim)
     magnitude = w.unary(UnaryOperation.ABS, x)
+    if ord == 1:
+        return w.reduce(ReduceOperation.SUM, magnitude, _axes(dim), keepdim)
+    if ord == math.inf:
+        return w.reduce(ReduceOperation.MAX, magnitude, _axes(dim), keepdim)
     if ord == -math.inf:
         return w.reduce(ReduceOperation.MIN, magnitude, _axes(dim), keepdim)
     if ord == 0:
@@ -208,9 +207,7 @@ def _cumsum(w: Writer, x: ITensor, dim: int, dtype: Any = None) -> ITensor:
     x = w.cast(x, w.dtype)
     if len(x.shape) == 0:
         return x
-    axis = w.constant(torch.tensor(dim % len(x.shape), dtype=torch.int32))
-    layer = w.network.add_cumulative(x, axis, CumulativeOperation.SUM, False, False)
-    return layer.get_output(0)
+    return w.running_sum(x, dim)
 
 
 @converter("_softmax", "softmax.int")

@@ -10,6 +10,7 @@ import torch
 
 from .. import _core
 from .._core import (
+    CumulativeOperation,
     DataType,
     ElementWiseOperation,
     FillOperation,
@@ -378,6 +379,17 @@ class Writer:
 
     def gather(self, x: ITensor, indices: ITensor, axis: int) -> ITensor:
         return self.network.add_gather(x, indices, axis % len(x.shape)).get_output(0)
+
+    def broadcast(self, a: ITensor, b: ITensor) -> list[ITensor]:
+        """Both with the shape that they broadcast to."""
+        a, b = self.align(a, b)
+        whole = [p if q == 1 else q for p, q in zip(self.sizes(a), self.sizes(b))]
+        return [self.expand(x, whole) for x in (a, b)]
+
+    def running_sum(self, x: ITensor, axis: int) -> ITensor:
+        number = self.constant(torch.tensor(axis % len(x.shape), dtype=torch.int32))
+        layer = self.network.add_cumulative(x, number, CumulativeOperation.SUM, False, False)
+        return layer.get_output(0)
 
     def with_axis(self, tensors: Sequence[ITensor], run: Callable[..., Any]) -> Any:
         """Runs with tensors that have an axis; those of scalars have one of extent 1."""
