@@ -4,6 +4,7 @@
     python3 tools/model_fuzzer.py --case 7/123 --out found
     python3 tools/model_fuzzer.py --run found/wrong-Pad-7-123
     python3 tools/model_fuzzer.py --program build/asan/cli/opwright
+    python3 tools/model_fuzzer.py --device cuda
 
 A case is a valid graph of one to eight nodes that its seed and number make again: operators that the
 parser takes over, random types, attributes and shapes, extents of zero and one among them. It runs in a
@@ -277,14 +278,14 @@ def moved(case: Case, expected: list[np.ndarray], name: str) -> list[np.ndarray 
     return slack
 
 
-def judge(case: Case) -> tuple[str, str]:
+def judge(case: Case, device: str) -> tuple[str, str]:
     """A verdict, "ok", "refused", "wrong" or "raised", and what led to it."""
     import opwright
     from opwright import onnx_backend
 
     accepted = expectations(case)
     try:
-        got = list(onnx_backend.prepare(case.model, timing=False).run(case.inputs))
+        got = list(onnx_backend.prepare(case.model, device.upper(), timing=False).run(case.inputs))
     except opwright.Error as error:
         message = str(error)
         if accepted is None or any(re.search(limit, message) for limit in LIMITS):
@@ -299,7 +300,7 @@ def judge(case: Case) -> tuple[str, str]:
     messages = differences(
         case, dict(zip((o.name for o in case.model.graph.output), got)), accepted
     )
-    return ("wrong", "\n".join(messages)) if messages else judge_open(case, accepted)
+    return ("wrong", "\n".join(messages)) if messages else judge_open(case, accepted, device)
 
 
 def differences(
@@ -341,7 +342,7 @@ def with_open_extents(case: Case) -> tuple[onnx.ModelProto, dict[str, tuple[Any,
     return model, shapes
 
 
-def judge_open(case: Case, accepted: dict[str, list[np.ndarray]]) -> tuple[str, str]:
+def judge_open(case: Case, accepted: dict[str, list[np.ndarray]], device: str) -> tuple[str, str]:
     """The same with extents that are open until the engine runs, at the shapes of the case and at others. What does
     not work for all shapes of a range is refused by right."""
     import opwright
@@ -350,7 +351,7 @@ def judge_open(case: Case, accepted: dict[str, list[np.ndarray]]) -> tuple[str, 
     if all(low == high for low, _, high in shapes.values()) or set(case.operators) & RANDOM:
         return "ok", ""
     try:
-        engine = opwright.build(model, shapes=shapes, device="cpu", timing=False)
+        engine = opwright.build(model, shapes=shapes, device=device, timing=False)
     except opwright.Error:
         return "ok", ""
     names = [value.name for value in case.model.graph.output]
@@ -387,7 +388,7 @@ def judge_open(case: Case, accepted: dict[str, list[np.ndarray]]) -> tuple[str, 
     return "ok", ""
 
 
-def judge_program(case: Case, program: str) -> tuple[str, str]:
+def judge_program(case: Case, program: str, device: str) -> tuple[str, str]:
     """Whether the native program builds and runs the model, or ends in an orderly way."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -400,7 +401,7 @@ def judge_program(case: Case, program: str) -> tuple[str, str]:
                 return "ok", ""
             inputs += ["--input", f"{key}={folder / f'{i}.npy'}"]
         engine = str(folder / "engine")
-        build = ["build", str(folder / "model.onnx"), "-o", engine, "--device", "cpu"]
+        build = ["build", str(folder / "model.onnx"), "-o", engine, "--device", device]
         for command in ([*build, "--no-timing"], ["run", engine, *inputs]):
             done = subprocess.run([program, *command], capture_output=True, text=True, check=False)
             said = done.stderr
@@ -420,7 +421,7 @@ def make_case(seed: int, number: int) -> Case:
     return Case(model, inputs)
 
 
-def serve(program: str | None) -> int:
+def serve(program: str | None, device: str) -> int:
     """Judge the cases that come as lines, "make SEED NUMBER FOLDER" or "judge FOLDER"."""
     import opwright  # noqa: F401  (the parent's clock runs from the first case)
 
@@ -436,9 +437,9 @@ def serve(program: str | None) -> int:
         else:
             case = Case.load(folder)
         say(stage="engine")
-        verdict, message = judge(case)
+        verdict, message = judge(case, device)
         if verdict == "ok" and program:
-            verdict, message = judge_program(case, program)
+            verdict, message = judge_program(case, program, device)
         say(stage="done", verdict=verdict, message=message, operators=case.operators)
     return 0
 
@@ -446,8 +447,8 @@ def serve(program: str | None) -> int:
 class Judge:
     """A child process; another takes over after a crash or a hang."""
 
-    def __init__(self, program: str | None) -> None:
-        self._options = ["--program", program] if program else []
+    def __init__(self, program: str | None, device: str) -> None:
+        self._options = ["--device", device, *(["--program", program] if program else [])]
         self._child: subprocess.Popen[bytes] | None = None
         self._errors = tempfile.TemporaryFile()
         self._rest = b""
@@ -612,7 +613,7 @@ def fuzz(arguments: argparse.Namespace) -> int:
     seen: Counter[str] = Counter()
     operators: Counter[str] = Counter()
     ran = lost = 0
-    judge_ = Judge(arguments.program)
+    judge_ = Judge(arguments.program, arguments.device)
     with tempfile.TemporaryDirectory() as scratch_name:
         scratch = Path(scratch_name)
         for number in numbers:
@@ -662,13 +663,14 @@ def main() -> int:
     parser.add_argument("--case", metavar="SEED/NUMBER", help="this case alone")
     parser.add_argument("--run", metavar="FOLDER", help="judge a finding again, in this process")
     parser.add_argument("--program", help="the native program, which runs each case, too")
+    parser.add_argument("--device", default="cpu", help="cpu (the default), cuda or cuda:1")
     parser.add_argument("--operators", action="store_true", help="count the operators that came up")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        return serve(arguments.program)
+        return serve(arguments.program, arguments.device)
     if arguments.run:
-        verdict, message = judge(Case.load(Path(arguments.run)))
+        verdict, message = judge(Case.load(Path(arguments.run)), arguments.device)
         print(verdict, message)
         return int(verdict != "ok")
     return fuzz(arguments)
