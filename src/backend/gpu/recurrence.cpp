@@ -4,6 +4,7 @@
 
 #include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
+#include "backend/gpu/recurrence_text.h"
 #include "backend/gpu/rows.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -20,44 +21,13 @@ constexpr int64_t kStateBytes = 40960;
 /// Blocks that fill a GPU: then each takes several rows of the batch, for which it reads the
 /// weights once.
 constexpr int64_t kEnoughBlocks = 128;
-
-constexpr std::string_view kMultiply = R"(
-// What a lane has of the products of some rows of x with one row of each gate's weights.
-template <int width, int gates, int rows, class W, class X>
-__device__ inline void multiply(const W* weights, Index gate_stride, const X* const (&x)[rows],
-                                Index length, int lane, float (&sums)[gates][rows]) {
-#pragma unroll 2
-  for (Index k = lane * width; k < length; k += 32 * width) {
-    Pack<X, width> values[rows];
-#pragma unroll
-    for (int r = 0; r < rows; ++r) values[r] = *(const Pack<X, width>*)(x[r] + k);
-#pragma unroll
-    for (int g = 0; g < gates; ++g) {
-      const Pack<W, width> row = *(const Pack<W, width>*)(weights + g * gate_stride + k);
-#pragma unroll
-      for (int i = 0; i < width; ++i) {
-        const float weight = load(row.at[i]);
-#pragma unroll
-        for (int r = 0; r < rows; ++r) sums[g][r] += weight * load(values[r].at[i]);
-      }
-    }
-  }
-}
-// The sums over all lanes; lane r has those of row r.
-template <int gates, int rows>
-__device__ inline void collect(float (&sums)[gates][rows], int lane, float (&own)[gates]) {
-#pragma unroll
-  for (int g = 0; g < gates; ++g)
-#pragma unroll
-    for (int r = 0; r < rows; ++r) {
-      float sum = sums[g][r];
-#pragma unroll
-      for (int distance = 16; distance > 0; distance /= 2)
-        sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-      if (r == 0 || lane == r) own[g] = sum;
-    }
-}
-)";
+/// The first architecture whose blocks reach each other's shared memory.
+constexpr int kClusterArchitecture = 90;
+constexpr int kClusterBlocks = 8;
+/// Clusters that fill a GPU of that architecture.
+constexpr int64_t kEnoughClusters = 16;
+/// Units from which on it pays to share them, and bytes of weights that a block may keep.
+constexpr int64_t kSharedUnits = 64, kKeptBytes = 200 << 10;
 
 /// An activation as an expression of x.
 std::string recurrent_activation(int64_t kind, double alpha, double beta) {
@@ -90,17 +60,39 @@ std::string recurrent_activation(int64_t kind, double alpha, double beta) {
   fail("unknown activation ", kind);
 }
 
-/// Rows of the batch for a block that are worth trying, the best guess first.
-std::vector<int> recurrent_rows(const RecurrenceParams& params, const Shape& x) {
+/// How a recurrent layer is divided.
+struct RecurrentPlan {
+  int rows = 1;    ///< of the batch, which go through all steps together
+  int blocks = 1;  ///< that share the units; more than one are a cluster
+  std::string name() const {
+    const std::string text = str(rows, rows == 1 ? " row per " : " rows per ");
+    return text + (blocks == 1 ? "block" : str("cluster of ", blocks));
+  }
+};
+
+/// The plans that are worth trying, the best guess first but for those of clusters, which are last.
+std::vector<RecurrentPlan> recurrent_plans(const RecurrenceParams& params, const Shape& x,
+                                           int64_t hidden) {
   const int64_t tasks = params.directions() * x[1];
-  if (x[1] <= 1) return {1};
-  if (tasks <= kEnoughBlocks) return {1, 2};
-  return {4, 2};
+  std::vector<RecurrentPlan> plans = {{1}};
+  if (x[1] > 1) {
+    plans.push_back({2});
+    if (tasks > kEnoughBlocks) plans[0].rows = 4;
+  }
+  const bool resets_first = params.cell == RecurrentCell::kGRU && !params.linear_before_reset;
+  if (resets_first || hidden < kSharedUnits) return plans;
+  const int most = static_cast<int>(std::min<int64_t>(x[1], 8));
+  int rows = 1;
+  while (rows < most && tasks > rows * kEnoughClusters) rows *= 2;
+  plans.push_back({rows, kClusterBlocks});
+  if (rows < most) plans.push_back({2 * rows, kClusterBlocks});
+  return plans;
 }
 
-/// A block runs some rows of the batch through all steps of a direction, with their states beside
-/// it: no blocks wait for each other. A warp makes one hidden unit at a time, all of whose gates it
-/// sums over its lanes.
+/// A block, or a cluster of blocks, runs some rows of the batch through all steps of a direction,
+/// with their states beside it. A warp makes one hidden unit at a time, all of whose gates it sums
+/// over its lanes. The blocks of a cluster have some units each, whose weights they keep in shared
+/// memory where there is room, and wait for each other once a step.
 class RecurrenceWriter {
  public:
   RecurrenceWriter(const RecurrenceParams& params, const KernelArgs& args)
@@ -110,12 +102,14 @@ class RecurrenceWriter {
         hidden_(args.inputs[kR].max[2]),
         input_(args.inputs[kW].max[2]),
         gates_(gate_count(params.cell)),
-        rows_(recurrent_rows(params, args.inputs[kX].opt).at(args.candidate->tactic)),
+        plan_(recurrent_plans(params, args.inputs[kX].opt, hidden_).at(args.candidate->tactic)),
+        rows_(plan_.rows),
         is_lstm_(params.cell == RecurrentCell::kLSTM),
         resets_first_(params.cell == RecurrentCell::kGRU && !params.linear_before_reset),
         stored_(storage_type(args.inputs[kX].type.dtype)) {
+    units_ = (hidden_ + plan_.blocks - 1) / plan_.blocks;
     warps_ = static_cast<int>(
-        std::clamp<int64_t>(hidden_, 1, (rows_ > 2 ? 512 : kRecurrentThreads) / kWarp));
+        std::clamp<int64_t>(units_, 1, (rows_ > 2 ? 512 : kRecurrentThreads) / kWarp));
     const int64_t width = 16 / element_size(args.inputs[kX].type.dtype);
     input_width_ = input_ % width == 0 ? width : 1;
     state_width_ = hidden_ % width == 0 ? width : 1;
@@ -126,12 +120,16 @@ class RecurrenceWriter {
                                                                                  : 2,
                                                                  rows_, row_});
     is_shared_ = state_ * static_cast<int64_t>(sizeof(float)) <= kStateBytes;
+    const int64_t room = kKeptBytes / element_size(args.inputs[kX].type.dtype);
+    keeps_r_ = is_cluster() && kept_r() <= room;
+    keeps_w_ = keeps_r_ && kept_r() + gates_ * units_ * input_ <= room;
   }
 
   GeneratedKernel write() {
     const SymShape& x = source_.dims(kX);
     check_shapes();
-    source_.add_declarations(kMultiply);
+    source_.add_declarations(kRecurrentProducts);
+    if (is_cluster()) source_.add_declarations(kRecurrentCluster);
     declare_activations();
     const Expr groups = ceil_div(x[1], Expr(rows_));
     const Expr tasks = groups * params_.directions();
@@ -144,13 +142,16 @@ class RecurrenceWriter {
                     "the batch must be within the optimization profile");
     }
     text_ =
-        str("const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n",
-            is_shared_ ? str("__shared__ Pack<float, 4> memory[", std::max<int64_t>(1, state_ / 4),
-                             "];\nfloat* const state = (float*)memory;\n")
-                       : str("float* const state = scratch + (Index)blockIdx.x * ", state_, ";\n"),
+        str("const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n", memory(),
             "const Index steps = ", source_.value(x[0]), ", batch = ", source_.value(x[1]),
-            ", groups = ", source_.value(groups), ";\nfor (Index task = (Index)blockIdx.x; task < ",
-            source_.value(tasks), "; task += (Index)gridDim.x) {\n",
+            ", groups = ", source_.value(groups), ";\n",
+            is_cluster() ? str("const Index unit_begin = (Index)blockIdx.x % ", plan_.blocks, " * ",
+                               units_, " < ", hidden_, " ? (Index)blockIdx.x % ", plan_.blocks,
+                               " * ", units_, " : ", hidden_, ", unit_end = unit_begin + ", units_,
+                               " < ", hidden_, " ? unit_begin + ", units_, " : ", hidden_, ";\n")
+                         : str("const Index unit_begin = 0, unit_end = ", hidden_, ";\n"),
+            "for (Index task = (Index)blockIdx.x / ", plan_.blocks, "; task < ",
+            source_.value(tasks), "; task += (Index)gridDim.x / ", plan_.blocks, ") {\n",
             "const Index direction = task / groups, first = task % groups * ", rows_, ";\n");
     text_ += str("const bool is_reverse = ",
                  params_.direction == RecurrentDirection::kREVERSE ? "true" : "direction == 1",
@@ -158,6 +159,7 @@ class RecurrenceWriter {
                  "const bool has_row = lane < ", rows_, " && first + lane < batch;\n");
     lengths();
     load_states();
+    if (is_cluster()) keep_weights();
     text_ += str("for (Index step = 0; step < most; ++step) {\n",
                  "const float* const h = state + step % 2 * ", rows_ * row_,
                  ";\nfloat* const h_next = state + (step + 1) % 2 * ", rows_ * row_, ";\n",
@@ -169,21 +171,52 @@ class RecurrenceWriter {
     sources("h_rows", "float", [&](const std::string& r) { return str("h + ", r, " * ", row_); });
     if (resets_first_) {
       gru_in_two();
+    } else if (is_cluster()) {
+      step_of_cluster();
     } else {
       begin_units();
       products(0, gates_);
-      text_ += is_lstm_ ? lstm() : params_.cell == RecurrentCell::kGRU ? gru() : rnn();
+      unit();
       end_units();
     }
-    text_ += "}\n";
+    text_ += is_cluster() ? "}\nwait_for_cluster();\n" : "}\n";
     store_states();
     text_ += "}\n";
-    return source_.finish(text_, tasks, warps_ * kWarp);
+    GeneratedKernel kernel = source_.finish(text_, tasks * plan_.blocks, warps_ * kWarp,
+                                            is_cluster() ? 1 : 0, plan_.blocks);
+    if (is_cluster()) {
+      const int64_t kept = (keeps_r_ ? kept_r() : 0) + (keeps_w_ ? gates_ * units_ * input_ : 0);
+      kernel.launch.shared_memory = state_ * static_cast<int64_t>(sizeof(float)) +
+                                    kept * element_size(args_.inputs[kX].type.dtype);
+    }
+    return kernel;
   }
 
  private:
   bool has(RecurrentPort port) const {
     return static_cast<size_t>(port) < args_.inputs.size() && args_.inputs[port].present;
+  }
+
+  bool is_cluster() const { return plan_.blocks > 1; }
+  /// Elements of a block's part of R, behind which 16 bytes may be read at once.
+  int64_t kept_r() const { return (gates_ * units_ * hidden_ + 7) / 8 * 8; }
+
+  /// Where the states are, and the weights that a block keeps.
+  std::string memory() const {
+    if (is_cluster()) {
+      const auto kept = [&](bool keeps, std::string_view name, int64_t place) {
+        return keeps ? str(stored_, "* const ", name, " = (", stored_, "*)(state + ", state_,
+                           ") + ", place, ";\n")
+                     : std::string();
+      };
+      return str("extern __shared__ uint4 memory[];\nfloat* const state = (float*)memory;\n",
+                 kept(keeps_r_, "kept_r", 0), kept(keeps_w_, "kept_w", kept_r()),
+                 keeps_r_ ? "Index kept_direction = -1;\n" : "");
+    }
+    if (!is_shared_)
+      return str("float* const state = scratch + (Index)blockIdx.x * ", state_, ";\n");
+    return str("__shared__ Pack<float, 4> memory[", std::max<int64_t>(1, state_ / 4),
+               "];\nfloat* const state = (float*)memory;\n");
   }
 
   void check_shapes() {
@@ -254,12 +287,12 @@ class RecurrenceWriter {
                             is_lstm_ ? str("state[", 2 * rows_ * row_, " + r * ", row_, " + j] = ",
                                            has(kInitialC) ? "load(in6[outer])" : "0.0f", ";\n")
                                      : std::string()));
-    text_ += "__syncthreads();\n";
+    if (!is_cluster()) text_ += "__syncthreads();\n";
   }
   void store_states() {
     text_ += each_state(str(
-        "if (!is_there) continue;\nout1[outer] = store<", stored_, ">(state[most % 2 * ",
-        rows_ * row_, " + r * ", row_, " + j]);\n",
+        "if (!is_there || j < unit_begin || j >= unit_end) continue;\nout1[outer] = store<",
+        stored_, ">(state[most % 2 * ", rows_ * row_, " + r * ", row_, " + j]);\n",
         is_lstm_ ? str("out2[outer] = store<", stored_, ">(state[", 2 * rows_ * row_, " + r * ",
                        row_, " + j]);\n")
                  : std::string(),
@@ -279,29 +312,58 @@ class RecurrenceWriter {
   }
 
   void begin_units() {
-    text_ += str("for (Index unit = warp; unit < ", hidden_, "; unit += ", warps_, ") {\n");
+    text_ += str("for (Index unit = warp; unit < unit_end; unit += ", warps_, ") {\n");
   }
   void end_units() { text_ += "}\n__syncthreads();\n"; }
+
+  /// Copies the weights of the block's units, unless it has those of the direction, and lets the
+  /// cluster's other blocks know that its states may be written.
+  void keep_weights() {
+    const auto keep = [&](RecurrentPort port, std::string_view kept, int64_t length,
+                          int64_t width) {
+      const auto call = [&](int64_t w) {
+        return str("keep<", w, ">(", kept, ", ", weights(port, 0, "unit_begin", length), ", ",
+                   gates_, ", ", hidden_ * length, ", unit_end - unit_begin, ", units_ * length,
+                   ", ", length, ");\n");
+      };
+      if (width == 1) return call(1);
+      return str("if (", is_aligned(port, width), ") ", call(width), "else ", call(1));
+    };
+    if (keeps_r_)
+      text_ +=
+          str("if (direction != kept_direction) {\n", keep(kR, "kept_r", hidden_, state_width_),
+              keeps_w_ ? keep(kW, "kept_w", input_, input_width_) : std::string(),
+              "kept_direction = direction;\n}\n");
+    text_ += "__syncthreads();\narrive_in_cluster();\n";
+  }
+
+  /// The weights in global memory of a unit's gate, which is followed by the next units'.
+  std::string weights(RecurrentPort port, int gate, std::string_view unit, int64_t length) const {
+    return str("in", static_cast<int>(port), " + ((direction * ", gates_, " + ", gate, ") * ",
+               hidden_, " + ", unit, ") * ", length);
+  }
+  std::string is_aligned(RecurrentPort port, int64_t width) const {
+    return str("is_aligned<", stored_, ", ", width, ">(in", static_cast<int>(port), ")");
+  }
 
   /// `sums`, to which the weights at `from` of the gates [gate, end) are added times the rows.
   void add_product(std::string_view sums, int gate, int end, RecurrentPort port, int64_t length,
                    std::string_view rows, int64_t width) {
-    const std::string weights = str("in", static_cast<int>(port), " + ((direction * ", gates_,
-                                    " + ", gate, ") * ", hidden_, " + unit) * ", length);
+    const bool is_kept = port == kR ? keeps_r_ : keeps_w_;
+    const std::string from = is_kept ? str(port == kR ? "kept_r" : "kept_w", " + (", gate * units_,
+                                           " + unit - unit_begin) * ", length)
+                                     : weights(port, gate, "unit", length);
     const auto call = [&](int64_t w) {
-      return str("multiply<", w, ", ", end - gate, ", ", rows_, ">(", weights, ", ",
-                 hidden_ * length, ", ", rows, ", ", length, ", lane, ", sums, ");\n");
+      return str("multiply<", w, ", ", end - gate, ", ", rows_, ">(", from, ", ",
+                 (is_kept ? units_ : hidden_) * length, ", ", rows, ", ", length, ", lane, ", sums,
+                 ");\n");
     };
-    if (width == 1) {
-      text_ += call(1);
-      return;
-    }
-    const auto aligned = [&](std::string_view pointer) {
-      return str("is_aligned<", stored_, ", ", width, ">(", pointer, ")");
-    };
-    text_ += str("if (", aligned(str("in", static_cast<int>(port))),
-                 port == kW ? str(" && ", aligned("in0")) : std::string(), ") ", call(width),
-                 "else ", call(1));
+    std::string condition = is_kept ? "" : is_aligned(port, width);
+    if (port == kW) condition += str(is_kept ? "" : " && ", is_aligned(kX, width));
+    if (width == 1 || condition.empty())
+      text_ += call(width);
+    else
+      text_ += str("if (", condition, ") ", call(width), "else ", call(1));
   }
 
   /// Defines `from_x` and `from_h`, what input and state add to the gates [gate, end) of the unit
@@ -311,8 +373,11 @@ class RecurrenceWriter {
                  rows_, "] = {};\n");
     add_product("x_sums", gate, end, kW, input_, "x_rows", input_width_);
     add_product("h_sums", gate, end, kR, hidden_, h_rows, state_width_);
-    text_ += str("float from_x[", end - gate, "], from_h[", end - gate,
-                 "];\ncollect(x_sums, lane, from_x);\ncollect(h_sums, lane, from_h);\n",
+    collect(end - gate, "x_sums");
+  }
+  void collect(int gates, std::string_view x_sums) {
+    text_ += str("float from_x[", gates, "], from_h[", gates, "];\ncollect(", x_sums,
+                 ", lane, from_x);\ncollect(h_sums, lane, from_h);\n",
                  "if (!has_row) continue;\nconst Index place = lane * ", row_,
                  " + unit;\nconst float h_before = h[place];\n(void)h_before;\n");
     if (has(kB))
@@ -330,11 +395,32 @@ class RecurrenceWriter {
         has(kB) ? str(" + (", bias(gate, false), " + ", bias(gate, true), ")") : std::string());
   }
 
+  /// What the input adds does not wait for the other blocks' states.
+  void step_of_cluster() {
+    const int64_t turns = (units_ + warps_ - 1) / warps_;
+    const std::string each_unit = str("#pragma unroll\nfor (int turn = 0; turn < ", turns,
+                                      "; ++turn) {\nconst Index unit = unit_begin + warp + turn * ",
+                                      warps_, ";\nif (unit >= unit_end) continue;\n");
+    text_ += str("float x_sums[", turns, "][", gates_, "][", rows_, "] = {};\n", each_unit);
+    add_product("x_sums[turn]", 0, gates_, kW, input_, "x_rows", input_width_);
+    text_ += str("}\nwait_for_cluster();\n", each_unit, "float h_sums[", gates_, "][", rows_,
+                 "] = {};\n");
+    add_product("h_sums", 0, gates_, kR, hidden_, "h_rows", state_width_);
+    collect(gates_, "x_sums[turn]");
+    unit();
+    text_ += "}\narrive_in_cluster();\n";
+  }
+
+  void unit() { text_ += is_lstm_ ? lstm() : params_.cell == RecurrentCell::kGRU ? gru() : rnn(); }
+
   /// Stores `value`, the unit's state behind the step, unless the sequence has ended.
   std::string finish_unit() const {
     return str("if (step < length) out0[((at * ", params_.directions(),
                " + direction) * batch + own) * ", hidden_, " + unit] = store<", stored_,
-               ">(value);\nh_next[place] = step < length ? value : h_before;\n");
+               ">(value);\n",
+               is_cluster() ? str("store_in_cluster<", plan_.blocks, ">(h_next + place, ")
+                            : std::string("h_next[place] = ("),
+               "step < length ? value : h_before);\n");
   }
 
   std::string rnn() const {
@@ -392,26 +478,39 @@ class RecurrenceWriter {
   const KernelArgs& args_;
   KernelSource source_;
   const int64_t hidden_, input_;
-  const int gates_, rows_;
+  const int gates_;
+  const RecurrentPlan plan_;
+  const int rows_;
   const bool is_lstm_, resets_first_;
   const std::string_view stored_;
   int warps_ = 1;
   int64_t input_width_ = 1, state_width_ = 1;
   int64_t row_ = 0, state_ = 0;  ///< floats of a row's state, and of all that a block has
   bool is_shared_ = true;
+  int64_t units_ = 0;  ///< of a block
+  bool keeps_r_ = false, keeps_w_ = false;
   std::string text_;
 };
 
 std::vector<Candidate> recurrence_candidates(const Operator& op, const CandidateQuery& query) {
   for (const int i : {kW, kR})
     if (query.inputs[i].min != query.inputs[i].max) return {};
-  return moving_candidates(query, [&](const KernelArgs& args) {
+  const RecurrenceParams& params = static_cast<const Recurrence&>(op).params();
+  const std::vector<RecurrentPlan> plans =
+      recurrent_plans(params, query.inputs[kX].opt, query.inputs[kR].max[2]);
+  std::vector<Candidate> candidates = moving_candidates(query, [&](const KernelArgs&) {
     std::vector<std::string> names;
-    for (const int rows :
-         recurrent_rows(static_cast<const Recurrence&>(op).params(), args.inputs[kX].opt))
-      names.push_back(str(rows, rows == 1 ? " row per block" : " rows per block"));
+    for (const RecurrentPlan& plan : plans) names.push_back(plan.name());
     return names;
   });
+  const auto is_cluster = [&](const Candidate& candidate) {
+    return plans.at(candidate.tactic).blocks > 1;
+  };
+  if (target_architecture(query) < kClusterArchitecture)
+    std::erase_if(candidates, is_cluster);
+  else
+    std::ranges::stable_partition(candidates, is_cluster);
+  return candidates;
 }
 
 std::optional<GeneratedKernel> generate_recurrence(const Operator& op, const KernelArgs& args) {

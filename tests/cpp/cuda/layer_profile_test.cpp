@@ -549,5 +549,24 @@ TEST(OpenRecurrence, TypesBatchesAndLongStates) {
                     DataType::kFLOAT, true, {{2, 1}});
 }
 
+/// Units, inputs and rows that clusters do not divide, weights that blocks keep and that they do
+/// not.
+TEST(OpenRecurrence, ClustersOfBlocks) {
+  int first = 0;
+  for (const RecurrentCell cell : {RecurrentCell::kRNN, RecurrentCell::kGRU, RecurrentCell::kLSTM})
+    for (const RecurrentDirection direction :
+         {RecurrentDirection::kREVERSE, RecurrentDirection::kBIDIRECTIONAL}) {
+      RecurrenceParams params = recurrent_params(cell, direction, first++);
+      params.linear_before_reset = true;
+      check_recurrent(params, 70, 7, DataType::kFLOAT, true, {{6, 5}, {1, 1}, {0, 3}, {4, 0}});
+      check_recurrent(params, 72, 16, DataType::kHALF, false, {{3, 2}});
+    }
+  const RecurrenceParams lstm =
+      recurrent_params(RecurrentCell::kLSTM, RecurrentDirection::kBIDIRECTIONAL, 1);
+  check_recurrent(lstm, 64, 4, DataType::kFLOAT, true, {{3, 20}});
+  check_recurrent(lstm, 64, 2048, DataType::kFLOAT, true, {{2, 1}});
+  check_recurrent(lstm, 360, 4, DataType::kFLOAT, true, {{2, 1}});
+}
+
 }  // namespace
 }  // namespace opwright::testing
