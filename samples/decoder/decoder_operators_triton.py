@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+
 @triton.jit
 def wait_for_kernels(EARLY: tl.constexpr):
     """Behind it what kernels before have written may be read, and their operands overwritten."""

@@ -10,7 +10,7 @@ from typing import Any
 from .._core import DataType
 from . import _ptx, _source
 from ._code import Code, CompileError, by_symbol, element_types, input_types, scalar_types
-from ._gpu import chosen_architecture, cached_with_facts, kind
+from ._gpu import cached_with_facts, chosen_architecture, kind
 from ._nvrtc import CompilationError, Nvrtc, NvrtcError, header_folders, nvrtc
 
 _ELEMENTS = {

@@ -15,7 +15,7 @@ from .._core import DataType
 from . import _ptx
 from ._arrays import Array, Layout, arrays, check_alignment, symbols
 from ._code import Code, CompileError, by_symbol
-from ._gpu import chosen_architecture, cached_with_facts, kind
+from ._gpu import cached_with_facts, chosen_architecture, kind
 from ._numba import _identity
 
 _ELEMENTS = {

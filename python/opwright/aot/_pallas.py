@@ -12,7 +12,7 @@ from .._core import DataType
 from . import _triton
 from ._arrays import ELEMENTS, arrays, check_alignment
 from ._code import Code, CompileError
-from ._gpu import chosen_architecture, cached_with_facts
+from ._gpu import cached_with_facts, chosen_architecture
 
 _ELEMENTS = {**ELEMENTS, DataType.BOOL: "bool_"}
 _CALL = "__gpu$xla.gpu.triton"

@@ -13,7 +13,7 @@ from .._core._plugin import min as smallest
 from . import _cuda
 from ._arrays import ELEMENTS, SCALARS, Array, Layout, arrays, symbols
 from ._code import Code, CompileError
-from ._gpu import chosen_architecture, cached_with_facts, kind
+from ._gpu import cached_with_facts, chosen_architecture, kind
 from ._nvrtc import header_folders
 
 # Descriptors of tensors would have to be made by the host for each shape.

@@ -10,7 +10,7 @@ from .._core import DataType
 from .._core._plugin import SymExprs
 from . import _ptx
 from ._code import Code, CompileError, by_symbol, element_types, input_types
-from ._gpu import chosen_architecture, cached_with_facts, kind
+from ._gpu import cached_with_facts, chosen_architecture, kind
 
 _ELEMENTS = {
     DataType.FLOAT: "fp32",
