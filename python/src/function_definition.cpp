@@ -434,6 +434,8 @@ KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& 
   if (nb::hasattr(source, "added") && !source.attr("added").is_none())
     for (const auto& argument : nb::cast<SymExprs&>(source.attr("added")).arguments)
       code.arguments.push_back(argument.value());
+  if (nb::hasattr(source, "begins_early"))
+    code.begins_early = nb::cast<bool>(source.attr("begins_early"));
   if (nb::hasattr(source, "order")) code.order = nb::cast<std::vector<int>>(source.attr("order"));
   code.shape_inputs = inputs.shape_inputs;
   return code;

@@ -11,6 +11,11 @@ from opwright import aot
 FOLDER = Path(__file__).resolve().parent
 
 
+def begins_early() -> bool:
+    """Whether kernels for this GPU may begin while those before them end."""
+    return int(aot.architecture().removeprefix("sm_")) >= 90
+
+
 @trtp.register("decoder::rms_norm")
 def rms_norm_desc(x: trtp.TensorDesc, scale: trtp.TensorDesc, epsilon: float) -> trtp.TensorDesc:
     return x.like()
@@ -40,7 +45,7 @@ def rms_norm_gpu(x, scale, epsilon, outputs, tactic):
     extra = trtp.SymExprs.from_tuple([trtp.SymInt32(columns), trtp.SymFloat32(epsilon)])
     code = aot.triton(
         decoder_operators_triton.rms_norm,
-        {"BLOCK": block},
+        {"BLOCK": block, "EARLY": begins_early()},
         inputs=[x, scale],
         extra=extra,
         outputs=outputs,
@@ -99,7 +104,7 @@ def rotary_cache_gpu(qkv, cosines, sines, position, keys, values, heads, outputs
     half = size // 2
     code = aot.triton(
         decoder_operators_triton.rotary_cache,
-        {"HALF": half, "BLOCK": 1 << (half - 1).bit_length()},
+        {"HALF": half, "BLOCK": 1 << (half - 1).bit_length(), "EARLY": begins_early()},
         inputs=[qkv, cosines, sines, position, keys, values],
         extra=extra,
         outputs=outputs,

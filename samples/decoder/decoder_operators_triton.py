@@ -1,12 +1,23 @@
-"""The operators of the decoder for GPUs."""
+"""The operators of the decoder for GPUs. With EARLY each begins while the kernel before it ends, and lets
+the next one do so: GPUs can from compute capability 9.0 on."""
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
-def rms_norm(x, scale, columns, epsilon, y, BLOCK: tl.constexpr):
+def wait_for_kernels(EARLY: tl.constexpr):
+    """Behind it what kernels before have written may be read, and their operands overwritten."""
+    if EARLY:
+        gdc_launch_dependents()
+        gdc_wait()
+
+
+@triton.jit
+def rms_norm(x, scale, columns, epsilon, y, BLOCK: tl.constexpr, EARLY: tl.constexpr):
     """One row, which one program makes: y = x / sqrt(mean(x * x) + epsilon) * scale."""
+    wait_for_kernels(EARLY)
     first = tl.program_id(0).to(tl.int64) * columns
     i = tl.arange(0, BLOCK)
     value = tl.load(x + first + i, mask=i < columns, other=0).to(tl.float32)
@@ -33,9 +44,11 @@ def rotary_cache(
     values,
     HALF: tl.constexpr,
     BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """A head of a token, which one program makes: heads of queries are turned and scaled, those of
     keys turned into the cache, those of values copied there."""
+    wait_for_kernels(EARLY)
     head = tl.program_id(0)
     token = tl.program_id(1)
     batch = tl.program_id(2).to(tl.int64)

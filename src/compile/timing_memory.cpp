@@ -2,6 +2,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/error.h"
 #include "base/half.h"
 #include "base/types.h"
 #include "compile/tuner.h"
@@ -78,6 +79,30 @@ const void* TimingMemory::constant(const Blob& elements) {
   return memory.data() + kMargin;
 }
 
+std::vector<const void*> TimingMemory::copies(const Blob& elements, size_t count) {
+  std::vector<const void*> places = {constant(elements)};
+  std::vector<DeviceMemory>& made = copies_[elements.data()];
+  try {
+    while (made.size() + 1 < count) {
+      DeviceMemory memory;
+      grow(memory, device_, elements.size());
+      device_.copy(memory.data() + kMargin, places[0], elements.size(), nullptr);
+      made.push_back(std::move(memory));
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kFAILED_ALLOCATION) throw;
+  }
+  for (const DeviceMemory& memory : made) places.push_back(memory.data() + kMargin);
+  return places;
+}
+
+void TimingMemory::keep_copies(std::span<const Blob> elements) {
+  std::erase_if(copies_, [&](const auto& entry) {
+    return std::none_of(elements.begin(), elements.end(),
+                        [&](const Blob& kept) { return kept.data() == entry.first; });
+  });
+}
+
 uint64_t TimingMemory::size() const {
   uint64_t bytes = 0;
   for (const auto& each : operands_) bytes += each.second.size();
@@ -88,7 +113,7 @@ uint64_t TimingMemory::size() const {
 void TimingMemory::clear() {
   operands_.clear();
   scratch_.clear();
-  constants_.clear();
+  release_constants();
 }
 
 const void* TimingMemory::elements(int slot, const Blob& elements) {

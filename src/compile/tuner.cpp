@@ -131,6 +131,41 @@ class WithSizes final : public Kernel {
   std::vector<std::pair<size_t, DataType>> sizes_;
 };
 
+/// A kernel whose runs find constants in other memory than the runs before: a device whose caches
+/// nothing empties has them no more when their turn comes again.
+class WithCopies final : public Kernel {
+ public:
+  WithCopies(Kernel& kernel, std::span<const void* const> inputs)
+      : kernel_(kernel), inputs_(inputs.begin(), inputs.end()) {}
+  void add(size_t input, std::vector<const void*> copies) {
+    copies_.emplace_back(input, std::move(copies));
+  }
+
+  void enqueue(void const* const*, void* const* outputs, void* workspace, Queue queue) override {
+    for (const auto& [input, copies] : copies_) inputs_[input] = copies[run_ % copies.size()];
+    ++run_;
+    kernel_.enqueue(inputs_.data(), outputs, workspace, queue);
+  }
+  ExecutionDomain* domain() const override { return kernel_.domain(); }
+
+ private:
+  Kernel& kernel_;
+  std::vector<const void*> inputs_;
+  std::vector<std::pair<size_t, std::vector<const void*>>> copies_;
+  size_t run_ = 0;
+};
+
+/// Constants of fewer bytes are read in no time.
+constexpr uint64_t kCopiedBytes = 64 << 10;
+/// In how many places constants of so many bytes are to lie, so that caches have none of them.
+size_t count_copies(const Device& device, uint64_t bytes) {
+  constexpr size_t kMost = 64;
+  size_t count = 1;
+  while (count < kMost && device.cache_level(count * bytes) != CacheLevel::kMemory) ++count;
+  // The last copies push out the first ones.
+  return count == 1 ? 1 : std::min(kMost, count + count / 2);
+}
+
 /// Throws anew, with the layer's name, what makes all that follows fail, too.
 void rethrow_lost_device(const std::exception_ptr& reason, const std::string& layer,
                          const std::string& candidate) {
@@ -336,6 +371,8 @@ float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePor
   std::vector<const void*> in;
   std::vector<void*> out;
   std::vector<Blob> known;  // keeps constants alive
+  std::vector<std::pair<size_t, Blob>> large;
+  uint64_t large_bytes = 0;
   CacheScene scene{caches_, {}, {}, {}};
   const std::vector<PackedInput> packed = kernel->packed();
   for (const PackedInput& each : packed) scene.constants.push_back(each.data.bytes());
@@ -361,6 +398,10 @@ float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePor
       if (value.info.values != nullptr) tell(i, constant_elements(value));
       in.push_back(memory_.constant(known.back()));
       scene.constants.push_back(known.back().bytes());
+      if (known.back().size() >= kCopiedBytes) {
+        large.emplace_back(i, known.back());
+        large_bytes += known.back().size();
+      }
     } else if (reads_values(node, i)) {
       std::vector<int64_t> elements;
       for (const Expr& element : *value.info.values) elements.push_back(ranges_.opt(element));
@@ -396,7 +437,16 @@ float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePor
     for (size_t i = 0; i < node.size_symbols.size(); ++i)
       if (node.size_symbols[i] >= 0) with_sizes->add(i, ports.outputs[i].type.dtype);
   }
-  Kernel& timed = with_sizes ? static_cast<Kernel&>(*with_sizes) : *kernel;
+  std::optional<WithCopies> with_copies;
+  Kernel& alone = with_sizes ? static_cast<Kernel&>(*with_sizes) : *kernel;
+  if (!device_.is_host() && caches_.constants == CacheLevel::kMemory && !large.empty()) {
+    with_copies.emplace(alone, in);
+    memory_.keep_copies(known);
+    const size_t count = count_copies(device_, large_bytes);
+    for (const auto& [input, elements] : large)
+      with_copies->add(input, memory_.copies(elements, count));
+  }
+  Kernel& timed = with_copies ? static_cast<Kernel&>(*with_copies) : alone;
   kernel->on_shape_change(in_shapes, out_shapes);
   device_.synchronize(nullptr);
   ++timed_;
@@ -408,7 +458,8 @@ float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePor
   const int least = std::max(1, config_.avg_timing_iterations);
   // A user's function runs as often as the user said; what it does takes long beside a clock.
   if (kernel->domain() != nullptr) return static_cast<float>(sample(least));
-  const double scene_ms = caches_ == CacheScene::Levels() ? 0 : kSceneMilliseconds;
+  const double scene_ms =
+      caches_ == CacheScene::Levels() || !device_.is_host() ? 0 : kSceneMilliseconds;
   // The least of several samples, because what else runs on the machine only ever adds; enough of
   // them that the two least agree.
   double best = sample(1), second = std::numeric_limits<double>::infinity();

@@ -64,7 +64,11 @@ class TimingMemory {
   void* scratch(int slot, size_t bytes);
   /// The elements of a constant; the same ones again at no cost until release_constants().
   const void* constant(const Blob& elements);
-  void release_constants() { constants_.clear(); }
+  /// The same elements in so many places, or in fewer where memory is lacking.
+  std::vector<const void*> copies(const Blob& elements, size_t count);
+  /// Gives up the copies of all others.
+  void keep_copies(std::span<const Blob> elements);
+  void release_constants() { constants_.clear(), copies_.clear(); }
   /// Bytes that it has now, but for constants.
   uint64_t size() const;
   void clear();
@@ -76,6 +80,7 @@ class TimingMemory {
   std::map<std::pair<int, int>, DeviceMemory> operands_;
   std::map<int, DeviceMemory> scratch_;
   std::map<const void*, std::pair<Blob, DeviceMemory>> constants_;
+  std::map<const void*, std::vector<DeviceMemory>> copies_;
 };
 
 /// Lists and times the candidates of nodes on the device, over one optimization profile.

@@ -55,6 +55,15 @@ def test_ptx_parameters():
     assert _ptx.entries(PTX) == {"scale": ["u64", "u32", "b32", "b8[16]"], "nothing": []}
 
 
+def test_ptx_tells_which_kernels_wait():
+    """Not by a comment, and of several kernels each by itself."""
+    waits = PTX.replace("{ ret; }", "{ griddepcontrol.wait; ret; }", 1)
+    assert [_ptx.waits(waits, name) for name in ("scale", "nothing")] == [True, False]
+    assert not _ptx.waits(PTX + "// griddepcontrol.wait;", "nothing")
+    function = ".func wait() { griddepcontrol.wait; ret; }\n.visible .entry one() { call wait; }"
+    assert _ptx.waits(function, "one")
+
+
 # Code that was compiled elsewhere.
 
 
@@ -174,6 +183,20 @@ def test_cuda_functions_take_the_types_of_the_descriptors(dtype):
     if not _nvrtc.header_folders():
         pytest.skip("CUDA's headers are not installed")
     cuda(CUDA, "ns::function", dtype)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_cuda_kernels_that_wait_begin_early(tmp_path, waits):
+    """Where code is made, from the cache, from PTX, and in the engine."""
+    statement = 'asm volatile("griddepcontrol.wait;" ::: "memory");' if waits else ""
+    source = f"__global__ void pass(const float* x, float* y) {{ {statement} y[0] = x[0]; }}"
+    types = {"inputs": [F32], "outputs": [F32], "arch": "compute_90"}
+    code = aot.cuda(source, "pass", **types)
+    assert code.begins_early is waits
+    assert aot.cuda(source, "pass", **types).begins_early is waits
+    stored = tmp_path / "pass.ptx"
+    stored.write_bytes(code)
+    assert aot.object(stored, code.name).begins_early is waits
 
 
 def test_cuda_errors_have_the_sources_lines(tmp_path):

@@ -25,6 +25,7 @@ from ._cpp import cpp
 from ._cuda import cuda
 from ._cute import cute
 from ._cutile import cutile
+from ._gpu import architecture
 from ._numba import numba
 from ._numba_cuda import numba_cuda
 from ._object import object
@@ -36,6 +37,7 @@ from ._warp import warp
 __all__ = [
     "Code",
     "CompileError",
+    "architecture",
     "cpp",
     "cuda",
     "cute",

@@ -52,6 +52,9 @@ class Code(bytes):
     """Of a kernel that takes what it is given in another order: for each of its parameters the number
     of an argument among the inputs, the extra arguments, `added` and the outputs. Empty: as they
     are."""
+    begins_early: bool
+    """Whether the kernel waits by itself (PTX's ``griddepcontrol.wait``) for those before it: the
+    engine then lets it begin while they end."""
 
     _launch: dict[str, Any]
 
@@ -66,6 +69,7 @@ class Code(bytes):
         scratch: tuple[int, ...] = (),
         added: SymExprs | None = None,
         order: tuple[int, ...] = (),
+        begins_early: bool = False,
         launch: dict[str, Any] | None = None,
     ) -> Code:
         made = super().__new__(cls, code)
@@ -76,6 +80,7 @@ class Code(bytes):
         made.scratch = scratch
         made.added = added
         made.order = order
+        made.begins_early = begins_early
         made._launch = launch or {}
         return made
 

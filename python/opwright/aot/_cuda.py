@@ -10,7 +10,7 @@ from typing import Any
 from .._core import DataType
 from . import _ptx, _source
 from ._code import Code, CompileError, by_symbol, element_types, input_types, scalar_types
-from ._gpu import architecture, cached_with_facts, kind
+from ._gpu import cached_with_facts, chosen_architecture, kind
 from ._nvrtc import CompilationError, Nvrtc, NvrtcError, header_folders, nvrtc
 
 _ELEMENTS = {
@@ -113,6 +113,7 @@ def compile_source(
         "name": made.symbol,
         "target": _ptx.target(text),
         "parameters": _ptx.entries(text).get(made.symbol, []),
+        "waits": _ptx.waits(text, made.symbol),
     }
     return facts, made.ptx if is_ptx else made.cubin
 
@@ -140,7 +141,9 @@ def cuda(
     The compiler is NVRTC (``python -m pip install nvidia-cuda-nvrtc``), with
     ``--std=c++17`` and `flags` added; CUDA's headers are found where ``nvidia-cuda-runtime`` is
     installed. Results are cached by content in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
-    ``code.launch(grid_x=..., block_x=256)`` makes the launch parameters.
+    ``code.launch(grid_x=..., block_x=256)`` makes the launch parameters. A kernel that waits for
+    those before it (``cudaGridDependencySynchronize()``, or ``griddepcontrol.wait`` as inline PTX)
+    begins while they end.
 
     :param source: CUDA C++, or the path of a file with it.
     :param name: of the function, also one in a namespace: ``"ns::f"``.
@@ -156,7 +159,7 @@ def cuda(
     """
     if not re.fullmatch(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*(<[^;{}]*>)?", name):
         raise CompileError(f"aot.cuda: {name!r} is not the name of a function")
-    arch = architecture("aot.cuda", arch)
+    arch = chosen_architecture("aot.cuda", arch)
     ins, extras, outs = input_types(inputs), scalar_types(extra), element_types("outputs", outputs)
     for dtype in [*ins, *outs]:
         if dtype is not None and dtype not in _ELEMENTS:
@@ -189,4 +192,11 @@ def cuda(
         parts: list[str | bytes] = ["cuda", text, expression, "\0".join(options), version, *depends]
         facts, code = cached_with_facts(parts, compile)
     _ptx.check("aot.cuda", name, facts["parameters"], parameters)
-    return Code(code, facts["name"], facts["target"], parameters, kind=kind(arch))
+    return Code(
+        code,
+        facts["name"],
+        facts["target"],
+        parameters,
+        kind=kind(arch),
+        begins_early=facts.get("waits", False),
+    )

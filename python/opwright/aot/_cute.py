@@ -15,7 +15,7 @@ from .._core import DataType
 from . import _ptx
 from ._arrays import Array, Layout, arrays, check_alignment, symbols
 from ._code import Code, CompileError, by_symbol
-from ._gpu import architecture, cached_with_facts, kind
+from ._gpu import cached_with_facts, chosen_architecture, kind
 from ._numba import _identity
 
 _ELEMENTS = {
@@ -177,7 +177,7 @@ def cute(
             "aot.cute: the kernel must be a function decorated with cute.kernel; "
             f"{getattr(kernel, '__name__', type(kernel).__name__)} came"
         )
-    arch = architecture("aot.cute", arch)
+    arch = chosen_architecture("aot.cute", arch)
     target = arch.replace("compute_", "sm_")
     if (
         target in ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")

@@ -10,7 +10,7 @@ from typing import Any
 from .._core import DataType
 from ._arrays import ELEMENTS, SCALARS, Array, Layout, arrays, check_alignment, symbols
 from ._code import Code, CompileError, cached
-from ._gpu import architecture, kind
+from ._gpu import chosen_architecture, kind
 
 _ELEMENTS = {**ELEMENTS, DataType.BOOL: "bool_"}
 
@@ -98,7 +98,7 @@ def cutile(
             "aot.cutile: the kernel must be a function decorated with cuda.tile.kernel; "
             f"{type(kernel).__name__} came"
         )
-    arch = architecture("aot.cutile", arch).rstrip("af")
+    arch = chosen_architecture("aot.cutile", arch).rstrip("af")
     if kind(arch) == "ptx":
         raise CompileError(f"aot.cutile: cuTile makes cubins alone: arch='sm_90', not '{arch}'")
     check_alignment("aot.cutile", alignment)

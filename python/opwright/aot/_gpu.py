@@ -11,7 +11,16 @@ from .._core._plugin import build_architecture
 from ._code import CompileError, cached
 
 
-def architecture(maker: str, arch: str | None) -> str:
+def architecture() -> str:
+    """The GPU's that an engine is being built for, ``"sm_90"``: what the makers of kernels compile for
+    unless they are told.
+
+    :raises CompileError: where no engine is being built for a GPU.
+    """
+    return chosen_architecture("aot.architecture", None)
+
+
+def chosen_architecture(maker: str, arch: str | None) -> str:
     """The architecture that was asked for, or that of the GPU that an engine is being built for:
     "sm_90" for a cubin, "compute_90" for PTX."""
     if arch is None:

@@ -10,7 +10,7 @@ from typing import Any
 from .._core import DataType
 from . import _ptx
 from ._code import Code, CompileError, by_symbol, cached, element_types, input_types, scalar_types
-from ._gpu import architecture
+from ._gpu import chosen_architecture
 from ._numba import _ELEMENTS as _CPU_ELEMENTS
 from ._numba import _identity
 
@@ -98,7 +98,7 @@ def numba_cuda(
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise CompileError(f"aot.numba_cuda: {name!r} is not a name for a kernel")
     cuda, types, versions = _import()
-    arch = architecture("aot.numba_cuda", arch)
+    arch = chosen_architecture("aot.numba_cuda", arch)
     python_function = getattr(function, "py_func", function)
     ins, extras, outs = input_types(inputs), scalar_types(extra), element_types("outputs", outputs)
 

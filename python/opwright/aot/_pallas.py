@@ -12,7 +12,7 @@ from .._core import DataType
 from . import _triton
 from ._arrays import ELEMENTS, arrays, check_alignment
 from ._code import Code, CompileError
-from ._gpu import architecture, cached_with_facts
+from ._gpu import cached_with_facts, chosen_architecture
 
 _ELEMENTS = {**ELEMENTS, DataType.BOOL: "bool_"}
 _CALL = "__gpu$xla.gpu.triton"
@@ -105,7 +105,7 @@ def pallas(
     """
     jax = _import()
     package = _triton.imported()
-    arch = architecture("aot.pallas", arch)
+    arch = chosen_architecture("aot.pallas", arch)
     check_alignment("aot.pallas", alignment)
     inputs = list(inputs)
     ins = arrays("aot.pallas", "inputs", inputs, _ELEMENTS)

@@ -38,6 +38,16 @@ def entries(ptx: str) -> dict[str, list[str]]:
     return kernels
 
 
+def waits(ptx: str, name: str) -> bool:
+    """Whether the kernel waits for those before it, as programmatic dependent launch wants it (PTX ISA,
+    "griddepcontrol")."""
+    text = re.sub(r"//[^\n]*", "", ptx)
+    parts = re.split(r"\.entry\s+([A-Za-z_$%][\w$]*)", text)
+    # Of a single kernel also what functions do that it calls.
+    bodies = text if len(parts) == 3 else dict(zip(parts[1::2], parts[2::2])).get(name, "")
+    return re.search(r"\bgriddepcontrol\.wait\b", bodies) is not None
+
+
 def expected(parameters: Parameters) -> list[str]:
     """The types of a kernel's parameters."""
     inputs, extra, outputs = parameters
@@ -72,4 +82,6 @@ def make(maker: str, ptx: str, name: str, parameters: Parameters | None) -> Code
         raise CompileError(f"{maker}: the PTX has no kernel '{name}'; its kernels are: {known}")
     if parameters is not None:
         check(maker, name, kernels[name], parameters)
-    return Code(ptx.encode(), name, architecture, parameters, kind="ptx")
+    return Code(
+        ptx.encode(), name, architecture, parameters, kind="ptx", begins_early=waits(ptx, name)
+    )

@@ -13,7 +13,7 @@ from .._core._plugin import min as smallest
 from . import _cuda
 from ._arrays import ELEMENTS, SCALARS, Array, Layout, arrays, symbols
 from ._code import Code, CompileError
-from ._gpu import architecture, cached_with_facts, kind
+from ._gpu import cached_with_facts, chosen_architecture, kind
 from ._nvrtc import header_folders
 
 # Descriptors of tensors would have to be made by the host for each shape.
@@ -129,7 +129,7 @@ def tilelang(
             "aot.tilelang: the kernel must be a T.prim_func, or what get_tir() of a function that is "
             f"decorated with tilelang.jit returns; {type(kernel).__name__} came"
         )
-    arch = architecture("aot.tilelang", arch)
+    arch = chosen_architecture("aot.tilelang", arch)
     number = arch.partition("_")[2]
     given = symbols(extra)
     inputs = list(inputs)

@@ -10,7 +10,7 @@ from .._core import DataType
 from .._core._plugin import SymExprs
 from . import _ptx
 from ._code import Code, CompileError, by_symbol, element_types, input_types
-from ._gpu import architecture, cached_with_facts, kind
+from ._gpu import cached_with_facts, chosen_architecture, kind
 
 _ELEMENTS = {
     DataType.FLOAT: "fp32",
@@ -146,6 +146,7 @@ def known_of(maker: str, made: Any, arch: str) -> tuple[dict[str, Any], bytes]:
         "name": facts.name,
         "target": _ptx.target(ptx),
         "parameters": _ptx.entries(ptx)[facts.name],
+        "waits": _ptx.waits(ptx, facts.name),
         "num_warps": facts.num_warps,
         "shared": facts.shared,
         "scratch": [
@@ -181,6 +182,7 @@ def code_of(
         kind=kind(arch),
         scratch=scratch,
         order=order,
+        begins_early=facts.get("waits", False),
         launch={**launch, **block, "shared_mem": facts["shared"]},
     )
 
@@ -213,6 +215,9 @@ def triton(
     callers bring their own memory, and extents may be anything; whoever can promise more says so by
     `multiples_of_16`, which lets Triton load and store 16 bytes at once.
 
+    A kernel that calls ``tl.extra.cuda.gdc_wait()`` before it reads or writes begins while those
+    before it end; ``launch_pdl`` among the options makes no difference.
+
     The first compilation of a process takes a second. Results are cached by content in
     ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
 
@@ -234,7 +239,7 @@ def triton(
     """
     package = imported()
     function = _kernel(package, kernel)
-    arch = architecture("aot.triton", arch)
+    arch = chosen_architecture("aot.triton", arch)
     symbols = list(extra if isinstance(extra, SymExprs) else SymExprs.from_tuple(extra))
     ins, outs = input_types(inputs), element_types("outputs", outputs)
     parameters = (len(ins), tuple(type(symbol) for symbol in symbols), len(outs))

@@ -17,7 +17,7 @@ from .._core._plugin import ShapeExpr
 from . import _cuda
 from ._arrays import ELEMENTS, Array, Layout, arrays, symbols
 from ._code import Code, CompileError, by_symbol
-from ._gpu import architecture, cached_with_facts, kind
+from ._gpu import cached_with_facts, chosen_architecture, kind
 
 _ELEMENTS = {each: name for each, name in ELEMENTS.items() if each != DataType.FP8}
 _SCALARS = by_symbol(
@@ -126,7 +126,7 @@ def warp(
             "aot.warp: the kernel must be a function decorated with warp.kernel; "
             f"{type(kernel).__name__} came"
         )
-    arch = architecture("aot.warp", arch)
+    arch = chosen_architecture("aot.warp", arch)
     number = int(re.sub(r"\D", "", arch))
     given = symbols(extra)
     inputs = list(inputs)

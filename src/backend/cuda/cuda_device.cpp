@@ -28,6 +28,7 @@ CudaDevice::CudaDevice(int ordinal, CUcontext context) : ordinal_(ordinal), cont
   capability_ = {attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
                  attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)};
   max_shared_memory_ = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  cache_ = static_cast<uint64_t>(attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
   has_pools_ = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) != 0;
   name_ = device_name(device_);
   size_t memory = 0;
@@ -217,6 +218,10 @@ PlannedOperatorPtr CudaDevice::compile(const Operator& op, const KernelArgs& arg
   }
   code.layer_kind = op.kind();
   return make_compiled_kernel(std::move(code));
+}
+
+CacheLevel CudaDevice::cache_level(uint64_t bytes) const {
+  return bytes > cache_ ? CacheLevel::kMemory : CacheLevel::kInner;
 }
 
 double CudaDevice::time(Kernel& kernel, void const* const* inputs, void* const* outputs,

@@ -62,6 +62,8 @@ class CudaDevice final : public Device {
   std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const override;
   PlannedOperatorPtr compile(const Operator& op, const KernelArgs& args) const override;
   std::vector<TensorFormat> formats(int rank) const override;
+  /// kMemory for more than its second cache, which all multiprocessors share, holds.
+  CacheLevel cache_level(uint64_t bytes) const override;
   double time(Kernel& kernel, void const* const* inputs, void* const* outputs, void* workspace,
               int iterations, const CacheScene&) const override;
 
@@ -82,6 +84,7 @@ class CudaDevice final : public Device {
   std::string name_, identity_;
   uint64_t memory_ = 0;
   int max_shared_memory_ = 0;
+  uint64_t cache_ = 0;  ///< bytes of the second cache
   bool has_pools_ = false;
   CUstream allocating_stream_ = nullptr;  ///< never waits long for itself
   CUstream freeing_stream_ = nullptr;     ///< waits for work of any other

@@ -3,7 +3,9 @@
 #include <string_view>
 
 // The parts of kernels of attention whose products are those of warpgroups (wgmma), beside those of
-// attention_text.h. kSize and kValueSize are the sizes of heads rounded up to 64.
+// attention_text.h. kSize and kValueSize are the sizes of heads rounded up to 64. kCopiers threads,
+// behind kThreads that multiply, copy keys and values: kHasMaps tells whether one of them lets the
+// copying unit (TMA) do it.
 namespace opwright::gpu {
 
 /// Tiles in shared memory, and what is known of a warpgroup's queries. The functions begin_scores,
@@ -17,12 +19,12 @@ __device__ inline int swizzled_place(int row, int element) {
   return element / kSwizzled * (kSwizzled * rows) + row * kSwizzled +
          (element / kVector ^ row) % 8 * kVector;
 }
-// Rows of a head from `first` on.
+// Rows of a head from `first` on, by the threads that copy.
 template <int rows, int size>
 __device__ inline void copy_rows(Element* tile, const RowReader& reader, Index first) {
   constexpr int kPacks = size / kVector;
 #pragma unroll 4
-  for (int at = (int)threadIdx.x; at < rows * kPacks; at += kThreads) {
+  for (int at = (int)threadIdx.x - kThreads; at < rows * kPacks; at += kCopiers) {
     const int row = at / kPacks, inner = at % kPacks * kVector;
     copy_vector(tile + swizzled_place<rows>(row, inner),
                 reader.rows + (first + row) * reader.stride + inner,
@@ -53,11 +55,107 @@ template <int count>
 __device__ inline void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(count) : "memory");
 }
-// The products read by another way than the copies have written.
-__device__ inline void wait_for_tiles() {
-  wait_for_copies<0>();
+// The products read by another way than threads' copies have written.
+__device__ inline void fence_copies() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  __syncthreads();
+}
+// The threads of one warpgroup.
+__device__ inline void sync_group(int group) {
+  asm volatile("bar.sync %0, 128;" :: "r"(group + 1) : "memory");
+}
+constexpr int kGroups = kWarpsM / 4;
+// Stages of keys, or of values, that are filled and multiplied in turns, each with two barriers:
+// those of values lie 16 bytes behind those of keys.
+struct Ring {
+  unsigned barriers;
+  int stage = 0;
+  unsigned parity = 0;
+  __device__ explicit Ring(unsigned barriers) : barriers(barriers) {}
+  __device__ unsigned is_full() const { return barriers + 32 * stage; }
+  __device__ unsigned is_empty() const { return barriers + 32 * stage + 8; }
+  __device__ void advance() {
+    if (++stage == kStages) stage = 0, parity ^= 1;
+  }
+  __device__ void wait_full() const {
+    wait(is_full(), parity);
+    if (!kHasMaps) fence_copies();
+  }
+  __device__ void wait_empty() const { wait(is_empty(), parity ^ 1); }
+  // By warps that have multiplied it.
+  __device__ void release() {
+    if (threadIdx.x % 32 == 0) arrive(is_empty());
+    advance();
+  }
+};
+// Warpgroups start their products one after the other.
+struct Turns {
+  unsigned barriers;
+  int group;
+  unsigned parity;
+  __device__ Turns(unsigned barriers, int group)
+      : barriers(barriers), group(group), parity(group == 0 ? 1 : 0) {}
+  __device__ void begin() {
+    wait(barriers + 8 * group, parity);
+    parity ^= 1;
+  }
+  __device__ void end() const {
+    if (threadIdx.x % 32 == 0) arrive(barriers + 8 * (group + 1 == kGroups ? 0 : group + 1));
+  }
+};
+// Numbers of tasks, which the thread that copies tells the others: two places, each with two barriers
+// behind the numbers.
+struct Tasks {
+  Index* numbers;
+  int place = 0;
+  unsigned parity = 0;
+  __device__ explicit Tasks(Index* numbers) : numbers(numbers) {}
+  __device__ unsigned is_told() const { return shared_address(numbers + 2) + 16 * place; }
+  __device__ void advance() { parity ^= place, place ^= 1; }
+  __device__ void tell(Index number) {
+    wait(is_told() + 8, parity ^ 1);
+    numbers[place] = number;
+    arrive(is_told());
+    advance();
+  }
+  __device__ Index hear() {
+    wait(is_told(), parity);
+    const Index number = numbers[place];
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(is_told() + 8);
+    advance();
+    return number;
+  }
+};
+// The next task that no block has, of more than there are blocks: the first ones are their own.
+__device__ inline Index next_task(Index tasks, unsigned long long* counter) {
+  if (tasks <= (Index)gridDim.x) return tasks;
+  const unsigned long long taken = atomicAdd(counter, 1ull);
+  return taken < (unsigned long long)(tasks - gridDim.x) ? (Index)(gridDim.x + taken) : tasks;
+}
+// The last block leaves the counters as it found them.
+__device__ inline void end_tasks(Index tasks, unsigned long long* counter,
+                                 unsigned long long* ended) {
+  if (tasks <= (Index)gridDim.x) return;
+  __threadfence();
+  if (atomicAdd(ended, 1ull) + 1 != gridDim.x) return;
+  atomicExch(counter, 0ull);
+  atomicExch(ended, 0ull);
+}
+// By one thread, before any other uses them.
+__device__ inline void init_rings(unsigned barriers, unsigned tasks) {
+#pragma unroll
+  for (int i = 0; i < 2 * kStages; ++i) {
+    init_barrier(barriers + 16 * i, kHasMaps ? 1 : kCopiers + kCopiers / 32);
+    init_barrier(barriers + 16 * i + 8, 4 * kGroups);
+  }
+#pragma unroll
+  for (int i = 0; i < kGroups; ++i) init_barrier(barriers + 32 * kStages + 8 * i, 4);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    init_barrier(tasks + 16 * i, 1);
+    init_barrier(tasks + 16 * i + 8, 4 * kGroups + (kHasMaps ? 0 : kCopiers / 32));
+  }
+  end_barriers_init();
 }
 // What products that are not done yet use is not moved.
 template <int count>
@@ -78,6 +176,23 @@ struct Unit {
   __device__ static int row(int i) { return (int)threadIdx.x % 32 / 4 + 8 * i; }
   __device__ static int column(int j) { return j / 2 * 8 + (int)threadIdx.x % 4 * 2 + j % 2; }
 };
+// Of 32 neighbours of a row, of which the four lanes of a row have pairs of each 8: 8 neighbours for
+// each lane.
+__device__ inline void gather_row(unsigned (&pairs)[4]) {
+  const int lane = (int)threadIdx.x;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const unsigned got = __shfl_xor_sync(0xffffffffu, lane & 1 ? pairs[i] : pairs[i + 1], 1);
+    if (lane & 1) pairs[i] = got;
+    else pairs[i + 1] = got;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const unsigned got = __shfl_xor_sync(0xffffffffu, lane & 2 ? pairs[i] : pairs[i + 2], 2);
+    if (lane & 2) pairs[i] = got;
+    else pairs[i + 2] = got;
+  }
+}
 // Starts the products of the queries with a tile of keys.
 __device__ inline void multiply_keys(float (&scores)[2][Unit::kColumns], const Element* queries,
                                      const Element* keys) {

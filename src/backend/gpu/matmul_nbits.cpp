@@ -1,10 +1,12 @@
 #include "operators/matmul_nbits.h"
 
 #include <algorithm>
+#include <span>
 
 #include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/lane_reductions.h"
+#include "backend/gpu/product.h"
 #include "backend/gpu/source.h"
 #include "base/types.h"
 
@@ -13,6 +15,11 @@ namespace {
 
 /// Vectors for which a warp unpacks weights once.
 constexpr int64_t kNBitsVectors = 8;
+
+/// The tactic of warps for a few vectors; others are those of products.
+constexpr int64_t kWarpTactic = 1 << 20;
+/// Vectors from which on tensor cores multiply.
+constexpr int64_t kTensorVectors = 9;
 
 /// A lane takes codes that are loaded at once, and elements of vectors in packs of 16 bytes.
 constexpr std::string_view kNBitsFunctions = R"(
@@ -50,25 +57,90 @@ __device__ inline void read_vector(const T* from, Index there, bool is_aligned, 
 }
 )";
 
-std::vector<Candidate> matmul_nbits_candidates(const Operator&, const CandidateQuery& query) {
+/// A tile of the weights, which threads unpack into shared memory: kVector neighbours each.
+constexpr std::string_view kUnpackingReader = R"(
+template <class Scale, class Zero>
+struct UnpackingReader {
+  const unsigned char* codes;
+  const Scale* scales;
+  const Zero* zeros;
+  Index first, count;
+  bool is_aligned;  // the codes of a thread
+  __device__ float zero(Index row, Index block) const {
+    return ZERO_POINT;
+  }
+  __device__ unsigned long long read(const unsigned char* from) const {
+    if (is_aligned) {
+      const Pack<unsigned char, kBits> pack = *(const Pack<unsigned char, kBits>*)from;
+      unsigned long long word = 0;
+#pragma unroll
+      for (int i = 0; i < kBits; ++i) word |= (unsigned long long)pack.at[i] << 8 * i;
+      return word;
+    }
+    unsigned long long word = 0;
+#pragma unroll
+    for (int i = 0; i < kBits; ++i) word |= (unsigned long long)from[i] << 8 * i;
+    return word;
+  }
+  __device__ void copy(ElementB* tile, Index k) const {
+    constexpr int kPacks = kTileK / kVector;
+#pragma unroll 4
+    for (int at = copying_thread(); at < kTileN * kPacks; at += kThreads) {
+      const int line = at / kPacks, inner = at % kPacks * kVector;
+      const Index row = first + line, element = k + inner;
+      Pack<ElementB, kVector> pack;
+      const bool is_there = row < count && element < kColumns;
+      const Index block = is_there ? element / kBlock : 0, place = is_there ? row : 0;
+      const unsigned long long word =
+          read(codes + place * kRowBytes + (is_there ? element : 0) * kBits / 8);
+      const float scale = load(scales[place * kBlocks + block]);
+      const float offset = -scale * zero(place, block);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) {
+        const float code = (float)(unsigned)(word >> i * kBits & ((1u << kBits) - 1));
+        pack.at[i] = store<ElementB>(is_there && element + i < kColumns ? code * scale + offset
+                                                                        : 0.0f);
+      }
+      *(Pack<ElementB, kVector>*)(tile + TileLayout<kTileK, kTileN>::place(line, inner)) = pack;
+    }
+  }
+};
+)";
+
+std::vector<Candidate> matmul_nbits_candidates(const Operator& op, const CandidateQuery& query) {
+  const MatMulNBitsParams& p = static_cast<const MatMulNBits&>(op).params();
   const DataType type = query.inputs[0].type.dtype;
   if (type != DataType::kFLOAT && type != DataType::kHALF && type != DataType::kBF16) return {};
-  return {linear_candidate(query, "a warp for a few rows")};
+  std::vector<Candidate> found = {linear_candidate(query, "a warp for a few rows")};
+  found[0].tactic = kWarpTactic;
+  const Shape& a = query.inputs[0].opt;
+  const ProductSize size = {a.numel(0, a.rank() - 1), p.rows, p.columns, 1,
+                            has_fixed_shapes(query)};
+  const std::vector<ProductUnit> units = product_units(type, type, query);
+  if (type == DataType::kFLOAT || units[0] != ProductUnit::kTensor || size.m < kTensorVectors)
+    return found;
+  for (const int64_t tactic :
+       product_tactics(type, ProductUnit::kTensor, size, target_architecture(query))) {
+    Candidate candidate = linear_candidate(query, product_tactic(tactic).name(type));
+    candidate.tactic = tactic;
+    found.push_back(std::move(candidate));
+  }
+  return found;
 }
 
-/// What is taken from the codes of a block.
-std::string zero_text(const MatMulNBitsParams& p, const KernelArgs& args) {
+/// What is taken from the codes of block `block` of row `row`.
+std::string zero_text(const MatMulNBitsParams& p, const KernelArgs& args,
+                      std::string_view zeros = "in3") {
   if (args.inputs.size() <= 3 || !args.inputs[3].present) return str((1 << (p.bits - 1)), ".0f");
   const std::string at = str("row * (Index)", p.blocks(), " + block");
-  if (args.inputs[3].type.dtype != DataType::kUINT8) return str("load(in3[", at, "])");
-  return str("(float)(in3[row * (Index)", p.zero_bytes(), " + block / ", p.codes_per_byte(),
+  if (args.inputs[3].type.dtype != DataType::kUINT8) return str("load(", zeros, "[", at, "])");
+  return str("(float)(", zeros, "[row * (Index)", p.zero_bytes(), " + block / ", p.codes_per_byte(),
              "] >> (int)(block % ", p.codes_per_byte(), ") * ", p.bits, " & ", (1 << p.bits) - 1,
              ")");
 }
 
-std::optional<GeneratedKernel> generate_matmul_nbits(const Operator& op, const KernelArgs& args) {
-  const MatMulNBitsParams& p = static_cast<const MatMulNBits&>(op).params();
-  KernelSource source("matmul_nbits", args);
+/// What holds of the inputs of either kernel.
+void check_inputs(KernelSource& source, const MatMulNBitsParams& p, const KernelArgs& args) {
   const SymShape& a = source.dims(0);
   const auto require_elements = [&](int input, int64_t count) {
     source.check_equal(numel(source.dims(input)), Expr(count),
@@ -83,6 +155,47 @@ std::optional<GeneratedKernel> generate_matmul_nbits(const Operator& op, const K
     require_elements(
         3, p.rows * (args.inputs[3].type.dtype == DataType::kUINT8 ? p.zero_bytes() : p.blocks()));
   if (has_bias) require_elements(4, p.rows);
+}
+
+/// On tensor cores: each tile of the weights is unpacked once for all vectors of a tile.
+GeneratedKernel generate_tiles(const MatMulNBitsParams& p, const KernelArgs& args) {
+  ProductWriter writer("matmul_nbits", args);
+  KernelSource& source = writer.source();
+  check_inputs(source, p, args);
+  const SymShape& dims = source.dims(0);
+  const Expr vectors = numel(std::span(dims).first(dims.size() - 1)), columns(p.columns);
+  const ProductOperand a =
+      writer.matrix(true, 0, true, {}, vectors, columns, columns, writer.alignment(0, {columns}));
+  const bool has_zeros = args.inputs.size() > 3 && args.inputs[3].present;
+  const bool has_bias = args.inputs.size() > 4 && args.inputs[4].present;
+  std::string reader(kUnpackingReader);
+  constexpr std::string_view kZero = "ZERO_POINT";
+  reader.replace(reader.find(kZero), kZero.size(), zero_text(p, args, "zeros"));
+  const int64_t row_bytes = p.blocks() * p.bytes_per_block();
+  writer.add_reader(str("constexpr int kBits = ", p.bits, ", kBlock = ", p.block,
+                        ";\nconstexpr Index kColumns = ", p.columns, ", kBlocks = ", p.blocks(),
+                        ", kRowBytes = ", row_bytes, ";\n", reader));
+  const auto storage = [&](int input) { return storage_type(args.inputs[input].type.dtype); };
+  ProductOperand b;
+  b.type = a.type;
+  b.reader = str("UnpackingReader<", storage(2), ", ", has_zeros ? storage(3) : storage(2), ">");
+  b.make = str("{in1, in2, ", has_zeros ? "in3" : "in2", ", first_column, ", p.rows,
+               ", is_aligned<unsigned char, kBits>(in1)}");
+  b.is_constant = args.inputs[1].is_constant && args.inputs[2].is_constant &&
+                  (!has_zeros || args.inputs[3].is_constant);
+  ProductEpilogue epilogue;
+  if (has_bias) epilogue.bias = 4, epilogue.bias_element = "column";
+  return writer.write(vectors, Expr(p.rows), columns, Expr(1), "", a, b, "0", Expr(p.rows),
+                      epilogue);
+}
+
+std::optional<GeneratedKernel> generate_matmul_nbits(const Operator& op, const KernelArgs& args) {
+  const MatMulNBitsParams& p = static_cast<const MatMulNBits&>(op).params();
+  if (args.candidate->tactic != kWarpTactic) return generate_tiles(p, args);
+  KernelSource source("matmul_nbits", args);
+  check_inputs(source, p, args);
+  const SymShape& a = source.dims(0);
+  const bool has_bias = args.inputs.size() > 4 && args.inputs[4].present;
   const Shape& most = args.inputs[0].max;
   int64_t vectors_at_once = 1;
   while (vectors_at_once < std::min(kNBitsVectors, most.numel(0, most.rank() - 1)))

@@ -18,6 +18,50 @@ __device__ inline void wait_for_copies() {
 }
 )";
 
+/// Barriers in shared memory, which a number of arrivals ends a phase of. Behind kCopyGroups.
+inline constexpr std::string_view kBarriers = R"(
+__device__ inline void init_barrier(unsigned barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ inline void end_barriers_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ inline void arrive(unsigned barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
+}
+// Until the barrier's phase of that parity is over.
+__device__ inline void wait(unsigned barrier, unsigned parity) {
+  unsigned is_over = 0;
+  while (is_over == 0)
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
+                 "selp.u32 %0, 1, 0, p;}"
+                 : "=r"(is_over) : "r"(barrier), "r"(parity) : "memory");
+}
+// Of a warp: the lanes' asynchronous copies arrive when they are there. What the warp has stored by
+// itself is before the arrival of its first lane. 33 arrivals.
+__device__ inline void arrive_behind_copies(unsigned barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory");
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) arrive(barrier);
+}
+)";
+
+/// What the copying unit (TMA) copies, for one thread. Behind kBarriers, with a TensorMap.
+inline constexpr std::string_view kBoxes = R"(
+// Arrives, and makes the phase wait for so many bytes.
+__device__ inline void expect(unsigned barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               :: "r"(barrier), "r"(bytes) : "memory");
+}
+__device__ inline void copy_box(void* to, const TensorMap& map, Index inner, Index outer,
+                                Index matrix, unsigned barrier) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1, {%3, %4, %5}], [%2];"
+               :: "r"(shared_address(to)), "l"(&map), "r"(barrier), "r"((int)inner),
+                  "r"((int)outer), "r"((int)matrix) : "memory");
+}
+)";
+
 /// What tensor cores multiply, from shared memory into registers. Behind kCopyGroups.
 inline constexpr std::string_view kLoadMatrices = R"(
 // Of four matrices of 8 rows of 16 bytes, which the lanes' addresses are.

@@ -150,17 +150,6 @@ struct ClusterPart {
 
 /// The stages, and the loop over tiles along k of those that multiply.
 inline constexpr std::string_view kWarpGroupLoop = R"(
-__device__ inline void arrive(unsigned barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
-}
-// Until the barrier's phase of that parity is over.
-__device__ inline void wait(unsigned barrier, unsigned parity) {
-  unsigned is_over = 0;
-  while (is_over == 0)
-    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
-                 "selp.u32 %0, 1, 0, p;}"
-                 : "=r"(is_over) : "r"(barrier), "r"(parity) : "memory");
-}
 // Stages that are filled and multiplied in turns, with two barriers each.
 struct Ring {
   char* tiles;
@@ -177,16 +166,13 @@ struct Ring {
     constexpr int kProducts = kMultipliers / 32;
 #pragma unroll
     for (int i = 0; i < kStages; ++i) {
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                   :: "r"(barriers + 16 * i), "r"(kCopies) : "memory");
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                   :: "r"(barriers + 16 * i + 8), "r"(kProducts) : "memory");
+      init_barrier(barriers + 16 * i, kCopies);
+      init_barrier(barriers + 16 * i + 8, kProducts);
     }
 #pragma unroll
     for (int i = 0; i < kTurns && kTurns > 1; ++i)
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
-                   :: "r"(barriers + 16 * kStages + 8 * i), "r"(kProducts) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      init_barrier(barriers + 16 * kStages + 8 * i, kProducts);
+    end_barriers_init();
   }
   __device__ unsigned is_full() const { return barriers + 16 * stage; }
   __device__ unsigned is_empty() const { return barriers + 16 * stage + 8; }
@@ -251,12 +237,7 @@ __device__ inline void copy_tiles(Ring& ring, const A& a, const B& b, Index firs
     if (is_prefetched) --ring.prefetched;
     if (!kIsConstantA || !is_prefetched) a.copy((ElementA*)ring.tile_a(), step * kTileK);
     if (!kIsConstantB || !is_prefetched) b.copy((ElementB*)ring.tile_b(), step * kTileK);
-    // Asynchronous copies arrive when they are there. What the warp has stored by itself is before
-    // the arrival of its first lane.
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
-                 :: "r"(ring.is_full()) : "memory");
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(ring.is_full());
+    arrive_behind_copies(ring.is_full());
     ring.advance();
   }
 }
@@ -267,18 +248,6 @@ __device__ inline void copy_tiles(Ring& ring, const A& a, const B& b, Index firs
 /// it lies outside of the tensor and becomes 0.
 inline constexpr std::string_view kBoxCopies = R"(
 __device__ inline bool is_copying_thread() { return copying_thread() == 0; }
-// Arrives, and makes the phase wait for so many bytes.
-__device__ inline void expect(unsigned barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-               :: "r"(barrier), "r"(bytes) : "memory");
-}
-__device__ inline void copy_box(void* to, const TensorMap& map, Index inner, Index outer,
-                                Index matrix, unsigned barrier) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
-               "[%0], [%1, {%3, %4, %5}], [%2];"
-               :: "r"(shared_address(to)), "l"(&map), "r"(barrier), "r"((int)inner),
-                  "r"((int)outer), "r"((int)matrix) : "memory");
-}
 // A tile of one of a stack of matrices, from row or column `origin` on.
 template <int extent, bool is_along_k>
 struct MatrixBoxes {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <thread>
 
@@ -55,6 +56,26 @@ class Tuning : public testing::Test {
   CollectingLogger logger_;
   BuildConfig config_ = quick_config();
 };
+
+/// Constants of engines that are larger than a GPU's caches are read from several places in turns.
+TEST(TimingMemory, CopiesAreTheSameElementsElsewhere) {
+  TimingMemory memory(get_device(DeviceType::kCPU));
+  const auto make = [](int value) {
+    return Blob::make(100, [&](void* to) { std::fill_n(static_cast<char*>(to), 100, value); });
+  };
+  const Blob first = make(3), second = make(5);
+  for (const Blob& each : {first, second}) {
+    std::vector<const void*> places = memory.copies(each, 4);
+    ASSERT_EQ(places.size(), 4);
+    EXPECT_EQ(places, memory.copies(each, 4)) << "those that are there stay";
+    for (const void* place : places) EXPECT_EQ(std::memcmp(place, each.data(), 100), 0);
+    std::sort(places.begin(), places.end());
+    EXPECT_EQ(std::unique(places.begin(), places.end()), places.end());
+  }
+  const void* const kept = memory.copies(second, 2)[1];
+  memory.keep_copies(std::span(&second, 1));
+  EXPECT_EQ(memory.copies(second, 2)[1], kept);
+}
 
 TEST_F(Tuning, TheFastestTacticWins) {
   // The tactic is known when the kernel is made; it decides how long the kernel sleeps.

@@ -263,6 +263,19 @@ TEST(FusedAttention, ManyQueries) {
           }
 }
 
+/// Blocks that take one task after the other, of more than a GPU has blocks.
+TEST(FusedAttention, MoreTasksThanBlocks) {
+  Selection selection(11);
+  for (const CausalMaskKind causal : {CausalMaskKind::kUPPER_LEFT, CausalMaskKind::kNONE}) {
+    Case c;
+    c.type = DataType::kHALF, c.causal = causal, c.gap = causal == CausalMaskKind::kNONE ? 3 : 0;
+    c.batch = 34, c.heads = 4, c.shared_heads = 4, c.size = 16, c.value_size = 16;
+    c.queries = 72, c.keys = 70;
+    if (c.gap > 0) c.key = c.value = AttentionLayout::kBATCH_FIRST;
+    check(c, selection);
+  }
+}
+
 TEST(FusedAttention, NothingToDo) {
   for (const auto& [batch, queries, keys] :
        {std::tuple<int64_t, int64_t, int64_t>{0, 3, 4}, {2, 0, 4}, {2, 3, 0}}) {

@@ -1,0 +1,149 @@
+"""What it gives that an element-wise plugin becomes a part of the convolution or product before it: ResNet-50 and
+BERT-base in FP16 with a custom activation, x * sigmoid(1.702 x), after each convolution or in each feed-forward
+network. It is written once as an expression (`pointwise_impl`), which is fused, and once as a CUDA kernel of its own
+(`aot_impl`), a pass over memory in whichever layout its neighbours have. Both engines run in turns in one process.
+
+python bench/gpu_plugin_epilogue.py [--only NAME ...] [--cache FILE] [--markdown FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import gpu
+import gpu_models
+import torch
+
+import opwright as trt
+import opwright.plugin as trtp
+from opwright import aot
+from opwright.plugin import elements
+
+FACTOR = 1.702
+# Eight neighbours of 2 bytes are read and written at once.
+KERNEL = """
+#include <cuda_fp16.h>
+__device__ void quick_gelu(const __half* x, int64_t packs, __half* y) {
+  const int64_t i = blockIdx.x * 256ll + threadIdx.x;
+  if (i >= packs) return;
+  uint4 vector = ((const uint4*)x)[i];
+  __half* const element = (__half*)&vector;
+  for (int k = 0; k < 8; ++k) {
+    const float value = __half2float(element[k]);
+    element[k] = __float2half(value / (1 + __expf(-1.702f * value)));
+  }
+  ((uint4*)y)[i] = vector;
+}
+"""
+
+
+@trtp.register("epilogue::expression")
+def expression_desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
+    return x.like()
+
+
+@trtp.pointwise_impl("epilogue::expression")
+def expression_elements(x: Any) -> Any:
+    return x * elements.sigmoid(FACTOR * x)
+
+
+@trtp.register("epilogue::kernel")
+def kernel_desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
+    return x.like()
+
+
+@trtp.autotune("epilogue::kernel")
+def kernel_autotune(
+    x: trtp.TensorDesc, outputs: tuple[trtp.TensorDesc]
+) -> list[trtp.AutoTuneCombination]:
+    """Any order of the elements, of channels that are multiples of 8."""
+    return [trtp.AutoTuneCombination("FP16, FP16", "LINEAR|HWC|HWC8")]
+
+
+@trtp.aot_impl("epilogue::kernel", device="cuda")
+def kernel_code(
+    x: trtp.TensorDesc, outputs: tuple[trtp.TensorDesc], tactic: int
+) -> tuple[str, bytes, trtp.KernelLaunchParams, trtp.SymExprs]:
+    count = x.shape_expr.numel()
+    extra = trtp.SymExprs.from_tuple([trtp.SymInt64(count // 8)])
+    code = aot.cuda(KERNEL, "quick_gelu", inputs=[x], extra=extra, outputs=outputs)
+    return code.name, code, code.launch(grid_x=trtp.cdiv(count, 8 * 256), block_x=256), extra
+
+
+class Quick(torch.autograd.Function):
+    """The activation, which an exported model has as a node of the plugin."""
+
+    plugin = ""
+
+    @staticmethod
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.sigmoid(FACTOR * x)
+
+    @staticmethod
+    def symbolic(graph: Any, x: Any) -> Any:
+        return graph.op(f"epilogue::{Quick.plugin}", x).setType(x.type())
+
+
+class Activation(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return Quick.apply(x)
+
+
+def with_activation(model: torch.nn.Module) -> torch.nn.Module:
+    """In the place of each ReLU and GELU."""
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, torch.nn.ReLU) or "GELU" in type(child).__name__:
+                setattr(module, name, Activation())
+    return model
+
+
+def measure(case: gpu_models.Case, cache: Path | None) -> str:
+    torch.manual_seed(1)
+    model = with_activation(case.make().eval().cuda())
+    x = case.input().cuda()
+    engines = {}
+    with torch.inference_mode():
+        expected = model(x)
+        model.half()
+        if x.is_floating_point():
+            x = x.half()
+        for plugin in ("expression", "kernel"):
+            Quick.plugin = plugin
+            engines[plugin] = trt.build(
+                gpu_models.export(model, x), device="cuda", timing_cache=cache
+            )
+            error = gpu_models.difference(engines[plugin](x), expected)
+            if not error < gpu_models.MAX_ERROR:
+                raise SystemExit(f"{case.name} with the {plugin} is off by {error:.1e}")
+        fused, alone = (
+            1e3 * t for t in gpu_models.in_turns([lambda e=e: e(x) for e in engines.values()])
+        )
+    steps = [len(engine.layers) for engine in engines.values()]
+    return f"| {case.name} | {alone:.3f} | {fused:.3f} | {fused / alone:.2f} | {steps[1]} | {steps[0]} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=["ResNet", "BERT"])
+    parser.add_argument("--cache", type=Path)
+    parser.add_argument("--markdown", type=Path)
+    options = parser.parse_args()
+    gpu.need_gpu()
+    lines = [
+        "| model | kernel of its own, ms | fused, ms | ratio | steps | steps, fused |",
+        "|---|---|---|---|---|---|",
+    ]
+    print(torch.cuda.get_device_name(), *lines, sep="\n", flush=True)
+    for case in gpu_models.CASES:
+        if any(name in case.name for name in options.only):
+            lines.append(measure(case, options.cache))
+            print(lines[-1], flush=True)
+    if options.markdown:
+        options.markdown.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

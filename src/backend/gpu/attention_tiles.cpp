@@ -1,0 +1,170 @@
+#include "backend/gpu/attention_tiles.h"
+
+#include <algorithm>
+
+#include "backend/gpu/source.h"
+#include "base/error.h"
+
+namespace opwright::gpu::attention {
+namespace {
+
+constexpr AttentionTile kTiles[] = {
+    {true, 64, 64, 4, 1, 2},
+    {true, 128, 64, 8, 1, 2},
+    {true, 64, 128, 4, 1, 2},
+    {true, 64, 32, 4, 1, 2},
+    {true, 32, 64, 2, 2, 2},
+    {true, 16, 64, 1, 4, 3},
+    {true, 16, 128, 1, 4, 2},
+    {false, 64, 32, 4, 1, 2},
+    {false, 32, 32, 2, 2, 2},
+    {false, 16, 32, 1, 4, 3},
+    {false, 16, 16, 1, 2, 2},
+    {true, 16, 16, 1, 4, 1, true},
+    {true, 16, 16, 1, 8, 1, true},
+    {true, 64, 128, 4, 1, 2, false, true},
+    {true, 128, 128, 8, 1, 2, false, true},
+    {true, 64, 64, 4, 1, 3, false, true},
+    {true, 128, 64, 8, 1, 3, false, true},
+    {true, 192, 128, 12, 1, 2, false, true},
+    {true, 128, 128, 8, 1, 2, false, true, true},
+    {true, 192, 128, 12, 1, 2, false, true, true},
+    {true, 128, 176, 8, 1, 2, false, true, true},
+};
+
+/// The first architecture whose tensor cores multiply by m16n8k16, and that copies to shared memory
+/// without registers.
+constexpr int kFirstArchitecture = 80;
+/// The one from which on blocks of a cluster read each other's shared memory.
+constexpr int kClusterArchitecture = 90;
+/// Elements of a head that lanes keep in registers.
+constexpr int64_t kMaxDirectSize = 128, kMaxGroupSize = 128;
+/// The one whose warpgroups multiply.
+constexpr int kGroupArchitecture = 90;
+/// A tactic's number is that of its tile, and this times the parts where there are several.
+constexpr int64_t kPartsUnit = 100;
+/// Parts of the keys at most, and blocks whose keys have parts.
+constexpr int kMostParts = 8;
+constexpr int64_t kMostTasksOfParts = 256;
+/// Tiles of keys of a part at least.
+constexpr int64_t kPartTiles = 2;
+
+// Bytes of shared memory that a block has.
+int64_t most_shared(int architecture) {
+  if (architecture >= 90 && architecture < 120) return 227 << 10;
+  return architecture == 80 || architecture == 87 ? 163 << 10 : 99 << 10;
+}
+
+}  // namespace
+
+std::string AttentionTile::name() const {
+  if (is_group)
+    return str("warpgroup ", m, "x", n, ", ", warps_m, " warps", takes_turns ? ", in turns" : "");
+  if (is_direct) return str("direct ", m, "x", n, ", ", warps_n, " warps");
+  return str(is_tensor ? "tensor " : "scalar ", m, "x", n, ", ", warps_m * warps_n, " warps, ",
+             stages, " stages");
+}
+
+SharedMemory::SharedMemory(const AttentionTile& tile, const FusedAttentionParams& params,
+                           DataType type) {
+  if (tile.is_group) {
+    // Patterns repeat after 1024 bytes, of which the first begins at a multiple.
+    const int64_t size = rounded(params.size, 64), value_size = rounded(params.value_size, 64);
+    total = 1024 + 2 * (tile.m * size + tile.stages * tile.n * (size + value_size));
+    // Behind the tiles, the barriers: four of a stage, and one for each warpgroup's turn. Behind
+    // them the numbers of two tasks, with two barriers each.
+    stages = total;
+    total += int64_t{32} * tile.stages + 8 * rounded(tile.warps_m / 4, 2) + 48;
+    return;
+  }
+  if (tile.is_direct) {
+    // What each warp has found, and the block.
+    const int64_t row = rounded(params.value_size, 64) + 4;
+    total = (tile.warps_n + 1) * tile.m * row * 4;
+    return;
+  }
+  const int64_t element = bits(type) / 8, vector = vector_of(type);
+  const int64_t key_row = rounded_size(params.size) + vector,
+                value_row = rounded_size(params.value_size) + vector;
+  stages = tile.m * key_row * element;
+  weights = stages + tile.stages * tile.n * (key_row + value_row) * element;
+  total = weights;
+  if (!tile.is_tensor)
+    total += int64_t{tile.warps_m} * tile.warps_n * kWarpRows * (tile.n / tile.warps_n) * 4;
+  // What warps with other keys have found.
+  const int64_t lane_rows = tile.is_tensor ? 2 : 4,
+                outputs = rounded_size(params.value_size) / (tile.is_tensor ? 4 : 8);
+  const int64_t merged = tile.warps_n > 1 ? tile.warps_m * 32 * lane_rows * (2 + outputs) * 4 : 0;
+  total = std::max(total, merged);
+}
+
+std::string Tactic::name() const {
+  return parts > 1 ? str(tile.name(), ", in ", parts, " parts") : tile.name();
+}
+
+Tactic tactic_of(int64_t number) {
+  const int64_t tile = number % kPartsUnit, parts = number / kPartsUnit;
+  require(number >= 0 && tile < std::ssize(kTiles) && parts <= kMostParts,
+          "there is no tile of attention of number ", number);
+  return {kTiles[tile], std::max(1, static_cast<int>(parts))};
+}
+
+std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
+                             const CandidateQuery& query) {
+  const int architecture = target_architecture(query);
+  const bool is_short = type == DataType::kHALF || type == DataType::kBF16;
+  const bool is_tensor = is_short && architecture >= kFirstArchitecture;
+  const auto axis_of = [&](int operand, bool batch) {
+    return batch ? attention_batch_axis(params.layout(operand))
+                 : attention_length_axis(params.layout(operand));
+  };
+  const PortDesc& queries = query.inputs[0];
+  const int64_t rows = params.group() * queries.opt[axis_of(0, false)],
+                keys = query.inputs[1].opt[axis_of(1, false)],
+                heads = queries.opt[axis_of(0, true)] * params.shared_heads;
+  std::vector<int64_t> found;
+  for (int64_t i = 0; i < std::ssize(kTiles); ++i) {
+    const AttentionTile& tile = kTiles[i];
+    if (tile.is_tensor != is_tensor ||
+        SharedMemory(tile, params, type).total > most_shared(architecture))
+      continue;
+    const int64_t tasks = heads * ((rows + tile.m - 1) / tile.m);
+    if (tile.is_group) {
+      const bool is_large = rows > tile.m / 2 && keys >= 64 && (tile.m <= 128 || rows >= 1024);
+      // The sums of three warpgroups' long heads leave no registers for scores.
+      const bool spills = tile.m > 128 && params.value_size > 64;
+      if (spills) continue;
+      if (architecture == kGroupArchitecture && is_large && params.size <= kMaxGroupSize &&
+          params.value_size <= kMaxGroupSize)
+        found.push_back(i);
+      continue;
+    }
+    if (tile.is_direct) {
+      if (rows > tile.m || params.size > kMaxDirectSize || params.value_size > kMaxDirectSize)
+        continue;
+      found.push_back(i);
+      for (int64_t parts = 2; parts <= kMostParts && architecture >= kClusterArchitecture;
+           parts *= 2)
+        if (tasks * parts <= 4 * kFewBlocks && keys >= parts * tile.n * tile.warps_n)
+          found.push_back(parts * kPartsUnit + i);
+      continue;
+    }
+    // A tile that is twice as large as what there is computes mostly zeros; small ones read the
+    // keys of many queries more often.
+    const bool wastes = (tile.m > 16 && tile.m >= 2 * rows) || (tile.n > 64 && tile.n >= 2 * keys);
+    const bool is_small = tile.m == 16 && rows > 256;
+    // Sums of long heads leave few registers for scores.
+    const bool spills = is_tensor && tile.n / tile.warps_n > 64 && params.value_size > 64;
+    const bool is_long = params.value_size > 128 && tile.n / tile.warps_n > 32;
+    if (wastes || spills || is_long || (is_small && !found.empty())) continue;
+    found.push_back(i);
+    if (queries.min != queries.max || tasks == 0 || tasks > kMostTasksOfParts) continue;
+    for (int64_t parts = 2; parts <= kMostParts; parts *= 2)
+      if (tasks * parts <= 4 * kFewBlocks && 2 * tasks < 3 * kFewBlocks &&
+          keys >= parts * kPartTiles * tile.n)
+        found.push_back(parts * kPartsUnit + i);
+  }
+  return found;
+}
+
+}  // namespace opwright::gpu::attention
