@@ -257,6 +257,11 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
           tactics.resize(kLinearTactics);
         for (const int64_t tactic : tactics) add(tactic, product_tactic(tactic).name(type));
       }
+      if (is_last && is_fixed &&
+          is_image_convolution(shape, params, type, target_architecture(query))) {
+        candidate.inputs[0].format = candidate.inputs[1].format = TensorFormat::kLINEAR;
+        add(kImageConvolution, "image, 4 warps");
+      }
     }
   }
   return found;
@@ -264,13 +269,15 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
 
 GeneratedKernel write_convolution(const ConvolutionParams& params, bool is_transposed,
                                   const KernelArgs& args) {
-  if (args.candidate->tactic != kDirectConvolution)
+  const int64_t tactic = args.candidate->tactic;
+  if (tactic != kDirectConvolution && tactic != kImageConvolution)
     return ConvolutionWriter(params, is_transposed, args).write();
   KernelSource source(is_transposed ? "deconvolution" : "convolution", args);
   ConvolutionShape shape(params, is_transposed, source.dims(0), source.dims(1));
   shape.is_channels_last = args.inputs[0].type.format != TensorFormat::kLINEAR;
   find_epilogue_inputs(shape, params, args.inputs);
-  return generate_direct_convolution(source, shape, params, args);
+  return tactic == kImageConvolution ? generate_image_convolution(source, shape, params, args)
+                                     : generate_direct_convolution(source, shape, params, args);
 }
 
 std::vector<Candidate> convolution_candidates(const Operator& op, const CandidateQuery& query) {

@@ -35,7 +35,7 @@ int64_t most_shared(int architecture) {
 /// More than any GPU runs at once.
 constexpr int64_t kManyBlocks = 4096;
 /// Parts of a tile at most, and tiles that have parts.
-constexpr int kMostParts = 8;
+constexpr int kMostPartsOfTile = 8;
 constexpr int64_t kMostTilesOfParts = 128;
 /// Steps along k of a part at least; fewer where the parts' blocks are a cluster.
 constexpr int64_t kPartSteps = 4, kClusterPartSteps = 2;
@@ -179,7 +179,7 @@ ProductTactic product_tactic(int64_t number) {
   const int64_t tile = number % kPartsUnit, parts = number / kPartsUnit;
   const int64_t of_rows = number - kFirstRowTactic;
   if (of_rows >= 0 && of_rows < std::ssize(row_tiles())) return {row_tiles()[of_rows]};
-  require(number >= 0 && tile < std::ssize(kTiles) && parts <= kMostParts,
+  require(number >= 0 && tile < std::ssize(kTiles) && parts <= kMostPartsOfTile,
           "there is no tile of number ", number);
   return {kTiles[tile], std::max(1, static_cast<int>(parts))};
 }
@@ -226,7 +226,7 @@ std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const Prod
     if (!is_fixed || blocks == 0 || blocks > kMostTilesOfParts) continue;
     const int64_t part_steps =
         tile.unit == ProductUnit::kWarpGroup ? kClusterPartSteps : kPartSteps;
-    for (int64_t parts = 2; parts <= kMostParts; parts *= 2)
+    for (int64_t parts = 2; parts <= kMostPartsOfTile; parts *= 2)
       if (blocks * parts <= 2 * kFewBlocks && 4 * blocks * parts >= kFewBlocks &&
           k >= parts * part_steps * tile.k)
         tactics.push_back(parts * kPartsUnit + i);
@@ -455,6 +455,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
     source_.add_map("a_map", *a.map), source_.add_map("b_map", *b.map);
     stage_behind(m, n, batches, row_stride, epilogue);
   }
+  is_packed_ = keeps_registers(epilogue);
   if (tile_.unit == ProductUnit::kWarpGroup) {
     declarations += declare_warp_groups(a, b);
   } else if (tile_.unit == ProductUnit::kRows) {

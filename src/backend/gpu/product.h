@@ -166,6 +166,8 @@ class ProductWriter {
   static std::string declare_rows(DataType type);
   GeneratedKernel write_rows(const ProductOperand& a, const ProductOperand& b,
                              const ProductEpilogue& epilogue, const ProductTasks& tasks);
+  /// Whether results of warpgroups are computed where their sums are, in registers.
+  bool keeps_registers(const ProductEpilogue& epilogue) const;
   /// What stores a warp's sums, or what the blocks of a cluster, each with a part of k, have.
   std::string write_own_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
   std::string write_cluster_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
@@ -187,6 +189,7 @@ class ProductWriter {
   DataType sum_type_ = DataType::kFLOAT;
   std::string readers_, box_readers_;
   int staged_ = -1;  ///< the input that goes through the stages behind the operands; -1: none
+  bool is_packed_ = false;  ///< keeps_registers()
 };
 
 }  // namespace opwright::gpu

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/gpu/pointwise_math.h"
 #include "backend/gpu/product_text.h"
 #include "backend/gpu/shared_memory_text.h"
 #include "backend/gpu/warpgroup_text.h"
@@ -40,22 +41,23 @@ struct Registers {
 
 }  // namespace
 
-WarpGroupMemory::WarpGroupMemory(const ProductTile& tile, DataType type) {
+WarpGroupMemory::WarpGroupMemory(const ProductTile& tile, DataType type, bool is_packed) {
   // Of its 228 KiB each block takes one for itself.
   constexpr int64_t kAll = 228 << 10, kReserved = 1 << 10;
-  constexpr int kRows = 16, kPadding = 4, kSumBytes = 4, kBarrierBytes = 8;
+  constexpr int kRows = 16, kPadding = 16, kBarrierBytes = 8;
+  const int bytes = is_packed ? 2 : 4;
   const int warps = multiplying_threads(tile) / kWarp;
   stages = int64_t{tile.stages} * (tile.m + tile.n) * tile.k * bits(type) / 8;
   const int64_t barriers = int64_t{2} * kBarrierBytes * (tile.stages + turns(tile) - 1);
   const auto fits = [&](int wanted_blocks, int wanted_columns) {
     blocks = wanted_blocks, columns = wanted_columns;
-    stored = int64_t{warps} * kRows * (columns + kPadding) * kSumBytes;
+    stored = int64_t{warps} * kRows * (columns * bytes + kPadding);
     total = kPattern + stages + stored + barriers;
     return blocks * (total + kReserved) <= kAll;
   };
   // Two small blocks take turns at copying, multiplying and storing.
-  if (warps == 4 && (fits(2, 64) || fits(2, 32))) return;
-  if (!fits(1, 64)) fits(1, 32);
+  if (warps == 4 && (fits(2, 64) || (!is_packed && fits(2, 32)))) return;
+  if (!fits(1, 64) && !is_packed) fits(1, 32);
 }
 
 std::string warp_group_instruction(int n, DataType type, bool a_along_k, bool b_along_k) {
@@ -75,8 +77,15 @@ std::string warp_group_instruction(int n, DataType type, bool a_along_k, bool b_
              " : \"l\"(a), \"l\"(b));\n}\n");
 }
 
+std::string packed_results_text(DataType output) {
+  std::string text(kPackedResults);
+  constexpr std::string_view kPair = "OUTPUT_PAIR";
+  return text.replace(text.find(kPair), kPair.size(),
+                      output == DataType::kHALF ? "f16x2" : "bf16x2");
+}
+
 std::string ProductWriter::declare_warp_groups(const ProductOperand& a, const ProductOperand& b) {
-  const WarpGroupMemory memory(tile_, a.type);
+  const WarpGroupMemory memory(tile_, a.type, is_packed_);
   const bool has_boxes = copies_boxes(a, b);
   std::string text =
       str("constexpr int kWarpGroups = ", tile_.warps_m / 4, ", kTurns = ", turns(tile_),
@@ -86,6 +95,7 @@ std::string ProductWriter::declare_warp_groups(const ProductOperand& a, const Pr
           kWarpGroupProduct, kWarpGroupLoop);
   text += has_boxes ? std::string(kBoxCopies) : str(kTileCopies, kThreadCopies);
   if (staged_ >= 0) text += kBoxesBehind;
+  if (is_packed_) text += packed_results_text(output_);
   if (parts_ > 1) text += str("constexpr int kParts = ", parts_, ";\n", kClusterSums);
   return text;
 }
@@ -95,21 +105,106 @@ std::string ProductWriter::write_own_parts(const ProductEpilogue& epilogue,
   const bool is_staged = staged_ >= 0;
   return str(is_staged ? "const BoxesBehind behind(ring);\n" : "",
              tile_.takes_turns ? "ring.end_turn(turn);\n" : "",
+             "end_products(last_stage);\n"
              "#pragma unroll\nfor (int block = 0; block < Product::kBlocks; ++block)\n"
              "#pragma unroll\nfor (int warp_n = 0; warp_n < kTileN; warp_n += kWarpN) {\n"
              "const int warp_m = (warp / 4 % kWarpGroups * Product::kBlocks + block) * 64 + warp % "
-             "4 * 16;\n"
-             "const ProductPart of_warp{product, block, warp_n};\n{\nconst ProductPart& product = "
-             "of_warp;\n",
-             write_epilogue(epilogue, tasks.row_stride), "}\n}\n",
-             is_staged ? "behind.release();\n" : "");
+             "4 * 16;\n",
+             is_packed_
+                 ? write_packed_results(
+                       args_, epilogue, staged_,
+                       str("[&](int i) { const Index row = first_row + warp_m + i; return row < "
+                           "rows ? out0 + (first + row * ",
+                           source_.value(tasks.row_stride), ") : nullptr; }"))
+                 : str("const ProductPart of_warp{product, block, warp_n};\n{\n"
+                       "const ProductPart& product = of_warp;\n",
+                       write_epilogue(epilogue, tasks.row_stride), "}\n"),
+             "}\n", is_staged ? "behind.release();\n" : "");
+}
+
+bool ProductWriter::keeps_registers(const ProductEpilogue& epilogue) const {
+  if (tile_.unit != ProductUnit::kWarpGroup || parts_ > 1 ||
+      (output_ != DataType::kHALF && output_ != DataType::kBF16))
+    return false;
+  // Elements that lie as the output does are read from stages alone.
+  if (epilogue.residual != staged_ && epilogue.residual >= 0) return false;
+  const FusedProgram& program = epilogue.program;
+  const int first = static_cast<int>(args_.inputs.size()) - program.inputs();
+  for (int i = 0; i < program.inputs(); ++i) {
+    const auto place = static_cast<FusedPlace>(program.places[i]);
+    if (place == FusedPlace::kRepeated || (place == FusedPlace::kElement && first + i != staged_))
+      return false;
+  }
+  return true;
+}
+
+std::string write_packed_results(const KernelArgs& args, const ProductEpilogue& epilogue,
+                                 int staged, std::string_view find_row) {
+  std::string of_warp, of_pair, of_row;
+  // Reads an input that has a value for each row, or column, as `name`. Gives an expression of it.
+  const auto read = [&](const std::string& name, int input, const std::string& place) {
+    const std::string value = str("load(in", input, "[", place, "])");
+    if (!place.ends_with("column")) {
+      of_row += str("const auto ", name, " = ", value, ";\n");
+      return name;
+    }
+    of_warp += str("const ColumnValues<", register_type(args.inputs[input].type.dtype), "> all_",
+                   name, "([&](Index column) { return ", value,
+                   "; }, first_column + warp_n + 2 * lane, columns);\n");
+    of_pair += str("const auto ", name, "_0 = all_", name, ".at(pair, 0), ", name, "_1 = all_",
+                   name, ".at(pair, 1);\n");
+    return str("(i == 0 ? ", name, "_0 : ", name, "_1)");
+  };
+  if (staged >= 0) {
+    const std::string pack = str("Pack<", storage_type(args.inputs[staged].type.dtype), ", 2>");
+    of_row += str("const ", pack, " staged = *(const ", pack,
+                  "*)behind.find(tile_row, warp_n + 2 * pair);\n");
+  }
+  std::string element = "float y = product.sums[block][warp_n / 2 + first_pair + half / 4 + i];\n";
+  if (epilogue.bias >= 0)
+    element += str("y += ", read("bias", epilogue.bias, epilogue.bias_element), ";\n");
+  if (epilogue.residual >= 0) element += "y += load(staged.at[i]);\n";
+  element += fused_activation(epilogue.activation);
+  const FusedProgram& program = epilogue.program;
+  const int first = static_cast<int>(args.inputs.size()) - program.inputs();
+  for (int i = 0; i < program.inputs(); ++i) {
+    const auto place = static_cast<FusedPlace>(program.places[i]);
+    element += str("const auto x", i + 1, " = ",
+                   place == FusedPlace::kElement ? std::string("load(staged.at[i])")
+                   : place == FusedPlace::kChannel
+                       ? read(str("fused", i + 1), first + i, epilogue.channel_element)
+                       : str("load(in", first + i, "[0])"),
+                   ";\n");
+  }
+  if (program.present()) element += fused_program(program, args.outputs[0].type.dtype);
+  return str("Output* const results = (Output*)shared + warp * 16 * kResultRow;\n", of_warp,
+             "#pragma unroll\n"
+             "for (int first_pair = 0; first_pair < kWarpN / 2; first_pair += 4) {\n"
+             "const int pair = first_pair + lane % 4;\n",
+             of_pair,
+             "#pragma unroll\n"
+             "for (int half = 0; half < 16; half += 8) {\n"
+             "const int tile_row = warp_m + half + lane / 4;\n"
+             "const Index row = first_row + tile_row < rows ? first_row + tile_row : rows - 1;\n"
+             "(void)row;\n",
+             of_row,
+             "float values[2];\n"
+             "#pragma unroll\n"
+             "for (int i = 0; i < 2; ++i) {\n",
+             element, "values[i] = ", program.present() ? "z" : "y",
+             ";\n}\n"
+             "put_results(results + (half + lane / 4) * kResultRow + 2 * pair, values[0], "
+             "values[1]);\n}\n}\n__syncwarp();\n"
+             "store_results(results, ",
+             find_row, ", first_column + warp_n, columns, stores_packs);\n__syncwarp();\n");
 }
 
 std::string ProductWriter::write_cluster_parts(const ProductEpilogue& epilogue,
                                                const ProductTasks& tasks) {
   return str(
       // All have read the tiles.
-      "sync_multipliers();\nproduct.put_all((float*)tiles, kSumRow);\nsync_cluster();\n"
+      "end_products(last_stage);\nsync_multipliers();\nproduct.put_all((float*)tiles, "
+      "kSumRow);\nsync_cluster();\n"
       "for (int piece = (int)part * (kMultipliers / 32) + warp; piece < kTileM / 16 * (kTileN / "
       "kWarpN); piece += kParts * (kMultipliers / 32)) {\n"
       "const int warp_m = piece / (kTileN / kWarpN) * 16, warp_n = piece % (kTileN / kWarpN) * "
@@ -123,7 +218,7 @@ std::string ProductWriter::write_cluster_parts(const ProductEpilogue& epilogue,
 GeneratedKernel ProductWriter::write_warp_groups(ProductOperand a, ProductOperand b,
                                                  const ProductEpilogue& epilogue,
                                                  const ProductTasks& tasks) {
-  const WarpGroupMemory memory(tile_, a.type);
+  const WarpGroupMemory memory(tile_, a.type, is_packed_);
   const bool has_boxes = copies_boxes(a, b), takes_turns = tile_.takes_turns;
   if (has_boxes) {
     a.reader = a.box_reader, a.make = a.make_boxes;
@@ -162,7 +257,8 @@ GeneratedKernel ProductWriter::write_warp_groups(ProductOperand a, ProductOperan
                             ");\ncontinue;\n}\nring.begin_turn(turn);\n")
                       : std::string(),
           "const Index first = ", tasks.first,
-          ";\nProduct product;\nmultiply_tiles(product, ring, first_step, end_step);\n");
+          ";\nProduct product;\n"
+          "const unsigned last_stage = multiply_tiles(product, ring, first_step, end_step);\n");
   text += parts_ > 1 ? write_cluster_parts(epilogue, tasks) : write_own_parts(epilogue, tasks);
   text += "}\n}\n";
   Expr blocks = tasks.count * Expr(parts_);

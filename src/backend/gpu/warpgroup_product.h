@@ -14,11 +14,22 @@ struct WarpGroupMemory {
   int columns = 0;  ///< that a warp stores at once
   int blocks = 1;   ///< for which a multiprocessor has room, two at most
 
-  WarpGroupMemory(const ProductTile& tile, DataType type);
+  /// `is_packed`: results of 16 bits are stored, else sums of 32.
+  WarpGroupMemory(const ProductTile& tile, DataType type, bool is_packed = false);
 };
 
 /// The function `multiply_matrices(float (&sums)[n / 2], unsigned long long a, unsigned long long
 /// b)` of the code: 64 rows of a times 16 elements of each, times n columns of b.
 std::string warp_group_instruction(int n, DataType type, bool a_along_k, bool b_along_k);
+
+/// What write_packed_results() uses, for results of FP16 or BF16.
+std::string packed_results_text(DataType output);
+/// Code that makes results of the sums `product.sums[block]` that a warp's lanes have of 16 rows,
+/// from row `warp_m` of the tile on, and of kWarpN columns, from column `warp_n` on, and stores
+/// them through shared memory at `shared`. `staged`: the input that comes from stages as `behind`;
+/// -1: none. `find_row` is a function of the code: where row i of the 16 begins in the output, null
+/// for none.
+std::string write_packed_results(const KernelArgs& args, const ProductEpilogue& epilogue,
+                                 int staged, std::string_view find_row);
 
 }  // namespace opwright::gpu

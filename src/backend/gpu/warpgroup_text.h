@@ -198,8 +198,9 @@ struct Ring {
     stage = (int)((stage + count) % kStages);
   }
 };
-// Products of one step run while the next one's begin.
-__device__ inline void multiply_tiles(Product& product, Ring& ring, Index first, Index end) {
+// Products of one step run while the next one's begin. Gives the barrier of the last stage, whose
+// products still run.
+__device__ inline unsigned multiply_tiles(Product& product, Ring& ring, Index first, Index end) {
   unsigned before = 0;
   for (Index step = first; step < end; ++step) {
     wait(ring.is_full(), ring.parity);
@@ -213,8 +214,60 @@ __device__ inline void multiply_tiles(Product& product, Ring& ring, Index first,
     before = ring.is_empty();
     ring.advance();
   }
+  return before;
+}
+__device__ inline void end_products(unsigned last_stage) {
   wait_for_products<0>();
-  if (first < end && threadIdx.x % 32 == 0) arrive(before);
+  if (last_stage != 0 && threadIdx.x % 32 == 0) arrive(last_stage);
+}
+)";
+
+/// How results of 16 bits come from registers to memory: a warp's 16 rows of kWarpN columns go
+/// through shared memory, so that rows are stored in vectors.
+inline constexpr std::string_view kPackedResults = R"(
+static_assert(kWarpN <= 64, "a lane has two columns of a bias");
+// Neighbouring rows begin in different banks.
+constexpr int kResultRow = kWarpN + 8;
+__device__ inline void put_results(Output* to, float first, float second) {
+  unsigned pair;
+  asm("cvt.rn.OUTPUT_PAIR.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  *(unsigned*)to = pair;
+}
+// What lies along columns and is the same for all rows: each lane loads two of a warp's columns,
+// and hands them to those that need them.
+template <class Value>
+struct ColumnValues {
+  Value values[2];
+  template <class Read>
+  __device__ ColumnValues(Read read, Index column, Index columns) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      values[i] = read(column + i < columns ? column + i : columns - 1);
+  }
+  // Of the warp's column 2 `pair` + i.
+  __device__ Value at(int pair, int i) const {
+    return (Value)__shfl_sync(0xffffffffu, values[i], pair);
+  }
+};
+// Rows of a warp from column `column` on. `find(i)` is where row i begins; null: nowhere.
+template <class Find>
+__device__ inline void store_results(const Output* from, Find find, Index column, Index columns,
+                                     bool stores_packs) {
+  const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+  for (int i = 0; i < 16 * kWarpN; i += 32 * kPack) {
+    const int at = i + lane * kPack, in_row = at % kWarpN;
+    Output* const to = find(at / kWarpN);
+    const Index first = column + in_row;
+    if (to == nullptr || first >= columns) continue;
+    const Output* const results = from + at / kWarpN * kResultRow + in_row;
+    if (stores_packs && first + kPack <= columns) {
+      *(Pack<Output, kPack>*)(to + first) = *(const Pack<Output, kPack>*)results;
+    } else {
+      for (int e = 0; e < kPack; ++e)
+        if (first + e < columns) to[first + e] = results[e];
+    }
+  }
 }
 )";
 

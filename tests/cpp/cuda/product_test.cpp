@@ -465,6 +465,71 @@ TEST(CudaConvolution, BoxesOfWindows) {
   }
 }
 
+/// Images of few channels, whose windows are read out of the image itself: places of one pixel and
+/// of several, windows over the borders, extents that are no multiple of a tile, maps of several
+/// tiles, a bias and a program of channels.
+TEST(CudaConvolution, ImagesOfFewChannels) {
+  struct Case {
+    int64_t channels, maps, size_y, size_x, window_y, window_x, stride_y, stride_x, pre, post;
+  };
+  const Case cases[] = {{3, 64, 38, 150, 7, 7, 2, 2, 3, 3}, {3, 16, 21, 33, 3, 3, 2, 2, 1, 1},
+                        {1, 72, 17, 20, 5, 5, 1, 1, 2, 2},  {4, 24, 12, 9, 3, 2, 1, 2, 0, 1},
+                        {2, 130, 19, 40, 3, 6, 3, 4, 1, 0}, {3, 12, 9, 11, 3, 3, 1, 1, 1, 1}};
+  int tested = 0;
+  for (const DataType type : {DataType::kHALF, DataType::kBF16})
+    for (const Case& of : cases) {
+      ConvolutionParams params;
+      params.stride = {of.stride_y, of.stride_x};
+      params.pre_padding = {of.pre, of.pre}, params.post_padding = {of.post, of.post};
+      ProgramWriter writer;
+      using Op = ElementWiseOperation;
+      const int sum = writer.cast(writer.input(0, type), DataType::kFLOAT);
+      const int scaled = writer.binary(Op::kPROD, sum, writer.input(1, type));
+      const int result[] = {
+          writer.binary(Op::kMAX, scaled, writer.constant(-0.5, DataType::kFLOAT))};
+      std::vector<int> used;
+      params.fused.program = writer.finish(result, &used);
+      params.fused.places = {1};
+      params.fused.result = type;
+      const Convolution op(params);
+      const auto extent = [&](int64_t size, int64_t window, int64_t stride) {
+        return (size + of.pre + of.post - window) / stride + 1;
+      };
+      const int64_t images = 2;
+      const Shape shape = {images, of.maps, extent(of.size_y, of.window_y, of.stride_y),
+                           extent(of.size_x, of.window_x, of.stride_x)};
+      const auto values = [&](const Shape& extents, int seed) {
+        return rounded(random_values(extents, seed), type);
+      };
+      const std::vector<TestInput> inputs = {
+          {values({images, of.channels, of.size_y, of.size_x}, 1), type},
+          {values({of.maps, of.channels, of.window_y, of.window_x}, 2), type, true},
+          {values({of.maps}, 3), type, true},
+          {values({of.maps, 1, 1}, 4), type, true}};
+      Values expected = reference_convolution(inputs[0].values, inputs[1].values, shape, 1,
+                                              params.stride, {}, params.pre_padding);
+      for (int64_t i = 0; i < expected.size(); ++i) {
+        const int64_t map = i / (shape[2] * shape[3]) % of.maps;
+        expected[i] = std::max((expected[i] + inputs[2].values[map]) * inputs[3].values[map], -0.5);
+      }
+      const std::vector<TestOutput> outputs = {{shape, type}};
+      for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+        if (!candidate.tactic_name.starts_with("image")) continue;
+        EXPECT_EQ(candidate.inputs[0].format, TensorFormat::kLINEAR);
+        TestKernel kernel(op, candidate, inputs, outputs);
+        for (const int shift : {0, 1}) {
+          SCOPED_TRACE(::testing::Message()
+                       << of.channels << " channels, " << of.size_y << "x" << of.size_x
+                       << " window " << of.window_y << "x" << of.window_x << " shift " << shift);
+          expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected, tolerance_of(type));
+          if (::testing::Test::HasFailure()) return;
+        }
+        ++tested;
+      }
+    }
+  EXPECT_EQ(tested, 12);
+}
+
 /// In both layouts and by threads for themselves: max(sum, 0) * channel + element, and the result
 /// as bytes where the sums are of bytes.
 TEST(CudaConvolution, FusedPrograms) {

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <string_view>
+
+// The parts of convolutions of images of few channels, beside those of warpgroup_text.h. They use
+// the types ElementA and Output and the constants kChannels, kPixels, kWindowY, kWindowX, kStrideY,
+// kLead, kTaps, kColumns and kTileN.
+namespace opwright::gpu {
+
+/// A place of the image in shared memory is the kPixels neighbours of a row that a step of a window
+/// goes over, all channels of them, in 16 bytes: (channel, pixel), then zeros. So windows below
+/// each other in a product's operand are neighbours of one row of places, and taps along k are
+/// neighbours, too: the instruction reads windows out of the image as it is, overlapping.
+inline constexpr std::string_view kImageTiles = R"(
+constexpr int kVector = 8, kPack = 8;  // neighbours of 16 bytes
+constexpr int kWarpN = kTileN;
+// Of the results of a tile there are eight rows of kColumns.
+constexpr int kRowsOfTile = 8, kBlocks = kColumns / 8;
+constexpr int kPlacesY = (kRowsOfTile - 1) * kStrideY + kWindowY, kPlacesX = kColumns + kTaps - 1;
+constexpr int kSteps = kWindowY * kTaps;  // places of a window
+static_assert(kChannels * kPixels <= kVector && kTaps % 2 == 0, "an instruction takes two places");
+typedef Pack<ElementA, kVector> Place;
+
+// The weights of kTileN maps: place by place of the window those of each map, 0 for what the window
+// has no tap for. `kernel` has `maps` times the linear channels and taps.
+__device__ inline void put_weights(Place* to, const ElementA* kernel, Index maps) {
+#pragma unroll 4
+  for (int at = threadIdx.x; at < kSteps * kTileN; at += blockDim.x) {
+    const int map = at % kTileN, y = at / kTileN / kTaps, tap = at / kTileN % kTaps;
+    Place place = {};
+#pragma unroll
+    for (int channel = 0; channel < kChannels; ++channel)
+#pragma unroll
+      for (int pixel = 0; pixel < kPixels; ++pixel) {
+        const int x = tap * kPixels + pixel - kLead;
+        if (map < maps && x >= 0 && x < kWindowX)
+          place.at[channel * kPixels + pixel] =
+              kernel[((map * kChannels + channel) * kWindowY + y) * kWindowX + x];
+      }
+    to[at] = place;
+  }
+}
+// Places from row `y` and column `x` of a linear image on, with 0 outside of it. `are_pairs`: a
+// place's pixels of a channel lie in one aligned vector, which is in the image or outside of it.
+template <bool are_pairs>
+__device__ inline void put_places(Place* to, const ElementA* image, Index y, Index x, Index height,
+                                  Index width) {
+#pragma unroll 4
+  for (int at = threadIdx.x; at < kPlacesY * kPlacesX; at += blockDim.x) {
+    const Index row = y + at / kPlacesX, column = x + at % kPlacesX * kPixels;
+    const bool has_row = row >= 0 && row < height;
+    Place place = {};
+#pragma unroll
+    for (int channel = 0; channel < kChannels; ++channel) {
+      const ElementA* const from = image + (channel * height + row) * width + column;
+      if (are_pairs) {
+        Pack<ElementA, kPixels> pixels = {};
+        if (has_row && column >= 0 && column < width) pixels = *(const Pack<ElementA, kPixels>*)from;
+#pragma unroll
+        for (int pixel = 0; pixel < kPixels; ++pixel)
+          place.at[channel * kPixels + pixel] = pixels.at[pixel];
+      } else {
+#pragma unroll
+        for (int pixel = 0; pixel < kPixels; ++pixel)
+          if (has_row && column + pixel >= 0 && column + pixel < width)
+            place.at[channel * kPixels + pixel] = from[pixel];
+      }
+    }
+    to[at] = place;
+  }
+}
+// An operand of which eight rows of 16 bytes follow each other, without a pattern: how far apart
+// such groups lie along k and along the rows, in units of 16 bytes.
+__device__ inline unsigned long long describe_rows(const void* start, int along_k, int groups) {
+  return (shared_address(start) & 0x3ffffu) >> 4 | (unsigned long long)along_k << 16 |
+         (unsigned long long)groups << 32;
+}
+struct Product {
+  float sums[1][kTileN / 2];
+  // Of eight windows in each of eight rows, the first of which begins at the place.
+  __device__ Product(const Place* first, const Place* weights) {
+#pragma unroll
+    for (int i = 0; i < kTileN / 2; ++i) sums[0][i] = 0.0f;
+    const unsigned long long windows = describe_rows(first, 1, kStrideY * kPlacesX);
+    const unsigned long long maps = describe_rows(weights, kTileN, 8);
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+    for (int y = 0; y < kWindowY; ++y)
+#pragma unroll
+      for (int tap = 0; tap < kTaps; tap += 2)
+        multiply_matrices(sums[0], windows + (y * kPlacesX + tap),
+                          maps + (y * kTaps + tap) * kTileN);
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  }
+};
+)";
+
+}  // namespace opwright::gpu
