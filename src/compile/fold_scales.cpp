@@ -10,6 +10,7 @@
 #include "operators/convolution.h"
 #include "operators/matrix.h"
 #include "operators/pointwise.h"
+#include "operators/type_rules.h"
 
 namespace opwright {
 namespace {
@@ -235,7 +236,9 @@ class AffineNode {
 void fold_into_convolution(Graph& graph, const PassContext& context, GraphNode* node,
                            GraphNode* convolution, const ConvolutionParams& params,
                            bool transposed) {
-  if (params.has_residual || params.activation.present()) return;
+  if (params.has_residual || params.activation.present() ||
+      is_quantized(convolution->inputs[0]->info.dtype))
+    return;
   GraphValue *weights = convolution->inputs[1], *bias = convolution->input(2);
   if (bias && !bias->is_constant()) return;
   const SymShape& dims = weights->info.dims;
@@ -267,7 +270,7 @@ void fold_into_convolution(Graph& graph, const PassContext& context, GraphNode* 
 void fold_into_product(Graph& graph, GraphNode* node, GraphNode* product,
                        const MatrixMultiplyParams& params, const PassContext& context) {
   if (params.activation.present() || params.op1 == MatrixOperation::kVECTOR ||
-      params.op0 == MatrixOperation::kVECTOR)
+      params.op0 == MatrixOperation::kVECTOR || is_quantized(product->inputs[0]->info.dtype))
     return;
   GraphValue *weights = product->inputs[1], *bias = params.has_bias ? product->inputs[2] : nullptr;
   if (bias && !bias->is_constant()) return;

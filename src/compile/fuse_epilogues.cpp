@@ -86,6 +86,14 @@ class EpilogueMatch {
   bool all_float_ = true;
 };
 
+bool is_product(const GraphNode& node) {
+  return node.as<Convolution>() || node.as<MatrixMultiply>();
+}
+/// Whose epilogues are programs alone.
+bool is_quantized_product(const GraphNode& node) {
+  return is_quantized(node.inputs[0]->info.dtype);
+}
+
 bool try_replace(Graph& graph, const PassContext& context, GraphNode* node, GraphNode* producer,
                  OperatorPtr op, std::vector<GraphValue*> inputs) {
   if (!context.can_run(*op, *node, inputs)) return false;
@@ -119,7 +127,7 @@ bool fuse(Graph& graph, const PassContext& context, GraphNode* node, GraphValue*
   const TensorInfo& result = node->outputs[0]->info;
   if (producer == nullptr || graph.single_user(*value) != node || !may_join(*producer, *node) ||
       value->info.dtype != result.dtype || value->info.dims != result.dims ||
-      !is_floating(result.dtype))
+      !is_floating(result.dtype) || (is_product(*producer) && is_quantized_product(*producer)))
     return false;
   if (residual && (residual == value || residual->is_known() ||
                    residual->info.dtype != result.dtype || residual->info.dims != result.dims))
@@ -195,7 +203,8 @@ class ProgramFusion {
     inputs.resize(inputs.size() - count);
     inputs.resize(own);
 
-    const DataType sum = type_of_sum(*inputs[0]);
+    const bool quantized = is_quantized(inputs[0]->info.dtype);
+    const DataType sum = type_of_product(inputs[0]->info.dtype);
     ProgramWriter writer;
     std::vector<int> registers = {writer.input(0, sum)};
     for (size_t i = 0; i < others.size(); ++i)
@@ -231,14 +240,17 @@ class ProgramFusion {
     for (size_t i = 1; i < used.size(); ++i) {
       GraphValue* const other = others[used[i] - 1];
       const int64_t place = fused_place(other->info.dims, result.dims, channel_axis);
-      // Floating tensors share one type.
+      // Floating tensors share one type, but beside products of what is quantized.
       const DataType type = other->info.dtype;
-      const bool fits = is_floating(sum) && is_floating(type) ? type == value->info.dtype : true;
+      const bool shares =
+          is_floating(sum) && is_floating(type) && !is_quantized(type) && !quantized;
+      const bool fits = !shares || type == value->info.dtype;
       if (place < 0 || !fits || other->is_values()) return false;
       params.fused.places.push_back(place);
       inputs.push_back(other);
     }
-    if (is_floating(sum) && is_floating(result.dtype) && result.dtype != value->info.dtype)
+    if (is_floating(sum) && is_floating(result.dtype) && !is_quantized(result.dtype) &&
+        !quantized && result.dtype != value->info.dtype)
       return false;
     return try_replace(graph_, context_, node_, producer, std::make_shared<Op>(params),
                        std::move(inputs));
@@ -246,10 +258,6 @@ class ProgramFusion {
 
   /// Products of INT32 and INT64 have none.
   static bool has_epilogues(DataType type) { return is_floating(type) || is_byte(type); }
-
-  static DataType type_of_sum(const GraphValue& x) {
-    return is_floating(x.info.dtype) ? x.info.dtype : DataType::kINT32;
-  }
 
   static int activate(ProgramWriter& writer, int x, const FusedActivation& activation) {
     if (!activation.present()) return x;
@@ -271,10 +279,6 @@ class ProgramFusion {
   const PassContext& context_;
   GraphNode* node_;
 };
-
-bool is_product(const GraphNode& node) {
-  return node.as<Convolution>() || node.as<MatrixMultiply>();
-}
 
 /// Of several products whose results the program reads the last one takes it.
 void fuse_program(Graph& graph, const PassContext& context, GraphNode* node,

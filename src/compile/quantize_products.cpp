@@ -3,21 +3,24 @@
 
 #include "backend/candidates.h"
 #include "base/half.h"
+#include "base/types.h"
 #include "compile/passes.h"
 #include "operators/convolution.h"
 #include "operators/elementwise.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/quantization.h"
+#include "operators/type_rules.h"
 
 namespace opwright {
 namespace {
 
 /// An operand that is dequantized before it is multiplied.
 struct ByteOperand {
-  GraphValue* bytes = nullptr;
-  std::vector<float> scales;  ///< one, or one for each output channel
+  GraphValue* bytes = nullptr;  ///< INT8, UINT8 or FP8
+  std::vector<float> scales;    ///< one, or one for each output channel
   int64_t zero_point = 0;
+  bool is_turned = false;  ///< the last two axes change places behind it
 };
 
 std::optional<std::vector<float>> fixed_elements(const GraphValue& value) {
@@ -28,16 +31,33 @@ std::optional<std::vector<float>> fixed_elements(const GraphValue& value) {
   return elements;
 }
 
+/// Whether it does nothing but to transpose a matrix.
+bool is_transpose(const GraphNode& node) {
+  const auto* shuffle = node.as<Shuffle>();
+  if (shuffle == nullptr || shuffle->params().has_reshape || node.inputs.size() != 1) return false;
+  const size_t rank = node.inputs[0]->info.dims.size();
+  const Ints turned = {1, 0}, kept = {0, 1};
+  const Ints first = Shuffle::permutation(shuffle->params().first_transpose, rank);
+  const Ints second = Shuffle::permutation(shuffle->params().second_transpose, rank);
+  return rank == 2 && ((first == turned && (second.empty() || second == kept)) ||
+                       (second == turned && (first.empty() || first == kept)));
+}
+
 /// What `value` is dequantized from, with constant scales along `axis` at most and one constant
-/// zero point.
-std::optional<ByteOperand> byte_operand(const GraphValue& value, int64_t axis) {
+/// zero point. `may_turn`: a transpose may be behind it, the axis being that before.
+std::optional<ByteOperand> byte_operand(const GraphValue& value, int64_t axis,
+                                        bool may_turn = false) {
   const GraphNode* node = value.producer;
+  if (may_turn && node != nullptr && is_transpose(*node)) {
+    auto operand = byte_operand(*node->inputs[0], 1 - axis);
+    if (operand) operand->is_turned = true;
+    return operand;
+  }
   const auto* op = node ? node->as<Dequantize>() : nullptr;
-  if (op == nullptr || value.info.dtype != DataType::kFLOAT) return std::nullopt;
+  if (op == nullptr || !is_floating(value.info.dtype)) return std::nullopt;
   GraphValue* const bytes = node->inputs[0];
   const auto scales = fixed_elements(*node->inputs[1]);
-  if (!scales || (bytes->info.dtype != DataType::kINT8 && bytes->info.dtype != DataType::kUINT8))
-    return std::nullopt;
+  if (!scales || !is_quantized(bytes->info.dtype)) return std::nullopt;
   if (scales->size() != 1 && (node->inputs[1]->info.dims.size() != 1 || op->params().axis != axis))
     return std::nullopt;
   ByteOperand result{bytes, *scales, 0};
@@ -47,6 +67,7 @@ std::optional<ByteOperand> byte_operand(const GraphValue& value, int64_t axis) {
     for (const float element : *elements)
       if (element != elements->front()) return std::nullopt;
     result.zero_point = static_cast<int64_t>(elements->front());
+    if (bytes->info.dtype == DataType::kFP8 && elements->front() != 0) return std::nullopt;
   }
   return result;
 }
@@ -59,7 +80,7 @@ class ByteProduct {
 
   void replace_convolution(const Convolution& op) {
     ConvolutionParams params = op.params();
-    if (params.has_residual || params.activation.present() || !match(0)) return;
+    if (params.has_residual || params.activation.present() || !match(0, false)) return;
     const Shape kernel = constant_shape(w_.bytes->info.dims);
     channels_ = kernel[0], shape_.assign(kernel.rank(), Expr(1)), shape_[1] = channels_;
     // The kernel takes the zero point off, also where it pads.
@@ -75,33 +96,75 @@ class ByteProduct {
 
   void replace_product(const MatrixMultiply& op) {
     const MatrixMultiplyParams& params = op.params();
-    const bool transposed = params.op1 == MatrixOperation::kTRANSPOSE;
+    const size_t rank = node_->inputs[1]->info.dims.size();
     if (params.has_bias || params.activation.present() || params.op1 == MatrixOperation::kVECTOR ||
-        params.op0 != MatrixOperation::kNONE || node_->inputs[1]->info.dims.size() != 2 ||
-        !match(transposed ? 0 : 1) || !runs(op))
+        params.op0 != MatrixOperation::kNONE || rank < 2)
       return;
+    const bool is_transposed = params.op1 == MatrixOperation::kTRANSPOSE;
+    if (!match(static_cast<int64_t>(rank) - (is_transposed ? 2 : 1), true)) return;
+    // Of a stack each matrix would have sums and scales of its own.
+    if (rank > 2 && (w_.scales.size() != 1 || x_.zero_point != 0)) return;
+    MatrixMultiplyParams of_bytes = params;
+    const bool transposed = is_transposed != w_.is_turned;
+    of_bytes.op1 = transposed ? MatrixOperation::kTRANSPOSE : MatrixOperation::kNONE;
+    auto product = std::make_shared<MatrixMultiply>(of_bytes);
+    if (!runs(*product)) return;
     const Shape b = constant_shape(w_.bytes->info.dims);
-    channels_ = b[transposed ? 0 : 1];
+    channels_ = b[b.rank() - (transposed ? 2 : 1)];
     shape_.assign(node_->outputs[0]->info.dims.size(), Expr(1)), shape_.back() = channels_;
-    const int64_t inner = b[transposed ? 1 : 0];
+    const int64_t inner = b[b.rank() - (transposed ? 1 : 2)];
+    const GraphValue* const given = w_.bytes;
+    if (!transposed && !context_.device.is_host()) {
+      // Tensor cores read bytes along k.
+      w_.bytes = turned(w_.bytes);
+      if (w_.bytes != given) {
+        of_bytes.op1 = MatrixOperation::kTRANSPOSE;
+        product = std::make_shared<MatrixMultiply>(of_bytes);
+      }
+    }
+    const bool is_along_k = of_bytes.op1 == MatrixOperation::kTRANSPOSE;
     finish(
-        node_->op, x_.bytes, nullptr,
+        product, x_.bytes, nullptr,
         [&](int64_t channel, int64_t k) {
-          return transposed ? channel * inner + k : k * channels_ + channel;
+          return is_along_k ? channel * inner + k : k * channels_ + channel;
         },
         inner);
   }
 
  private:
-  bool match(int64_t channel_axis) {
-    if (node_->precision || node_->outputs[0]->info.dtype != DataType::kFLOAT) return false;
+  bool match(int64_t channel_axis, bool may_turn) {
+    if (node_->precision || !is_floating(node_->outputs[0]->info.dtype)) return false;
     const auto x = byte_operand(*node_->inputs[0], -1);
-    const auto w = byte_operand(*node_->inputs[1], channel_axis);
-    if (!x || !w || x->scales.size() != 1 || w->zero_point != 0 || !w->bytes->is_fixed() ||
-        w->bytes->info.dtype != DataType::kINT8)
+    const auto w = byte_operand(*node_->inputs[1], channel_axis, may_turn);
+    if (!x || !w || x->scales.size() != 1 || w->zero_point != 0) return false;
+    const DataType type = w->bytes->info.dtype;
+    if (type != (x->bytes->info.dtype == DataType::kFP8 ? DataType::kFP8 : DataType::kINT8))
       return false;
+    // Weights that the model has as floating numbers are quantized now.
+    GraphNode* const quantizer = w->bytes->producer;
+    if (quantizer != nullptr && quantizer->as<Quantize>() &&
+        std::ranges::all_of(quantizer->inputs,
+                            [](const GraphValue* input) { return !input || input->is_fixed(); }))
+      fold(graph_, quantizer, context_);
+    if (!w->bytes->is_fixed()) return false;
     x_ = *x, w_ = *w;
     return true;
+  }
+
+  /// The constant with its last two axes exchanged; itself where that cannot be computed.
+  GraphValue* turned(GraphValue* constant) {
+    const auto rank = static_cast<int64_t>(constant->info.dims.size());
+    TransposeParams params;
+    for (int64_t i = 0; i < rank; ++i) params.permutation.push_back(i);
+    std::swap(params.permutation[rank - 2], params.permutation[rank - 1]);
+    TensorInfo info;
+    info.dtype = constant->info.dtype, info.dims = constant->info.dims;
+    std::swap(info.dims[rank - 2], info.dims[rank - 1]);
+    GraphNode* const node =
+        graph_.insert_before(node_, std::make_shared<Transpose>(params), {constant},
+                             std::move(info), constant->name + " turned");
+    GraphValue* const result = node->outputs[0];
+    return fold(graph_, node, context_) ? result : constant;
   }
 
   bool runs(const Operator& op) const {
@@ -133,7 +196,9 @@ class ByteProduct {
   template <class At>
   void finish(OperatorPtr op, GraphValue* x, GraphValue* bias, const At& at, int64_t inner) {
     const SymShape& dims = node_->outputs[0]->info.dims;
-    GraphValue* y = add(std::move(op), {x, w_.bytes}, DataType::kINT32, dims, " in bytes");
+    const DataType type = node_->outputs[0]->info.dtype;
+    const DataType sums = type_of_product(x->info.dtype);
+    GraphValue* y = add(std::move(op), {x, w_.bytes}, sums, dims, " in bytes");
     if (x_.zero_point != 0) {
       const auto* weights = w_.bytes->info.constant.as<int8_t>();
       std::vector<int32_t> moved(channels_);
@@ -145,19 +210,29 @@ class ByteProduct {
       y = elementwise(ElementWiseOperation::kSUB, y,
                       constant(DataType::kINT32, moved, " zero points"));
     }
-    y = add(std::make_shared<Cast>(CastParams{DataType::kFLOAT}), {y}, DataType::kFLOAT, dims,
-            " as FP32");
+    const auto cast = [&](GraphValue* from, DataType to, const char* what) {
+      if (from->info.dtype == to) return from;
+      return add(std::make_shared<Cast>(CastParams{to}), {from}, to, from->info.dims, what);
+    };
+    y = cast(y, DataType::kFLOAT, " as FP32");
     std::vector<float> scales = w_.scales;
     for (float& scale : scales) scale *= x_.scales[0];
     GraphValue* const factor = constant(DataType::kFLOAT, scales, " scales");
     using Op = ElementWiseOperation;
-    if (bias == nullptr)
-      return graph_.replace(node_, std::make_shared<ElementWise>(ElementWiseParams{Op::kPROD}),
-                            {y, factor});
-    y = elementwise(Op::kPROD, y, factor);
-    if (bias->info.dims != shape_)
-      bias = add(std::make_shared<Reshape>(), {bias}, bias->info.dtype, shape_, " bias");
-    graph_.replace(node_, std::make_shared<ElementWise>(ElementWiseParams{Op::kSUM}), {y, bias});
+    if (bias != nullptr) {
+      y = elementwise(Op::kPROD, y, factor);
+      if (bias->info.dims != shape_)
+        bias = add(std::make_shared<Reshape>(), {bias}, bias->info.dtype, shape_, " bias");
+      bias = cast(bias, DataType::kFLOAT, " bias as FP32");
+    }
+    const Op last = bias == nullptr ? Op::kPROD : Op::kSUM;
+    GraphValue* const operand = bias == nullptr ? factor : bias;
+    if (type == DataType::kFLOAT)
+      return graph_.replace(node_, std::make_shared<ElementWise>(ElementWiseParams{last}),
+                            {y, operand});
+    // Where two of FP32 meet the result is rounded once.
+    graph_.replace(node_, std::make_shared<Cast>(CastParams{type}),
+                   {elementwise(last, y, operand)});
   }
 
   Graph& graph_;

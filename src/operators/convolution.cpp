@@ -17,12 +17,14 @@ std::vector<WindowAxis> axes_of(std::string_view who, const ConvolutionParams& p
 /// What both directions share: x and kernel of one floating type and 1 to 3 spatial axes, bias of
 /// `outputs` elements.
 void check_inputs(const Inference& inference, const ConvolutionParams& params) {
+  const int own_inputs = inference.count() - params.fused.inputs();
+  inference.require(
+      !is_quantized(inference.input(0).dtype) ||
+          (!(own_inputs > 2 && inference.optional(2)) && !params.has_residual &&
+           !params.activation.present()),
+      "convolutions of bytes and of FP8 take neither a bias, a residual nor an activation");
   if (is_byte(inference.input(0).dtype)) {
     inference.require_type(1, inference.input(1).dtype == DataType::kINT8, "INT8 beside bytes");
-    const int own_inputs = inference.count() - params.fused.inputs();
-    inference.require(!(own_inputs > 2 && inference.optional(2)) && !params.has_residual &&
-                          !params.activation.present(),
-                      "convolutions of bytes take neither a bias, a residual nor an activation");
     const bool is_signed = inference.input(0).dtype == DataType::kINT8;
     inference.require(
         params.zero_point >= (is_signed ? -128 : 0) && params.zero_point <= (is_signed ? 127 : 255),
@@ -101,7 +103,7 @@ std::vector<OutputInfo> Convolution::infer(InferContext& context) const {
     check_residual(inference, residual, shape);
   }
   const DataType type = inference.input(0).dtype;
-  const DataType sums = is_byte(type) ? DataType::kINT32 : type;
+  const DataType sums = type_of_product(type);
   params.fused.check(inference, sums, shape, 1);
   return {make_output(params.fused.present() ? params.fused.result : sums, std::move(shape))};
 }

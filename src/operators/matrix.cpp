@@ -53,8 +53,9 @@ std::vector<OutputInfo> MatrixMultiply::infer(InferContext& context) const {
     inference.require_same_type(1, 0);
   inference.require(is_valid(params.activation), "unknown fused activation ",
                     params.activation.type);
-  inference.require(!integers || (!params.has_bias && !params.activation.present()),
-                    "products of integers take neither a bias nor an activation");
+  inference.require((!integers && !is_quantized(inference.input(0).dtype)) ||
+                        (!params.has_bias && !params.activation.present()),
+                    "products of integers and of FP8 take neither a bias nor an activation");
   const Operand a = operand(inference, 0, params.op0), b = operand(inference, 1, params.op1);
   inference.require(!conflict(a.inner, b.inner), "the inner extents differ: ", a.inner.str(),
                     " of ", inference.port(0), ", whose shape is ", str(inference.input(0).dims),
@@ -81,7 +82,7 @@ std::vector<OutputInfo> MatrixMultiply::infer(InferContext& context) const {
       inference.require_extent(2, static_cast<int>(i), Expr(1),
                                "the bias runs along the last axis");
   }
-  const DataType sums = bytes ? DataType::kINT32 : inference.input(0).dtype;
+  const DataType sums = type_of_product(inference.input(0).dtype);
   inference.require(!params.fused.present() || !params.activation.present(),
                     "a product takes a fused activation or a program, not both");
   params.fused.check(inference, sums, shape, static_cast<int>(shape.size()) - 1);

@@ -150,7 +150,8 @@ inline Candidate make_convolution_candidate(const ConvolutionParams& params,
 template <class Traits>
 std::vector<Candidate> convolution_candidates(const Operator& op, const CandidateQuery& query) {
   const ConvolutionParams& params = static_cast<const typename Traits::Op&>(op).params();
-  if (params.fused.present()) return {};
+  const DataType given = query.inputs[0].type.dtype;
+  if (params.fused.present() || !(kDnnlFloats | kBytes).has(given)) return {};
   const std::vector<Shape> inputs = opt_shapes(query.inputs);
   const Shape output = query.outputs[0].opt;
   const bool has_bias = has_bias_port(params, query.inputs);

@@ -387,6 +387,7 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
     return found;
   }
   if (kBytes.has(type)) return {byte_candidate(params, query)};
+  if (!kDnnlFloats.has(type)) return found;
   const MatrixProduct product = analyze_product(params, query.inputs[0].opt, query.inputs[1].opt);
   const bool nothing = query.outputs[0].opt.numel() == 0 || product.k == 0;
   for (const DataType offered : offered_types(query, type)) {

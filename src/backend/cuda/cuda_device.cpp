@@ -136,7 +136,8 @@ std::shared_ptr<const DeviceFunction> CudaDevice::load_function(const CodeObject
 
 void CudaDevice::make_tensor_map(const TensorMapShape& shape, const void* address, void* to) const {
   const CUtensorMapDataType type = shape.type == DataType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                                                 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+                                   : shape.type == DataType::kHALF ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                                   : CU_TENSOR_MAP_DATA_TYPE_UINT8;
   const auto rank = static_cast<cuuint32_t>(shape.extents.size());
   const std::vector<cuuint64_t> extents(shape.extents.begin(), shape.extents.end());
   const std::vector<cuuint64_t> strides(shape.strides.begin(), shape.strides.end());

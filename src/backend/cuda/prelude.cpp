@@ -20,11 +20,19 @@ __device__ inline long long load(long long x) { return x; }
 __device__ inline bool load(Bool x) { return x.value != 0; }
 __device__ inline float load(BFloat16 x) { return __uint_as_float((unsigned)x.bits << 16); }
 __device__ inline float load(Fp8 x) {
+#if __CUDA_ARCH__ >= 890
+  unsigned pair;
+  float y;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"((unsigned short)x.bits));
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((unsigned short)pair));
+  return y;
+#else
   const unsigned magnitude = x.bits & 0x7fu, sign = (x.bits & 0x80u) << 24;
   if (magnitude == 0x7f) return __uint_as_float(sign | 0x7fc00000u);
   const float y = magnitude < 8 ? (float)magnitude * 0.001953125f
                                 : __uint_as_float((magnitude << 20) + 0x3c000000u);
   return __uint_as_float(sign | __float_as_uint(y));
+#endif
 }
 
 template <class T> struct Storing {
@@ -49,6 +57,11 @@ template <> struct Storing<BFloat16> {
 };
 template <> struct Storing<Fp8> {
   __device__ static Fp8 of(float x) {
+#if __CUDA_ARCH__ >= 890
+    unsigned short pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+    return Fp8{(unsigned char)pair};
+#else
     const unsigned bits = __float_as_uint(x), magnitude = bits & 0x7fffffffu;
     const unsigned sign = bits >> 24 & 0x80u;
     if (magnitude > 0x7f800000u) return Fp8{(unsigned char)(sign | 0x7fu)};
@@ -60,6 +73,7 @@ template <> struct Storing<Fp8> {
     }
     const unsigned odd = magnitude >> 20 & 1u;
     return Fp8{(unsigned char)(sign | ((magnitude - 0x3c000000u + 0x7ffffu + odd) >> 20))};
+#endif
   }
 };
 __device__ inline float load(Half x) {

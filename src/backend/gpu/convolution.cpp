@@ -9,6 +9,7 @@
 #include "backend/gpu/product.h"
 #include "base/types.h"
 #include "operators/infer.h"
+#include "operators/type_rules.h"
 
 namespace opwright::gpu {
 namespace {
@@ -21,8 +22,6 @@ constexpr int64_t kFewProducts = 64;
 constexpr size_t kLinearTactics = 3;
 /// Channels of a group below which tiles are mostly empty.
 constexpr int64_t kNarrowGroup = 16;
-
-bool multiplies_bytes(DataType type) { return type == DataType::kINT8 || type == DataType::kUINT8; }
 
 void find_epilogue_inputs(ConvolutionShape& shape, const ConvolutionParams& params,
                           std::span<const PortDesc> inputs) {
@@ -220,14 +219,16 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
   const int64_t k = (shape.channels * shape.taps()).constant();
   const bool is_fixed = has_fixed_shapes(query);
   const ProductSize over_pixels = {images * pixels, maps, k, groups, is_fixed};
-  const ProductSize over_maps = {maps, pixels, k, images * groups, is_fixed};
+  const ProductSize over_maps = {maps, pixels, k, images * groups, is_fixed, false};
   const bool is_narrow = groups > 1 && std::min(maps, shape.channels.constant()) < kNarrowGroup;
 
   std::vector<Candidate> found;
   for (const DataType type : product_types(query)) {
+    // Transposed convolutions of FP8 have no type of their own for sums.
+    if (is_transposed && is_quantized(type)) continue;
     std::vector<TensorFormat> formats = formats_of(query, query.inputs[0].opt.rank());
-    // Tensor cores multiply INT8 alone; other bytes lie between layers that are converted anyway.
-    if (multiplies_bytes(type) &&
+    // What tensor cores do not multiply lies between layers that are converted anyway.
+    if (is_quantized(type) &&
         (params.zero_point != 0 ||
          product_units(type, query.inputs[1].type.dtype, query).front() != ProductUnit::kTensor))
       formats.resize(1);
@@ -236,9 +237,9 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
       for (const PortDesc& port : query.inputs)
         candidate.inputs.push_back({port.present && port.is_constant ? port.type.dtype : type});
       candidate.inputs[0] = {type, format};
-      candidate.inputs[1] = {multiplies_bytes(type) ? query.inputs[1].type.dtype : type, format};
+      candidate.inputs[1] = {is_quantized(type) ? query.inputs[1].type.dtype : type, format};
       if (shape.residual >= 0) candidate.inputs[shape.residual] = {type, format};
-      candidate.outputs = {{result_type(type), format}};
+      candidate.outputs = {{type_of_product(type), format}};
       if (!set_fused_types(candidate, params.fused, query, type, format)) continue;
       const auto add = [&](int64_t tactic, std::string name) {
         candidate.tactic = tactic, candidate.tactic_name = std::move(name);

@@ -100,14 +100,16 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
   const auto constant = [](std::string_view name, int64_t value) {
     return str("constexpr int ", name, " = ", value, ";\n");
   };
+  ProductOperand operand;
+  operand.type = type;
   std::string declarations = str(
-      "typedef ", storage_type(type), " ElementA;\ntypedef ",
+      "typedef float Sum;\ntypedef ", storage_type(type), " ElementA;\ntypedef ",
       storage_type(args.outputs[0].type.dtype), " Output;\n", constant("kChannels", tiles.channels),
       constant("kPixels", tiles.pixels), constant("kWindowY", tiles.window_y),
       constant("kWindowX", tiles.window_x), constant("kStrideY", tiles.stride_y),
       constant("kLead", tiles.lead), constant("kTaps", tiles.taps),
       constant("kColumns", tiles.columns), constant("kTileN", tiles.maps), kCopyGroups,
-      warp_group_instruction(static_cast<int>(tiles.maps), type, true, true), kImageTiles,
+      warp_group_instruction(static_cast<int>(tiles.maps), operand, operand), kImageTiles,
       packed_results_text(args.outputs[0].type.dtype));
   if (params.activation.present() || params.fused.present()) declarations += pointwise_functions();
   source.add_declarations(declarations);

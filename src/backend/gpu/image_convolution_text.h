@@ -88,7 +88,7 @@ struct Product {
     for (int y = 0; y < kWindowY; ++y)
 #pragma unroll
       for (int tap = 0; tap < kTaps; tap += 2)
-        multiply_matrices(sums[0], windows + (y * kPlacesX + tap),
+        multiply_matrices<1>(sums[0], windows + (y * kPlacesX + tap),
                           maps + (y * kTaps + tap) * kTileN);
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");

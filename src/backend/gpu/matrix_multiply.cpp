@@ -7,6 +7,7 @@
 #include "backend/gpu/row_product.h"
 #include "base/types.h"
 #include "operators/matrix.h"
+#include "operators/type_rules.h"
 
 namespace opwright::gpu {
 namespace {
@@ -109,14 +110,19 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
   const int64_t m =
       a.across.constant() * (b.is_single() && a.is_along_k ? numel(a.stack).constant() : 1);
   const int64_t outputs = query.outputs[0].opt.numel();
-  const ProductSize size = {m, n, k, m * n == 0 ? 0 : outputs / (m * n), has_fixed_shapes(query)};
+  const ProductSize size = {m,
+                            n,
+                            k,
+                            m * n == 0 ? 0 : outputs / (m * n),
+                            has_fixed_shapes(query),
+                            a.is_along_k && b.is_along_k};
   for (const DataType type : product_types(query)) {
     Candidate candidate;
     for (const PortDesc& port : query.inputs)
       candidate.inputs.push_back({port.present && port.is_constant ? port.type.dtype : type});
     candidate.inputs[0].dtype = type;
     candidate.inputs[1].dtype = is_floating(type) ? type : query.inputs[1].type.dtype;
-    candidate.outputs = {{result_type(type)}};
+    candidate.outputs = {{type_of_product(type)}};
     set_fused_types(candidate, params.fused, query, type, TensorFormat::kLINEAR);
     const int architecture = target_architecture(query);
     const auto add = [&](int64_t tactic) {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "operators/pointwise.h"
+#include "operators/type_rules.h"
 
 namespace opwright::gpu {
 namespace {
@@ -77,13 +78,42 @@ constexpr ProductTile kTiles[] = {{ProductUnit::kTensor, 128, 128, 32, 2, 4, 4},
                                   {ProductUnit::kWarpGroup, 128, 128, 64, 8, 1, 6, true},
                                   {ProductUnit::kWarpGroup, 128, 128, 64, 4, 1, 6, true, true},
                                   {ProductUnit::kWarpGroup, 128, 64, 64, 4, 1, 8, true, true},
-                                  {ProductUnit::kWarpGroup, 64, 256, 64, 4, 1, 4, true, true}};
+                                  {ProductUnit::kWarpGroup, 64, 256, 64, 4, 1, 4, true, true},
+                                  {ProductUnit::kWarpGroup, 256, 128, 128, 8, 1, 4},
+                                  {ProductUnit::kWarpGroup, 128, 256, 128, 8, 1, 4},
+                                  {ProductUnit::kWarpGroup, 128, 192, 128, 8, 1, 5},
+                                  {ProductUnit::kWarpGroup, 128, 128, 128, 8, 1, 6},
+                                  {ProductUnit::kWarpGroup, 128, 128, 128, 4, 1, 3},
+                                  {ProductUnit::kWarpGroup, 128, 64, 128, 8, 1, 8},
+                                  {ProductUnit::kWarpGroup, 64, 128, 128, 4, 1, 4},
+                                  {ProductUnit::kWarpGroup, 256, 128, 128, 8, 1, 4, true},
+                                  {ProductUnit::kWarpGroup, 128, 192, 128, 8, 1, 5, true},
+                                  {ProductUnit::kWarpGroup, 128, 128, 128, 8, 1, 6, true},
+                                  {ProductUnit::kWarpGroup, 128, 128, 128, 4, 1, 6, true, true},
+                                  {ProductUnit::kWarpGroup, 64, 256, 128, 4, 1, 4, true, true},
+                                  {ProductUnit::kWarpGroup, 64, 192, 128, 4, 1, 5, true, true},
+                                  {ProductUnit::kWarpGroup, 64, 128, 128, 4, 1, 7, true, true}};
 
 int vector_of(DataType type) { return 128 / bits(type); }
 
 /// FP32 for all floating types.
 DataType sum_type(DataType type) {
-  return is_floating(type) ? DataType::kFLOAT : result_type(type);
+  return is_floating(type) ? DataType::kFLOAT : type_of_product(type);
+}
+
+/// Whether the tile is one for elements of that type.
+bool takes_type(const ProductTile& tile, DataType type) {
+  // A warpgroup's rows along k are those of the swizzled pattern, of small tiles two of them.
+  constexpr int kPatternBytes = 128, kSmall = 64 * 64;
+  const int row_bytes = tile.k * bits(type) / 8;
+  if (tile.unit == ProductUnit::kWarpGroup && row_bytes != kPatternBytes &&
+      (row_bytes != 2 * kPatternBytes || tile.m * tile.n > kSmall))
+    return false;
+  // Threads have the sums of FP8 twice.
+  constexpr int kMostSums = 96, kMostSumsOfWarp = 64;
+  const int sums = tile.m * tile.n / (32 * tile.warps_m * tile.warps_n);
+  return type != DataType::kFP8 || tile.unit == ProductUnit::kScalar ||
+         sums <= (tile.unit == ProductUnit::kWarpGroup ? kMostSums : kMostSumsOfWarp);
 }
 
 /// Bytes of shared memory.
@@ -100,17 +130,22 @@ int64_t shared_bytes(const ProductTile& tile, DataType type, bool a_along_k, boo
   return std::max(operands, parts);
 }
 
-std::string tensor_text(DataType type) {
-  std::string text = str(kLoadMatrices, kTensorProduct);
-  const auto replace = [&](std::string_view name, std::string_view by) {
-    for (size_t at = 0; (at = text.find(name, at)) != std::string::npos;)
-      text.replace(at, name.size(), by);
-  };
-  replace("PRODUCT_INSTRUCTION", type == DataType::kHALF    ? "m16n8k16.row.col.f32.f16.f16.f32"
-                                 : type == DataType::kBF16  ? "m16n8k16.row.col.f32.bf16.bf16.f32"
-                                 : type == DataType::kFLOAT ? "m16n8k8.row.col.f32.tf32.tf32.f32"
-                                                            : "m16n8k32.row.col.s32.s8.s8.s32");
-  replace("PRODUCT_SUM", is_floating(type) ? "f" : "r");
+void replace_all(std::string& text, std::string_view name, std::string_view by) {
+  for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += by.size())
+    text.replace(at, name.size(), by);
+}
+
+/// The function `multiply_fragments` of elements of these types.
+std::string tensor_instruction(DataType a, DataType b) {
+  if (a == DataType::kFP8) return std::string(kFp8Instruction);
+  std::string text(kTensorInstruction);
+  const auto byte = [](DataType type) { return type == DataType::kINT8 ? ".s8" : ".u8"; };
+  replace_all(text, "PRODUCT_INSTRUCTION",
+              a == DataType::kHALF    ? "m16n8k16.row.col.f32.f16.f16.f32"
+              : a == DataType::kBF16  ? "m16n8k16.row.col.f32.bf16.bf16.f32"
+              : a == DataType::kFLOAT ? "m16n8k8.row.col.f32.tf32.tf32.f32"
+                                      : str("m16n8k32.row.col.s32", byte(a), byte(b), ".s32"));
+  replace_all(text, "PRODUCT_SUM", is_floating(a) ? "f" : "r");
   return text;
 }
 
@@ -118,7 +153,7 @@ std::string tensor_text(DataType type) {
 
 std::vector<DataType> product_types(const CandidateQuery& query) {
   const DataType type = query.inputs[0].type.dtype;
-  if (bits(type) % 8 != 0 || type == DataType::kBOOL || type == DataType::kFP8) return {};
+  if (bits(type) % 8 != 0 || type == DataType::kBOOL) return {};
   std::vector<DataType> types = {type};
   if (query.strongly_typed || type != DataType::kFLOAT) return types;
   if (query.fp16) types.push_back(DataType::kHALF);
@@ -126,16 +161,13 @@ std::vector<DataType> product_types(const CandidateQuery& query) {
   return types;
 }
 
-DataType result_type(DataType type) {
-  return type == DataType::kINT8 || type == DataType::kUINT8 ? DataType::kINT32 : type;
-}
-
 bool set_fused_types(Candidate& candidate, const FusedProgram& program, const CandidateQuery& query,
                      DataType type, TensorFormat format) {
   if (!program.present()) return true;
-  // Floating tensors have the type that is multiplied, or what the network has beside integers.
+  // Floating tensors have the type that is multiplied, or what the network has beside bytes.
   const auto type_of = [&](DataType asked) {
-    return is_floating(asked) && is_floating(type) ? type : asked;
+    const bool follows = is_floating(asked) && !is_quantized(asked);
+    return follows && is_floating(type) && !is_quantized(type) ? type : asked;
   };
   candidate.outputs = {{type_of(program.result), format}};
   const size_t first = query.inputs.size() - program.inputs();
@@ -161,11 +193,11 @@ std::string ProductTile::name() const {
 }
 
 std::vector<ProductUnit> product_units(DataType a, DataType b, const CandidateQuery& query) {
-  if (target_architecture(query) >= kFirstArchitecture && a == b) {
-    if (a == DataType::kHALF || a == DataType::kBF16 || a == DataType::kINT8)
-      return {ProductUnit::kTensor};
-    if (a == DataType::kFLOAT && query.tf32) return {ProductUnit::kTensor, ProductUnit::kScalar};
-  }
+  if (target_architecture(query) < kFirstArchitecture) return {ProductUnit::kScalar};
+  const bool is_short = a == DataType::kHALF || a == DataType::kBF16 || a == DataType::kFP8;
+  if ((is_short && a == b) || (is_byte(a) && is_byte(b))) return {ProductUnit::kTensor};
+  if (a == DataType::kFLOAT && a == b && query.tf32)
+    return {ProductUnit::kTensor, ProductUnit::kScalar};
   return {ProductUnit::kScalar};
 }
 
@@ -191,11 +223,16 @@ bool has_fixed_shapes(const CandidateQuery& query) {
 
 std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const ProductSize& size,
                                      int architecture) {
-  const auto& [m, n, k, batches, is_fixed] = size;
-  const bool has_warp_groups = unit == ProductUnit::kTensor &&
-                               (type == DataType::kHALF || type == DataType::kBF16) &&
-                               architecture == kWarpGroupArchitecture;
+  const auto& [m, n, k, batches, is_fixed, is_along_k] = size;
+  // Half of a warpgroup's rows of bytes would be zeros.
+  constexpr int64_t kShort = 64;
+  const bool has_warp_groups =
+      unit == ProductUnit::kTensor &&
+      (is_quantized(type) ? is_along_k && k > kShort
+                          : type == DataType::kHALF || type == DataType::kBF16) &&
+      architecture == kWarpGroupArchitecture;
   const auto is_of_unit = [&](const ProductTile& tile) {
+    if (!takes_type(tile, type)) return false;
     if (!has_warp_groups) return tile.unit == unit;
     // Large tiles are the warpgroups', which multiply several times as fast.
     return tile.unit == ProductUnit::kWarpGroup ||
@@ -303,7 +340,10 @@ void ProductWriter::stage_behind(const Expr& m, const Expr& n, const Expr& batch
     if (static_cast<FusedPlace>(program.places[i]) == FusedPlace::kElement) staged_ = first + i;
   if (staged_ < 0) return;
   const DataType type = args_.inputs[staged_].type.dtype;
-  if ((type != DataType::kHALF && type != DataType::kBF16) || bits(output_) != bits(type)) {
+  // They lie in tiles as the operands do.
+  const DataType operand = args_.inputs[0].type.dtype;
+  if ((type != DataType::kHALF && type != DataType::kBF16) || bits(output_) != bits(type) ||
+      bits(operand) != bits(type)) {
     staged_ = -1;
     return;
   }
@@ -462,8 +502,10 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
     declarations += declare_rows(a.type);
   } else {
     declarations += str(kPaddedTiles, kCopyGroups, kTileCopies);
-    declarations +=
-        tile_.unit == ProductUnit::kTensor ? tensor_text(a.type) : std::string(kScalarProduct);
+    declarations += tile_.unit == ProductUnit::kTensor
+                        ? str(constant("kPromotes", flag(a.type == DataType::kFP8)), kLoadMatrices,
+                              tensor_instruction(a.type, b.type), kTensorProduct)
+                        : std::string(kScalarProduct);
     declarations += kProductLoop;
   }
   source_.add_declarations(declarations + (has_boxes ? box_readers_ : readers_));

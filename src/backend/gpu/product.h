@@ -13,8 +13,10 @@ namespace opwright::gpu {
 /// What multiplies the elements of two tiles.
 enum class ProductUnit {
   kScalar,  ///< multiply-adds of FP32, for all floating types, or of integers
-  kTensor,  ///< tensor cores: FP16, BF16, or FP32 rounded to TF32, summed in FP32; or INT8
-  /// FP16 or BF16 by four warps together (wgmma), which multiply what others copy: 9.0 alone.
+  /// Tensor cores: FP16, BF16, FP8, or FP32 rounded to TF32, summed in FP32; or INT8 and UINT8.
+  kTensor,
+  /// FP16, BF16, FP8, INT8 or UINT8 by four warps together (wgmma), which multiply what others
+  /// copy: 9.0 alone.
   kWarpGroup,
   /// FP16 or BF16 of a few rows by tensor cores, straight from memory; see row_product.h.
   kRows,
@@ -23,8 +25,6 @@ enum class ProductUnit {
 /// The types that products of the query's first input are computed in: the network's, and shorter
 /// ones that the query allows; none where there is no kernel.
 std::vector<DataType> product_types(const CandidateQuery& query);
-/// What products of elements of that type are stored as.
-DataType result_type(DataType type);
 
 /// Types and formats of the output of a product with a fused program, and of the inputs that it
 /// reads. False where they cannot have the format.
@@ -65,6 +65,8 @@ ProductTactic product_tactic(int64_t number);
 struct ProductSize {
   int64_t m = 0, n = 0, k = 0, batches = 1;
   bool is_fixed = false;  ///< for all shapes of the profile
+  /// Whether neighbours of both operands are neighbours along k, which warpgroups want of bytes.
+  bool is_along_k = true;
 };
 /// Whether all shapes of the query are fixed.
 bool has_fixed_shapes(const CandidateQuery& query);

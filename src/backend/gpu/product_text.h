@@ -164,9 +164,53 @@ struct Product {
 };
 )";
 
-/// `Product` on tensor cores, by instructions that NVIDIA's GPUs have since 8.0. They take 16 x 8
-/// results and 32 bytes along k: 16 elements of FP16 or BF16, 8 of TF32, 32 of INT8.
+/// What a warp's tensor cores do at once, by instructions that NVIDIA's GPUs have since 8.0. They
+/// take 16 x 8 results and 32 bytes along k: 16 elements of FP16 or BF16, 8 of TF32, 32 of INT8.
 /// PRODUCT_INSTRUCTION is the name behind "mma.sync.aligned.", PRODUCT_SUM the constraint of a sum.
+inline constexpr std::string_view kTensorInstruction = R"(
+__device__ inline void multiply_fragments(Sum (&sum)[4], const unsigned (&a)[4],
+                                          const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.PRODUCT_INSTRUCTION "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+PRODUCT_SUM"(sum[0]), "+PRODUCT_SUM"(sum[1]), "+PRODUCT_SUM"(sum[2]),
+        "+PRODUCT_SUM"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+)";
+/// Likewise of 32 elements of FP8. Before 8.9 they become FP16, which has all of their values, two
+/// of a word's four at a time: in which order elements along k are multiplied does not matter.
+inline constexpr std::string_view kFp8Instruction = R"(
+#if __CUDA_ARCH__ >= 890
+__device__ inline void multiply_fragments(float (&sum)[4], const unsigned (&a)[4],
+                                          const unsigned (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#else
+// Bytes 0 and 2 of the word. Exponents are less by 8 in FP16's place; NaN has all bits set.
+__device__ inline unsigned halves(unsigned word) {
+  const unsigned magnitude = word & 0x007f007fu, nan = magnitude + 0x00010001u & 0x00800080u;
+  const unsigned small = (word & 0x00800080u) << 8 | magnitude << 7 | nan * 0xf8u;
+  unsigned result;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(small), "r"(0x5c005c00u));
+  return result;
+}
+__device__ inline void multiply_fragments(float (&sum)[4], const unsigned (&a)[4],
+                                          const unsigned (&b)[2]) {
+#pragma unroll
+  for (int shift = 0; shift < 16; shift += 8)
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(halves(a[0] >> shift)), "r"(halves(a[1] >> shift)), "r"(halves(a[2] >> shift)),
+          "r"(halves(a[3] >> shift)), "r"(halves(b[0] >> shift)), "r"(halves(b[1] >> shift)));
+}
+#endif
+)";
+/// `Product` by that. kPromotes: tensor cores keep some 14 bits of a sum of FP8 (DeepSeek-V3, 2024,
+/// section 3.3.2), so that those of a tile are added up in FP32.
 inline constexpr std::string_view kTensorProduct = R"(
 struct Product {
   static constexpr int kRows = kWarpM / 16, kColumns = kWarpN / 8;
@@ -200,6 +244,20 @@ struct Product {
   }
   // From the warp's first row and column on.
   __device__ void add(const ElementA* a, const ElementB* b, int m, int n) {
+    if constexpr (!kPromotes) {
+      add_tile(a, b, m, n);
+    } else {
+      Product of_tile;
+      of_tile.add_tile(a, b, m, n);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i)
+#pragma unroll
+        for (int j = 0; j < kColumns; ++j)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) sums[i][j][e] += of_tile.sums[i][j][e];
+    }
+  }
+  __device__ void add_tile(const ElementA* a, const ElementB* b, int m, int n) {
     const int lane = (int)threadIdx.x % 32;
     const int near = lane % 8, middle = lane / 8 % 2, far = lane / 16;
 #pragma unroll
@@ -242,15 +300,7 @@ struct Product {
 #pragma unroll
       for (int i = 0; i < kRows; ++i)
 #pragma unroll
-        for (int j = 0; j < kColumns; ++j) {
-          Sum(&sum)[4] = sums[i][j];
-          asm("mma.sync.aligned.PRODUCT_INSTRUCTION "
-              "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-              : "+PRODUCT_SUM"(sum[0]), "+PRODUCT_SUM"(sum[1]), "+PRODUCT_SUM"(sum[2]),
-                "+PRODUCT_SUM"(sum[3])
-              : "r"(rows[i][0]), "r"(rows[i][1]), "r"(rows[i][2]), "r"(rows[i][3]),
-                "r"(columns[j][0]), "r"(columns[j][1]));
-        }
+        for (int j = 0; j < kColumns; ++j) multiply_fragments(sums[i][j], rows[i], columns[j]);
     }
   }
   // Puts each sum `threads` elements behind the one before, and adds what was put so.

@@ -60,21 +60,31 @@ WarpGroupMemory::WarpGroupMemory(const ProductTile& tile, DataType type, bool is
   if (!fits(1, 64) && !is_packed) fits(1, 32);
 }
 
-std::string warp_group_instruction(int n, DataType type, bool a_along_k, bool b_along_k) {
+std::string warp_group_instruction(int n, const ProductOperand& a, const ProductOperand& b) {
   const int count = n / 2;
+  const bool is_float = is_floating(a.type), is_short = bits(a.type) == 16;
   std::string sums, operands;
   for (int i = 0; i < count; ++i) {
     sums += str(i == 0 ? "%" : ", %", i);
-    operands += str(i == 0 ? "" : ", ", "\"+f\"(sums[", i, "])");
+    operands += str(i == 0 ? "" : ", ", is_float ? "\"+f\"(sums[" : "\"+r\"(sums[", i, "])");
   }
-  const std::string_view element = type == DataType::kHALF ? "f16" : "bf16";
-  return str("__device__ inline void multiply_matrices(float (&sums)[", count,
+  const auto element = [](DataType type) {
+    return type == DataType::kHALF   ? ".f16"
+           : type == DataType::kBF16 ? ".bf16"
+           : type == DataType::kFP8  ? ".e4m3"
+           : type == DataType::kINT8 ? ".s8"
+                                     : ".u8";
+  };
+  // Neither a nor b is negated; what lies across k is transposed.
+  std::string modes;
+  if (is_float) modes += ", 1, 1";
+  if (is_short) modes += str(", ", a.is_along_k ? 0 : 1, ", ", b.is_along_k ? 0 : 1);
+  return str("template <int adds>\n__device__ inline void multiply_matrices(Sum (&sums)[", count,
              "], unsigned long long a, unsigned long long b) {\n"
              "asm volatile(\"wgmma.mma_async.sync.aligned.m64n",
-             n, "k16.f32.", element, ".", element, " {", sums, "}, %", count, ", %", count + 1,
-             // Added to the sums, neither a nor b being negated.
-             ", 1, 1, 1, ", a_along_k ? 0 : 1, ", ", b_along_k ? 0 : 1, ";\"\n: ", operands,
-             " : \"l\"(a), \"l\"(b));\n}\n");
+             n, is_short ? "k16" : "k32", is_float ? ".f32" : ".s32", element(a.type),
+             element(b.type), " {", sums, "}, %", count, ", %", count + 1, ", %", count + 2, modes,
+             ";\"\n: ", operands, " : \"l\"(a), \"l\"(b), \"n\"(adds));\n}\n");
 }
 
 std::string packed_results_text(DataType output) {
@@ -90,9 +100,10 @@ std::string ProductWriter::declare_warp_groups(const ProductOperand& a, const Pr
   std::string text =
       str("constexpr int kWarpGroups = ", tile_.warps_m / 4, ", kTurns = ", turns(tile_),
           ", kWarpN = ", memory.columns, ", kThreads = ", copying_threads(tile_, has_boxes),
-          ";\nconstexpr bool kHasMaps = ", has_boxes ? "true" : "false", ";\n", kSwizzledTiles,
-          kCopyGroups, kBarriers, has_boxes ? kBoxes : std::string_view(), warp_group_instruction(tile_.n, a.type, a.is_along_k, b.is_along_k),
-          kWarpGroupProduct, kWarpGroupLoop);
+          ";\nconstexpr bool kHasMaps = ", has_boxes ? "true" : "false",
+          ", kPromotes = ", a.type == DataType::kFP8 ? "true" : "false", ";\n", kSwizzledTiles,
+          kCopyGroups, kBarriers, has_boxes ? kBoxes : std::string_view(),
+          warp_group_instruction(tile_.n, a, b), kWarpGroupProduct, kWarpGroupLoop);
   text += has_boxes ? std::string(kBoxCopies) : str(kTileCopies, kThreadCopies);
   if (staged_ >= 0) text += kBoxesBehind;
   if (is_packed_) text += packed_results_text(output_);
@@ -123,7 +134,7 @@ std::string ProductWriter::write_own_parts(const ProductEpilogue& epilogue,
 }
 
 bool ProductWriter::keeps_registers(const ProductEpilogue& epilogue) const {
-  if (tile_.unit != ProductUnit::kWarpGroup || parts_ > 1 ||
+  if (tile_.unit != ProductUnit::kWarpGroup || parts_ > 1 || sum_type_ != DataType::kFLOAT ||
       (output_ != DataType::kHALF && output_ != DataType::kBF16))
     return false;
   // Elements that lie as the output does are read from stages alone.
@@ -203,7 +214,7 @@ std::string ProductWriter::write_cluster_parts(const ProductEpilogue& epilogue,
                                                const ProductTasks& tasks) {
   return str(
       // All have read the tiles.
-      "end_products(last_stage);\nsync_multipliers();\nproduct.put_all((float*)tiles, "
+      "end_products(last_stage);\nsync_multipliers();\nproduct.put_all((Sum*)tiles, "
       "kSumRow);\nsync_cluster();\n"
       "for (int piece = (int)part * (kMultipliers / 32) + warp; piece < kTileM / 16 * (kTileN / "
       "kWarpN); piece += kParts * (kMultipliers / 32)) {\n"

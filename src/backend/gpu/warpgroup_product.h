@@ -18,9 +18,10 @@ struct WarpGroupMemory {
   WarpGroupMemory(const ProductTile& tile, DataType type, bool is_packed = false);
 };
 
-/// The function `multiply_matrices(float (&sums)[n / 2], unsigned long long a, unsigned long long
-/// b)` of the code: 64 rows of a times 16 elements of each, times n columns of b.
-std::string warp_group_instruction(int n, DataType type, bool a_along_k, bool b_along_k);
+/// The function `multiply_matrices<adds>(Sum (&sums)[n / 2], unsigned long long a, unsigned long
+/// long b)` of the code: 64 rows of a, of which 32 bytes, times n columns of b, added to the sums
+/// or in their place. Bytes are along k.
+std::string warp_group_instruction(int n, const ProductOperand& a, const ProductOperand& b);
 
 /// What write_packed_results() uses, for results of FP16 or BF16.
 std::string packed_results_text(DataType output);

@@ -35,7 +35,9 @@ constexpr int kStageBytes = (kSizeA + kSizeB) * (int)sizeof(ElementA);
 )";
 
 /// `Product`: the sums of a warpgroup's threads. `multiply_matrices` is the instruction, which
-/// WarpGroupUnit writes.
+/// warp_group_instruction writes; it adds to the sums or replaces them. kPromotes: tensor cores
+/// keep some 14 bits of a sum of FP8 (DeepSeek-V3, 2024, section 3.3.2), so that those of a tile
+/// are added up in FP32.
 inline constexpr std::string_view kWarpGroupProduct = R"(
 // How the instruction is told where a tile begins in shared memory: across k its columns of blocks
 // are kTileK rows long, and along k blocks follow each other.
@@ -51,16 +53,22 @@ __device__ inline constexpr int place_along_k(int k) {
   return (is_along_k ? k / kSwizzled * (extent * 128) + k % kSwizzled * (int)sizeof(ElementA)
                      : k * 128) / 16;
 }
+// The sum is not read before what comes before this.
+__device__ inline void keep_behind(float& sum) { asm volatile("" : "+f"(sum) :: "memory"); }
+__device__ inline void keep_behind(int&) {}
 struct Product {
   static constexpr int kBlocks = kTileM / (64 * kWarpGroups);
   // Of 64 rows, in the same units.
   static constexpr int kBlock = (kAlongKA ? 64 : kTileK) * 128 / 16;
-  float sums[kBlocks][kTileN / 2];
+  // Elements along k of an instruction.
+  static constexpr int kStep = 32 / sizeof(ElementA);
+  Sum sums[kBlocks][kTileN / 2];
+  Sum of_tile[kBlocks][kTileN / 2];  // where they are promoted
   __device__ Product() {
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i)
 #pragma unroll
-      for (int j = 0; j < kTileN / 2; ++j) sums[i][j] = 0.0f;
+      for (int j = 0; j < kTileN / 2; ++j) sums[i][j] = 0;
   }
   // Starts products of the tiles at these addresses in shared memory.
   __device__ void add(unsigned a, unsigned b) {
@@ -69,15 +77,33 @@ struct Product {
     const unsigned long long columns = describe_matrix<kAlongKB>(b);
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-    for (int k = 0; k < kTileK; k += 16)
+    for (int k = 0; k < kTileK; k += kStep)
 #pragma unroll
-      for (int i = 0; i < kBlocks; ++i)
-        multiply_matrices(sums[i], rows + (place_along_k<kAlongKA, kTileM>(k) + i * kBlock),
-                          columns + place_along_k<kAlongKB, kTileN>(k));
+      for (int i = 0; i < kBlocks; ++i) {
+        const unsigned long long row = rows + (place_along_k<kAlongKA, kTileM>(k) + i * kBlock);
+        const unsigned long long column = columns + place_along_k<kAlongKB, kTileN>(k);
+        if constexpr (!kPromotes)
+          multiply_matrices<1>(sums[i], row, column);
+        else if (k == 0)
+          multiply_matrices<0>(of_tile[i], row, column);
+        else
+          multiply_matrices<1>(of_tile[i], row, column);
+      }
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
   }
+  // Behind the wait for the products.
+  __device__ void promote() {
+    if constexpr (kPromotes)
+#pragma unroll
+      for (int i = 0; i < kBlocks; ++i)
+#pragma unroll
+        for (int j = 0; j < kTileN / 2; ++j) {
+          keep_behind(of_tile[i][j]);
+          sums[i][j] += of_tile[i][j];
+        }
+  }
   // Puts the sums into a tile of rows of that length.
-  __device__ void put_all(float* to, int row_length) const {
+  __device__ void put_all(Sum* to, int row_length) const {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i)
@@ -86,8 +112,8 @@ struct Product {
 #pragma unroll
         for (int e = 0; e < 4; e += 2) {
           const int row = (warp / 4 * kBlocks + i) * 64 + warp % 4 * 16 + lane / 4 + 4 * e;
-          *(float2*)(to + row * row_length + 8 * j + lane % 4 * 2) =
-              make_float2(sums[i][4 * j + e], sums[i][4 * j + e + 1]);
+          *(Pack<Sum, 2>*)(to + row * row_length + 8 * j + lane % 4 * 2) = {
+              sums[i][4 * j + e], sums[i][4 * j + e + 1]};
         }
   }
 };
@@ -100,7 +126,7 @@ __device__ inline void wait_for_products() {
 struct ProductPart {
   const Product& product;
   int block, first;
-  __device__ void put(float* to, int row_length, int) const {
+  __device__ void put(Sum* to, int row_length, int) const {
     const int lane = (int)threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < Product::kBlocks; ++i)
@@ -109,8 +135,8 @@ struct ProductPart {
         if (i == block && j >= first / 8 && j < (first + kWarpN) / 8)
 #pragma unroll
           for (int e = 0; e < 4; e += 2)
-            *(float2*)(to + (lane / 4 + 4 * e) * row_length + 8 * j - first + lane % 4 * 2) =
-                make_float2(product.sums[i][4 * j + e], product.sums[i][4 * j + e + 1]);
+            *(Pack<Sum, 2>*)(to + (lane / 4 + 4 * e) * row_length + 8 * j - first + lane % 4 * 2) =
+                {product.sums[i][4 * j + e], product.sums[i][4 * j + e + 1]};
   }
 };
 )";
@@ -124,25 +150,27 @@ __device__ inline void sync_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
                ::: "memory");
 }
+__device__ inline void add_word(float& sum, unsigned word) { sum += __uint_as_float(word); }
+__device__ inline void add_word(int& sum, unsigned word) { sum = (int)((unsigned)sum + word); }
 // 16 rows and kWarpN columns of the tile, which begin at `sums` in the memory of each block.
 struct ClusterPart {
   unsigned sums;
-  __device__ void put(float* to, int row_length, int) const {
+  __device__ void put(Sum* to, int row_length, int) const {
     for (int at = (int)threadIdx.x % 32 * 4; at < 16 * kWarpN; at += 32 * 4) {
       const unsigned place = sums + (at / kWarpN * kSumRow + at % kWarpN) * 4;
-      float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+      Pack<Sum, 4> sum = {};
 #pragma unroll
       for (int rank = 0; rank < kParts; ++rank) {
-        unsigned address;
-        float4 part;
+        unsigned address, part[4];
         asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
                      : "=r"(address) : "r"(place), "r"(rank));
-        asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                     : "=f"(part.x), "=f"(part.y), "=f"(part.z), "=f"(part.w)
+        asm volatile("ld.shared::cluster.v4.b32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(part[0]), "=r"(part[1]), "=r"(part[2]), "=r"(part[3])
                      : "r"(address) : "memory");
-        sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) add_word(sum.at[i], part[i]);
       }
-      *(float4*)(to + at / kWarpN * row_length + at % kWarpN) = sum;
+      *(Pack<Sum, 4>*)(to + at / kWarpN * row_length + at % kWarpN) = sum;
     }
   }
 };
@@ -198,8 +226,8 @@ struct Ring {
     stage = (int)((stage + count) % kStages);
   }
 };
-// Products of one step run while the next one's begin. Gives the barrier of the last stage, whose
-// products still run.
+// Products of one step run while the next one's begin, but where threads add them up: then other
+// warpgroups multiply meanwhile. Gives the barrier of the last stage, if its products still run.
 __device__ inline unsigned multiply_tiles(Product& product, Ring& ring, Index first, Index end) {
   unsigned before = 0;
   for (Index step = first; step < end; ++step) {
@@ -207,6 +235,13 @@ __device__ inline unsigned multiply_tiles(Product& product, Ring& ring, Index fi
     // The products read by another way than threads' copies have written.
     if (!kHasMaps) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     product.add(shared_address(ring.tile_a()), shared_address(ring.tile_b()));
+    if constexpr (kPromotes) {
+      wait_for_products<0>();
+      if (threadIdx.x % 32 == 0) arrive(ring.is_empty());
+      product.promote();
+      ring.advance();
+      continue;
+    }
     if (step > first) {
       wait_for_products<1>();
       if (threadIdx.x % 32 == 0) arrive(before);

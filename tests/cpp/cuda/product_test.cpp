@@ -1,11 +1,9 @@
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <set>
 #include <utility>
 
@@ -89,17 +87,6 @@ TEST(CudaProduct, BlocksThatStay) {
     ++tested;
   }
   EXPECT_EQ(tested, 6);
-}
-
-/// How many tensor maps the emulated driver was asked for; on a GPU -1.
-long tensor_maps() {
-  const char* file = std::getenv("OPWRIGHT_CUDA_DRIVER");
-  void* library = dlopen(file == nullptr ? "libcuda.so.1" : file, RTLD_NOW);
-  using Calls = long (*)(const char*);
-  const auto calls = reinterpret_cast<Calls>(
-      library == nullptr ? nullptr : dlsym(library, "opwright_emulation_calls"));
-  if (calls == nullptr) return -1;
-  return calls("cuTensorMapEncodeTiled") + calls("cuTensorMapEncodeIm2col");
 }
 
 /// Boxes that the copying unit brings, in every tile that has them: of both orders of the operands,

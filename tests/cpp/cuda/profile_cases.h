@@ -1,5 +1,8 @@
 #pragma once
 
+#include <dlfcn.h>
+
+#include <cstdlib>
 #include <random>
 #include <vector>
 
@@ -23,6 +26,17 @@ inline PortDesc port_of(const std::vector<TestAxis>& axes, DataType type) {
     port.max.push_back(axis.max);
   }
   return port;
+}
+
+/// How many tensor maps the emulated driver was asked for; on a GPU -1.
+inline long tensor_maps() {
+  const char* file = std::getenv("OPWRIGHT_CUDA_DRIVER");
+  void* library = dlopen(file == nullptr ? "libcuda.so.1" : file, RTLD_NOW);
+  using Calls = long (*)(const char*);
+  const auto calls = reinterpret_cast<Calls>(
+      library == nullptr ? nullptr : dlsym(library, "opwright_emulation_calls"));
+  if (calls == nullptr) return -1;
+  return calls("cuTensorMapEncodeTiled") + calls("cuTensorMapEncodeIm2col");
 }
 
 }  // namespace opwright::testing

@@ -43,7 +43,7 @@ struct TensorMapImage {
   uint32_t magic;
   uint16_t box[5];  ///< or channels and pixels of windows
   int16_t lower[3], upper[3];
-  uint8_t steps[5], rank, has_windows;
+  uint8_t steps[5], rank, has_windows, element_size;
 };
 
 struct Parameter {

@@ -16,6 +16,8 @@ int element_size(CUtensorMapDataType type) {
     case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
     case CU_TENSOR_MAP_DATA_TYPE_UINT16:
       return 2;
+    case CU_TENSOR_MAP_DATA_TYPE_UINT8:
+      return 1;
     default:
       return 0;
   }
@@ -34,6 +36,7 @@ CUresult make(TensorMapImage* image, CUtensorMapDataType type, cuuint32_t rank, 
   *image = {};
   image->address = start;
   image->magic = TensorMapImage::kMagic;
+  image->element_size = static_cast<uint8_t>(size);
   image->rank = static_cast<uint8_t>(rank);
   for (cuuint32_t i = 0; i < rank; ++i) {
     if (extents[i] < 1 || extents[i] > 1ull << 32 || steps[i] < 1 || steps[i] > 8)

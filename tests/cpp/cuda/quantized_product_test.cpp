@@ -1,0 +1,271 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/types.h"
+#include "compile/program.h"
+#include "cpu/window_reference.h"
+#include "cuda/profile_cases.h"
+#include "operators/convolution.h"
+#include "operators/matrix.h"
+#include "operators/type_rules.h"
+
+/// Products of INT8, UINT8 and FP8 on tensor cores.
+namespace opwright::testing {
+namespace {
+
+struct Types {
+  DataType a, b;
+};
+constexpr Types kTypes[] = {{DataType::kFP8, DataType::kFP8},
+                            {DataType::kINT8, DataType::kINT8},
+                            {DataType::kUINT8, DataType::kINT8}};
+
+/// Numbers of the type, over much of its range.
+Values numbers(const Shape& shape, int seed, DataType type) {
+  Values made = random_values(shape, seed);
+  for (double& value : made.data)
+    value = type == DataType::kFP8    ? 2 * value
+            : type == DataType::kINT8 ? std::round(127 * value)
+                                      : std::round(127.5 * (value + 1));
+  return rounded(made, type);
+}
+/// Sums of INT8 are exact, those of FP8 in FP32.
+double tolerance_of_sums(DataType type) { return type == DataType::kFP8 ? 1e-5 : 0; }
+
+/// a[stack_a, m, k] x b[stack_b, n, k].
+Values product_along_k(const Values& a, const Values& b) {
+  const int64_t m = a.shape[1], n = b.shape[1], k = a.shape[2];
+  return make_values({a.shape[0], m, n}, [&](int64_t i) {
+    const int64_t row = i / n, column = i % n + (b.shape[0] == 1 ? 0 : row / m * n);
+    double sum = 0;
+    for (int64_t e = 0; e < k; ++e) sum += a[row * k + e] * b[column * k + e];
+    return sum;
+  });
+}
+
+bool is_tensor(const Candidate& candidate) {
+  return candidate.tactic_name.starts_with("tensor") ||
+         candidate.tactic_name.starts_with("warpgroup");
+}
+
+/// Every tile, of operands along k, copied by boxes and by threads, beyond the ends of all axes and
+/// at addresses that vectors may not have.
+TEST(CudaQuantizedProduct, EveryTile) {
+  MatrixMultiplyParams params;
+  params.op1 = MatrixOperation::kTRANSPOSE;
+  const MatrixMultiply op(params);
+  const long before = tensor_maps();
+  for (const auto& [type_a, type_b] : kTypes) {
+    std::set<int64_t> tactics;
+    struct Stacks {
+      int64_t k, a, b;
+    };
+    for (const auto& [k, stack_a, stack_b] : {Stacks{160, 1, 1}, {160, 2, 1}, {149, 2, 2}}) {
+      const int64_t m = 140, n = 200;
+      const Values a = numbers({stack_a, m, k}, 1, type_a);
+      const Values b = numbers({stack_b, n, k}, 2, type_b);
+      const Values expected = product_along_k(a, b);
+      const std::vector<TestInput> inputs = {{a, type_a}, {b, type_b}};
+      const std::vector<TestOutput> outputs = {{expected.shape, type_of_product(type_a)}};
+      for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+        if (!is_tensor(candidate)) continue;
+        tactics.insert(candidate.tactic);
+        TestKernel kernel(op, candidate, inputs, outputs);
+        for (const int shift : {0, 1}) {
+          SCOPED_TRACE(::testing::Message() << "k " << k << " stacks " << stack_a << " " << stack_b
+                                            << " " << describe(candidate) << " shift " << shift);
+          expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected,
+                       tolerance_of_sums(type_a));
+          if (::testing::Test::HasFailure()) return;
+        }
+      }
+    }
+    EXPECT_GE(tactics.size(), 10u) << "not every tile was tested";
+  }
+  if (before >= 0) {
+    EXPECT_GE(tensor_maps() - before, 3l * 2 * 3 * 2 * 5) << "tiles came otherwise";
+  }
+}
+
+/// Operands that lie across k, and extents that are open.
+TEST(CudaQuantizedProduct, AcrossKAndOpenExtents) {
+  const TestAxis open = {0, 512};
+  for (const auto& [type_a, type_b] : kTypes)
+    for (const MatrixOperation of_b : {MatrixOperation::kNONE, MatrixOperation::kTRANSPOSE}) {
+      MatrixMultiplyParams params;
+      params.op1 = of_b;
+      const MatrixMultiply op(params);
+      const std::vector<PortDesc> in = {port_of({{1, 1}, open, open}, type_a),
+                                        port_of({{1, 1}, open, open}, type_b)};
+      const std::vector<PortDesc> out = {port_of({{1, 1}, open, open}, type_of_product(type_a))};
+      int tested = 0;
+      for (const Candidate& candidate : candidates_of(op, in, out)) {
+        if (!is_tensor(candidate)) continue;
+        ++tested;
+        TestKernel kernel(op, candidate, in, out);
+        for (const Shape& size : {Shape{37, 70, 45}, Shape{130, 48, 96}, Shape{64, 64, 0}}) {
+          const int64_t m = size[0], n = size[1], k = size[2];
+          const Values a = numbers({1, m, k}, 1, type_a), b = numbers({1, n, k}, 2, type_b);
+          const Values expected = product_along_k(a, b);
+          Values given = b;
+          if (of_b == MatrixOperation::kNONE)
+            given = make_values({1, k, n}, [&](int64_t i) { return b[i % n * k + i / n]; });
+          SCOPED_TRACE(::testing::Message()
+                       << m << "x" << n << "x" << k << " " << describe(candidate));
+          const Values y =
+              kernel.run(std::vector<TestInput>{{a, type_a}, {given, type_b}},
+                         std::vector<TestOutput>{{expected.shape, type_of_product(type_a)}})[0];
+          expect_close(y, expected, tolerance_of_sums(type_a));
+          if (::testing::Test::HasFailure()) return;
+        }
+      }
+      EXPECT_GE(tested, 6);
+    }
+}
+
+/// Tiles whose parts of k several blocks multiply, again and again.
+TEST(CudaQuantizedProduct, TilesInParts) {
+  const int64_t m = 37, n = 300, k = 4 * 8 * 128;
+  MatrixMultiplyParams params;
+  params.op1 = MatrixOperation::kTRANSPOSE;
+  const MatrixMultiply op(params);
+  for (const auto& [type_a, type_b] : kTypes) {
+    const Values a = numbers({1, m, k}, 1, type_a), b = numbers({1, n, k}, 2, type_b);
+    const Values expected = product_along_k(a, b);
+    const std::vector<TestInput> inputs = {{a, type_a}, {b, type_b}};
+    const std::vector<TestOutput> outputs = {{expected.shape, type_of_product(type_a)}};
+    std::set<std::string> units;
+    for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+      if (candidate.tactic_name.find(", in ") == std::string::npos) continue;
+      if (candidate.tactic_name.find(" parts") == std::string::npos) continue;
+      units.insert(candidate.tactic_name.substr(0, candidate.tactic_name.find(' ')));
+      SCOPED_TRACE(describe(candidate));
+      TestKernel kernel(op, candidate, inputs, outputs);
+      const Values y = kernel.run(inputs, outputs)[0];
+      expect_close(y, expected, type_a == DataType::kFP8 ? 1e-4 : 0);
+      EXPECT_EQ(kernel.run(inputs, outputs)[0].data, y.data) << "the second run differs";
+    }
+    EXPECT_EQ(units.size(), 2u) << "parts of blocks, or of clusters, are missing";
+  }
+}
+
+/// Scales, a bias, an activation and the next layer's quantization behind the sums: results of FP8
+/// and of INT8, and of FP16 with a residual of that type.
+TEST(CudaQuantizedProduct, FusedPrograms) {
+  using Op = ElementWiseOperation;
+  const int64_t m = 70, n = 136, k = 160;
+  for (const auto& [type_a, type_b] : kTypes)
+    for (const DataType result : {type_b, DataType::kHALF}) {
+      constexpr DataType kFloat = DataType::kFLOAT;
+      ProgramWriter writer;
+      int y = writer.cast(writer.input(0, type_of_product(type_a)), kFloat);
+      y = writer.binary(Op::kPROD, y, writer.input(1, kFloat));
+      y = writer.binary(Op::kSUM, y, writer.cast(writer.input(2, DataType::kHALF), kFloat));
+      y = writer.binary(Op::kMAX, y, writer.constant(0, kFloat));
+      if (result == DataType::kINT8) {
+        y = writer.unary(UnaryOperation::kROUND, y);
+        y = writer.activation(ActivationType::kCLIP, y, -128, 127);
+      }
+      const int results[] = {writer.cast(y, result)};
+      std::vector<int> used;
+      MatrixMultiplyParams params;
+      params.op1 = MatrixOperation::kTRANSPOSE;
+      params.fused.program = writer.finish(results, &used);
+      params.fused.places = {static_cast<int64_t>(FusedPlace::kChannel),
+                             static_cast<int64_t>(FusedPlace::kElement)};
+      params.fused.result = result;
+      const MatrixMultiply op(params);
+      Values scales = random_values({n}, 3);
+      for (double& scale : scales.data)
+        scale = (type_a == DataType::kFP8 ? 0.05 : 0.001) * (1.5 + scale);
+      scales = rounded(scales, kFloat);
+      Values residual = random_values({1, m, n}, 4);
+      for (double& value : residual.data) value *= 9;
+      const std::vector<TestInput> inputs = {{numbers({1, m, k}, 1, type_a), type_a},
+                                             {numbers({1, n, k}, 2, type_b), type_b, true},
+                                             {scales, kFloat, true},
+                                             {rounded(residual, DataType::kHALF), DataType::kHALF}};
+      Values expected = product_along_k(inputs[0].values, inputs[1].values);
+      for (int64_t i = 0; i < expected.size(); ++i) {
+        expected[i] = std::max(expected[i] * scales[i % n] + inputs[3].values[i], 0.0);
+        if (result == DataType::kINT8) expected[i] = std::min(std::nearbyint(expected[i]), 127.0);
+      }
+      if (result == DataType::kFP8) expected = rounded(expected, result);
+      const std::vector<TestOutput> outputs = {{expected.shape, result}};
+      int tested = 0;
+      for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+        if (!is_tensor(candidate)) continue;
+        ++tested;
+        SCOPED_TRACE(describe(candidate));
+        TestKernel kernel(op, candidate, inputs, outputs);
+        const Values y = kernel.run(inputs, outputs)[0];
+        // A sum that is rounded in FP32 may fall on the other side of a half.
+        int64_t apart = 0;
+        for (int64_t i = 0; i < y.size(); ++i) {
+          const double step = result == DataType::kFP8    ? std::max(expected[i] / 8, 0x1p-9)
+                              : result == DataType::kINT8 ? 1
+                                                          : std::max(expected[i] * 0x1p-10, 1e-3);
+          EXPECT_LE(std::abs(y[i] - expected[i]), step) << "at " << i;
+          if (y[i] != expected[i] && result != DataType::kHALF) ++apart;
+        }
+        EXPECT_LE(apart, y.size() / 500);
+        if (::testing::Test::HasFailure()) return;
+      }
+      EXPECT_GE(tested, 6);
+    }
+}
+
+/// Windows of both layouts: of channels that boxes have and of others, over borders, with strides,
+/// dilations and groups.
+TEST(CudaQuantizedConvolution, Windows) {
+  struct Case {
+    int64_t channels, maps, groups, size, window, stride, dilation, padding;
+  };
+  const Case cases[] = {{128, 72, 1, 9, 3, 1, 1, 1}, {128, 40, 1, 10, 3, 2, 1, 1},
+                        {64, 72, 1, 7, 3, 1, 2, 2},  {3, 24, 1, 13, 5, 2, 1, 2},
+                        {96, 72, 1, 6, 1, 1, 1, 0},  {64, 64, 2, 6, 3, 1, 1, 1}};
+  const long before = tensor_maps();
+  for (const auto& [type_a, type_b] : kTypes)
+    for (const Case& of : cases) {
+      ConvolutionParams params;
+      params.groups = of.groups;
+      params.stride = {of.stride, of.stride}, params.dilation = {of.dilation, of.dilation};
+      params.pre_padding = params.post_padding = {of.padding, of.padding};
+      const Convolution op(params);
+      const int64_t extent =
+          (of.size + 2 * of.padding - of.dilation * (of.window - 1) - 1) / of.stride + 1;
+      const Shape shape = {2, of.maps, extent, extent};
+      const std::vector<TestInput> inputs = {
+          {numbers({2, of.channels, of.size, of.size}, 1, type_a), type_a},
+          {numbers({of.maps, of.channels / of.groups, of.window, of.window}, 2, type_b), type_b,
+           true}};
+      const Values expected =
+          reference_convolution(inputs[0].values, inputs[1].values, shape, of.groups, params.stride,
+                                params.dilation, params.pre_padding);
+      const std::vector<TestOutput> outputs = {{shape, type_of_product(type_a)}};
+      std::set<TensorFormat> formats;
+      for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+        if (!is_tensor(candidate)) continue;
+        formats.insert(candidate.outputs[0].format);
+        SCOPED_TRACE(::testing::Message()
+                     << of.channels << " channels, " << of.maps << " maps, window " << of.window
+                     << " " << describe(candidate));
+        TestKernel kernel(op, candidate, inputs, outputs);
+        expect_close(kernel.run(inputs, outputs)[0], expected, type_a == DataType::kFP8 ? 3e-5 : 0);
+        if (::testing::Test::HasFailure()) return;
+      }
+      EXPECT_EQ(formats.size(), 2u) << "a layout is missing";
+    }
+  if (before >= 0) {
+    EXPECT_GE(tensor_maps() - before, 3l * 2 * 2 * 3) << "windows came otherwise";
+  }
+}
+
+}  // namespace
+}  // namespace opwright::testing
