@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -53,6 +54,9 @@ class Code(bytes):
     of an argument among the inputs, the extra arguments, `added` and the outputs. Empty: as they
     are."""
 
+    ports: Any
+    """The tensors and extra arguments that a maker has compiled the kernel for."""
+
     _launch: dict[str, Any]
 
     def __new__(
@@ -76,6 +80,7 @@ class Code(bytes):
         made.scratch = scratch
         made.added = added
         made.order = order
+        made.ports = None
         made._launch = launch or {}
         return made
 
@@ -102,6 +107,20 @@ class Code(bytes):
                     )
         grid = {"grid_x": 1, "grid_y": 1, "grid_z": 1}
         return KernelLaunchParams(**{**grid, **self._launch, **given})
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the kernel to a file that `load` takes where an engine is built: on a machine that
+        has neither the language nor its compiler, or by other processes.
+
+        Compile it with numbers for extents, for these alone, or with `open_extents`.
+
+        :param path: of the file; the makers' `arch` tells which GPUs it is for.
+        :raises CompileError: for code of `object`, extents of a network, and a kernel that needs an
+            open extent which no input has.
+        """
+        from ._saved import save
+
+        save(self, path)
 
     def __repr__(self) -> str:
         return f"<Code {self.name} ({self.kind}) for {self.target}, {len(self)} bytes>"
