@@ -437,8 +437,22 @@ KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& 
   if (nb::hasattr(source, "begins_early"))
     code.begins_early = nb::cast<bool>(source.attr("begins_early"));
   if (nb::hasattr(source, "order")) code.order = nb::cast<std::vector<int>>(source.attr("order"));
+  check_extents(args.layer, code);
   code.shape_inputs = inputs.shape_inputs;
   return code;
+}
+
+void PythonDefinition::check_extents(std::string_view layer, const KernelCode& code) const {
+  std::vector<Expr> all(std::begin(code.grid), std::end(code.grid));
+  all.insert(all.end(), std::begin(code.block), std::end(code.block));
+  all.push_back(code.shared_memory);
+  for (const KernelArgument& argument : code.arguments) all.push_back(argument.value);
+  for (const Expr& expr : all)
+    if (has_open_extent(expr))
+      reject(layer,
+             "its aot_impl function returned a kernel for extents of "
+             "opwright.aot.open_extents(), which no network has; save that kernel, and give "
+             "opwright.aot.load() the descriptors");
 }
 
 void PythonDefinition::check_parameters(const KernelArgs& args, nb::handle parameters,

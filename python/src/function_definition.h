@@ -77,6 +77,8 @@ class PythonDefinition final : public FunctionPlugin {
   nb::tuple describe_outputs(std::string_view layer, const DescribedInputs& inputs,
                              std::span<const PortDesc> outputs,
                              const FieldValues& attributes) const;
+  /// Throws Error for a launch or an argument that depends on an extent which no network has.
+  void check_extents(std::string_view layer, const KernelCode& code) const;
   /// Throws Error unless a kernel with these parameters (of opwright.aot.Code) fits the ports and
   /// the extra arguments.
   void check_parameters(const KernelArgs& args, nb::handle parameters, nb::handle extra) const;

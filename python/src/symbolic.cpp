@@ -2,6 +2,9 @@
 
 #include "symbolic.h"
 
+#include <algorithm>
+#include <array>
+
 #include "base/error.h"
 #include "plugin_bindings.h"
 
@@ -364,6 +367,62 @@ void bind_function(nb::module_& m, const char* name, F f, const char* doc) {
       nb::arg("first"), nb::arg("second"), nb::sig(signature.c_str()), doc);
 }
 
+// In the order of ExprOp.
+constexpr std::array<std::string_view, 12> kOpNames = {
+    "constant", "symbol", "sum",  "product",   "max",      "min",
+    "sub",      "equal",  "less", "floor_div", "ceil_div", "select"};
+
+/// The operation's name and its operands: a number, an open extent's number, or expressions.
+nb::tuple expression_parts(nb::handle value) {
+  const Expr expr = to_expr(value, "expression_parts");
+  nb::list parts;
+  parts.append(kOpNames.at(static_cast<size_t>(expr.op())));
+  if (expr.is_constant()) parts.append(expr.constant());
+  if (expr.op() == ExprOp::kSymbol) parts.append(expr.symbol_id() - kFirstOpenExtent);
+  for (int i = 0; i < expr.arity(); ++i) parts.append(ShapeExpr{expr.operand(i)});
+  return nb::tuple(parts);
+}
+
+/// The inverse of expression_parts, of all but constants and symbols.
+ShapeExpr make_expression(std::string_view name, const std::vector<nb::object>& operands) {
+  const auto found = std::ranges::find(kOpNames, name);
+  const auto op = static_cast<ExprOp>(found - kOpNames.begin());
+  require(found != kOpNames.end() && op != ExprOp::kConstant && op != ExprOp::kSymbol, "'", name,
+          "' is no operation of expressions");
+  std::vector<Expr> given;
+  for (const nb::object& operand : operands) given.push_back(to_expr(operand, "an operand"));
+  if (op == ExprOp::kSelect) {
+    require(given.size() == 3, "'", name, "' has 3 operands; ", given.size(), " came");
+    return {Expr::select(given[0], given[1], given[2])};
+  }
+  const bool takes_more =
+      op == ExprOp::kSum || op == ExprOp::kProd || op == ExprOp::kMax || op == ExprOp::kMin;
+  require(given.size() == 2 || (takes_more && given.size() > 2), "'", name, "' of ", given.size(),
+          " operands");
+  Expr result = given[0];
+  for (size_t i = 1; i < given.size(); ++i) result = Expr::make(op, result, given[i]);
+  return {result};
+}
+
+void bind_expressions(nb::module_& m) {
+  m.def(
+      "open_extent",
+      [](int number) {
+        require(number >= 0 && number < kNumOpenExtents, "there is no open extent ", number);
+        return ShapeExpr{Expr::symbol(kFirstOpenExtent + number)};
+      },
+      nb::arg("number"), "An extent that belongs to no network: the same for the same number.");
+  m.def("expression_parts", &expression_parts, nb::arg("value"),
+        nb::sig("def expression_parts(value: int | ShapeExpr | SymIntExpr) -> tuple"),
+        "The name of an expression's operation, then its operands. Those of \"constant\" and "
+        "\"symbol\" are an int: the value, and the number of an open extent, which is out of its "
+        "range for the symbol of a network.");
+  m.def("make_expression", &make_expression, nb::arg("operation"), nb::arg("operands"),
+        nb::sig("def make_expression(operation: str, operands: "
+                "collections.abc.Sequence[int | ShapeExpr | SymIntExpr]) -> ShapeExpr"),
+        "The expression that `expression_parts` has taken apart; not for constants and symbols.");
+}
+
 }  // namespace
 
 Expr to_expr(nb::handle value, std::string_view what) { return to_shape_expr(value, what).expr; }
@@ -392,6 +451,15 @@ SymShape exprs(const std::vector<ShapeExpr>& extents) {
   shape.reserve(extents.size());
   for (const ShapeExpr& extent : extents) shape.push_back(extent.expr);
   return shape;
+}
+
+bool has_open_extent(const Expr& expr) {
+  if (expr.op() == ExprOp::kSymbol)
+    return expr.symbol_id() >= kFirstOpenExtent &&
+           expr.symbol_id() < kFirstOpenExtent + kNumOpenExtents;
+  for (int i = 0; i < expr.arity(); ++i)
+    if (has_open_extent(expr.operand(i))) return true;
+  return false;
 }
 
 Expr replace_symbols(const Expr& expr, const std::map<int, Expr>& replacements) {
@@ -473,6 +541,7 @@ void bind_symbolic(nb::module_& m) {
   bind_function(
       m, "min", [](const Expr& a, const Expr& b) { return min(a, b); },
       "The smaller of two extents. Symbols of one kind give that kind.");
+  bind_expressions(m);
 }
 
 }  // namespace opwright::python

@@ -58,6 +58,11 @@ ShapeExpr to_shape_expr(nb::handle value, std::string_view what);
 /// From ShapeExprs or any sequence of ints and ShapeExpr.
 std::vector<ShapeExpr> to_extents(nb::handle sequence, std::string_view what);
 SymShape exprs(const std::vector<ShapeExpr>& extents);
+/// The ids of extents that no network has, of kernels that are compiled outside of a build, begin
+/// here and end before the placeholders.
+inline constexpr int kFirstOpenExtent = 1 << 24;
+inline constexpr int kNumOpenExtents = 1 << 20;
+bool has_open_extent(const Expr& expr);
 /// The expression with each of these symbols replaced.
 Expr replace_symbols(const Expr& expr, const std::map<int, Expr>& replacements);
 

@@ -1,5 +1,6 @@
 """The operator sample::rms_norm, compiled from C++, from a Numba function, from CUDA C++, or from a
-kernel of Triton, cuTile, CuTe DSL, Warp, TileLang or Pallas."""
+kernel of Triton, Numba-CUDA, cuTile, CuTe DSL, Warp, TileLang or Pallas; or taken from files where such
+kernels were saved."""
 
 import enum
 import functools
@@ -33,10 +34,20 @@ class Tactic(enum.IntEnum):
     WARP = 7
     TILELANG = 8
     PALLAS = 9
+    NUMBA_CUDA = 10
 
 
 # Those whose kernels have arrays with their extents for parameters.
 OF_ARRAYS = (Tactic.CUTILE, Tactic.CUTE, Tactic.WARP, Tactic.TILELANG, Tactic.PALLAS)
+
+
+# Those whose kernels say themselves how large the grid is.
+OF_GRIDS = (Tactic.WARP, Tactic.TILELANG, Tactic.PALLAS)
+
+NAMES = {trt.float32: "fp32", trt.float16: "fp16"}
+
+# Where kernels for GPUs were saved, which then no compiler is needed for; the runner sets it.
+kernels = None
 
 
 # Types and tactics that the engine may choose from; the runner sets them, to try each alone.
@@ -58,6 +69,8 @@ def compile(tactic, inputs, epsilon, outputs, **options):
     dtype, extents = (x.dtype, x.shape_expr) if isinstance(x, trtp.TensorDesc) else x
     *rows, columns = extents
     rows = math.prod(rows)
+    if kernels is not None and tactic not in (Tactic.CPP, Tactic.NUMBA):
+        return _load(tactic, dtype, rows, columns, epsilon)
     if tactic in OF_ARRAYS:
         return _compile_arrays(tactic, dtype, rows, columns, epsilon, options)
     extra = trtp.SymExprs.from_tuple([trtp.SymInt64(columns), trtp.SymFloat32(epsilon)])
@@ -71,11 +84,34 @@ def compile(tactic, inputs, epsilon, outputs, **options):
         code = aot.numba(rms_norm_numba.rms_norm, "rms_norm", **arguments)
     elif tactic == Tactic.CUDA:
         code = aot.cuda(FOLDER / "rms_norm.cu", "rms_norm", **arguments)
+    elif tactic == Tactic.NUMBA_CUDA:
+        import rms_norm_numba_cuda
+
+        code = aot.numba_cuda(rms_norm_numba_cuda.rms_norm, "rms_norm", **arguments)
     else:
         import rms_norm_triton
 
         code = aot.triton(rms_norm_triton.rms_norm, {"BLOCK": 1024}, **arguments)
     return code, extra
+
+
+def file_of(tactic, dtype, rows=None, columns=None):
+    """The name of a saved kernel. Pallas has one for each shape."""
+    extents = f"_{rows}x{columns}" if tactic == Tactic.PALLAS else ""
+    return f"rms_norm_{Tactic(tactic).name.lower()}_{NAMES[dtype]}{extents}.kernel"
+
+
+def _load(tactic, dtype, rows, columns, epsilon):
+    matrix = (dtype, [rows, columns])
+    extra = [trtp.SymFloat32(epsilon)]
+    if tactic == Tactic.PALLAS:
+        extra = []
+    elif tactic not in OF_ARRAYS:
+        extra = [trtp.SymInt64(columns), *extra]
+    extra = trtp.SymExprs.from_tuple(extra)
+    file = Path(kernels) / file_of(tactic, dtype, rows, columns)
+    tensors = {"inputs": [matrix, (dtype, [columns])], "outputs": [matrix]}
+    return aot.load(file, extra=extra, **tensors), extra
 
 
 def _compile_arrays(tactic, dtype, rows, columns, epsilon, options):
@@ -116,7 +152,7 @@ def rms_norm_aot(
     tactic: int,
 ) -> Tuple[str, bytes, trtp.KernelLaunchParams, trtp.SymExprs]:
     code, extra = compile(tactic, [x, scale], epsilon, outputs)
-    if tactic in (Tactic.WARP, Tactic.TILELANG, Tactic.PALLAS):
-        return code.name, code, code.launch(), extra  # the kernel has its grid
-    block = {"block_x": 256} if tactic == Tactic.CUDA else {}
+    if tactic in OF_GRIDS:
+        return code.name, code, code.launch(), extra
+    block = {"block_x": 256} if tactic in (Tactic.CUDA, Tactic.NUMBA_CUDA) else {}
     return code.name, code, code.launch(grid_x=math.prod(list(x.shape_expr)[:-1]), **block), extra

@@ -2,8 +2,8 @@
 
 A kernel becomes part of an engine, which runs in this process and then in the native program, without
 Python and with an empty environment; both results are compared with NumPy's. Where there is no GPU, or
-an architecture is named, a kernel for GPUs is only compiled. The exit status is 0 where all is right,
-otherwise 1.
+an architecture is named, a kernel for GPUs is only compiled, and saved with --kernels; on the machine
+with the GPU --kernels takes it from there. The exit status is 0 where all is right, otherwise 1.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from rms_norm import Tactic
 
 import opwright as trt
 import opwright.plugin as trtp
+from opwright import aot
 
 TYPES = {"fp32": trt.float32, "fp16": trt.float16}
 TOLERANCE = {"fp32": 1e-6, "fp16": 1e-3}  # of results up to 1: some roundings of their types
@@ -37,7 +38,10 @@ PACKAGES = {
     Tactic.WARP: "warp",
     Tactic.TILELANG: "tilelang",
     Tactic.PALLAS: "jax",
+    Tactic.NUMBA_CUDA: "numba_cuda",
 }
+# The only shape of Pallas, whose kernels have fixed extents.
+FIXED = (64, 768)
 # What the program may need to find the driver; all else it does without.
 KEPT = ("LD_LIBRARY_PATH", "OPWRIGHT_CUDA_DRIVER")
 
@@ -47,19 +51,21 @@ def expected(x: np.ndarray, scale: np.ndarray) -> np.ndarray:
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + EPSILON) * scale
 
 
-def build(tactic: Tactic, precision: str) -> trt.Engine:
-    """An engine for any number of rows of any length up to 4096; of Pallas for 64 rows of 768."""
+def build(tactic: Tactic, precision: str, fixed: tuple[int, int] | None = None) -> trt.Engine:
+    """An engine for any number of rows of any length up to 4096, or for these alone."""
     rms_norm.types, rms_norm.tactics = precision.upper(), [tactic]
     network = trt.Builder(trt.Logger()).create_network()
     network.name = "rms_norm"
-    rows, columns = (64, 768) if tactic == Tactic.PALLAS else (-1, -1)
+    if fixed is None and tactic == Tactic.PALLAS:
+        fixed = FIXED
+    rows, columns = fixed or (-1, -1)
     x = network.add_input("x", TYPES[precision], (rows, columns))
     scale = network.add_input("scale", TYPES[precision], (columns,))
     layer = network.add_plugin(trtp.op.sample.rms_norm(x, scale, epsilon=EPSILON))
     layer.get_output(0).name = "y"
     network.mark_output(layer.get_output(0))
     shapes = {"x": ((1, 1), (64, 768), (1024, 4096)), "scale": ((1,), (768,), (4096,))}
-    if tactic == Tactic.PALLAS:
+    if fixed is not None:
         shapes = None
     device = trt.DeviceType.GPU if tactic in FOR_GPU else trt.DeviceType.CPU
     return trt.build(network, shapes=shapes, device=device)
@@ -93,7 +99,7 @@ def check(tactic: Tactic, precision: str, folder: Path) -> bool:
     engine.save(file)
     errors = []
     rng = np.random.default_rng(0)
-    for shape in [(64, 768)] if tactic == Tactic.PALLAS else [(64, 768), (3, 77)]:
+    for shape in [FIXED] if tactic == Tactic.PALLAS else [(64, 768), (3, 77)]:
         x, scale = (
             rng.uniform(-1, 1, s).astype(np.dtype(precision.replace("fp", "float")))
             for s in (shape, shape[-1:])
@@ -110,20 +116,31 @@ def check(tactic: Tactic, precision: str, folder: Path) -> bool:
     return passed
 
 
-def is_installed(tactic: Tactic) -> bool:
+def lacks(tactic: Tactic, precision: str) -> str:
+    """What is not there for this kernel; empty where all is."""
+    if rms_norm.kernels is not None and tactic in FOR_GPU:
+        file = rms_norm.kernels / rms_norm.file_of(tactic, TYPES[precision], *FIXED)
+        return "" if file.is_file() else str(file)
     try:
-        return tactic not in PACKAGES or importlib.util.find_spec(PACKAGES[tactic]) is not None
+        found = tactic not in PACKAGES or importlib.util.find_spec(PACKAGES[tactic]) is not None
     except ModuleNotFoundError:  # of the package that it is in
-        return False
+        found = False
+    return "" if found else PACKAGES[tactic]
 
 
-def compile_for_gpu(tactic: Tactic, precision: str, arch: str, folder: Path) -> None:
-    # Without an engine extents are numbers.
-    x = (TYPES[precision], [64, 768])
-    code, _ = rms_norm.compile(tactic, [x], EPSILON, [x], arch=arch)
-    file = folder / f"rms_norm_{tactic.name.lower()}_{precision}.{code.kind}"
-    file.write_bytes(code)
-    print(f"compiled: {tactic.name.lower()}, {precision}, {code.kind} for {code.target}")
+def compile_for_gpu(
+    tactic: Tactic,
+    precision: str,
+    arch: str,
+    shape: tuple[int, int] | None = None,
+) -> aot.Code:
+    """The kernel for any rows of any length, where it may be; or for these alone."""
+    if tactic == Tactic.PALLAS:
+        shape = shape or FIXED
+    if tactic == Tactic.NUMBA_CUDA:
+        arch = arch.replace("sm_", "compute_")  # Numba makes PTX
+    x = (TYPES[precision], list(shape or aot.open_extents("rows", "columns")))
+    return rms_norm.compile(tactic, [x], EPSILON, [x], arch=arch)[0]
 
 
 def main() -> int:
@@ -136,22 +153,37 @@ def main() -> int:
         "(sm_90 where there is no GPU)",
     )
     parser.add_argument("--artifacts_dir", type=Path, help="where to keep engines and kernels")
+    parser.add_argument(
+        "--kernels",
+        type=Path,
+        help="with --arch: where to save the kernels for GPUs; without: where they are taken from",
+    )
     args = parser.parse_args()
     for source in args.source:
         if source not in names:
             parser.error(f"'{source}' is none of {', '.join(names)}")
+    only_compile = bool(args.arch) or not has_gpu()
+    if args.kernels is not None and not only_compile:
+        rms_norm.kernels = args.kernels
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.artifacts_dir or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         right = []
         for source in args.source or names:
             tactic = Tactic[source.upper()]
-            if not args.source and not is_installed(tactic):
-                print(f"left out: {source}, which needs {PACKAGES[tactic]}")
-                continue
             for precision in TYPES:
-                if tactic in FOR_GPU and (args.arch or not has_gpu()):
-                    compile_for_gpu(tactic, precision, args.arch or "sm_90", folder)
+                lacking = lacks(tactic, precision)
+                if not args.source and lacking:
+                    print(f"left out: {source}, {precision}, which needs {lacking}")
+                elif tactic in FOR_GPU and only_compile:
+                    code = compile_for_gpu(tactic, precision, args.arch or "sm_90")
+                    name = f"rms_norm_{source}_{precision}"
+                    (folder / f"{name}.{code.kind}").write_bytes(code)
+                    if args.kernels is not None:
+                        args.kernels.mkdir(parents=True, exist_ok=True)
+                        file = rms_norm.file_of(tactic, TYPES[precision], *FIXED)
+                        code.save(args.kernels / file)
+                    print(f"compiled: {source}, {precision}, {code.kind} for {code.target}")
                 else:
                     right.append(check(tactic, precision, folder))
     return 0 if all(right) else 1

@@ -15,6 +15,9 @@ Kernels have a pointer per input, the extra arguments, and a pointer per output 
 the CPU the user's function is called for each cell of the launch grid, and has the cell's x, y and
 z as three more parameters, 64-bit integers.
 
+`Code.save` writes a kernel to a file, and `load` takes it where an engine is built without the
+language or its compiler.
+
 `opwright.plugin.kernel` makes a whole plugin of a kernel.
 """
 
@@ -30,6 +33,7 @@ from ._numba import numba
 from ._numba_cuda import numba_cuda
 from ._object import object
 from ._pallas import pallas
+from ._saved import load, open_extents
 from ._tilelang import tilelang
 from ._triton import triton
 from ._warp import warp
@@ -42,9 +46,11 @@ __all__ = [
     "cuda",
     "cute",
     "cutile",
+    "load",
     "numba",
     "numba_cuda",
     "object",
+    "open_extents",
     "pallas",
     "tilelang",
     "triton",

@@ -3,7 +3,7 @@ such a kernel are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -121,6 +121,22 @@ def symbols(extra: Iterable[Any]) -> list[Any]:
 def check_alignment(maker: str, alignment: int | None) -> None:
     if alignment is not None and (alignment < 1 or alignment & (alignment - 1)):
         raise ValueError(f"{maker}: alignment={alignment} is no power of two")
+
+
+def places(
+    names: Sequence[str], order: Iterable[str] | None, fail: Callable[[str], CompileError]
+) -> list[int]:
+    """For each of a kernel's parameters which argument it takes: a number among the inputs, the extra
+    arguments and the outputs.
+
+    :param order: the names in the order of the arguments; None where that is the kernel's own.
+    """
+    if order is None:
+        return list(range(len(names)))
+    wanted = list(order)
+    if sorted(wanted) != sorted(names):
+        raise fail(f"order has ({', '.join(wanted)}); its parameters are ({', '.join(names)})")
+    return [wanted.index(name) for name in names]
 
 
 class Layout:

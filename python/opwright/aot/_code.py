@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -56,6 +57,9 @@ class Code(bytes):
     """Whether the kernel waits by itself (PTX's ``griddepcontrol.wait``) for those before it: the
     engine then lets it begin while they end."""
 
+    ports: Any
+    """The tensors and extra arguments that a maker has compiled the kernel for."""
+
     _launch: dict[str, Any]
 
     def __new__(
@@ -81,6 +85,7 @@ class Code(bytes):
         made.added = added
         made.order = order
         made.begins_early = begins_early
+        made.ports = None
         made._launch = launch or {}
         return made
 
@@ -107,6 +112,20 @@ class Code(bytes):
                     )
         grid = {"grid_x": 1, "grid_y": 1, "grid_z": 1}
         return KernelLaunchParams(**{**grid, **self._launch, **given})
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the kernel to a file that `load` takes where an engine is built: on a machine that
+        has neither the language nor its compiler, or by other processes.
+
+        Compile it with numbers for extents, for these alone, or with `open_extents`.
+
+        :param path: of the file; the makers' `arch` tells which GPUs it is for.
+        :raises CompileError: for code of `object`, extents of a network, and a kernel that needs an
+            open extent which no input has.
+        """
+        from ._saved import save
+
+        save(self, path)
 
     def __repr__(self) -> str:
         return f"<Code {self.name} ({self.kind}) for {self.target}, {len(self)} bytes>"

@@ -21,6 +21,7 @@ from ._code import (
     input_types,
     scalar_types,
 )
+from ._saved import portable
 
 _ELEMENTS = {
     DataType.FLOAT: "float",
@@ -67,6 +68,7 @@ def _wrapper(symbol: str, name: str, types: Sequence[str | None]) -> str:
     )
 
 
+@portable
 def cpp(
     source: str | os.PathLike[str],
     name: str,

@@ -12,6 +12,7 @@ from . import _ptx, _source
 from ._code import Code, CompileError, by_symbol, element_types, input_types, scalar_types
 from ._gpu import cached_with_facts, chosen_architecture, kind
 from ._nvrtc import CompilationError, Nvrtc, NvrtcError, header_folders, nvrtc
+from ._saved import portable
 
 _ELEMENTS = {
     DataType.FLOAT: "float",
@@ -118,6 +119,7 @@ def compile_source(
     return facts, made.ptx if is_ptx else made.cubin
 
 
+@portable
 def cuda(
     source: str | os.PathLike[str],
     name: str,

@@ -13,10 +13,11 @@ from typing import Any
 
 from .._core import DataType
 from . import _ptx
-from ._arrays import Array, Layout, arrays, check_alignment, symbols
+from ._arrays import Array, Layout, arrays, check_alignment, places, symbols
 from ._code import Code, CompileError, by_symbol
 from ._gpu import cached_with_facts, chosen_architecture, kind
 from ._numba import _identity
+from ._saved import portable
 
 _ELEMENTS = {
     DataType.FLOAT: "Float32",
@@ -130,6 +131,7 @@ def _code_object(text: str, file: str) -> Any:
     return compile(text, file, "exec", dont_inherit=True)
 
 
+@portable
 def cute(
     kernel: Any,
     constants: Mapping[str, Any] | None = None,
@@ -141,6 +143,7 @@ def cute(
     shared_mem: int | None = None,
     arch: str | None = None,
     alignment: int | None = None,
+    order: Iterable[str] | None = None,
 ) -> Code:
     """Compiles a kernel of CuTe DSL for GPUs, without a GPU.
 
@@ -167,6 +170,8 @@ def cute(
         the engine is built for.
     :param alignment: how many bytes divide the addresses of all tensors, if callers promise that.
         Without it, those of an element.
+    :param order: the names of the kernel's parameters as they take the inputs, the extra arguments
+        and the outputs, for a kernel that has them in another order: ``["x", "n", "y"]``.
     :raises CompileError: for parameters that do not fit, with the compiler's messages, or saying
         which package is missing.
     """
@@ -201,9 +206,12 @@ def cute(
         )
     threads = [*([block] if isinstance(block, int) else block), 1, 1][:3]
 
+    def fail(reason: str) -> CompileError:
+        return CompileError(f"aot.cute: the kernel `{function.__name__}{signature}`: {reason}")
+
     wrapper = _Wrapper(Layout(len(ins), given, len(outs)))
     samples: list[Any] = []
-    for place, name in enumerate(free):
+    for place, name in zip(places(free, order, fail), free):
         number = place - len(ins)
         if 0 <= number < len(given):
             scalar = _SCALARS[type(given[number])]

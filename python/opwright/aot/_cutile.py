@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .._core import DataType
-from ._arrays import ELEMENTS, SCALARS, Array, Layout, arrays, check_alignment, symbols
+from ._arrays import ELEMENTS, SCALARS, Array, Layout, arrays, check_alignment, places, symbols
 from ._code import Code, CompileError, cached
 from ._gpu import chosen_architecture, kind
+from ._saved import portable
 
 _ELEMENTS = {**ELEMENTS, DataType.BOOL: "bool_"}
 
@@ -55,6 +56,7 @@ def _constraint(
     )
 
 
+@portable
 def cutile(
     kernel: Any,
     constants: Mapping[str, Any] | None = None,
@@ -65,6 +67,7 @@ def cutile(
     arch: str | None = None,
     alignment: int | None = None,
     index_bits: int = 32,
+    order: Iterable[str] | None = None,
 ) -> Code:
     """Compiles a cuTile kernel for GPUs, without a GPU.
 
@@ -89,6 +92,8 @@ def cutile(
         Without it, those of an element.
     :param index_bits: of extents and strides: 64 for tensors of 2^31 elements and more. With 32 a
         larger one is an error when the shape is set.
+    :param order: the names of the kernel's parameters as they take the inputs, the extra arguments
+        and the outputs, for a kernel that has them in another order: ``["x", "n", "y"]``.
     :raises CompileError: for parameters that do not fit, with the compiler's messages, or saying
         which package is missing.
     """
@@ -118,10 +123,13 @@ def cutile(
             f"and {len(outs)} outputs come, in this order"
         )
 
+    def fail(reason: str) -> CompileError:
+        return CompileError(f"aot.cutile: the kernel `{text}`: {reason}")
+
     layout, constraints = Layout(len(ins), given, len(outs)), {}
     aliased = {array.aliased for array in outs if array is not None} - {-1}
     index = tile.int32 if index_bits == 32 else tile.int64
-    for place, parameter in enumerate(free):
+    for place, parameter in zip(places(free, order, fail), free):
         number = place - len(ins)
         if 0 <= number < len(given):
             scalar = SCALARS[type(given[number])]

@@ -22,6 +22,7 @@ from ._code import (
     input_types,
     scalar_types,
 )
+from ._saved import portable
 
 _ELEMENTS = {
     DataType.FLOAT: "float32",
@@ -183,6 +184,7 @@ def _emit(ir: str, function: str, symbol: str, scalars: list[str], cpu: str, nam
         return (path / "kernel.so").read_bytes()
 
 
+@portable
 def numba(
     function: Callable[..., Any],
     name: str,

@@ -13,6 +13,7 @@ from ._code import Code, CompileError, by_symbol, cached, element_types, input_t
 from ._gpu import chosen_architecture
 from ._numba import _ELEMENTS as _CPU_ELEMENTS
 from ._numba import _identity
+from ._saved import portable
 
 # On a GPU Numba computes with FP16.
 _ELEMENTS = {**_CPU_ELEMENTS, DataType.HALF: "float16"}
@@ -63,6 +64,7 @@ def _compile(
     return str(ptx).replace(mangled, symbol).encode()
 
 
+@portable
 def numba_cuda(
     function: Callable[..., Any],
     name: str,

@@ -13,6 +13,7 @@ from . import _triton
 from ._arrays import ELEMENTS, arrays, check_alignment
 from ._code import Code, CompileError
 from ._gpu import cached_with_facts, chosen_architecture
+from ._saved import portable
 
 _ELEMENTS = {**ELEMENTS, DataType.BOOL: "bool_"}
 _CALL = "__gpu$xla.gpu.triton"
@@ -75,6 +76,7 @@ class _Kernel:
             return str(module.operation.get_asm(enable_debug_info=False))
 
 
+@portable
 def pallas(
     function: Callable[..., Any],
     *,

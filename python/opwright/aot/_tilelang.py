@@ -11,10 +11,11 @@ from .._core._plugin import ShapeExpr
 from .._core._plugin import max as largest
 from .._core._plugin import min as smallest
 from . import _cuda
-from ._arrays import ELEMENTS, SCALARS, Array, Layout, arrays, symbols
+from ._arrays import ELEMENTS, SCALARS, Array, Layout, arrays, places, symbols
 from ._code import Code, CompileError
 from ._gpu import cached_with_facts, chosen_architecture, kind
 from ._nvrtc import header_folders
+from ._saved import portable
 
 # Descriptors of tensors would have to be made by the host for each shape.
 _PASSES = {"tl.disable_tma_lower": True, "tl.disable_warp_specialized": True}
@@ -88,6 +89,7 @@ def _bind(extents: dict[str, Any], buffer: Any, array: Array, fail: Any) -> None
             extents[name] = extent
 
 
+@portable
 def tilelang(
     kernel: Any,
     *,
@@ -96,6 +98,7 @@ def tilelang(
     extra: Iterable[Any] = (),
     arch: str | None = None,
     options: Mapping[str, Any] | None = None,
+    order: Iterable[str] | None = None,
 ) -> Code:
     """Compiles a kernel of TileLang for GPUs, without a GPU.
 
@@ -119,6 +122,8 @@ def tilelang(
     :param arch: ``"sm_90"`` for a cubin, ``"compute_90"`` for PTX. Without it: that of the GPU that
         the engine is built for.
     :param options: of TileLang's passes: ``{"tl.enable_fast_math": True}``.
+    :param order: the names of the kernel's parameters as they take the inputs, the extra arguments
+        and the outputs, for a kernel that has them in another order: ``["x", "n", "y"]``.
     :raises CompileError: for parameters that do not fit, with the compiler's messages, or saying
         which package is missing.
     """
@@ -147,7 +152,8 @@ def tilelang(
         )
     extents: dict[str, Any] = {}
     tensors, scalars = {}, {}
-    for place, parameter in enumerate(kernel.params):
+    names = [kernel.buffer_map.get(each, each).name for each in kernel.params]
+    for place, parameter in zip(places(names, order, fail), kernel.params):
         index = place - len(ins)
         is_scalar = 0 <= index < len(given)
         if is_scalar != (parameter not in kernel.buffer_map):

@@ -9,8 +9,10 @@ from typing import Any, NoReturn
 from .._core import DataType
 from .._core._plugin import SymExprs
 from . import _ptx
+from ._arrays import places
 from ._code import Code, CompileError, by_symbol, element_types, input_types
 from ._gpu import cached_with_facts, chosen_architecture, kind
+from ._saved import portable
 
 _ELEMENTS = {
     DataType.FLOAT: "fp32",
@@ -90,6 +92,18 @@ class _Signature:
 
     def fail(self, reason: str) -> NoReturn:
         raise CompileError(f"aot.triton: the kernel `{self.text}`: {reason}")
+
+    def take(self, order: Iterable[str] | None) -> tuple[int, ...]:
+        """Has the arguments in this order. Returns which of them each parameter takes, empty where
+        they are in the kernel's order."""
+        if order is None:
+            return ()
+        names, self.arguments = self.arguments, list(order)
+
+        def fail(reason: str) -> CompileError:
+            return CompileError(f"aot.triton: the kernel `{self.text}`: {reason}")
+
+        return tuple(places(names, self.arguments, fail))
 
     def check_count(self, inputs: int, extra: int, outputs: int) -> None:
         if len(self.arguments) != inputs + extra + outputs:
@@ -171,8 +185,12 @@ def code_of(
     added = len(found) - inputs - len(extra) - outputs
     if 0 <= added <= len(scratch) and not any(scratch[added:]):
         found, scratch = found[: len(found) - added], scratch[:added]
-    _ptx.check(maker, facts["name"], found, parameters)
     order = launch.pop("order", ())
+    if order and len(found) == len(order):
+        given = [found[order.index(number)] for number in range(len(found))]
+    else:
+        given = list(found)
+    _ptx.check(maker, facts["name"], given, parameters)
     block = {"block_x": 32 * facts["num_warps"], "block_y": 1, "block_z": 1}
     return Code(
         code,
@@ -187,6 +205,7 @@ def code_of(
     )
 
 
+@portable
 def triton(
     kernel: Any,
     constexprs: Mapping[str, Any] | None = None,
@@ -199,12 +218,13 @@ def triton(
     arch: str | None = None,
     multiples_of_16: Iterable[str] = (),
     options: Mapping[str, Any] | None = None,
+    order: Iterable[str] | None = None,
 ) -> Code:
     """Compiles a Triton kernel for GPUs, without a GPU.
 
     Its parameters, beside the constexprs, are a pointer per input, the extra arguments, and a
-    pointer per output, in this order. An absent optional input (None) is a null pointer to int8. A
-    BOOL is a pointer to ``int1``, FP8 to ``float8e4nv``.
+    pointer per output, in this order or in that of `order`. An absent optional input (None) is a
+    null pointer to int8. A BOOL is a pointer to ``int1``, FP8 to ``float8e4nv``.
 
     ``code.launch(grid_x=...)`` makes the launch parameters, with the block and the shared memory
     that Triton chose. Pointers that Triton adds after the outputs are declared in ``code.scratch``,
@@ -234,6 +254,8 @@ def triton(
     :param multiples_of_16: names of parameters: pointers that are always aligned to 16 bytes, and
         integers that are always multiples of 16.
     :param options: further options of Triton's compiler, ``{"maxnreg": 128}``.
+    :param order: the names of the kernel's parameters as they take the inputs, the extra arguments
+        and the outputs, for a kernel that has them in another order: ``["x", "n", "y"]``.
     :raises CompileError: for parameters that do not fit, with the compiler's messages, or saying
         which package is missing.
     """
@@ -244,6 +266,7 @@ def triton(
     ins, outs = input_types(inputs), element_types("outputs", outputs)
     parameters = (len(ins), tuple(type(symbol) for symbol in symbols), len(outs))
     signature = _Signature(function, constexprs or {})
+    taken = signature.take(order)
     signature.check_count(len(ins), len(symbols), len(outs))
     for dtype in [*ins, *outs]:
         if dtype is not None and dtype not in _ELEMENTS:
@@ -281,4 +304,4 @@ def triton(
     described = repr((types, sorted(signature.constexprs.items()), sorted(multiples), settings))
     parts = ["triton", package.__version__, function.cache_key, described, arch]
     facts, code = cached_with_facts(parts, compile)
-    return code_of("aot.triton", facts, code, parameters, arch)
+    return code_of("aot.triton", facts, code, parameters, arch, order=taken)

@@ -15,9 +15,10 @@ from typing import Any
 from .._core import DataType
 from .._core._plugin import ShapeExpr
 from . import _cuda
-from ._arrays import ELEMENTS, Array, Layout, arrays, symbols
+from ._arrays import ELEMENTS, Array, Layout, arrays, places, symbols
 from ._code import Code, CompileError, by_symbol
 from ._gpu import cached_with_facts, chosen_architecture, kind
+from ._saved import portable
 
 _ELEMENTS = {each: name for each, name in ELEMENTS.items() if each != DataType.FP8}
 _SCALARS = by_symbol(
@@ -85,6 +86,7 @@ _KERNEL = re.compile(
 )
 
 
+@portable
 def warp(
     kernel: Any,
     dim: Any,
@@ -94,6 +96,7 @@ def warp(
     extra: Iterable[Any] = (),
     block_dim: int = 256,
     arch: str | None = None,
+    order: Iterable[str] | None = None,
 ) -> Code:
     """Compiles a kernel of Warp for GPUs, without a GPU.
 
@@ -117,6 +120,8 @@ def warp(
         ``dim=[..., block_dim]``, as by ``warp.launch_tiled``.
     :param arch: ``"sm_90"`` for a cubin, ``"compute_90"`` for PTX. Without it: that of the GPU that
         the engine is built for.
+    :param order: the names of the kernel's parameters as they take the inputs, the extra arguments
+        and the outputs, for a kernel that has them in another order: ``["x", "n", "y"]``.
     :raises CompileError: for parameters that do not fit, with the compiler's messages, or saying
         which package is missing.
     """
@@ -149,7 +154,8 @@ def warp(
 
     layout = Layout(len(ins), given, len(outs))
     declared, made, kinds = [], [], []
-    for place, parameter in enumerate(parameters):
+    taken = places([parameter.label for parameter in parameters], order, fail)
+    for place, parameter in zip(taken, parameters):
         index = place - len(ins)
         if 0 <= index < len(given):
             scalar = _SCALARS[type(given[index])]
@@ -223,7 +229,7 @@ def warp(
 
     symbol = f"opwright_kernel_{name}"
     arguments = []
-    for place, (argument, type_text) in enumerate(zip(made, types[1:])):
+    for place, argument, type_text in zip(taken, made, types[1:]):
         element = re.sub(r"^wp::array_t<(.*)>$", r"\1", type_text)
         arguments.append(
             type_text + argument.replace(f"TYPE{place}", element)
