@@ -25,7 +25,8 @@ from torch.utils._sympy.printers import PythonPrinter
 from .. import _core
 from ._converters import CONVERTERS
 from ._export import decompositions
-from ._importer import Importer, describe, is_number, obstacle, value_of
+from ._fold import fold_constants, remove_conversions
+from ._importer import Importer, describe, is_double_number, is_number, obstacle, value_of
 from ._writer import Unsupported, network_type
 
 _log = logging.getLogger("opwright.torch")
@@ -71,8 +72,16 @@ class _TimingCaches:
 _timing_caches = _TimingCaches()
 
 
+_TYPICAL = 8191  # of an extent that depends on data; where it stands in strides is what counts
+
+
 def _hint(extent: Any) -> int:
-    return extent.node.hint if isinstance(extent, torch.SymInt) else extent
+    if not isinstance(extent, torch.SymInt):
+        return extent
+    if extent.node.has_hint():
+        return int(extent.node.hint)
+    expr = extent.node.expr
+    return int(expr.xreplace({symbol: _TYPICAL for symbol in expr.free_symbols}))
 
 
 def _order(meta: torch.Tensor) -> list[int] | None:
@@ -137,10 +146,11 @@ class EngineModule(torch.nn.Module):
             if node.op != "placeholder":
                 continue
             if node.name in self.weights:
-                importer.bind(node, importer.writer.constant(self.weights[node.name]))
+                importer.bind_constant(node, self.weights[node.name])
             elif isinstance(value, torch.Tensor):
                 extents = [-1 if isinstance(e, torch.SymInt) else e for e in value.shape]
-                tensor = network.add_input(node.name, network_type(value.dtype), extents)
+                dtype = torch.float32 if is_double_number(node) else value.dtype
+                tensor = network.add_input(node.name, network_type(dtype), extents)
                 importer.bind(node, tensor)
             elif isinstance(value, torch.SymInt):
                 numbers.append(node)
@@ -193,7 +203,9 @@ class EngineModule(torch.nn.Module):
         names = [network.get_input(i).name for i in range(network.num_inputs)]
         places = {node.name: i for i, node in enumerate(self.inputs)}
         self.places = [places[name] for name in names]
-        self.takes_all = self.places == list(range(len(self.inputs))) and not self.numbers
+        self.doubles = [i for i, node in enumerate(self.inputs) if is_double_number(node)]
+        self.takes_all = self.places == list(range(len(self.inputs)))
+        self.takes_all = self.takes_all and not self.numbers and not self.doubles
 
     def _range(
         self, name: str, shape: Sequence[int], open_axes: Sequence[bool]
@@ -232,10 +244,7 @@ class EngineModule(torch.nn.Module):
 
     def _run(self, args: Sequence[Any]) -> Any:
         if not self.takes_all:
-            args = [
-                torch.tensor([args[i]], dtype=torch.int64) if i in self.numbers else args[i]
-                for i in self.places
-            ]
+            args = [self._taken(i, args[i]) for i in self.places]
         made = self.engine(*args)
         results = list(made.values()) if isinstance(made, dict) else [made]
         if not self.is_plain:
@@ -244,6 +253,11 @@ class EngineModule(torch.nn.Module):
                 for y, order in zip(results, self.orders)
             ]
         return results[0] if self.is_single else results
+
+    def _taken(self, index: int, arg: Any) -> Any:
+        if index in self.numbers:
+            return torch.tensor([arg], dtype=torch.int64)
+        return arg.to(self.device, torch.float32) if index in self.doubles else arg
 
 
 def _in_order(y: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
@@ -275,6 +289,8 @@ class _Support(OperatorSupportBase):
     def _elsewhere(self, node: Node) -> str:
         for each in (node, *node.all_input_nodes):
             value = value_of(each)
+            if each.op == "get_attr" or is_double_number(each):
+                continue
             if isinstance(value, torch.Tensor) and value.device != self.device:
                 return f"a tensor on {value.device}, where the graph is on {self.device}"
         return ""
@@ -439,11 +455,18 @@ def _leave_last_views(graph: GraphModule, support: _Support) -> None:
             support.refused[node.name] = ""
 
 
+def _attributes(graph: GraphModule) -> dict[str, torch.Tensor]:
+    """By the node's name, the tensors that a graph has of its own."""
+    found = {n.name: getattr(graph, str(n.target)) for n in graph.graph.nodes if n.op == "get_attr"}
+    return {name: each for name, each in found.items() if isinstance(each, torch.Tensor)}
+
+
 def _split(
     graph: GraphModule, weights: dict[str, torch.Tensor], options: Options
 ) -> tuple[list[EngineModule], dict[str, str]]:
     """Makes engines of the parts of a graph, in place; and says what stays, and why."""
     support = _Support(_device_of(graph))
+    weights = weights | _attributes(graph)
     while True:
         _leave_last_views(graph, support)
         partitioner = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
@@ -490,7 +513,11 @@ def _engines(
     """Puts an engine in place of each fused module; and the nodes that no layer computes."""
     engines: list[EngineModule] = []
     refusals: dict[str, str] = {}
+    sources: dict[Any, Node] = {}
     for node in list(fused.graph.nodes):
+        value = value_of(node)
+        if isinstance(value, torch.SymInt) and value.node.expr.is_Symbol:
+            sources.setdefault(value.node.expr, node)
         if node.op != "call_module":
             continue
         part = getattr(fused, str(node.target))
@@ -501,9 +528,8 @@ def _engines(
             for inner, outer in given.items()
             if isinstance(outer, Node) and outer.name in weights
         }
-        module = EngineModule(part, own, device, options)
         try:
-            _, numbers = module.network(_core.Builder(_core.Logger(_core.Logger.ERROR)))
+            module, numbers = _engine_of(part, own, given, sources, device, options)
         except Unsupported as error:
             name = str(error).partition(" ")[0]
             if name not in {each.name for each in part.graph.nodes}:
@@ -524,6 +550,37 @@ def _engines(
     fused.graph.eliminate_dead_code()
     fused.recompile()
     return engines, refusals
+
+
+def _engine_of(
+    part: GraphModule,
+    weights: dict[str, torch.Tensor],
+    given: dict[Node, Any],
+    sources: dict[Any, Node],
+    device: torch.device,
+    options: Options,
+) -> tuple[EngineModule, list[Node]]:
+    """An engine for a part of a graph, and those of its placeholders that are numbers it takes.
+
+    :param given: what the part's placeholders are in the whole graph. Extents that are needed and
+        that none of its tensors has become further placeholders.
+    :param sources: the nodes of the whole graph that are a symbol, so far.
+    """
+    while True:
+        module = EngineModule(part, weights, device, options)
+        try:
+            _, numbers = module.network(_core.Builder(_core.Logger(_core.Logger.ERROR)))
+            return module, numbers
+        except Unsupported as error:
+            source = sources.get(error.symbol)
+            if source is None or source in given.values():
+                raise
+        last = [each for each in part.graph.nodes if each.op == "placeholder"][-1:]
+        place = part.graph.inserting_after(last[0]) if last else part.graph.inserting_before()
+        with place:
+            number = part.graph.placeholder(f"extent_{source.name}")
+        number.meta["val"] = value_of(source)
+        given[number] = source
 
 
 @contextlib.contextmanager
@@ -566,12 +623,21 @@ def _wants_gradients(inputs: Sequence[Any]) -> bool:
     )
 
 
+def _is_of_module(node: Node) -> bool:
+    """Whether a module has the input; others whose address stays are caches, which change."""
+    source = getattr(node.meta.get("grapharg"), "source", None)
+    source = getattr(node, "_dynamo_source", None) or source
+    kind = getattr(source, "guard_source", None) if source is not None else None
+    return kind is None or "NN_MODULE" in kind.name
+
+
 def _static_inputs(graph: GraphModule, inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
     """Parameters and buffers among a graph's inputs, by their indices."""
     found = {}
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
     for index, (node, tensor) in enumerate(zip(placeholders, inputs)):
         marked = "_dynamo_static_input_type" in node.meta.get("tensor_dict", {})
+        marked = marked and _is_of_module(node)
         if isinstance(tensor, torch.nn.Parameter) or (marked and isinstance(tensor, torch.Tensor)):
             found[index] = tensor
     return found
@@ -628,6 +694,8 @@ def _compile(
     _numbers_from_inputs(graph)
     by_name = {placeholders[index].name: tensor for index, tensor in weights.items()}
     with _disable_current_modes():  # of fake tensors, which constants are not
+        remove_conversions(graph)
+        fold_constants(graph, {}, graph.register_buffer)
         engines, refused = _split(graph, by_name, options)
     _log.info(
         "a graph of %d operators: %d engines, %d operators stay with PyTorch",

@@ -275,7 +275,7 @@ def _floor_divide(w: Writer, a: Any, b: Any) -> ITensor:
     return w.binary(ElementWiseOperation.FLOOR_DIV, a, b, w.dtype)
 
 
-@converter("remainder.Tensor", "remainder.Scalar")
+@converter("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def _remainder(w: Writer, a: Any, b: Any) -> ITensor:
     quotient = w.binary(ElementWiseOperation.FLOOR_DIV, a, b, w.dtype)
     product = w.binary(ElementWiseOperation.PROD, quotient, b, w.dtype)

@@ -10,7 +10,15 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from .. import _core
-from ._importer import Importer, describe, find_converter, is_number, value_of
+from ._fold import fold_constants
+from ._importer import (
+    Importer,
+    describe,
+    find_converter,
+    is_double_number,
+    is_number,
+    value_of,
+)
 from ._writer import Unsupported, network_type
 
 Range = tuple[list[int], list[int], list[int]]
@@ -180,6 +188,24 @@ def _output_names(program: torch.export.ExportedProgram, count: int) -> list[str
     return names
 
 
+def _given(
+    program: torch.export.ExportedProgram, changed: Mapping[str, str]
+) -> dict[torch.fx.Node, torch.Tensor]:
+    """The placeholders that are parameters, buffers and constants, and what they are."""
+    tensors = {**program.state_dict, **program.constants}
+    names = {
+        spec.arg.name: tensors[spec.target]
+        for spec in program.graph_signature.input_specs
+        if spec.kind != InputKind.USER_INPUT and spec.target in tensors
+        if spec.target not in changed
+    }
+    return {
+        node: names[node.name].detach()
+        for node in program.graph.nodes
+        if node.op == "placeholder" and isinstance(names.get(node.name), torch.Tensor)
+    }
+
+
 def network_of(
     program: torch.export.ExportedProgram,
     network: _core.INetworkDefinition,
@@ -196,6 +222,9 @@ def network_of(
     tensors = {**program.state_dict, **program.constants}
     importer = Importer(network, lambda name: getattr(program.graph_module, name))
     importer.writer.on_gpu = on_gpu
+    fold_constants(
+        program.graph_module, _given(program, changed), program.graph_module.register_buffer
+    )
     made: dict[int, _core.ITensor] = {}
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     taken: dict[str, Range] = {}
@@ -213,6 +242,9 @@ def network_of(
         if spec.kind != InputKind.USER_INPUT:
             tensor = tensors.get(spec.target) if spec.target else None
             if tensor is None or not node.users:
+                continue
+            if is_double_number(node):
+                importer.bind_constant(node, tensor)
                 continue
             if id(tensor) not in made:
                 try:

@@ -37,6 +37,17 @@ def is_number(node: Node) -> bool:
     return isinstance(value_of(node), NUMBERS)
 
 
+def is_double_number(node: Node) -> bool:
+    """An input or constant that is one FP64 number.
+
+    PyTorch has so the numbers of Python that it traces and those of NumPy. It computes in the type
+    of the tensor that such a one is combined with.
+    """
+    value = value_of(node)
+    is_number = isinstance(value, torch.Tensor) and value.dim() == 0 and value.dtype == torch.double
+    return is_number and node.op in ("placeholder", "get_attr")
+
+
 def find_converter(target: Any) -> Converter | None:
     if target in CONVERTERS:
         return CONVERTERS[target]
@@ -55,7 +66,8 @@ def obstacle(node: Node) -> str:
         return ""
     if find_converter(node.target) is None:
         return "no layer computes it"
-    for part in _flat(value_of(node)) + [value_of(each) for each in node.all_input_nodes]:
+    inputs = [value_of(each) for each in node.all_input_nodes if not is_double_number(each)]
+    for part in _flat(value_of(node)) + inputs:
         for tensor in _flat(part):
             if isinstance(tensor, torch.Tensor) and tensor.dtype not in TO_NETWORK:
                 return f"tensors of {tensor.dtype}"
@@ -83,6 +95,10 @@ class Importer:
         if isinstance(value, torch.Tensor):
             self.writer.learn(tensor, value)
 
+    def bind_constant(self, node: Node, tensor: torch.Tensor) -> None:
+        """Gives a node a tensor that never changes."""
+        self.bind(node, self.writer.constant(tensor.float() if is_double_number(node) else tensor))
+
     def _argument(self, argument: Any) -> Any:
         if isinstance(argument, Node):
             if is_number(argument):
@@ -104,7 +120,7 @@ class Importer:
             return
         if node.op == "get_attr":
             assert self._constant is not None
-            self.values[node] = self.writer.constant(self._constant(str(node.target)))
+            self.bind_constant(node, self._constant(str(node.target)))
             return
         if node.target is operator.getitem:
             source, index = map(self._argument, node.args)
@@ -121,11 +137,14 @@ class Importer:
         network = self.writer.network
         first = network.num_layers
         self.writer.meta, self.writer.used = value_of(node), _used(node)
+        self.writer.inputs = [value_of(each) for each in node.all_input_nodes]
         args, options = self._argument(node.args), self._argument(node.kwargs)
         try:
             result = convert(self.writer, *args, **options)
         except Exception as error:  # whatever a converter did not foresee has its operator's name
-            raise Unsupported(f"{describe(node)}: {error}") from error
+            refusal = Unsupported(f"{describe(node)}: {error}")
+            refusal.symbol = getattr(error, "symbol", None)
+            raise refusal from error
         for index in range(first, network.num_layers):
             suffix = f".{index - first}" if index > first else ""
             network.get_layer(index).name = f"{node.name}{suffix}"

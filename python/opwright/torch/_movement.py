@@ -91,13 +91,58 @@ def _repeat(w: Writer, x: ITensor, repeats: Sequence[Any]) -> ITensor:
     return w.slice(x, [0] * len(shape), shape, [1] * len(shape), SampleMode.WRAP)
 
 
+def _dense_axes(base: Any) -> list[int]:
+    """The axes of a tensor in the order in which its elements lie, without gaps.
+
+    :raises Unsupported: where they lie otherwise.
+    """
+    axes = sorted(range(base.dim()), key=lambda axis: (-base.stride(axis), base.shape[axis]))
+    expected = 1
+    for axis in reversed(axes):
+        if base.shape[axis] != 1 and base.stride(axis) != expected:
+            raise Unsupported("a view by strides of a tensor whose elements are not one by one")
+        expected *= base.shape[axis]
+    return axes
+
+
+@converter("as_strided", "as_strided_copy")
+def _as_strided(
+    w: Writer, x: ITensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
+) -> ITensor:
+    (base,) = w.inputs
+    given = [*size, *stride, *base.shape, *base.stride(), base.storage_offset(), offset or 0]
+    if not all_known(given):
+        raise Unsupported("a view by strides whose numbers are not known")
+    flat = w.reshape(w.transpose(x, _dense_axes(base)), [-1])
+    first = 0 if offset is None else offset - base.storage_offset()
+    last = first + sum((extent - 1) * step for extent, step in zip(size, stride))
+    if 0 in size or first < 0 or last >= base.numel():
+        raise Unsupported("a view by strides of elements that are not the tensor's own")
+    # Rows of the last axes are taken as a whole.
+    axes, row = len(size), 1
+    for axis in reversed(range(len(size))):
+        longer = row * size[axis]
+        steps = [first, base.numel(), *stride[:axis]]
+        if stride[axis] != row or any(step % longer for step in steps):
+            break
+        axes, row = axis, longer
+    places = torch.tensor(first // row)
+    for extent, step in zip(size[:axes], stride[:axes]):
+        places = places.unsqueeze(-1) + torch.arange(extent) * (step // row)
+    rows = w.gather(w.reshape(flat, [-1, row]), w.constant(places), 0)
+    return w.reshape(rows, list(size))
+
+
 def _start(w: Writer, x: ITensor, axis: int, start: Any) -> Extent:
     """Where a slice of PyTorch begins: negative numbers count from the end."""
     number = known(start)
     if number is None:
-        if not start.node.expr.is_nonnegative:
-            raise Unsupported(f"a slice from {start} on, which may be negative")
-        return start
+        if start.node.expr.is_nonnegative:
+            return start
+        extent, op = w.size(x, axis), ElementWiseOperation
+        back = w.arithmetic(op.MIN, w.arithmetic(op.MAX, w.arithmetic(_SUB, 0, start), 0), 1)
+        shift = w.arithmetic(op.PROD, extent, back)  # the extent if it is negative, or 0
+        return w.arithmetic(op.MAX, w.arithmetic(_SUM, start, shift), 0)
     extent = w.size(x, axis)
     if number >= 0:
         return min(number, extent) if isinstance(extent, int) else number
@@ -112,16 +157,9 @@ def _slice(
 ) -> ITensor:
     rank = len(x.shape)
     axis = dim % rank
-    if (
-        known(start or 0) == 0
-        and step == 1
-        and known(end if end is not None else 1 << 62)
-        in (
-            x.shape[axis],
-            (1 << 63) - 1,
-            1 << 62,
-        )
-    ):
+    last = (1 << 63) - 1 if end is None else known(end)
+    is_whole = last == (1 << 63) - 1 or (last == x.shape[axis] and last >= 0)
+    if is_whole and known(0 if start is None else start) == 0 and step == 1:
         return x
     starts: list[Extent] = [0] * rank
     starts[axis] = _start(w, x, axis, 0 if start is None else start)

@@ -34,8 +34,11 @@ def _pool(
     excludes_padding: bool = False,
 ) -> ITensor:
     windows = spread(window, count)
-    strides = spread(stride, count) if stride else windows
+    strides = spread(stride, count) if stride else list(windows)
     pads = spread(padding, count)
+    for i, extent in enumerate(list(x.shape)[len(x.shape) - count :]):
+        if ceil_mode and 0 <= extent + 2 * pads[i] < windows[i]:  # one window, which has all
+            windows[i], strides[i] = extent + 2 * pads[i], 1
     if count == 1:
         windows, strides, pads = [1, *windows], [1, *strides], [0, *pads]
 

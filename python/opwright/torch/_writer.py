@@ -39,6 +39,17 @@ Extent = Any
 class Unsupported(Exception):
     """Why an operator cannot be a layer."""
 
+    symbol: Any = None
+    """The extent of PyTorch's that would have to be known."""
+
+
+class UnknownExtent(Unsupported):
+    """An extent is needed that no tensor of the network has."""
+
+    def __init__(self, symbol: Any):
+        super().__init__(f"the extent {symbol} is of no tensor that is known here")
+        self.symbol = symbol
+
 
 def known(extent: Any) -> int | None:
     """The number that an extent is in every run; None for one that is not known."""
@@ -78,6 +89,8 @@ class Writer:
         self.network = network
         self.meta: Any = None
         """What PyTorch's fake tensors say of the present operator's result."""
+        self.inputs: list[Any] = []
+        """What they say of the operands that are tensors, each once."""
         self.used: set[int] | None = None
         """Which of the present operator's results are used; None: all."""
         self.on_gpu = False
@@ -149,6 +162,11 @@ class Writer:
             return self.cast(value, dtype)
         if isinstance(value, torch.SymInt) and known(value) is None:
             return self.reshape(self.cast(self.extent(value), dtype), [1] * rank)
+        if isinstance(value, torch.SymFloat):
+            number = self._real(value.node.expr)
+            if isinstance(number, ITensor):
+                return self.reshape(self.cast(number, dtype), [1] * rank)
+            return self.full(number, dtype, rank)
         return self.full(_plain(value), dtype, rank)
 
     # Extents
@@ -158,7 +176,10 @@ class Writer:
         if isinstance(extent, ITensor):
             return extent
         number = known(extent)
-        key = number if number is not None else extent.node.expr
+        return self.extent_of(number if number is not None else extent.node.expr)
+
+    def extent_of(self, key: Any) -> ITensor:
+        """An expression of PyTorch's symbols as a tensor, INT64 of shape [1]."""
         if key not in self._extents:
             made = self._translate(sympy.sympify(key))
             self._extents[key] = made if isinstance(made, ITensor) else self.integers([made])
@@ -208,7 +229,7 @@ class Writer:
             return int(expr)
         if expr.is_Symbol:
             if expr not in self.symbols:
-                raise Unsupported(f"the extent {expr} is of no tensor that is known here")
+                raise UnknownExtent(expr)
             return self.symbols[expr]
         op, name = ElementWiseOperation, type(expr).__name__
         if name in ("FloorToInt", "TruncToInt", "CeilToInt", "floor", "ceiling", "FloorDiv"):
@@ -237,6 +258,28 @@ class Writer:
         if name == "Identity":
             return args[0]
         raise Unsupported(f"the extent {expr} has {name}, which no layer computes")
+
+    def _real(self, expr: Any) -> ITensor | float:
+        """A number that is computed of extents, in FP32 as [1]; as a number where it is known."""
+        if expr.is_number:
+            return float(expr)
+        if expr.is_integer:
+            return self.cast(self.extent_of(expr), DataType.FLOAT)
+        op, name = ElementWiseOperation, type(expr).__name__
+        args = [self._real(arg) for arg in expr.args]
+        if name in ("ToFloat", "Identity"):
+            return args[0]
+        if name in ("OpaqueUnaryFn_sqrt", "OpaqueUnaryFn_exp", "OpaqueUnaryFn_log"):
+            kind = getattr(UnaryOperation, name.rpartition("_")[2].upper())
+            return self.unary(kind, self.tensor(args[0], DataType.FLOAT, 1))
+        kinds = {"Add": op.SUM, "Mul": op.PROD, "Pow": op.POW, "FloatPow": op.POW}
+        kinds |= {"IntTrueDiv": op.DIV, "FloatTrueDiv": op.DIV}
+        if name not in kinds:
+            raise Unsupported(f"the number {expr} has {name}, which no layer computes")
+        result = self.tensor(args[0], DataType.FLOAT, 1)
+        for arg in args[1:]:
+            result = self.binary(kinds[name], result, arg, DataType.FLOAT)
+        return result
 
     def mark_output(self, tensor: ITensor, name: str) -> None:
         """Makes a tensor an output, also one that is an input, or another output, already."""
@@ -443,9 +486,12 @@ def network_type(dtype: torch.dtype) -> DataType:
 
 def _plain(value: Any) -> Any:
     """A number of Python."""
+    # For promotion alone, where a value is not known:
     if isinstance(value, torch.SymInt):
-        return 2  # for promotion alone, where its value is not known
-    if isinstance(value, (torch.SymFloat, torch.SymBool)):
+        return 2
+    if isinstance(value, torch.SymFloat):
+        return 0.5
+    if isinstance(value, torch.SymBool):
         raise Unsupported(f"a {type(value).__name__}")
     return value
 

@@ -1,0 +1,280 @@
+"""What opwright.torch makes of whole graphs: numbers between their parts, constants, state whose address stays."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+import opwright
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.export import Dim  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+QUICK = {"timing": False}
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    monkeypatch.setenv("OPWRIGHT_DEVICE", "cpu")
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    with torch.no_grad(), torch._dynamo.config.patch(capture_scalar_outputs=True):
+        yield
+    torch._dynamo.reset()
+
+
+def compiled(module, **options):
+    return torch.compile(module, backend="opwright", options=QUICK, **options)
+
+
+def check(got, want, tolerance=1e-5):
+    got, want = torch.utils._pytree.tree_leaves(got), torch.utils._pytree.tree_leaves(want)
+    assert len(got) == len(want)
+    for a, b in zip(got, want):
+        if isinstance(b, torch.Tensor):
+            assert (a.shape, a.dtype) == (b.shape, b.dtype)
+            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+        else:
+            assert a == b
+
+
+def left_to_pytorch(x):
+    """No layer computes it, so that a graph falls into parts around it."""
+    return torch.special.i0(x)
+
+
+class Reshaped(nn.Module):
+    """Two extents that are lost in the shapes between the parts."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(8, 8), nn.Linear(16, 8)
+
+    def forward(self, x):
+        batch, steps, size = x.shape
+        y = left_to_pytorch(torch.relu(self.inner(x)).reshape(batch * steps, size) * 0.5)
+        y = y.view(batch, steps // 2, 2 * size)
+        y = torch.tanh(self.outer(y)) * steps + torch.arange(steps // 2).view(1, -1, 1)
+        y = left_to_pytorch(y * 0.1).transpose(1, 2).reshape(batch, -1)
+        return (y * 2 + 1).view(batch, 8, -1) / (batch * steps), batch * steps
+
+
+class Windows(nn.Module):
+    """An image that is padded to whole windows, computed on in windows, and brought back."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 3, 1)
+
+    def forward(self, x):
+        h, w = x.shape[-2:]
+        y = functional.pad(x, (0, (4 - w % 4) % 4, 0, (4 - h % 4) % 4))
+        y = left_to_pytorch(torch.relu(self.first(y)))
+        y = functional.interpolate(self.second(y), scale_factor=2.0, mode="bilinear")
+        b, c, high, wide = y.shape
+        y = y.view(b, c, high // 4, 4, wide // 4, 4).permute(0, 2, 4, 3, 5, 1).reshape(-1, 16, c)
+        y = torch.softmax(left_to_pytorch(y), -1) * 2
+        y = y.view(b, high // 4, wide // 4, 4, 4, c).permute(0, 5, 1, 3, 2, 4)
+        return functional.interpolate(y.reshape(b, c, high, wide), size=(h, w), mode="nearest")
+
+
+class Numbers(nn.Module):
+    """Numbers of Python as arguments and as results."""
+
+    def forward(self, x, n: int):
+        y = left_to_pytorch(torch.relu(x + n) * x.shape[0] * 0.1)
+        z = torch.cat([y, y.new_zeros(n, x.shape[1])])
+        return torch.tanh(z) * n + 1, z.shape[0] + n
+
+
+class Chosen(nn.Module):
+    """An extent that the data decide."""
+
+    def forward(self, x, places):
+        n = places.max().item()
+        torch._check(n >= 1)
+        torch._check(n <= x.shape[0])
+        y = left_to_pytorch(torch.relu(x) * 3 + 1)[:n] * 2
+        return torch.tanh(y) + torch.arange(n).view(-1, 1)
+
+
+class Quotients(nn.Module):
+    """Numbers that are no integers."""
+
+    def forward(self, x):
+        y = left_to_pytorch(torch.relu(x) * (x.shape[0] / x.shape[1]) + 1)
+        return torch.tanh(y * 3) * (x.shape[0] / x.shape[1]) + (1.0 / x.shape[0])
+
+
+PARTS = {
+    "reshaped": (Reshaped, lambda n: (torch.randn(n, 2 * n + 2, 8),), (0, 1)),
+    "windows": (Windows, lambda n: (torch.randn(2, 3, 5 + n, 9 + 3 * n),), (2, 3)),
+    "numbers": (Numbers, lambda n: (torch.randn(n, n + 3), n), (0, 1)),
+    "chosen": (Chosen, lambda n: (torch.randn(n + 4, n + 1), torch.tensor([1, n])), (0, 1)),
+    "quotients": (Quotients, lambda n: (torch.randn(n + 4, n + 2),), (0, 1)),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_extents_between_parts(name, caplog):
+    make_module, make, axes = PARTS[name]
+    module = make_module().eval()
+    all_dynamic = name in ("numbers", "chosen")
+    with caplog.at_level(logging.INFO, "opwright.torch"):
+        module_of_parts = compiled(module, dynamic=True if all_dynamic else None)
+        for n in (3, 5, 9, 2):
+            args = make(n)
+            for axis in axes if not all_dynamic else ():
+                torch._dynamo.mark_dynamic(args[0], axis)
+            check(module_of_parts(*args), module(*args))
+    assert "stays with PyTorch: i0" in caplog.text
+    assert "of no tensor that is known here" not in caplog.text
+    assert "SymFloat" not in caplog.text
+
+
+class Kept(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.scale, self.epsilon = nn.Linear(4, 4), 0.3, 1e-5
+
+    def forward(self, x):
+        y = self.linear(x) * self.scale
+        return torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.epsilon) * y
+
+
+def test_numbers_of_python_that_pytorch_traces_are_inputs(caplog):
+    module, x = Kept().eval(), torch.randn(3, 4)
+    with caplog.at_level(logging.INFO, "opwright.torch"):
+        whole = compiled(module, dynamic=True)
+        for scale in (0.3, 0.7):
+            module.scale = scale
+            check(whole(x), module(x))
+    assert "1 engines, 0 operators stay with PyTorch" in caplog.text
+    assert "stays with PyTorch" not in caplog.text
+
+
+def test_slices_that_count_from_the_end():
+    class Module(nn.Module):
+        def forward(self, x, y):
+            steps = x.shape[1]
+            longer = torch.cat([x, y], 1)
+            return x[:, :-1], longer[:, -steps:], longer[:, y.shape[1] - steps :], y[:, 1:-2]
+
+    module = Module()
+    batch, steps, more = (
+        Dim("batch", max=8),
+        Dim("steps", min=3, max=20),
+        Dim("more", min=5, max=20),
+    )
+    shapes = ({0: batch, 1: steps}, {0: batch, 1: more})
+    args = torch.randn(2, 5, 3), torch.randn(2, 7, 3)
+    engine = opwright.build(module, args, dynamic_shapes=shapes, device="cpu", timing=False)
+    for x, y in ((5, 7), (6, 9), (20, 20), (3, 17), (3, 5)):
+        args = torch.randn(3, x, 3), torch.randn(3, y, 3)
+        check(list(engine(*args).values()), module(*args))
+
+
+class Constants(nn.Module):
+    """FP64, and integers that an extent is computed of, which are the same in every run."""
+
+    def __init__(self, exported):
+        super().__init__()
+        self.exported = exported
+
+    def forward(self, x):
+        width = np.sqrt(np.float64(x.shape[-1]))
+        places = torch.arange(0, 12, 4)
+        first, last = places[1], places[-1]
+        numbers = torch.arange(4, 16, step=3, dtype=torch.float32)
+        if self.exported:  # torch.compile does not trace it
+            numbers = torch.arange(first, last * 2, step=3, dtype=torch.float32)
+        least = torch.lcm(torch.tensor(4), torch.tensor(6))
+        angles = torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64).cos()
+        return x / width + angles.float(), torch.relu(numbers * 2 - 9) + x.sum(), x * least
+
+
+@pytest.mark.parametrize("way", ["build", "compile"])
+def test_constants_that_no_layer_computes(way, caplog):
+    module, x = Constants(way == "build"), torch.randn(4, 3)
+    if way == "build":
+        y = list(opwright.build(module, (x,), device="cpu", timing=False)(x).values())
+    else:
+        with caplog.at_level(logging.INFO, "opwright.torch"):
+            y = compiled(module)(x)
+        assert "1 engines, 0 operators stay with PyTorch" in caplog.text
+    check(y, module(x))
+
+
+STRIDES = {
+    "overlapping rows": ((2, 16), (2, 3, 8), (16, 4, 1)),
+    "single elements": ((3, 7), (5, 3, 2), (3, 1, 2)),
+    "one element again and again": ((4, 4), (3, 5), (0, 0)),
+    "from the middle": ((4, 6), (2, 3), (6, 1), 7),
+    "a diagonal": ((5, 5), (5,), (6,)),
+}
+
+
+@pytest.mark.parametrize("name", STRIDES)
+def test_views_by_strides(name):
+    shape, *numbers = STRIDES[name]
+
+    class Module(nn.Module):
+        def forward(self, x):
+            return torch.as_strided(x * 2, *numbers) + 1, torch.as_strided(x.mT * 3, *numbers)
+
+    module, x = Module(), torch.randn(shape)
+    engine = opwright.build(module, (x,), device="cpu", timing=False)
+    check(list(engine(x).values()), module(x))
+
+
+def test_views_by_strides_of_other_elements_stay_with_pytorch(caplog):
+    class Module(nn.Module):
+        def forward(self, x):
+            y = (x * 2)[2:]
+            return torch.as_strided(y, (2, 3), (3, 1), 0) + 1 + y.sum()
+
+    module, x = Module(), torch.randn(4, 3)
+    check(compiled(module)(x), module(x))
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_one_window_that_is_larger_than_all(padding):
+    class Module(nn.Module):
+        def forward(self, x):
+            largest = functional.max_pool2d(x, 400, padding=padding, ceil_mode=True)
+            return functional.avg_pool2d(x, 400, padding=padding, ceil_mode=True), largest
+
+    module, x = Module(), torch.randn(2, 3, 7, 5)
+    engine = opwright.build(module, (x,), device="cpu", timing=False)
+    check(list(engine(x).values()), module(x))
+
+
+def test_tensors_whose_address_stays_are_no_weights(caplog):
+    """A cache that another graph fills, as transformers' cross attention has it."""
+
+    class Cache:
+        keys = torch.zeros(3, 4)
+
+    cache = Cache()
+    torch._dynamo.mark_static_address(cache.keys)
+
+    class Module(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x, cache):
+            return torch.softmax(self.linear(x) @ cache.keys.mT, -1) @ cache.keys
+
+    module, x = Module().eval(), torch.randn(2, 4)
+    whole = compiled(module)
+    with caplog.at_level(logging.INFO, "opwright.torch"):
+        for _ in range(3):
+            cache.keys.copy_(torch.randn(3, 4))
+            check(whole(x, cache), module(x, cache))
+    assert "built again" not in caplog.text
