@@ -1,6 +1,7 @@
 """The documentation's site: all pages, links and pictures, nothing from elsewhere, search in a browser."""
 
 import functools
+import html
 import http.server
 import json
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,24 @@ def test_pages_ask_nothing_of_other_servers(site):
             r"<(?:script|img|link|iframe)\b[^>]*?(?:src|href)=\"([^\"]+)\"", page.read_text()
         )
         assert [url for url in loaded if url.startswith(("http", "//"))] == [], page
+
+
+def test_links_lead_to_a_place_that_is_there(site):
+    """Of the pages as a browser gets them: a heading that MkDocs takes for text has no place."""
+    places = {
+        page: set(re.findall(r'\bid="([^"]+)"', page.read_text())) for page in site.rglob("*.html")
+    }
+    missing = []
+    for page in places.keys() - {site / "404.html"}:  # whose links begin at the server's root
+        for url in re.findall(r'(?:href|src)="([^"]*)"', page.read_text()):
+            if re.match(r"[a-z]+:", url):
+                continue
+            file, _, place = html.unescape(urllib.parse.unquote(url)).partition("#")
+            target = (page.parent / file.partition("?")[0]).resolve() if file else page
+            is_there = target.is_file() and (not place or place in places.get(target, {place}))
+            if not is_there and place != "__skip":
+                missing.append(f"{page.relative_to(site)}: {url}")
+    assert missing == []
 
 
 def test_pictures_and_the_reference_are_there(site):
