@@ -80,6 +80,7 @@ def main() -> int:
     done = subprocess.run([*command, "-f", ROOT / "mkdocs.yml"], cwd=SITE, env=env)
     if done.returncode == 0:
         print(f"-- site: {SITE / 'html' / 'index.html'}")
+        print(f"-- with search: python3 -m http.server --directory {SITE / 'html'}")
     return done.returncode
 
 

@@ -235,6 +235,7 @@ def page(title: str, introduction: list[str], symbols: Iterable[Object]) -> str:
         lines += [
             f"| `{s.name}` | `{annotation(s.value)}` | {first_sentence(s)} |" for s in objects
         ]
+        lines.append("")
     for s in [*groups["function"], *groups["class"]]:
         lines += [f"## `{s.name}`", "", *(class_lines(s) if s.is_class else function_lines(s))]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"

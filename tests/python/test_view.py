@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import html.parser
 import json
 import re
-import shutil
 import subprocess
 
 import numpy as np
@@ -13,10 +13,8 @@ import onnx.parser
 import pytest
 
 import opwright
+from chromium import CHROMIUM, Browser
 
-CHROMIUM = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 HOSTILE = "</script><img src=x onerror=document.title=1><!--<script>"
 
@@ -116,6 +114,47 @@ def test_a_notebook_shows_a_page_of_its_own():
     elements = Elements()
     elements.feed(shown)
     assert elements.tags == ["iframe"]
+
+
+NOTEBOOK = """
+import opwright, onnx.parser
+model = onnx.parser.parse_model('''
+    <ir_version: 9, opset_import: ["" : 19]>
+    net (float[2, 8] x) => (float[2, 8] y) { a = Softmax(x)  y = Softmax(a) }''')
+engine = opwright.build(model, timing=False)
+engine.view()
+"""
+
+
+@needs_browser
+def test_a_notebook_draws_the_graph_within_its_frame(tmp_path):
+    """Of a kernel of its own, in a page that gives the frame its size after it is there."""
+    pytest.importorskip("ipykernel")
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(NOTEBOOK)])
+    nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
+    (output,) = book.cells[0].outputs
+    shown = output.data["text/html"]
+    # The page itself says where the middles of its boxes are, and how wide the canvas is.
+    probe = html.escape(
+        "<script>setInterval(() => { const x = graph().boxes.map((box) => camera.x + camera.zoom *"
+        " (box.x + kWidth / 2)); parent.postMessage([canvas.parentElement.clientWidth, ...x], '*');"
+        " }, 100)</script>"
+    )
+    (tmp_path / "notebook.html").write_text(f"""<!doctype html>
+        <script>addEventListener("message", (event) => window.told = event.data)</script>
+        <div id="cell" style="width: 0">{shown.replace('" sandbox', probe + '" sandbox')}</div>""")
+    browser = Browser(tmp_path / "browser")
+    try:
+        browser.open((tmp_path / "notebook.html").as_uri())
+        browser.until("window.told?.length")
+        browser.until("cell.style.width = '1000px'")
+        width, *middles = browser.until("window.told[0] > 500 && window.told")
+        assert len(middles) == 2
+        wanted = f"window.told.slice(1).every((x) => Math.abs(x - {width} / 2) < 2)"
+        assert browser.until(wanted, seconds=5)
+    finally:
+        browser.close()
 
 
 def test_program_writes_the_page(program, tmp_path):

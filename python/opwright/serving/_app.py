@@ -33,7 +33,6 @@ _PLATFORM = "opwright"
 _JSON_BYTES_PER_ELEMENT = 32
 _JSON_BYTES = 1 << 16
 READ_SECONDS = 60.0
-HAS_PLACE = "opwright.has_place"  # in a request's scope: the server has counted it in already
 RETRY_SECONDS = 1  # after which a refused client may come back
 _LARGE = 1 << 16  # bytes from which on other requests would wait for one to be parsed or written
 
@@ -151,37 +150,42 @@ def refusal(name: str, model: ServedModel) -> bytes | None:
     return _refusal_text(name, model.options.max_queue)
 
 
-async def _infer(source: ModelSource, request: Request) -> Response:
+async def _admit(source: ModelSource, request: Request) -> Response:
+    """Answers a request of inference where its model's queue has a place for it."""
     name = request.path_params["model"]
     model = source.model(name)
-    metrics, signature = model.metrics, model.signature
-    started = time.monotonic()
-    limit = body_limit(signature)
     # A place is taken before the body is read: what waits is bounded, bodies that come included.
-    has_place = HAS_PLACE in request.scope
-    if not has_place:
-        if (refused := refusal(name, model)) is not None:
-            async with _timeout(READ_SECONDS):
-                await _discard(request, limit)
-            headers = {"Retry-After": str(RETRY_SECONDS)}
-            return Response(refused, 503, headers=headers, media_type="application/json")
-        metrics.in_flight += 1
+    if (refused := refusal(name, model)) is not None:
+        async with _timeout(READ_SECONDS):
+            await _discard(request, body_limit(model.signature))
+        headers = {"Retry-After": str(RETRY_SECONDS)}
+        return Response(refused, 503, headers=headers, media_type="application/json")
+    model.metrics.in_flight += 1
     try:
-        response = await _answer(name, model, signature, limit, request)
+        return await _infer(source, request)
+    finally:
+        model.metrics.in_flight -= 1
+
+
+async def _infer(source: ModelSource, request: Request) -> Response:
+    """Answers a request of inference that has a place."""
+    name = request.path_params["model"]
+    model = source.model(name)
+    metrics = model.metrics
+    started = time.monotonic()
+    try:
+        response = await _answer(name, model, request)
     except Exception:
         metrics.requests[500] += 1
         raise
-    finally:
-        if not has_place:
-            metrics.in_flight -= 1
     metrics.requests[response.status_code] += 1
     metrics.seconds.observe(time.monotonic() - started)
     return response
 
 
-async def _answer(
-    name: str, model: ServedModel, signature: Signature, limit: int, request: Request
-) -> Response:
+async def _answer(name: str, model: ServedModel, request: Request) -> Response:
+    signature = model.signature
+    limit = body_limit(signature)
     try:
         body = await _read(request, limit)
         length = request.headers.get(JSON_LENGTH_HEADER)
@@ -228,7 +232,19 @@ def create_app(source: ModelSource, **options: Any) -> Starlette:
     :param source: such as a ``Repository``.
     :param options: of ``Starlette``, such as ``lifespan``.
     """
+    return _application(source, _admit, **options)
 
+
+def create_admitted_app(source: ModelSource) -> Starlette:
+    """The same for a server that has counted each request of inference in already."""
+    return _application(source, _infer)
+
+
+def _application(
+    source: ModelSource,
+    answer: Callable[[ModelSource, Request], Awaitable[Response]],
+    **options: Any,
+) -> Starlette:
     Endpoint = Callable[[Request], Awaitable[Response]]
 
     def handled(endpoint: Endpoint) -> Endpoint:
@@ -271,7 +287,7 @@ def create_app(source: ModelSource, **options: Any) -> Starlette:
         return _json(_metadata(name, source.model(name).signature))
 
     async def infer(request: Request) -> Response:
-        return await _infer(source, request)
+        return await answer(source, request)
 
     async def index(request: Request) -> Response:
         only_ready = parse_json(await _read(request, _JSON_BYTES)).get("ready", False)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import unquote
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ._app import (
-    HAS_PLACE,
     READ_SECONDS,
     RETRY_SECONDS,
     ModelSource,
     ServedModel,
     body_limit,
+    create_admitted_app,
     refusal,
 )
 from ._repository import UnknownModelError
@@ -31,6 +31,7 @@ def protocol_for(source: ModelSource) -> Callable[..., asyncio.Protocol]:
 
     class BoundProtocol(_Protocol):
         models = source
+        admitted = staticmethod(create_admitted_app(source))
 
     return BoundProtocol
 
@@ -40,6 +41,7 @@ class _Protocol(HttpToolsProtocol):
     a task for it; its body is dropped as it comes, and the connection goes on."""
 
     models: ModelSource
+    admitted: Callable[..., Awaitable[None]]  # answers what has a place
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
@@ -76,11 +78,10 @@ class _Protocol(HttpToolsProtocol):
             return
         # The place is taken now: others' headers come before the task runs.
         model.metrics.in_flight += 1
-        cycle.scope[HAS_PLACE] = True
 
         async def run(scope: Any, receive: Any, send: Any) -> None:
             try:
-                await app(scope, receive, send)
+                await self.admitted(scope, receive, send)
             finally:
                 model.metrics.in_flight -= 1
 
