@@ -4,15 +4,28 @@
 
 namespace opwright::gpu::attention {
 
+// A warp's first keys and values come into the second cache while the kernels before end: what
+// these change there is seen.
+std::string AttentionWriter::write_direct_fetch(const std::string& tasks) {
+  return str("if (blockIdx.x < ", tasks, ") {\nconst Index number = blockIdx.x;\n", write_task(),
+             "const RowReader key_rows = ", reader(1), ", value_rows = ", reader(2), ";\n",
+             write_limits(),
+             "const Index tile = first_tile + warp;\n"
+             "if (tile < end_tile) fetch_rows(key_rows, value_rows, tile * kTileN);\n}\n");
+}
+
 GeneratedKernel AttentionWriter::write_direct(const Expr& tasks) {
+  const std::string count = source_.value(tasks);
   const std::string text =
       str("extern __shared__ uint4 shared[];\n"
           "const int warp = (int)threadIdx.x / 32;\n"
           "const int warp_m = warp % kWarpsM * 16;\n",
-          write_sizes(), "for (Index number = blockIdx.x; number < ", source_.value(tasks),
-          "; number += gridDim.x) {\n", write_task(), "const RowReader key_rows = ", reader(1),
-          ", value_rows = ", reader(2), ";\n", write_limits(), write_direct_loops(),
-          write_direct_output(), "__syncthreads();\n}\n");
+          write_sizes(), write_direct_fetch(count), source_.wait(),
+          "for (Index number = blockIdx.x; number < ", count, "; number += gridDim.x) {\n",
+          write_task(), "const RowReader key_rows = ", reader(1), ", value_rows = ", reader(2),
+          ";\n", write_limits(), write_direct_loops(),
+          // Not before: what the next kernel reads would delay the keys and values.
+          KernelSource::kBeginNext, write_direct_output(), "__syncthreads();\n}\n");
   GeneratedKernel kernel =
       source_.finish(text, tasks, 32 * tile_.warps_m * tile_.warps_n, 0, tactic_.parts);
   kernel.launch.shared_memory = SharedMemory(tile_, params_, type_).total;
