@@ -4,14 +4,23 @@
 
 namespace opwright::gpu::attention {
 
-// A warp's first keys and values come into the second cache while the kernels before end: what
-// these change there is seen.
+// A warp's keys and values, and what says which are met, come into the second cache while the
+// kernels before end: what these change there is seen.
 std::string AttentionWriter::write_direct_fetch(const std::string& tasks) {
-  return str("if (blockIdx.x < ", tasks, ") {\nconst Index number = blockIdx.x;\n", write_task(),
-             "const RowReader key_rows = ", reader(1), ", value_rows = ", reader(2), ";\n",
-             write_limits(),
-             "const Index tile = first_tile + warp;\n"
-             "if (tile < end_tile) fetch_rows(key_rows, value_rows, tile * kTileN);\n}\n");
+  // Of a long cache that is hardly filled not all.
+  constexpr int kMostTiles = 4;
+  constexpr int kAllowed = FusedAttention::kAllowed;
+  const std::string mask =
+      has(kAllowed) ? str("if (threadIdx.x % 32 == 0) fetch_line(in", kAllowed, " + mask", kAllowed,
+                          "[0] + tile * kTileN * mask", kAllowed, "_step);\n")
+                    : std::string();
+  return str(
+      "if (blockIdx.x < ", tasks, ") {\nconst Index number = blockIdx.x;\n", write_task(),
+      "const RowReader key_rows = ", reader(1), ", value_rows = ", reader(2), ";\n", write_limits(),
+      "const Index last = first_tile + ", kMostTiles, " * kWarpsN;\n",
+      "for (Index tile = first_tile + warp; tile < end_tile && tile < last; tile += kWarpsN) "
+      "{\n",
+      mask, "fetch_rows(key_rows, value_rows, tile * kTileN);\n}\n}\n");
 }
 
 GeneratedKernel AttentionWriter::write_direct(const Expr& tasks) {
