@@ -82,8 +82,9 @@ std::string ProductWriter::declare_warp_groups(const ProductOperand& a, const Pr
       str("constexpr int kWarpGroups = ", tile_.warps_m / 4, ", kTurns = ", turns(tile_),
           ", kWarpN = ", memory.columns, ", kThreads = ", copying_threads(tile_, has_boxes),
           ";\nconstexpr bool kHasMaps = ", has_boxes ? "true" : "false", ";\n", kSwizzledTiles,
-          kCopyGroups, kBarriers, has_boxes ? kBoxes : std::string_view(), warp_group_instruction(tile_.n, a.type, a.is_along_k, b.is_along_k),
-          kWarpGroupProduct, kWarpGroupLoop);
+          kCopyGroups, kBarriers, has_boxes ? kBoxes : std::string_view(),
+          warp_group_instruction(tile_.n, a.type, a.is_along_k, b.is_along_k), kWarpGroupProduct,
+          kWarpGroupLoop);
   text += has_boxes ? std::string(kBoxCopies) : str(kTileCopies, kThreadCopies);
   if (staged_ >= 0) text += kBoxesBehind;
   if (parts_ > 1) text += str("constexpr int kParts = ", parts_, ";\n", kClusterSums);
