@@ -74,13 +74,13 @@ SharedMemory::SharedMemory(const AttentionTile& tile, const FusedAttentionParams
     // Behind the tiles, the barriers: four of a stage, and one for each warpgroup's turn. Behind
     // them the numbers of two tasks, with two barriers each.
     stages = total;
-    total += int64_t{32} * tile.stages + 8 * rounded(tile.warps_m / 4, 2) + 48;
+    total += int64_t{32} * tile.stages + int64_t{8} * rounded(tile.warps_m / 4, 2) + 48;
     return;
   }
   if (tile.is_direct) {
     // What each warp has found, and the block.
     const int64_t row = rounded(params.value_size, 64) + 4;
-    total = (tile.warps_n + 1) * tile.m * row * 4;
+    total = int64_t{4} * (tile.warps_n + 1) * tile.m * row;
     return;
   }
   const int64_t element = bits(type) / 8, vector = vector_of(type);

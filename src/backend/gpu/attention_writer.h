@@ -53,6 +53,7 @@ class AttentionWriter {
   std::string write_part_merging(const Expr& tasks);
 
   GeneratedKernel write_direct(const Expr& tasks);
+  std::string write_direct_fetch(const std::string& tasks);
   /// Whether none of a warp's keys may be met, as far as masks say: these are not read.
   std::string write_direct_skip() const;
   /// With `vectors`, or element by element.

@@ -4,15 +4,37 @@
 
 namespace opwright::gpu::attention {
 
+// A warp's keys and values, and what says which are met, come into the second cache while the
+// kernels before end: what these change there is seen.
+std::string AttentionWriter::write_direct_fetch(const std::string& tasks) {
+  // Of a long cache that is hardly filled not all.
+  constexpr int kMostTiles = 4;
+  constexpr int kAllowed = FusedAttention::kAllowed;
+  const std::string mask =
+      has(kAllowed) ? str("if (threadIdx.x % 32 == 0) fetch_line(in", kAllowed, " + mask", kAllowed,
+                          "[0] + tile * kTileN * mask", kAllowed, "_step);\n")
+                    : std::string();
+  return str(
+      "if (blockIdx.x < ", tasks, ") {\nconst Index number = blockIdx.x;\n", write_task(),
+      "const RowReader key_rows = ", reader(1), ", value_rows = ", reader(2), ";\n", write_limits(),
+      "const Index last = first_tile + ", kMostTiles, " * kWarpsN;\n",
+      "for (Index tile = first_tile + warp; tile < end_tile && tile < last; tile += kWarpsN) "
+      "{\n",
+      mask, "fetch_rows(key_rows, value_rows, tile * kTileN);\n}\n}\n");
+}
+
 GeneratedKernel AttentionWriter::write_direct(const Expr& tasks) {
+  const std::string count = source_.value(tasks);
   const std::string text =
       str("extern __shared__ uint4 shared[];\n"
           "const int warp = (int)threadIdx.x / 32;\n"
           "const int warp_m = warp % kWarpsM * 16;\n",
-          write_sizes(), "for (Index number = blockIdx.x; number < ", source_.value(tasks),
-          "; number += gridDim.x) {\n", write_task(), "const RowReader key_rows = ", reader(1),
-          ", value_rows = ", reader(2), ";\n", write_limits(), write_direct_loops(),
-          write_direct_output(), "__syncthreads();\n}\n");
+          write_sizes(), write_direct_fetch(count), source_.wait(),
+          "for (Index number = blockIdx.x; number < ", count, "; number += gridDim.x) {\n",
+          write_task(), "const RowReader key_rows = ", reader(1), ", value_rows = ", reader(2),
+          ";\n", write_limits(), write_direct_loops(),
+          // Not before: what the next kernel reads would delay the keys and values.
+          KernelSource::kBeginNext, write_direct_output(), "__syncthreads();\n}\n");
   GeneratedKernel kernel =
       source_.finish(text, tasks, 32 * tile_.warps_m * tile_.warps_n, 0, tactic_.parts);
   kernel.launch.shared_memory = SharedMemory(tile_, params_, type_).total;

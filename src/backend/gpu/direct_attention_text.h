@@ -37,6 +37,21 @@ __device__ inline uint4 read_head(const Element* head, int inner, bool is_there)
   for (int i = 0; i < kVector; ++i) pack.at[i] = inner + i < size ? head[inner + i] : Element{};
   return *(const uint4*)&pack;
 }
+__device__ inline void fetch_line(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" :: "l"(from));
+}
+// Has kTileN keys and values from `first` on fetched into the second cache.
+__device__ inline void fetch_rows(const RowReader& keys, const RowReader& values, Index first) {
+  constexpr int kLine = 128 / sizeof(Element);
+  for (int i = (int)threadIdx.x % 32; i < 2 * kTileN; i += 32) {
+    const RowReader& reader = i < kTileN ? keys : values;
+    const Index row = first + i % kTileN;
+    if (row >= reader.count) continue;
+#pragma unroll
+    for (int at = 0; at < reader.size; at += kLine)
+      fetch_line(reader.rows + row * reader.stride + at);
+  }
+}
 struct Unit {
   static constexpr int kRows = 2, kColumns = 4, kOutputs = kValueSize / 4;
   static constexpr int kLanes = 4;  // that have the same queries

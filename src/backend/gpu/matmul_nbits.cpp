@@ -19,7 +19,7 @@ constexpr int64_t kNBitsVectors = 8;
 /// The tactic of warps for a few vectors; others are those of products.
 constexpr int64_t kWarpTactic = 1 << 20;
 /// Vectors from which on tensor cores multiply.
-constexpr int64_t kTensorVectors = 9;
+constexpr int64_t kTensorVectors = 3;
 
 /// A lane takes codes that are loaded at once, and elements of vectors in packs of 16 bytes.
 constexpr std::string_view kNBitsFunctions = R"(

@@ -310,7 +310,24 @@ __device__ inline float clip(float x, float low, float high) {
   const float y = x < low ? low : x;
   return y > high ? high : y;
 }
-__device__ inline float sigmoid(float x) { return __fdiv_rn(1.0f, 1.0f + expf(-x)); }
+__device__ inline float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// 1 / (1 + 2^t), t and its rounding error being -x / log(2).
+__device__ inline float sigmoid(float x) {
+  x = x < -88.0f ? -88.0f : x;  // infinities have no rounding error
+  x = x > 88.0f ? 88.0f : x;
+  const float t = x * -1.44269502f, error = fmaf(x, -1.92596303e-8f, fmaf(x, -1.44269502f, -t));
+  const float power = power_of_two(t);
+  return reciprocal(1.0f + fmaf(power * 0.693147181f, error, power));
+}
 __device__ inline float leaky_relu(float x, float alpha, float) {
   return x < 0.0f ? __fmul_rn(alpha, x) : x;
 }
@@ -329,16 +346,6 @@ __device__ inline float scaled_tanh(float x, float alpha, float beta) {
 }
 __device__ inline float thresholded_relu(float x, float alpha, float) {
   return x <= alpha ? 0.0f : x;
-}
-__device__ inline float reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ inline float power_of_two(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
 }
 // x, or 0 where it is negative, less |x| times the normal distribution's probability of more than
 // |x|. That one's binary logarithm is a polynomial of |x|, fitted up to 6 for the least relative

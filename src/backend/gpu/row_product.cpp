@@ -63,22 +63,42 @@ GeneratedKernel ProductWriter::write_rows(const ProductOperand& a, const Product
                                           const ProductEpilogue& epilogue,
                                           const ProductTasks& tasks) {
   const int64_t pieces = tile_.n / 16, warps = tile_.warps_n;
-  const std::string text =
-      str("extern __shared__ uint4 shared[];\nfloat* const all_sums = (float*)shared + ",
-          pieces * kStoredElements,
-          ";\nconst int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n",
-          tasks.constants, tasks.loop, "const Index first = ", tasks.first, ";\n", a.reader,
-          " a = ", a.make, ";\n", b.reader, " b = ", b.make,
-          ";\nconst Index all_rows = rows, rows_left = all_rows - first_row;\n{\n"
-          "Product sums;\nif (a.is_aligned && b.is_aligned)\nmultiply_rows<true>(sums, a, b);\n"
-          "else\nmultiply_rows<false>(sums, a, b);\n"
-          "sums.save(all_sums + warp * (kTileM * kSumRow));\n}\n__syncthreads();\n"
-          "for (int piece = warp; piece < kTileN / 16; piece += kWarps) {\n"
-          "const int warp_m = 0, warp_n = piece * 16;\n"
-          "const int own_rows = rows_left < kTileM ? (int)rows_left : kTileM;\n"
-          "const Index rows = first_row + own_rows;\n"
-          "const WarpSums product{all_sums, warp_n, own_rows};\n",
-          write_epilogue(epilogue, tasks.row_stride), "}\n__syncthreads();\n}\n");
+  // The columns that come first are on their way while the kernels before end.
+  const std::string wait = source_.wait();
+  // What goes into the results comes beside the rows.
+  std::string fetch;
+  const auto add_fetch = [&](int input) {
+    fetch += str("if ((Index)threadIdx.x < rows_left && threadIdx.x < kTileM)\nfetch_line(in",
+                 input, " + first + (first_row + threadIdx.x) * ", source_.value(tasks.row_stride),
+                 " + first_column);\n");
+  };
+  if (epilogue.residual >= 0) add_fetch(epilogue.residual);
+  const FusedProgram& program = epilogue.program;
+  for (int i = 0; i < program.inputs(); ++i)
+    if (static_cast<FusedPlace>(program.places[i]) == FusedPlace::kElement)
+      add_fetch(static_cast<int>(args_.inputs.size()) - program.inputs() + i);
+  const std::string text = str(
+      KernelSource::kBeginNext,
+      "extern __shared__ uint4 shared[];\nfloat* const all_sums = (float*)shared + ",
+      pieces * kStoredElements,
+      ";\nconst int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n", tasks.constants,
+      b.is_constant ? std::string() : wait, tasks.loop, "const Index first = ", tasks.first,
+      ";\nconst Index all_rows = rows, rows_left = all_rows - first_row;\n"
+      "const auto read_a = [&] {\n",
+      b.is_constant ? wait : std::string(), fetch, "return ", a.reader, a.make, ";\n};\nconst ",
+      b.reader, " b = ", b.make,
+      ";\n{\n"
+      "Product sums;\nif (",
+      a.reader, a.make,
+      ".is_aligned && b.is_aligned)\nmultiply_rows<true>(sums, read_a, b);\n"
+      "else\nmultiply_rows<false>(sums, read_a, b);\n"
+      "sums.save(all_sums + warp * (kTileM * kSumRow));\n}\n__syncthreads();\n"
+      "for (int piece = warp; piece < kTileN / 16; piece += kWarps) {\n"
+      "const int warp_m = 0, warp_n = piece * 16;\n"
+      "const int own_rows = rows_left < kTileM ? (int)rows_left : kTileM;\n"
+      "const Index rows = first_row + own_rows;\n"
+      "const WarpSums product{all_sums, warp_n, own_rows};\n",
+      write_epilogue(epilogue, tasks.row_stride), "}\n__syncthreads();\n}\n");
   GeneratedKernel kernel = source_.finish(text, tasks.count, static_cast<int>(32 * warps));
   kernel.launch.shared_memory =
       4 * (pieces * kStoredElements + warps * tile_.m * (tile_.n + kSumPadding));

@@ -27,6 +27,9 @@ __device__ inline uint4 read_once(const void* from) {
                : "=r"(vector.x), "=r"(vector.y), "=r"(vector.z), "=r"(vector.w) : "l"(from));
   return vector;
 }
+__device__ inline void fetch_line(const void* from) {
+  asm volatile("prefetch.global.L1 [%0];" :: "l"(from));
+}
 // A matrix, `extents` being what is left of it across k, and `depth` along it.
 template <class Element, int extent, bool is_along_k>
 struct MatrixReader {
@@ -128,7 +131,7 @@ struct WarpSums {
 /// The loop along k: a warp has every kWarps-th part of kTileK. All that a part needs is on its way
 /// at once, with kStages 2 that of the next one, too.
 inline constexpr std::string_view kRowLoop = R"(
-template <class A, class B>
+template <class B>
 struct RowPart {
   uint4 columns[kSteps][kColumnTiles * 2], rows[kSteps][kRowTiles];
   template <bool is_vector>
@@ -145,7 +148,7 @@ struct RowPart {
               b.template read<is_vector, true>(k + j % 8, j / 8 * 64 + Product::near() * 8);
       }
   }
-  template <bool is_vector>
+  template <bool is_vector, class A>
   __device__ void read_rows(const A& a, Index first) {
 #pragma unroll
     for (int i = 0; i < kSteps; ++i)
@@ -159,17 +162,20 @@ struct RowPart {
     for (int i = 0; i < kSteps; ++i) product.add(columns[i], rows[i]);
   }
 };
-template <bool is_vector, class A, class B>
-__device__ inline void multiply_rows(Product& product, const A& a, const B& b) {
+// `read_a` gives the rows, once what writes them is done: columns may be there before.
+template <bool is_vector, class ReadA, class B>
+__device__ inline void multiply_rows(Product& product, const ReadA& read_a, const B& b) {
   constexpr int kAll = kTileK * kWarps;
-  RowPart<A, B> part;
+  RowPart<B> part;
   Index k = (int)threadIdx.x / 32 * kTileK;
-  if (k >= a.depth) return;
-  part.template read_columns<is_vector>(b, k);
+  const bool has_part = k < b.depth;
+  if (has_part) part.template read_columns<is_vector>(b, k);
+  const auto a = read_a();
+  if (!has_part) return;
   part.template read_rows<is_vector>(a, k);
   for (; k < a.depth; k += kAll) {
     if (kStages > 1) {
-      const RowPart<A, B> now = part;
+      const RowPart<B> now = part;
       if (k + kAll < a.depth) {
         part.template read_columns<is_vector>(b, k + kAll);
         part.template read_rows<is_vector>(a, k + kAll);

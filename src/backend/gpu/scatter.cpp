@@ -79,7 +79,8 @@ GeneratedKernel write_parts(KernelSource& source, const PartsText& parts) {
           kThreads, ");\nfor (Index i = low + (thread - skew + ", kThreads, ") % ", kThreads,
           "; i < high; i += ", kThreads, ") put(out0[i], in", parts.updates, "[numbers[k] * ",
           length, " + (i - start)]);\n}\n}\n");
-  return source.finish(text, min(ceil_div(parts.total, Expr(kPart)), Expr(kMostScatterBlocks)), kThreads);
+  return source.finish(text, min(ceil_div(parts.total, Expr(kPart)), Expr(kMostScatterBlocks)),
+                       kThreads);
 }
 
 /// Elements that take the place of what is there.

@@ -201,7 +201,9 @@ TEST(CudaProduct, FewRows) {
         params.has_bias = true,
         params.activation.type = static_cast<int32_t>(ActivationType::kRELU);
         const MatrixMultiply op(params);
-        const std::vector<TestInput> inputs = {{a, type}, {given, type}, {bias, type}};
+        // A constant is read before the kernels before are done.
+        const bool is_constant = m % 2 == 1;
+        const std::vector<TestInput> inputs = {{a, type}, {given, type, is_constant}, {bias, type}};
         const std::vector<TestOutput> outputs = {{expected.shape, type}};
         int found = 0;
         for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
