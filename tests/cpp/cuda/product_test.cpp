@@ -88,7 +88,7 @@ TEST(CudaProduct, BlocksThatStay) {
     expect_close(kernel.run(inputs, outputs)[0], expected, tolerance_of(type));
     ++tested;
   }
-  EXPECT_EQ(tested, 6);
+  EXPECT_EQ(tested, 7);
 }
 
 /// How many tensor maps the emulated driver was asked for; on a GPU -1.
