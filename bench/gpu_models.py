@@ -1,6 +1,6 @@
 """Latency of whole networks in FP16 on the GPU, beside PyTorch in a CUDA graph and torch.compile(reduce-overhead), all
-in one process and in turns; with the five slowest layers of each, how far these are from what the memory and the tensor
-cores allow, and how long a build takes.
+in one process and in turns; with the layers of each that take longest in all, how far these are from what the memory
+and the tensor cores allow, and how long a build takes.
 
 python bench/gpu_models.py [--only NAME ...] [--peers graph compile cublaslt] [--cache FOLDER] [--markdown FILE]
 
@@ -291,6 +291,12 @@ def describe(layer: dict[str, Any], memory: float, tensor: float) -> str:
     return f"{seconds * 1e6:.1f} us{share}: {kind} {name[-40:]} ({tactic})"
 
 
+def key(layer: dict[str, Any]) -> tuple[Any, ...]:
+    """What layers share that the tuner timed once."""
+    ports = [tuple(shape_of(port)) for port in (*layer["Inputs"], *layer["Outputs"])]
+    return layer["TimeMs"], layer["LayerType"], tuple(ports)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[])
@@ -345,8 +351,12 @@ def main() -> None:
             "",
             f"{case.name}, {len(row['layers'])} layers, us by kind: {shares}; the slowest:",
         ]
-        slow += [f"- {describe(layer, memory, tensor)}" for layer in row["layers"][:5]]
-        print("\n".join(slow[-6:]), flush=True)
+        # Layers of one tactic and one shape take the same time: each such group once.
+        groups = collections.Counter(key(layer) for layer in row["layers"])
+        different = {key(layer): layer for layer in reversed(row["layers"])}
+        several = sorted(groups, key=lambda k: -groups[k] * different[k]["TimeMs"])[:5]
+        slow += [f"- {groups[k]} x {describe(different[k], memory, tensor)}" for k in several]
+        print("\n".join(slow[-len(several) - 1 :]), flush=True)
     if options.markdown:
         options.markdown.write_text("\n".join([*lines, *slow]) + "\n")
 

@@ -11,8 +11,17 @@ namespace {
 constexpr int32_t kErf = opcode(UnaryOperation::kERF);
 constexpr int32_t kTanh = opcode(ActivationType::kTANH);
 
-// Exporters write constants in single precision.
-bool close(double a, double b) { return std::abs(a - b) <= 1e-4 * std::abs(b); }
+/// How far a product of two constants may be from what it stands for, relative to it: exporters
+/// write them in single precision, or in the type of the tensors beside them.
+double tolerance_of(const GraphNode& node) {
+  constexpr double kSingle = 1e-4, kHalf = 0x1p-10, kBFloat16 = 0x1p-7;
+  double tolerance = kSingle;
+  for (const GraphValue* input : node.inputs) {
+    if (input->info.dtype == DataType::kHALF) tolerance = std::max(tolerance, kHalf);
+    if (input->info.dtype == DataType::kBF16) tolerance = std::max(tolerance, kBFloat16);
+  }
+  return tolerance;
+}
 
 /// A product of a number and registers.
 struct Product {
@@ -30,7 +39,8 @@ struct Sum {
 /// written.
 class GeluFinder {
  public:
-  explicit GeluFinder(std::vector<PointwiseInstruction> program) : program_(std::move(program)) {}
+  GeluFinder(std::vector<PointwiseInstruction> program, double tolerance)
+      : program_(std::move(program)), tolerance_(tolerance) {}
 
   struct Gelu {
     ActivationType type;
@@ -52,6 +62,8 @@ class GeluFinder {
   }
 
  private:
+  bool close(double a, double b) const { return std::abs(a - b) <= tolerance_ * std::abs(b); }
+
   const double* constant(int at) const {
     return program_[at].op == opcode(PointwiseOp::kConstant) ? &program_[at].alpha : nullptr;
   }
@@ -131,12 +143,13 @@ class GeluFinder {
   }
 
   std::vector<PointwiseInstruction> program_;
+  double tolerance_;
 };
 
 bool rewrite(Graph& graph, GraphNode* node) {
   const PointwiseParams& params = node->as<Pointwise>()->params();
   const std::vector<PointwiseInstruction> program = decode(params);
-  const GeluFinder finder(program);
+  const GeluFinder finder(program, tolerance_of(*node));
   std::optional<GeluFinder::Gelu> found;
   size_t at = 0;
   for (size_t i = program.size(); i-- > 0 && !found;) {

@@ -79,6 +79,7 @@ constexpr ProductTile kTiles[] = {{ProductUnit::kTensor, 128, 128, 32, 2, 4, 4},
                                   {ProductUnit::kWarpGroup, 128, 128, 64, 4, 1, 6, true, true},
                                   {ProductUnit::kWarpGroup, 128, 64, 64, 4, 1, 8, true, true},
                                   {ProductUnit::kWarpGroup, 64, 256, 64, 4, 1, 4, true, true},
+                                  {ProductUnit::kWarpGroup, 128, 192, 64, 4, 1, 5, true, true},
                                   {ProductUnit::kWarpGroup, 256, 128, 128, 8, 1, 4},
                                   {ProductUnit::kWarpGroup, 128, 256, 128, 8, 1, 4},
                                   {ProductUnit::kWarpGroup, 128, 192, 128, 8, 1, 5},
@@ -290,7 +291,8 @@ std::string ProductWriter::alignment(int input, const std::vector<Expr>& strides
 
 ProductOperand ProductWriter::matrix(bool is_a, int input, bool is_along_k,
                                      const MatrixStackPlace& place, const Expr& extent,
-                                     const Expr& stride, const Expr& k, std::string is_aligned) {
+                                     const Expr& stride, const Expr& k,
+                                     const std::string& is_aligned) {
   const std::string_view origin = is_a ? "first_row" : "first_column";
   const std::string_view flag = is_along_k ? "true" : "false";
   const std::string step = source_.value(stride);

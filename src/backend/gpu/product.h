@@ -130,7 +130,7 @@ class ProductWriter {
   /// rows of a or columns of b.
   ProductOperand matrix(bool is_a, int input, bool is_along_k, const MatrixStackPlace& place,
                         const Expr& extent, const Expr& stride, const Expr& k,
-                        std::string is_aligned);
+                        const std::string& is_aligned);
   /// "ElementA, kTileM", which readers are told, or "ElementB, kTileN".
   static std::string_view side(bool is_a) { return is_a ? "ElementA, kTileM" : "ElementB, kTileN"; }
   /// "is_aligned<float, kVector>(in0) && n3 % kVector == 0": whether vectors may be copied from

@@ -184,6 +184,41 @@ TEST_F(Passes, GeluOfErfBecomesOneActivation) {
   EXPECT_EQ(decode(graph->nodes()[0]->as<Pointwise>()->params()).size(), 2u);
 }
 
+/// Exporters write constants in the type of the model: the square root of 2 is 1.4140625 in FP16
+/// and in BF16.
+TEST(PassesOfShorterTypes, GeluBecomesOneActivation) {
+  struct Case {
+    DataType type;
+    uint16_t root, one, half;
+  };
+  for (const Case& of : {Case{DataType::kHALF, 0x3da8, 0x3c00, 0x3800},
+                         Case{DataType::kBF16, 0x3fb5, 0x3f80, 0x3f00}}) {
+    Network network;
+    Tensor* x = network.add_input("x", of.type, Shape{4, 10});
+    const auto number = [&](uint16_t bits) {
+      return network.add_constant(of.type, Shape{1, 1}, Blob::copy(&bits, sizeof(bits)));
+    };
+    const auto binary = [&](ElementWiseOperation op, Tensor* a, Tensor* b) {
+      return network.add<ElementWise>({op}, {a, b})->output(0);
+    };
+    constexpr auto kTimes = ElementWiseOperation::kPROD;
+    Tensor* scaled = binary(ElementWiseOperation::kDIV, x, number(of.root));
+    Tensor* erf = network.add<Unary>({UnaryOperation::kERF}, {scaled})->output(0);
+    Tensor* sum = binary(ElementWiseOperation::kSUM, erf, number(of.one));
+    network.mark_output(*binary(kTimes, binary(kTimes, x, sum), number(of.half)));
+    const ProfileRanges ranges(network, nullptr);
+    const BuildConfig config;
+    const PassContext context{get_device(DeviceType::kCPU), config, ranges};
+    Graph graph(network);
+    run_passes(graph, context);
+    ASSERT_EQ(kinds(graph), "Pointwise");
+    const auto program = decode(graph.nodes()[0]->as<Pointwise>()->params());
+    EXPECT_TRUE(std::any_of(program.begin(), program.end(), [](const PointwiseInstruction& i) {
+      return i.op == opcode(ActivationType::kGELU_ERF);
+    })) << name(of.type);
+  }
+}
+
 TEST_F(Passes, GeluGoesIntoTheMatrixProduct) {
   Tensor* y = network_.add<MatrixMultiply>({}, {input({5, 8}), constant({8, 6})})->output(0);
   y = add(y, constant({1, 6}));

@@ -86,7 +86,7 @@ TEST(CudaProduct, BlocksThatStay) {
     expect_close(kernel.run(inputs, outputs)[0], expected, tolerance_of(type));
     ++tested;
   }
-  EXPECT_EQ(tested, 6);
+  EXPECT_EQ(tested, 7);
 }
 
 /// Boxes that the copying unit brings, in every tile that has them: of both orders of the operands,
