@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kFewLines = 32, kManyLines = 1 << 14;
 /// Elements of the output for which one more block is worth going through all indices, and blocks
 /// that are resident at once on the largest devices.
-constexpr int64_t kPart = 64, kMostParts = 1024;
+constexpr int64_t kPart = 64, kMostScatterBlocks = 1024;
 
 /// An expression of what an element `a` and an update `b` give, both as they are computed with.
 std::string combination(ScatterReduction reduction, DataType type) {
@@ -79,7 +79,8 @@ GeneratedKernel write_parts(KernelSource& source, const PartsText& parts) {
           kThreads, ");\nfor (Index i = low + (thread - skew + ", kThreads, ") % ", kThreads,
           "; i < high; i += ", kThreads, ") put(out0[i], in", parts.updates, "[numbers[k] * ",
           length, " + (i - start)]);\n}\n}\n");
-  return source.finish(text, min(ceil_div(parts.total, Expr(kPart)), Expr(kMostParts)), kThreads);
+  return source.finish(text, min(ceil_div(parts.total, Expr(kPart)), Expr(kMostScatterBlocks)),
+                       kThreads);
 }
 
 /// Elements that take the place of what is there.
