@@ -267,6 +267,10 @@ __device__ inline void copy_tiles(Ring& ring, const A& a, const B& b, Index firs
 /// it lies outside of the tensor and becomes 0.
 inline constexpr std::string_view kBoxCopies = R"(
 __device__ inline bool is_copying_thread() { return copying_thread() == 0; }
+// So that the first copy does not wait for the map.
+__device__ inline void prefetch_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");
+}
 // Arrives, and makes the phase wait for so many bytes.
 __device__ inline void expect(unsigned barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
