@@ -147,8 +147,12 @@ class DepthwiseWriter {
         "const int count = kGroups - first_channel < kLanes * kPack ? "
         "(int)(kGroups - first_channel) : kLanes * kPack;\n"
         "if (task != blockIdx.x) __syncthreads();\n",
-        is_constant ? "" : wait, "for (int i = threadIdx.x; i < count * kTaps; i += ", threads,
-        ")\nweights[i % kTaps * kLength + i / kTaps] = load(in1[first_channel * kTaps + i]);\n"
+        is_constant ? "" : wait,
+        "#pragma unroll 4\nfor (int i = threadIdx.x * kPack; i < count * kTaps; i += ",
+        threads * pack_,
+        ") {\nconst auto pack = read_pack(in1 + first_channel * kTaps + i);\n"
+        "#pragma unroll\nfor (int e = 0; e < kPack; ++e)\n"
+        "weights[(i + e) % kTaps * kLength + (i + e) / kTaps] = load(pack.at[e]);\n}\n"
         "for (int i = threadIdx.x; i < count; i += ",
         threads, ")\nweights[kTaps * kLength + i] = ",
         has_bias ? str("load(in", shape_.bias, "[first_channel + i])") : "0.0f", ";\n",
