@@ -6,6 +6,7 @@
 #include "compile/program.h"
 #include "operators/convolution.h"
 #include "operators/matrix.h"
+#include "operators/movement.h"
 #include "operators/pointwise.h"
 #include "operators/type_rules.h"
 
@@ -280,6 +281,59 @@ class ProgramFusion {
   GraphNode* node_;
 };
 
+/// Whether the value is a matrix or a row, with axes of one element before it at most.
+bool is_single(const GraphValue& value, size_t inner) {
+  const SymShape& dims = value.info.dims;
+  return dims.size() <= inner ||
+         std::all_of(dims.begin(), dims.end() - static_cast<std::ptrdiff_t>(inner),
+                     [](const Expr& extent) { return extent == Expr(1); });
+}
+
+/// Where the node reads a product of rows that were reshaped behind it, the rows are reshaped
+/// before it, so that the product can take the node.
+void reshape_rows_before(Graph& graph, GraphNode* node) {
+  for (GraphValue* value : std::vector<GraphValue*>(node->inputs)) {
+    GraphNode* const reshape = value->producer;
+    if (reshape == nullptr || !reshape->as<Reshape>() || graph.single_user(*value) != node ||
+        value->stored_type || value->info.dims != node->outputs[0]->info.dims)
+      continue;
+    GraphValue* const before = reshape->inputs[0];
+    GraphNode* const producer = before->producer;
+    const auto* product = producer != nullptr ? producer->as<MatrixMultiply>() : nullptr;
+    if (product == nullptr || graph.single_user(*before) != reshape || before->stored_type ||
+        !may_join(*producer, *reshape))
+      continue;
+    const MatrixMultiplyParams params = product->params();
+    const SymShape &from = before->info.dims, &to = value->info.dims;
+    std::vector<GraphValue*> inputs = producer->inputs;
+    if (params.op0 != MatrixOperation::kNONE || params.op1 == MatrixOperation::kVECTOR ||
+        params.fused.present() || from.size() < 2 || to.size() < 2 || from.back() != to.back() ||
+        inputs[0]->info.dims.size() < 2 || !is_single(*inputs[1], 2) ||
+        inputs[1]->info.dims.size() > to.size() || (params.has_bias && !is_single(*inputs[2], 1)) ||
+        (params.has_bias && inputs[2]->info.dims.size() > to.size()))
+      continue;
+    TensorInfo info;
+    info.dtype = inputs[0]->info.dtype;
+    info.dims.assign(to.begin(), to.end() - 1);
+    info.dims.push_back(inputs[0]->info.dims.back());
+    GraphNode* const made = inputs[0]->producer;
+    GraphValue* const rows = made != nullptr && made->as<Reshape>() ? made->inputs[0] : inputs[0];
+    if (rows->info.dims == info.dims)
+      inputs[0] = rows;
+    else
+      inputs[0] = graph
+                      .insert_before(producer, std::make_shared<Reshape>(), {rows}, std::move(info),
+                                     inputs[0]->name + " rows")
+                      ->outputs[0];
+    join(*producer, *reshape);
+    graph.replace(reshape, std::make_shared<MatrixMultiply>(params), std::move(inputs));
+  }
+}
+
+bool is_product(const GraphNode& node) {
+  return node.as<Convolution>() || node.as<MatrixMultiply>();
+}
+
 /// Of several products whose results the program reads the last one takes it.
 void fuse_program(Graph& graph, const PassContext& context, GraphNode* node,
                   const std::vector<GraphNode*>& order) {
@@ -303,6 +357,7 @@ void fuse_epilogues(Graph& graph, const PassContext& context, bool whole_program
   for (GraphNode* node : order) {
     const auto* pointwise = node->as<Pointwise>();
     if (pointwise == nullptr || node->outputs.size() != 1) continue;
+    reshape_rows_before(graph, node);
     if (fuse_simple(graph, context, node, *pointwise)) continue;
     if (whole_programs) fuse_program(graph, context, node, order);
   }

@@ -88,6 +88,18 @@ def test_an_activation_and_then_a_residual(dtype):
     m.check(y, h * (1 + erf(h / math.sqrt(2))) / 2 + r_, 1)
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_residual_behind_rows_that_are_reshaped(dtype):
+    """The rows become those of the residual in front of the product: a view, and one step."""
+    m = Model(dtype)
+    (x, x_), (r, r_) = m.input(21, 24), m.input(3, 7, 16)
+    (w, w_), (b, b_) = m.constant(24, 16), m.constant(1, 16)
+    shuffle = m.network.add_shuffle(m.binary("SUM", m.product(x, w), b))
+    shuffle.reshape_dims = (3, 7, 16)
+    y = m.binary("SUM", r, shuffle.get_output(0))
+    m.check(y, (x_ @ w_ + b_).reshape(3, 7, 16) + r_, 2)
+
+
 @pytest.mark.parametrize("groups", [1, 16])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_chain_behind_a_convolution(dtype, groups):

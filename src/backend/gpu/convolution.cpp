@@ -7,6 +7,7 @@
 #include "backend/gpu/convolution_text.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/product.h"
+#include "backend/gpu/row_product.h"
 #include "base/types.h"
 #include "operators/infer.h"
 #include "operators/type_rules.h"
@@ -30,6 +31,15 @@ void find_epilogue_inputs(ConvolutionShape& shape, const ConvolutionParams& para
   if (count > 2 && shape.residual != 2 && inputs[2].present) shape.bias = 2;
 }
 
+/// Whether windows are the elements of x themselves.
+bool is_pointwise(const Windows& windows) {
+  for (size_t i = 0; i < windows.axes.size(); ++i)
+    if (windows.window[i] != Expr(1) || windows.axes[i].stride != 1 ||
+        windows.padding[i] != Expr(0) || windows.y[i] != windows.x[i])
+      return false;
+  return true;
+}
+
 /// A convolution as a product: of pixels and maps channels-last, of maps and pixels linear.
 class ConvolutionWriter {
  public:
@@ -49,16 +59,6 @@ class ConvolutionWriter {
   GeneratedKernel write() { return shape_.is_channels_last ? channels_last() : linear(); }
 
  private:
-  /// Whether windows are the elements of x themselves.
-  bool is_pointwise() const {
-    const Windows& windows = shape_.windows;
-    for (size_t i = 0; i < windows.axes.size(); ++i)
-      if (windows.window[i] != Expr(1) || windows.axes[i].stride != 1 ||
-          windows.padding[i] != Expr(0) || windows.y[i] != windows.x[i])
-        return false;
-    return true;
-  }
-
   ProductOperand windows(bool is_a, const std::string& x, const Expr& count, const Expr& image,
                          const Expr& channel, const Expr& pixel, const std::string& is_aligned) {
     writer_.add_reader(shape_.windows.constants());
@@ -156,7 +156,7 @@ class ConvolutionWriter {
         is_grouped ? str("(in0 + batch * ", source_.value(shape_.channels), ")") : "in0";
     const std::string is_aligned = writer_.alignment(0, {shape_.channels, pixel});
     const ProductOperand a =
-        is_pointwise()
+        is_pointwise(shape_.windows)
             ? writer_.matrix(true, 0, true, {"batch", shape_.groups, shape_.channels}, count, pixel,
                              k_, is_aligned)
             : windows(true, x, count, numel(shape_.windows.x) * pixel, 1, pixel, is_aligned);
@@ -189,7 +189,7 @@ class ConvolutionWriter {
                                  : writer_.matrix(true, 1, true, kernel, shape_.maps, k_, k_,
                                                   writer_.alignment(1, {k_}));
     const ProductOperand b =
-        is_pointwise()
+        is_pointwise(shape_.windows)
             ? writer_.matrix(false, 0, false,
                              {"batch", shape_.images * shape_.groups, shape_.channels * plane},
                              pixels, pixels, k_, writer_.alignment(0, {pixels}))
@@ -220,6 +220,7 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
   const bool is_fixed = has_fixed_shapes(query);
   const ProductSize over_pixels = {images * pixels, maps, k, groups, is_fixed};
   const ProductSize over_maps = {maps, pixels, k, images * groups, is_fixed, false};
+  const bool is_product = is_pointwise(shape.windows);
   const bool is_narrow = groups > 1 && std::min(maps, shape.channels.constant()) < kNarrowGroup;
 
   std::vector<Candidate> found;
@@ -246,11 +247,22 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
         found.push_back(candidate);
       };
       const bool is_last = format != TensorFormat::kLINEAR;
+      std::vector<DepthwiseTactic> depthwise;
+      if (is_last && query.inputs[1].min == query.inputs[1].max)
+        depthwise = depthwise_tactics(shape, type);
+      for (const DepthwiseTactic& tactic : depthwise) add(tactic.number, tactic.name);
+      if (!depthwise.empty()) continue;
       // Tiles would pad with 0, not with the zero point.
       const bool has_tiles = params.zero_point == 0 && !(is_narrow && k <= kFewProducts);
       if (!has_tiles || (is_narrow && !is_transposed) || k <= kFewProducts / 4)
         add(kDirectConvolution, "a thread per element");
       if (!has_tiles) continue;
+      if (is_last && is_fixed && is_product && groups == 1) {
+        const std::vector<int64_t> of_rows = row_product_tactics(
+            type, candidate.inputs[1].dtype, over_pixels, true, true, target_architecture(query));
+        for (const int64_t tactic : of_rows) add(tactic, product_tactic(tactic).name(type));
+        if (!of_rows.empty()) continue;
+      }
       for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, query)) {
         std::vector<int64_t> tactics = product_tactics(
             type, unit, is_last ? over_pixels : over_maps, target_architecture(query));
@@ -271,14 +283,14 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
 GeneratedKernel write_convolution(const ConvolutionParams& params, bool is_transposed,
                                   const KernelArgs& args) {
   const int64_t tactic = args.candidate->tactic;
-  if (tactic != kDirectConvolution && tactic != kImageConvolution)
-    return ConvolutionWriter(params, is_transposed, args).write();
+  if (tactic < kDirectConvolution) return ConvolutionWriter(params, is_transposed, args).write();
   KernelSource source(is_transposed ? "deconvolution" : "convolution", args);
   ConvolutionShape shape(params, is_transposed, source.dims(0), source.dims(1));
   shape.is_channels_last = args.inputs[0].type.format != TensorFormat::kLINEAR;
   find_epilogue_inputs(shape, params, args.inputs);
-  return tactic == kImageConvolution ? generate_image_convolution(source, shape, params, args)
-                                     : generate_direct_convolution(source, shape, params, args);
+  if (tactic == kDirectConvolution) return generate_direct_convolution(source, shape, params, args);
+  if (tactic == kImageConvolution) return generate_image_convolution(source, shape, params, args);
+  return generate_depthwise_convolution(source, shape, params, args);
 }
 
 std::vector<Candidate> convolution_candidates(const Operator& op, const CandidateQuery& query) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "backend/gpu/source.h"
 #include "backend/gpu/windows.h"
 #include "operators/convolution.h"
@@ -38,5 +41,19 @@ bool is_image_convolution(const ConvolutionShape& shape, const ConvolutionParams
                           DataType type, int architecture);
 GeneratedKernel generate_image_convolution(KernelSource& source, const ConvolutionShape& shape,
                                            const ConvolutionParams& params, const KernelArgs& args);
+
+/// The first tactic of convolutions of one channel each, channels-last and floating, whose threads
+/// have neighbouring channels of some pixels in a row.
+inline constexpr int64_t kDepthwiseConvolution = 1100;
+struct DepthwiseTactic {
+  int64_t number = 0;
+  std::string name;
+};
+/// Those worth trying for extents that are constant; none where the convolution is another one, or
+/// its channels do not make whole vectors.
+std::vector<DepthwiseTactic> depthwise_tactics(const ConvolutionShape& shape, DataType type);
+GeneratedKernel generate_depthwise_convolution(KernelSource& source, const ConvolutionShape& shape,
+                                               const ConvolutionParams& params,
+                                               const KernelArgs& args);
 
 }  // namespace opwright::gpu

@@ -17,6 +17,8 @@ constexpr int kNormalizationThreads = 1024;
 constexpr int64_t kKeptElements = 32;
 /// Rows that leave most of a GPU idle with a small block for each.
 constexpr int64_t kFewGroups = 256;
+/// Rows up to which each has a block of its own among the candidates.
+constexpr int64_t kFewRows = 1024;
 
 /// An axis of x, or several that lie together.
 struct NormalizedAxis {
@@ -90,8 +92,15 @@ std::vector<NormalizedAxis> normalized_axes(const KernelSource& source, const Ke
 struct NormalizationLanes {
   int count = kWarp;
   bool is_inner = true;
-  int threads() const { return std::max(kThreads, count * (is_inner ? 1 : kWarp)); }
+  bool is_alone = false;  ///< in their block, so that a few rows are spread over the device
+  int threads() const {
+    return is_alone ? count : std::max(kThreads, count * (is_inner ? 1 : kWarp));
+  }
   int teams() const { return threads() / count; }
+  std::string name() const {
+    return str(count, " threads per ", is_inner ? "row" : "column",
+               is_alone ? ", a block each" : "");
+  }
 };
 
 /// Those worth trying, the best guess first.
@@ -124,6 +133,10 @@ std::vector<NormalizationLanes> lanes_of(const NormalizationParams& params, cons
   }
   std::vector<NormalizationLanes> result;
   for (const int lanes : counts) result.push_back({lanes, is_inner});
+  // Then a row's time is that of its loads and reductions, which more threads shorten.
+  if (is_inner && rows <= kFewRows && count <= kWarp * kKeptElements)
+    for (const int lanes : {kWarp, 4 * kWarp})
+      if (count > 2 * lanes) result.push_back({lanes, is_inner, true});
   return result;
 }
 
@@ -248,6 +261,17 @@ class NormalizationWriter {
       if (!is_multiple(reduced_[i].strides[input])) return false;
     return true;
   }
+  /// Whether scale and bias are constants that are the same for all rows: threads read theirs once,
+  /// before they wait for the kernel before.
+  bool keeps_affine() const {
+    for (int input = 1; input < 3; ++input) {
+      if (!has(input)) continue;
+      if (!args_.inputs[input].is_constant) return false;
+      for (const NormalizedAxis& axis : kept_)
+        if (axis.strides[input] != Expr(0)) return false;
+    }
+    return has(1) || has(2);
+  }
   std::string sum_of(std::string_view value) const {
     if (lanes_.is_inner) return str("reduce<Sum, ", lanes_.count, ">(", value, ")");
     return str("column_sum<", lanes_.count, ", ", lanes_.teams(), ">(", value, ")");
@@ -270,8 +294,39 @@ class NormalizationWriter {
       if (!steps.empty()) steps.back() = steps.back() * Expr(width);
       return str("base", tensor, " + ", source_.offset(r, steps));
     };
-    std::string text = str(
-        "const Index units = count / ", width, ";\n",
+    const std::string all = str("#pragma unroll\nfor (int q = 0; q < ", width, "; ++q) ");
+    // Loads scale or bias of an access into `pack1` or `pack2`.
+    const auto load_affine = [&](int t) {
+      const std::string_view type = storage_type(args_.inputs[t].type.dtype);
+      const Expr step = reduced_.empty() ? Expr(0) : reduced_.back().strides[t];
+      std::string load =
+          str("const ", type, "* const from", t, " = in", t, " + (", offset(t), ");\n");
+      if (takes_packs(t, width))
+        load += str("pack", t, " = *(const Pack<", type, ", ", width, ">*)from", t, ";\n");
+      else
+        load += str(all, "pack", t, ".at[q] = from", t, "[q * ", source_.value(step), "];\n");
+      return load;
+    };
+    const auto affine_type = [&](int t) {
+      return str("Pack<", storage_type(args_.inputs[t].type.dtype), ", ", width, ">");
+    };
+    const bool preloads = keeps && keeps_affine();
+    std::string text = str("const Index units = count / ", width, ";\n");
+    if (preloads) {
+      for (int t = 1; t < 3; ++t)
+        if (has(t))
+          text += str(affine_type(t), " kept", t, "[", std::max<int64_t>(1, kept), "];\n");
+      text += str("#pragma unroll\nfor (int j = 0; j < ", kept,
+                  "; ++j) {\nconst Index unit = lane + j * ", lanes_.count,
+                  ";\nif (unit >= units) continue;\n", source_.decompose("unit", r, inner));
+      for (int t = 1; t < 3; ++t)
+        if (has(t))
+          text += str("const Index base", t, " = 0;\n", affine_type(t), "& pack", t, " = kept", t,
+                      "[j];\n", load_affine(t));
+      text += "}\n";
+    }
+    text += str(
+        source_.wait(), KernelSource::kBeginNext,
         // The same rounds for all threads, which wait for each other.
         "for (Index first = (Index)blockIdx.x * ", lanes_.teams(),
         "; first < rows; first += (Index)gridDim.x * ", lanes_.teams(),
@@ -279,7 +334,7 @@ class NormalizationWriter {
         ": 0;\n(void)row;\n",
         source_.decompose("row", k, extents(kept_)));
     for (int t = 0; t < 3; ++t)
-      if (t == 0 || has(t))
+      if (t == 0 || (has(t) && !preloads))
         text += str("const Index base", t, " = ", source_.offset(k, strides(kept_, t)), ";\n");
     if (keeps) text += str("float values[", std::max<int64_t>(1, kept), "][", width, "];\n");
     // Runs over the lane's accesses; `v` are the elements.
@@ -301,7 +356,6 @@ class NormalizationWriter {
                 lanes_.count, ") {\nfloat v[", width, "];\n", positions, load, statements, "}\n");
       }
     };
-    const std::string all = str("#pragma unroll\nfor (int q = 0; q < ", width, "; ++q) ");
     if (params_.rms) {
       text += "float squares = 0.0f;\n";
       each(true, all + "squares += v[q] * v[q];\n", false);
@@ -316,20 +370,14 @@ class NormalizationWriter {
     std::string write;
     for (int t = 1; t < 3; ++t) {
       if (!has(t)) continue;
-      const std::string_view type = storage_type(args_.inputs[t].type.dtype);
-      const std::string name = str("affine", t);
-      const Expr step = reduced_.empty() ? Expr(0) : reduced_.back().strides[t];
-      write += str("const ", type, "* const from", t, " = in", t, " + (", offset(t), ");\nfloat ",
-                   name, "[", width, "];\n");
-      if (takes_packs(t, width))
-        write += str("const Pack<", type, ", ", width, "> pack", t, " = *(const Pack<", type, ", ",
-                     width, ">*)from", t, ";\n", all, name, "[q] = load(pack", t, ".at[q]);\n");
+      if (preloads)
+        write += str("const ", affine_type(t), "& pack", t, " = kept", t, "[j];\n");
       else
-        write += str(all, name, "[q] = load(from", t, "[q * ", source_.value(step), "]);\n");
+        write += str(affine_type(t), " pack", t, ";\n", load_affine(t));
     }
     std::string result = params_.rms ? "v[q] * factor" : "(v[q] - mean) * factor";
-    if (has(1)) result += " * affine1[q]";
-    if (has(2)) result += " + affine2[q]";
+    if (has(1)) result += " * load(pack1.at[q])";
+    if (has(2)) result += " + load(pack2.at[q])";
     write +=
         str("Pack<", y, ", ", width, "> results;\n", all, "results.at[q] = store<", y, ">(", result,
             ");\n*(Pack<", y, ", ", width, ">*)(out0 + (", offset(0), ")) = results;\n");
@@ -359,8 +407,7 @@ std::vector<Candidate> normalization_candidates(const Operator& op, const Candid
         Candidate& candidate = result.emplace_back(type);
         candidate.inputs[0].format = candidate.outputs[0].format = format;
         candidate.tactic = tactic++;
-        candidate.tactic_name =
-            str(lanes.count, " threads per ", lanes.is_inner ? "row" : "column");
+        candidate.tactic_name = lanes.name();
       }
     }
   return result;

@@ -363,9 +363,21 @@ std::string ProductWriter::write_readers(const ProductOperand& a, const ProductO
 }
 
 std::string ProductWriter::write_prefetch(std::string_view to, const ProductOperand& a,
-                                          const ProductOperand& b) {
+                                          const ProductOperand& b,
+                                          const ProductEpilogue& epilogue) {
+  std::string columns;
+  const auto prefetch = [&](int input, std::string_view element) {
+    if (element == "column" && args_.inputs[input].is_constant)
+      columns += str("prefetch_columns(in", input, ", first_column, columns);\n");
+  };
+  if (epilogue.bias >= 0) prefetch(epilogue.bias, epilogue.bias_element);
+  const FusedProgram& program = epilogue.program;
+  const int first = static_cast<int>(args_.inputs.size()) - program.inputs();
+  for (int i = 0; i < program.inputs(); ++i)
+    if (static_cast<FusedPlace>(program.places[i]) == FusedPlace::kChannel)
+      prefetch(first + i, epilogue.channel_element);
   return str("if (number == blockIdx.x) {\n{\n", write_readers(a, b), "prefetch_tiles(", to,
-             ", a, b, first_step, end_step);\n}\n", source_.wait(), "}\n");
+             ", a, b, first_step, end_step);\n}\n", columns, source_.wait(), "}\n");
 }
 
 std::string ProductWriter::write_merging(const Expr& tasks) {
@@ -510,6 +522,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
                         : std::string(kScalarProduct);
     declarations += kProductLoop;
   }
+  if (tile_.unit != ProductUnit::kRows) declarations += kColumnPrefetch;
   source_.add_declarations(declarations + (has_boxes ? box_readers_ : readers_));
 
   const Expr tiles_m = ceil_div(m, Expr(tile_.m)), tiles_n = ceil_div(n, Expr(tile_.n));
@@ -547,7 +560,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
           "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n"
           "const int warp_m = warp % kWarpsM * kWarpM, warp_n = warp / kWarpsM * kWarpN;\n",
           loop.constants, loop.loop, "const Index first = ", first, ";\n",
-          write_prefetch("(char*)shared", a, b), write_readers(a, b),
+          write_prefetch("(char*)shared", a, b, epilogue), write_readers(a, b),
           "Product product;\n"
           "multiply_tiles(product, (char*)shared, a, b, first_step, end_step, warp_m, warp_n, "
           "number == blockIdx.x);\n",

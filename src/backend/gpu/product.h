@@ -176,7 +176,8 @@ class ProductWriter {
   /// Makes `a` and `b`, which read the operands.
   static std::string write_readers(const ProductOperand& a, const ProductOperand& b);
   /// A block's first tile: what is constant is copied `to` there while the kernel before ends.
-  std::string write_prefetch(std::string_view to, const ProductOperand& a, const ProductOperand& b);
+  std::string write_prefetch(std::string_view to, const ProductOperand& a, const ProductOperand& b,
+                             const ProductEpilogue& epilogue);
   /// What merges the parts of a tile; only the last of its blocks goes on.
   std::string write_merging(const Expr& tasks);
   std::string write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride);

@@ -337,6 +337,17 @@ struct Product {
 };
 )";
 
+/// What the epilogue reads of a tile's columns, where it is constant, comes near meanwhile.
+inline constexpr std::string_view kColumnPrefetch = R"(
+template <class T>
+__device__ inline void prefetch_columns(const T* from, Index first, Index columns) {
+  constexpr int kLine = 128 / sizeof(T);
+  const int offset = copying_thread() * kLine;
+  if (offset < kTileN + kLine && first + offset < columns)
+    asm volatile("prefetch.global.L2 [%0];" :: "l"(from + first + offset));
+}
+)";
+
 /// The loop over tiles along k.
 inline constexpr std::string_view kProductLoop = R"(
 // What of the first stages depends on no kernel before.

@@ -39,6 +39,16 @@ struct Registers {
   }
 };
 
+/// Columns of 16 rows that a warp adds up and stores at once where the tile's parts are those of a
+/// cluster: so few that all of its warps have some.
+int columns_of_piece(const ProductTile& tile, int parts, int most, DataType output) {
+  int columns = most;
+  const int least = std::max(8, 128 / bits(output));
+  const auto pieces = [&] { return tile.m / 16 * (tile.n / columns); };
+  while (columns > least && pieces() < parts * multiplying_threads(tile) / kWarp) columns /= 2;
+  return columns;
+}
+
 }  // namespace
 
 WarpGroupMemory::WarpGroupMemory(const ProductTile& tile, DataType type, bool is_packed) {
@@ -97,9 +107,11 @@ std::string packed_results_text(DataType output) {
 std::string ProductWriter::declare_warp_groups(const ProductOperand& a, const ProductOperand& b) {
   const WarpGroupMemory memory(tile_, a.type, is_packed_);
   const bool has_boxes = copies_boxes(a, b);
+  const int columns =
+      parts_ > 1 ? columns_of_piece(tile_, parts_, memory.columns, output_) : memory.columns;
   std::string text =
       str("constexpr int kWarpGroups = ", tile_.warps_m / 4, ", kTurns = ", turns(tile_),
-          ", kWarpN = ", memory.columns, ", kThreads = ", copying_threads(tile_, has_boxes),
+          ", kWarpN = ", columns, ", kThreads = ", copying_threads(tile_, has_boxes),
           ";\nconstexpr bool kHasMaps = ", has_boxes ? "true" : "false",
           ", kPromotes = ", a.type == DataType::kFP8 ? "true" : "false", ";\n", kSwizzledTiles,
           kCopyGroups, kBarriers, has_boxes ? kBoxes : std::string_view(),
@@ -242,34 +254,38 @@ GeneratedKernel ProductWriter::write_warp_groups(ProductOperand a, ProductOperan
                ? std::string()
                : str("asm volatile(\"setmaxnreg.", way, ".sync.aligned.u32 ", count, ";\");\n");
   };
-  std::string text =
-      str("extern __shared__ uint4 memory[];\n"
-          // Tiles' patterns follow the address.
-          "char* const tiles = (char*)memory + (0u - shared_address(memory)) % ",
-          kPattern, ";\nuint4* const shared = (uint4*)(tiles + ", memory.stages,
-          ");\nRing ring(tiles, (char*)shared + ", memory.stored,
-          ");\nif (threadIdx.x == 0) ring.init();\n__syncthreads();\n"
-          "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n",
-          tasks.constants, "if (warp >= kTurns * kMultipliers / 32) {\n",
-          set_registers("dec", registers.copying), tasks.loop, write_prefetch("ring", a, b),
-          write_readers(a, b), "copy_tiles(ring, a, b, first_step, end_step);\n",
-          staged_ >= 0 ? "copy_boxes_behind(ring, behind_map, first_row, first_column);\n" : "",
-          KernelSource::kBeginNext,
-          // As often as those that multiply.
-          parts_ > 1 ? "sync_cluster();\nsync_cluster();\n" : "", "}\n} else {\n",
-          set_registers("inc", registers.multiplying), source_.wait(),
-          takes_turns
-              ? "int tiles_before = 0;\nconst int group = __shfl_sync(0xffffffffu, warp / 4, 0);\n"
-              : "",
-          tasks.loop,
-          takes_turns ? str("const int turn = tiles_before++;\nif (turn % 2 != group) {\n"
-                            "ring.skip(end_step - first_step + ",
-                            staged_ >= 0 ? "kStagesBehind" : "0",
-                            ");\ncontinue;\n}\nring.begin_turn(turn);\n")
-                      : std::string(),
-          "const Index first = ", tasks.first,
-          ";\nProduct product;\n"
-          "const unsigned last_stage = multiply_tiles(product, ring, first_step, end_step);\n");
+  std::string text = str(
+      "extern __shared__ uint4 memory[];\n"
+      // Tiles' patterns follow the address.
+      "char* const tiles = (char*)memory + (0u - shared_address(memory)) % ",
+      kPattern, ";\nuint4* const shared = (uint4*)(tiles + ", memory.stages,
+      ");\nRing ring(tiles, (char*)shared + ", memory.stored,
+      ");\nif (threadIdx.x == 0) ring.init();\n",
+      has_boxes ? str("if (threadIdx.x == 32) {\nprefetch_map(a_map);\nprefetch_map(b_map);\n",
+                      staged_ >= 0 ? "prefetch_map(behind_map);\n" : "", "}\n")
+                : std::string(),
+      "__syncthreads();\n"
+      "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n",
+      tasks.constants, "if (warp >= kTurns * kMultipliers / 32) {\n",
+      set_registers("dec", registers.copying), tasks.loop, write_prefetch("ring", a, b, epilogue),
+      write_readers(a, b), "copy_tiles(ring, a, b, first_step, end_step);\n",
+      staged_ >= 0 ? "copy_boxes_behind(ring, behind_map, first_row, first_column);\n" : "",
+      KernelSource::kBeginNext,
+      // As often as those that multiply.
+      parts_ > 1 ? "sync_cluster();\nsync_cluster();\n" : "", "}\n} else {\n",
+      set_registers("inc", registers.multiplying), source_.wait(),
+      takes_turns
+          ? "int tiles_before = 0;\nconst int group = __shfl_sync(0xffffffffu, warp / 4, 0);\n"
+          : "",
+      tasks.loop,
+      takes_turns
+          ? str("const int turn = tiles_before++;\nif (turn % 2 != group) {\n"
+                "ring.skip(end_step - first_step + ",
+                staged_ >= 0 ? "kStagesBehind" : "0", ");\ncontinue;\n}\nring.begin_turn(turn);\n")
+          : std::string(),
+      "const Index first = ", tasks.first,
+      ";\nProduct product;\n"
+      "const unsigned last_stage = multiply_tiles(product, ring, first_step, end_step);\n");
   text += parts_ > 1 ? write_cluster_parts(epilogue, tasks) : write_own_parts(epilogue, tasks);
   text += "}\n}\n";
   Expr blocks = tasks.count * Expr(parts_);

@@ -336,6 +336,10 @@ __device__ inline void copy_tiles(Ring& ring, const A& a, const B& b, Index firs
 /// it lies outside of the tensor and becomes 0.
 inline constexpr std::string_view kBoxCopies = R"(
 __device__ inline bool is_copying_thread() { return copying_thread() == 0; }
+// So that the first copy does not wait for the map.
+__device__ inline void prefetch_map(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");
+}
 // A tile of one of a stack of matrices, from row or column `origin` on.
 template <int extent, bool is_along_k>
 struct MatrixBoxes {
