@@ -145,10 +145,20 @@ class ByteProduct {
     if (quantizer != nullptr && quantizer->as<Quantize>() &&
         std::ranges::all_of(quantizer->inputs,
                             [](const GraphValue* input) { return !input || input->is_fixed(); }))
-      fold(graph_, quantizer, context_);
+      run_now(quantizer);
     if (!w->bytes->is_fixed()) return false;
     x_ = *x, w_ = *w;
     return true;
+  }
+
+  /// Runs a node of constants, where the host can.
+  void run_now(GraphNode* node) {
+    lower(graph_, node);
+    for (const GraphValue* input : std::vector<GraphValue*>(node->inputs))
+      if (input != nullptr && input->producer != nullptr &&
+          !fold(graph_, input->producer, context_))
+        return;
+    fold(graph_, node, context_);
   }
 
   /// The constant with its last two axes exchanged; itself where that cannot be computed.

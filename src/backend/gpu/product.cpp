@@ -36,7 +36,7 @@ int64_t most_shared(int architecture) {
 /// More than any GPU runs at once.
 constexpr int64_t kManyBlocks = 4096;
 /// Parts of a tile at most, and tiles that have parts.
-constexpr int kMostParts = 8;
+constexpr int kMostTileParts = 8;
 constexpr int64_t kMostTilesOfParts = 128;
 /// Steps along k of a part at least; fewer where the parts' blocks are a cluster.
 constexpr int64_t kPartSteps = 4, kClusterPartSteps = 2;
@@ -211,7 +211,7 @@ ProductTactic product_tactic(int64_t number) {
   const int64_t tile = number % kPartsUnit, parts = number / kPartsUnit;
   const int64_t of_rows = number - kFirstRowTactic;
   if (of_rows >= 0 && of_rows < std::ssize(row_tiles())) return {row_tiles()[of_rows]};
-  require(number >= 0 && tile < std::ssize(kTiles) && parts <= kMostParts,
+  require(number >= 0 && tile < std::ssize(kTiles) && parts <= kMostTileParts,
           "there is no tile of number ", number);
   return {kTiles[tile], std::max(1, static_cast<int>(parts))};
 }
@@ -263,7 +263,7 @@ std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const Prod
     if (!is_fixed || blocks == 0 || blocks > kMostTilesOfParts) continue;
     const int64_t part_steps =
         tile.unit == ProductUnit::kWarpGroup ? kClusterPartSteps : kPartSteps;
-    for (int64_t parts = 2; parts <= kMostParts; parts *= 2)
+    for (int64_t parts = 2; parts <= kMostTileParts; parts *= 2)
       if (blocks * parts <= 2 * kFewBlocks && 4 * blocks * parts >= kFewBlocks &&
           k >= parts * part_steps * tile.k)
         tactics.push_back(parts * kPartsUnit + i);
@@ -396,13 +396,13 @@ std::string ProductWriter::read_pack(int input, std::string_view pack,
     return str("const Pack<", type, ", kPack> ", pack, " = *(const Pack<", type,
                ", kPack>*)behind.find(warp_m + ", kPartRows,
                " * part + at / kWarpN, warp_n + at % kWarpN);\n");
-  return str("Pack<", type, ", kPack> ", pack, ";\n{\nconst ", type, "* const source = in", input,
-             " + ", place, ";\nif (is_whole && is_aligned<", type, ", kPack>(source)) {\n", pack,
-             " = *(const Pack<", type,
+  return str("Pack<", type, ", kPack> ", pack, " = {};\n{\nconst ", type, "* const source = in",
+             input, " + ", place, ";\nif (is_whole && is_aligned<", type, ", kPack>(source)) {\n",
+             pack, " = *(const Pack<", type,
              ", kPack>*)source;\n} else {\n"
              "#pragma unroll\n"
-             "for (int i = 0; i < kPack; ++i) ",
-             pack, ".at[i] = i < count ? source[i] : ", type, "{};\n}\n}\n");
+             "for (int i = 0; i < kPack; ++i)\nif (i < count) ",
+             pack, ".at[i] = source[i];\n}\n}\n");
 }
 
 std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride) {
