@@ -83,9 +83,16 @@ class ByteProduct {
     if (params.has_residual || params.activation.present() || !match(0, false)) return;
     const Shape kernel = constant_shape(w_.bytes->info.dims);
     channels_ = kernel[0], shape_.assign(kernel.rank(), Expr(1)), shape_[1] = channels_;
-    // The kernel takes the zero point off, also where it pads.
-    params.zero_point = x_.zero_point;
-    x_.zero_point = 0;
+    // The kernel takes the zero point off, also where it pads. Tensor cores do not: where nothing
+    // is padded it comes off the sums.
+    const auto is_zero = [](int64_t padding) { return padding == 0; };
+    const bool pads = params.padding_mode != PaddingMode::kEXPLICIT_ROUND_DOWN ||
+                      !std::ranges::all_of(params.pre_padding, is_zero) ||
+                      !std::ranges::all_of(params.post_padding, is_zero);
+    if (pads || context_.device.is_host()) {
+      params.zero_point = x_.zero_point;
+      x_.zero_point = 0;
+    }
     const auto product = std::make_shared<Convolution>(params);
     if (!runs(*product)) return;
     const int64_t inner = kernel.numel(1, kernel.rank());

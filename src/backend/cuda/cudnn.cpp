@@ -127,6 +127,12 @@ std::vector<std::string> cudnn_files() {
 
 }  // namespace
 
+/// Never destroyed: the library may be gone when the process ends.
+struct CudnnHandles {
+  LibraryLock mutex{LockOrder::kLibraryHandles};
+  std::map<const CudaDevice*, struct CudnnContext*> of;
+};
+
 struct Cudnn::Functions {
   using Handle = struct CudnnContext*;
   using Object = struct CudnnObject*;
@@ -193,11 +199,6 @@ void Cudnn::check(int status, const char* what) const {
 }
 
 struct CudnnContext* Cudnn::handle(const CudaDevice& device) const {
-  // Never destroyed: the library may be gone when the process ends.
-  struct CudnnHandles {
-    LibraryLock mutex{LockOrder::kLibraryHandles};
-    std::map<const CudaDevice*, CudnnContext*> of;
-  };
   auto& handles = Library::part<CudnnHandles>();
   const std::lock_guard lock(handles.mutex);
   CudnnContext*& handle = handles.of[&device];
@@ -396,8 +397,7 @@ class Cudnn::ConvolutionPlan final : public Plan {
     pack.set(kPackWorkspace, kTypePointer, workspace);
     pack.finish();
     // The stream is the handle's, which threads share.
-    static std::mutex mutex;
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(Library::part<CudnnHandles>().mutex);
     library.check(library.functions_->cudnnSetStream(graph_->handle, static_cast<CUstream>(queue)),
                   "choosing a stream");
     library.check(
