@@ -131,7 +131,7 @@ TEST(CudaQuantizedProduct, AcrossKAndOpenExtents) {
 
 /// Tiles whose parts of k several blocks multiply, again and again.
 TEST(CudaQuantizedProduct, TilesInParts) {
-  const int64_t m = 20, n = 160, k = 2 * 8 * 128;
+  const int64_t m = 37, n = 300, k = 2 * 8 * 128;
   MatrixMultiplyParams params;
   params.op1 = MatrixOperation::kTRANSPOSE;
   const MatrixMultiply op(params);
