@@ -302,9 +302,9 @@ class IBuilderConfig : public INoCopy {
   virtual void setMaxNbTactics(int32_t maxTactics) noexcept = 0;
   virtual int32_t getMaxNbTactics() const noexcept = 0;
 
-  /// The libraries whose kernels may be among the candidates. With TacticSource::kCUBLAS_LT
-  /// products on a GPU may be cuBLASLt's, which the engine then needs where it runs, in that
-  /// version. The others are kept and given back, without effect.
+  /// The libraries whose kernels may be among the candidates: kCUBLAS_LT for products on a GPU,
+  /// kCUDNN for convolutions; an engine then needs that library where it runs, in that version.
+  /// The others are kept and given back, without effect.
   virtual bool setTacticSources(TacticSources tacticSources) noexcept = 0;
   virtual TacticSources getTacticSources() const noexcept = 0;
   /// Permission for so many streams beside that of the run; at first -1, as the builder likes.

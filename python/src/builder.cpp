@@ -192,8 +192,9 @@ void bind_config_target(nb::class_<BuilderConfig>& c) {
           },
           nb::arg("tactic_sources"),
           "Bits 1 << int(TacticSource): the libraries whose kernels may be among the candidates. "
-          "CUBLAS_LT counts on a GPU, for matrix products; the engine then needs that library, in "
-          "that version, where it runs. Others are kept and given back, without effect.")
+          "CUBLAS_LT counts on a GPU, for matrix products, and CUDNN for convolutions; the engine "
+          "then needs that library, in that version, where it runs. Others are kept and given "
+          "back, without effect.")
       .def("get_tactic_sources", [](const Self& self) { return self.tactic_sources; })
       .def_prop_rw(
           "max_aux_streams", &Self::max_aux_streams, &Self::set_max_aux_streams,

@@ -116,7 +116,7 @@ void bind_builder_enums(nb::module_& m) {
       .value("MODERATE", TilingOptimizationLevel::kMODERATE, "With some search.")
       .value("FULL", TilingOptimizationLevel::kFULL, "With all search.");
   nb::enum_<TacticSource>(m, "TacticSource", nb::is_arithmetic(),
-                          "Sources of kernels in TensorRT; here CUBLAS_LT alone counts.")
+                          "Sources of kernels in TensorRT; here CUBLAS_LT and CUDNN count.")
       .value("CUBLAS", TacticSource::kCUBLAS, "cuBLAS.")
       .value("CUBLAS_LT", TacticSource::kCUBLAS_LT, "cuBLASLt.")
       .value("CUDNN", TacticSource::kCUDNN, "cuDNN.")

@@ -176,8 +176,9 @@ class ProgramFusion {
   bool fuse(GraphValue* value) {
     GraphNode* const producer = value->producer;
     const TensorInfo& result = node_->outputs[0]->info;
-    if (producer == nullptr || value->stored_type || graph_.single_user(*value) != node_ ||
-        !may_join(*producer, *node_) || value->info.dims != result.dims)
+    if (producer == nullptr || value->stored_type || value->info.dtype == DataType::kFP8 ||
+        graph_.single_user(*value) != node_ || !may_join(*producer, *node_) ||
+        value->info.dims != result.dims)
       return false;
     if (const auto* op = producer->as<Convolution>()) return fuse(*op, producer, value, 3, 1);
     const auto* op = producer->as<MatrixMultiply>();
@@ -328,10 +329,6 @@ void reshape_rows_before(Graph& graph, GraphNode* node) {
     join(*producer, *reshape);
     graph.replace(reshape, std::make_shared<MatrixMultiply>(params), std::move(inputs));
   }
-}
-
-bool is_product(const GraphNode& node) {
-  return node.as<Convolution>() || node.as<MatrixMultiply>();
 }
 
 /// Of several products whose results the program reads the last one takes it.

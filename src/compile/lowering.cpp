@@ -376,6 +376,8 @@ void lower_node(Graph& graph, GraphNode* node) {
 
 }  // namespace
 
+void lower(Graph& graph, GraphNode* node) { lower_node(graph, node); }
+
 void lower(Graph& graph) {
   for (GraphNode* node : graph.nodes()) lower_node(graph, node);
 }

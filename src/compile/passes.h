@@ -42,6 +42,7 @@ void agree_extents(Graph& graph, const PassContext& context);
 void quantize_products(Graph& graph, const PassContext& context);
 /// Element-wise layers become Pointwise programs, Shuffle becomes Transpose and Reshape.
 void lower(Graph& graph);
+void lower(Graph& graph, GraphNode* node);
 /// Drops what changes nothing: identities, casts to the same type, transposes that undo each other,
 /// reshapes of reshapes.
 void simplify(Graph& graph);

@@ -83,9 +83,16 @@ class ByteProduct {
     if (params.has_residual || params.activation.present() || !match(0, false)) return;
     const Shape kernel = constant_shape(w_.bytes->info.dims);
     channels_ = kernel[0], shape_.assign(kernel.rank(), Expr(1)), shape_[1] = channels_;
-    // The kernel takes the zero point off, also where it pads.
-    params.zero_point = x_.zero_point;
-    x_.zero_point = 0;
+    // The kernel takes the zero point off, also where it pads. Tensor cores do not: where nothing
+    // is padded it comes off the sums.
+    const auto is_zero = [](int64_t padding) { return padding == 0; };
+    const bool pads = params.padding_mode != PaddingMode::kEXPLICIT_ROUND_DOWN ||
+                      !std::ranges::all_of(params.pre_padding, is_zero) ||
+                      !std::ranges::all_of(params.post_padding, is_zero);
+    if (pads || context_.device.is_host()) {
+      params.zero_point = x_.zero_point;
+      x_.zero_point = 0;
+    }
     const auto product = std::make_shared<Convolution>(params);
     if (!runs(*product)) return;
     const int64_t inner = kernel.numel(1, kernel.rank());
@@ -145,10 +152,20 @@ class ByteProduct {
     if (quantizer != nullptr && quantizer->as<Quantize>() &&
         std::ranges::all_of(quantizer->inputs,
                             [](const GraphValue* input) { return !input || input->is_fixed(); }))
-      fold(graph_, quantizer, context_);
+      run_now(quantizer);
     if (!w->bytes->is_fixed()) return false;
     x_ = *x, w_ = *w;
     return true;
+  }
+
+  /// Runs a node of constants, where the host can.
+  void run_now(GraphNode* node) {
+    lower(graph_, node);
+    for (const GraphValue* input : std::vector<GraphValue*>(node->inputs))
+      if (input != nullptr && input->producer != nullptr &&
+          !fold(graph_, input->producer, context_))
+        return;
+    fold(graph_, node, context_);
   }
 
   /// The constant with its last two axes exchanged; itself where that cannot be computed.

@@ -47,7 +47,8 @@ struct Source {
 
 bool is_floating_identity(const SingleOperation& op, const GraphNode& node) {
   return op.is(PointwiseOp::kInput) && op.a.value != nullptr &&
-         is_floating(op.a.value->info.dtype) && is_floating(node.outputs[0]->info.dtype);
+         is_floating(op.a.value->info.dtype) && is_floating(node.outputs[0]->info.dtype) &&
+         node.outputs[0]->info.dtype != DataType::kFP8;
 }
 
 /// The factor by which an operation multiplies its tensor operand, which becomes `x`.

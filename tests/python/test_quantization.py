@@ -118,6 +118,30 @@ def test_fp8():
     np.testing.assert_array_equal(np.asarray(got).view(np.uint8), want.view(np.uint8))
 
 
+@pytest.mark.parametrize("scale", [1, 0.3])
+def test_fp8_is_rounded_where_nothing_but_elements_is_computed(scale):
+    x = np.linspace(-3, 500, 97, dtype=np.float32)
+    zero = np.array(0, ml_dtypes.float8_e4m3fn)
+    nodes = [
+        helper.make_node("Abs", ["x"], ["a"]),
+        helper.make_node("QuantizeLinear", ["a", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("Neg", ["d"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [97])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [97])],
+        [numpy_helper.from_array(np.float32(scale), "s"), numpy_helper.from_array(zero, "z")],
+    )
+    opset = [helper.make_opsetid("", 21)]
+    got = run(helper.make_model(graph, opset_imports=opset, ir_version=10), {"x": x})[0]
+    scale = np.float32(scale)
+    want = np.clip(np.abs(x) / scale, -448, 448).astype(ml_dtypes.float8_e4m3fn)
+    np.testing.assert_array_equal(got, -(want.astype(np.float32) * scale))
+
+
 @pytest.mark.parametrize("opset", [10, 13, 19, 21, 23])
 def test_opsets(opset):
     x = np.float32([[-3, 1, 300], [0.5, 7, -9]])

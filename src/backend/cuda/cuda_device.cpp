@@ -7,6 +7,7 @@
 #include "backend/cuda/code_format.h"
 #include "backend/cuda/compile_cuda.h"
 #include "backend/cuda/cublaslt_product.h"
+#include "backend/cuda/cudnn_convolution.h"
 #include "backend/cuda/events.h"
 #include "backend/cuda/relaxed_capture.h"
 #include "backend/gpu/kernels.h"
@@ -179,6 +180,7 @@ std::vector<Candidate> CudaDevice::candidates(const Operator& op,
   std::vector<Candidate> found;
   if (entry != nullptr) found = entry->candidates(op, query);
   add_cublaslt_candidates(op, query, found);
+  add_cudnn_candidates(op, query, found);
   return found;
 }
 
@@ -206,6 +208,7 @@ std::unique_ptr<Kernel> CudaDevice::make_kernel(const Operator& op, const Kernel
 PlannedOperatorPtr CudaDevice::compile(const Operator& op, const KernelArgs& args) const {
   const gpu::KernelEntry* entry = gpu::find_entry(op.kind());
   if (PlannedOperatorPtr planned = plan_cublaslt(*this, op, args)) return planned;
+  if (PlannedOperatorPtr planned = plan_cudnn(*this, op, args)) return planned;
   if (entry == nullptr || entry->generate == nullptr) return nullptr;
   std::optional<gpu::GeneratedKernel> generated = entry->generate(op, args);
   if (!generated) return nullptr;

@@ -11,6 +11,13 @@ struct BFloat16 { unsigned short bits; };
 struct Fp8 { unsigned char bits; };
 struct Bool { unsigned char value; };
 
+// Whether there are instructions of FP8.
+#if __CUDA_ARCH__ >= 890
+constexpr bool kHasFp8 = true;
+#else
+constexpr bool kHasFp8 = false;
+#endif
+
 // Stored elements to and from the values that are computed with.
 __device__ inline float load(float x) { return x; }
 __device__ inline signed char load(signed char x) { return x; }

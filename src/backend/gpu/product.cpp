@@ -410,13 +410,13 @@ std::string ProductWriter::read_pack(int input, std::string_view pack,
     return str("const Pack<", type, ", kPack> ", pack, " = *(const Pack<", type,
                ", kPack>*)behind.find(warp_m + ", kPartRows,
                " * part + at / kWarpN, warp_n + at % kWarpN);\n");
-  return str("Pack<", type, ", kPack> ", pack, ";\n{\nconst ", type, "* const source = in", input,
-             " + ", place, ";\nif (is_whole && is_aligned<", type, ", kPack>(source)) {\n", pack,
-             " = *(const Pack<", type,
+  return str("Pack<", type, ", kPack> ", pack, " = {};\n{\nconst ", type, "* const source = in",
+             input, " + ", place, ";\nif (is_whole && is_aligned<", type, ", kPack>(source)) {\n",
+             pack, " = *(const Pack<", type,
              ", kPack>*)source;\n} else {\n"
              "#pragma unroll\n"
-             "for (int i = 0; i < kPack; ++i) ",
-             pack, ".at[i] = i < count ? source[i] : ", type, "{};\n}\n}\n");
+             "for (int i = 0; i < kPack; ++i)\nif (i < count) ",
+             pack, ".at[i] = source[i];\n}\n}\n");
 }
 
 std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride) {

@@ -180,15 +180,6 @@ __device__ inline void multiply_fragments(Sum (&sum)[4], const unsigned (&a)[4],
 /// Likewise of 32 elements of FP8. Before 8.9 they become FP16, which has all of their values, two
 /// of a word's four at a time: in which order elements along k are multiplied does not matter.
 inline constexpr std::string_view kFp8Instruction = R"(
-#if __CUDA_ARCH__ >= 890
-__device__ inline void multiply_fragments(float (&sum)[4], const unsigned (&a)[4],
-                                          const unsigned (&b)[2]) {
-  asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-#else
 // Bytes 0 and 2 of the word. Exponents are less by 8 in FP16's place; NaN has all bits set.
 __device__ inline unsigned halves(unsigned word) {
   const unsigned magnitude = word & 0x007f007fu, nan = magnitude + 0x00010001u & 0x00800080u;
@@ -197,17 +188,28 @@ __device__ inline unsigned halves(unsigned word) {
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(small), "r"(0x5c005c00u));
   return result;
 }
-__device__ inline void multiply_fragments(float (&sum)[4], const unsigned (&a)[4],
-                                          const unsigned (&b)[2]) {
-#pragma unroll
-  for (int shift = 0; shift < 16; shift += 8)
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+template <bool has_fp8>
+__device__ inline void multiply_fp8(float (&sum)[4], const unsigned (&a)[4],
+                                    const unsigned (&b)[2]) {
+  if constexpr (has_fp8) {
+    asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(halves(a[0] >> shift)), "r"(halves(a[1] >> shift)), "r"(halves(a[2] >> shift)),
-          "r"(halves(a[3] >> shift)), "r"(halves(b[0] >> shift)), "r"(halves(b[1] >> shift)));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+#pragma unroll
+    for (int shift = 0; shift < 16; shift += 8)
+      asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+          "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+          : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+          : "r"(halves(a[0] >> shift)), "r"(halves(a[1] >> shift)), "r"(halves(a[2] >> shift)),
+            "r"(halves(a[3] >> shift)), "r"(halves(b[0] >> shift)), "r"(halves(b[1] >> shift)));
+  }
 }
-#endif
+__device__ inline void multiply_fragments(float (&sum)[4], const unsigned (&a)[4],
+                                          const unsigned (&b)[2]) {
+  multiply_fp8<kHasFp8>(sum, a, b);
+}
 )";
 /// `Product` by that. kPromotes: tensor cores keep some 14 bits of a sum of FP8 (DeepSeek-V3, 2024,
 /// section 3.3.2), so that those of a tile are added up in FP32.

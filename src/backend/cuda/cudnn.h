@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/types.h"
+#include "network/kernel.h"
+
+namespace opwright::cuda {
+
+class CudaDevice;
+
+/// cuDNN, NVIDIA's library of neural networks, through its graphs of operations; loaded when first
+/// used. Thread safe.
+class Cudnn {
+ public:
+  /// Null where it cannot be used; `reason` says why then, and how to mend it.
+  static const Cudnn* find(std::string& reason);
+
+  /// "9.19.0".
+  const std::string& version() const { return version_; }
+
+  /// What becomes of a convolution's result before it is stored.
+  enum class Activation : uint8_t { kNone, kRelu, kSigmoid, kTanh };
+  /// y = activation(convolution(x, kernel) + bias + residual), of shapes [images, channels, ...],
+  /// [maps, channels of a group, ...] and [images, maps, ...].
+  struct Convolution {
+    DataType type = DataType::kFLOAT;  ///< FP32, FP16 or BF16, of all tensors
+    bool is_tf32 = false;              ///< whether FP32 may be rounded to TF32
+    bool is_channels_last = false;     ///< in memory, all tensors
+    std::vector<int64_t> x, kernel, y;
+    std::vector<int64_t> stride, dilation, pre_padding, post_padding;  ///< per spatial axis
+    bool has_bias = false;      ///< of one element for each map
+    bool has_residual = false;  ///< that lies as y does
+    Activation activation = Activation::kNone;
+    uint32_t alignment = 16;  ///< of all addresses, in bytes
+    friend bool operator==(const Convolution&, const Convolution&) = default;
+  };
+  /// A convolution with one of the library's engines.
+  class Plan {
+   public:
+    virtual ~Plan() = default;
+    virtual size_t workspace() const = 0;  ///< bytes
+    /// Null for what there is not. Throws Error.
+    virtual void run(const void* x, const void* kernel, const void* bias, const void* residual,
+                     void* y, void* workspace, Queue queue) const = 0;
+  };
+  /// Those of the library's choice that give the same bits in every run and take at most
+  /// `workspace` bytes, the best guess first, as far as `count`. For the device whose scope the
+  /// caller is in. Throws Error where the library fails.
+  std::vector<std::shared_ptr<const Plan>> plans(const CudaDevice& device,
+                                                 const Convolution& convolution, int count,
+                                                 size_t workspace) const;
+
+ private:
+  struct Functions;
+  class Descriptor;
+  class ConvolutionPlan;
+  Cudnn(const Functions* functions, std::string version)
+      : functions_(functions), version_(std::move(version)) {}
+  void check(int status, const char* what) const;
+  struct CudnnContext* handle(const CudaDevice& device) const;
+
+  const Functions* functions_;  // never unloaded
+  const std::string version_;
+};
+
+}  // namespace opwright::cuda
