@@ -64,7 +64,7 @@ def build(tactic: Tactic, precision: str, fixed: tuple[int, int] | None = None) 
     layer = network.add_plugin(trtp.op.sample.rms_norm(x, scale, epsilon=EPSILON))
     layer.get_output(0).name = "y"
     network.mark_output(layer.get_output(0))
-    shapes = {"x": ((1, 1), (64, 768), (1024, 4096)), "scale": ((1,), (768,), (4096,))}
+    shapes = {"x": ((1, 1), (64, 768), (4096, 4096)), "scale": ((1,), (768,), (4096,))}
     if fixed is not None:
         shapes = None
     device = trt.DeviceType.GPU if tactic in FOR_GPU else trt.DeviceType.CPU
