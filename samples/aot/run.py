@@ -40,7 +40,7 @@ PACKAGES = {
     Tactic.PALLAS: "jax",
     Tactic.NUMBA_CUDA: "numba_cuda",
 }
-# The only shape of Pallas, whose kernels have fixed extents.
+# The shape of Pallas, whose kernels have fixed extents.
 FIXED = (64, 768)
 # What the program may need to find the driver; all else it does without.
 KEPT = ("LD_LIBRARY_PATH", "OPWRIGHT_CUDA_DRIVER")
@@ -64,7 +64,7 @@ def build(tactic: Tactic, precision: str, fixed: tuple[int, int] | None = None) 
     layer = network.add_plugin(trtp.op.sample.rms_norm(x, scale, epsilon=EPSILON))
     layer.get_output(0).name = "y"
     network.mark_output(layer.get_output(0))
-    shapes = {"x": ((1, 1), (64, 768), (1024, 4096)), "scale": ((1,), (768,), (4096,))}
+    shapes = {"x": ((1, 1), (64, 768), (4096, 4096)), "scale": ((1,), (768,), (4096,))}
     if fixed is not None:
         shapes = None
     device = trt.DeviceType.GPU if tactic in FOR_GPU else trt.DeviceType.CPU
@@ -158,10 +158,13 @@ def main() -> int:
         type=Path,
         help="with --arch: where to save the kernels for GPUs; without: where they are taken from",
     )
+    parser.add_argument("--shape", default="64x768", help="of Pallas, whose extents are fixed")
     args = parser.parse_args()
     for source in args.source:
         if source not in names:
             parser.error(f"'{source}' is none of {', '.join(names)}")
+    global FIXED
+    FIXED = tuple(map(int, args.shape.split("x")))
     only_compile = bool(args.arch) or not has_gpu()
     if args.kernels is not None and not only_compile:
         rms_norm.kernels = args.kernels

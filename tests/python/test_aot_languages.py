@@ -189,6 +189,7 @@ def test_a_kernel_is_compiled_without_a_gpu(make, dtype):
     assert (inputs, outputs) == (2, 1)
     assert extra == (() if make is pallas else (SymFloat32,))
     given = inputs + len(extra) + len(list(code.added or ())) + outputs
+    given += len(code.scratch)
     assert set(code.order) == set(range(given)), "all that it is given is taken"
     assert bytes(make(dtype)) == bytes(code)
 
@@ -199,7 +200,7 @@ def test_ptx_has_as_many_parameters_as_it_is_given(make):
     code = make(F32, arch="compute_80")
     assert code.kind == "ptx"
     (entry,) = re.findall(r"\.entry \w+\((.*?)\)", bytes(code).decode(), re.DOTALL)
-    assert len(re.findall(r"\.param", entry)) == len(code.order) + len(code.scratch)
+    assert len(re.findall(r"\.param", entry)) == len(code.order)
 
 
 @pytest.mark.parametrize("make", [cutile, cute, pallas])
@@ -225,3 +226,67 @@ def test_another_number_of_tensors_is_told(make, monkeypatch):
     monkeypatch.setitem(globals(), "ports", lambda dtype: {"inputs": [], "outputs": []})
     with pytest.raises(aot.CompileError, match="0 inputs, 1 extra arguments and 0 outputs come"):
         make(F32)
+
+
+# Kernels of others, whose parameters are in another order.
+
+OUTPUT_FIRST = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def scale(y, n, x, factor, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n) * factor, mask=i < n)
+"""
+
+
+@pytest.fixture
+def output_first(tmp_path, monkeypatch):
+    pytest.importorskip("triton")
+    (tmp_path / "output_first.py").write_text(OUTPUT_FIRST)
+    monkeypatch.syspath_prepend(tmp_path)
+    import output_first
+
+    yield output_first.scale
+    del sys.modules["output_first"]
+
+
+def test_an_order_of_triton_parameters(output_first):
+    ports = {"inputs": [F16], "extra": [SymInt32(1), SymFloat32(0)], "outputs": [F32]}
+    given = {**ports, "arch": "compute_80"}
+    code = aot.triton(output_first, {"BLOCK": 128}, order=["x", "n", "factor", "y"], **given)
+    # What Triton adds follows.
+    assert code.order == (3, 1, 0, 2, *range(4, 4 + len(code.scratch)))
+    ptx = bytes(code).decode()
+    (entry,) = re.findall(r"\.entry \w+\((.*?)\)", ptx, re.DOTALL)
+    types = re.findall(r"\.param \.(\w+)", entry)
+    assert types[:4] == ["u64", "u32", "u64", "f32"] and len(types) == len(code.order)
+    assert re.search(r"st\.global\.\w*32\b", ptx) and re.search(r"ld\.global\.\w*16\b", ptx)
+    # In the kernel's own order `n` would be an address.
+    with pytest.raises(aot.CompileError):
+        aot.triton(output_first, {"BLOCK": 128}, **given)
+
+
+@pytest.mark.parametrize(
+    "order", [["x", "n", "factor"], ["x", "x", "n", "y"], ["a", "n", "factor", "y"]]
+)
+def test_an_order_of_other_names_is_told(output_first, order):
+    ports = {"inputs": [F16], "extra": [SymInt32(1), SymFloat32(0)], "outputs": [F32]}
+    with pytest.raises(
+        aot.CompileError, match=r"order has \(.*\); its parameters are \(y, n, x, factor"
+    ):
+        aot.triton(output_first, {"BLOCK": 128}, order=order, arch="compute_80", **ports)
+
+
+def test_a_pallas_function_may_call_one_that_is_jitted():
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("triton")
+    from rms_norm_pallas import rms_norm
+
+    jitted = jax.jit(rms_norm, static_argnums=2)
+    code = aot.pallas(lambda x, scale: jitted(x, scale, 1e-5), arch="sm_90", **ports(F32))
+    plain = aot.pallas(lambda x, scale: rms_norm(x, scale, 1e-5), arch="sm_90", **ports(F32))
+    assert code.order == plain.order and code.order[:3] == (0, 1, 2)
+    with pytest.raises(aot.CompileError, match="must be one pallas_call and nothing else"):
+        aot.pallas(lambda x, scale: jitted(x + x, scale, 1e-5), arch="sm_90", **ports(F32))

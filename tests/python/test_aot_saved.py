@@ -138,7 +138,7 @@ def test_makers_that_take_types_alone_save_too(tmp_path):
 
     network = trt.Builder(trt.Logger()).create_network()
     tensors = [network.add_input("x", F32, (5, 7)), network.add_input("bias", F32, (7,))]
-    call = getattr(getattr(trtp.op, plugin_id.split("::")[0]), "typed")
+    call = getattr(trtp.op, plugin_id.split("::")[0]).typed
     network.mark_output(network.add_plugin(call(*tensors)).get_output(0))
     engine = trt.build(network, device="cpu")
     x, bias = np.arange(35, dtype=np.float32).reshape(5, 7), np.ones(7, np.float32)

@@ -121,6 +121,28 @@ compare(lambda net, x: net.add_plugin(plugin(x, pads=pads), aot=True), trt.{prec
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.usefixtures("nvidias_nvrtc")
+def test_kernels_for_another_machine(program, tmp_path):
+    need_nvrtc()
+    done = run(program, "run.py", "cuda", "--arch", "sm_90", "--kernels", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    files = sorted(file.name for file in tmp_path.iterdir())
+    assert files == ["rms_norm_cuda_fp16.kernel", "rms_norm_cuda_fp32.kernel"]
+    # Any extents are those of this file; the kernel takes the length of a row, and its grid is the rows.
+    load = f"""
+import rms_norm, opwright as trt
+from opwright import aot
+rms_norm.kernels = {str(tmp_path)!r}
+aot.cuda = None
+for rows, columns in [(3, 77), aot.open_extents("n", "m")]:
+    x = (trt.float32, [rows, columns])
+    code, extra = rms_norm.compile(rms_norm.Tactic.CUDA, [x], 1e-5, [x])
+    assert (code.kind, code.target, str(extra[0])) == ("cubin", "sm_90", str(columns))
+"""
+    done = run(program, "-c", load)
+    assert done.returncode == 0, done.stderr
+
+
 def test_wrong_results_are_found(program):
     spoil = """
 import sys, numpy as np, run

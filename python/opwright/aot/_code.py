@@ -51,8 +51,8 @@ class Code(bytes):
     these follow the extra arguments."""
     order: tuple[int, ...]
     """Of a kernel that takes what it is given in another order: for each of its parameters the number
-    of an argument among the inputs, the extra arguments, `added` and the outputs. Empty: as they
-    are."""
+    of an argument among the inputs, the extra arguments, `added`, the outputs and `scratch`. Empty:
+    as they are."""
     begins_early: bool
     """Whether the kernel waits by itself (PTX's ``griddepcontrol.wait``) for those before it: the
     engine then lets it begin while they end."""

@@ -38,14 +38,15 @@ class _Kernel:
         from jax._src.lib.mlir import ir
 
         module = lowered.compiler_ir()
-        (main,) = (f for f in module.body.operations if f.attributes["sym_name"].value == "main")
-        (block,) = main.regions[0].blocks
-        *calls, end = block.operations
-        names = [str(getattr(call, "call_target_name", call.operation.name)) for call in calls]
-        targets = [name.strip('"') for name in names]
-        if targets != [_CALL]:
-            listed = ", ".join(targets) or "nothing"
-            if any("mosaic" in target for target in targets):
+        functions = {f.attributes["sym_name"].value: f for f in module.body.operations}
+        block, calls, end, names = self._body(functions["main"])
+        # A function that is decorated with jax.jit is one that is called.
+        while names == ["func.call"] and self._passes_on(block, calls[0], end):
+            callee = calls[0].attributes["callee"].value
+            block, calls, end, names = self._body(functions[callee])
+        if names != [_CALL]:
+            listed = ", ".join(names) or "nothing"
+            if any("mosaic" in name for name in names):
                 raise fail(
                     "it is one of Mosaic GPU, which JAX's runtime launches; have Triton compile it: "
                     "pallas_call(..., compiler_params=pallas.triton.CompilerParams())"
@@ -66,6 +67,21 @@ class _Kernel:
         self.text = self._as_text(ir, ir.StringAttr(config["ir"]).value_bytes)
 
     @staticmethod
+    def _body(function: Any) -> tuple[Any, list[Any], Any, list[str]]:
+        """A function's block, the operations before its end, the end, and what the former are."""
+        (block,) = function.regions[0].blocks
+        *calls, end = block.operations
+        names = [str(getattr(call, "call_target_name", call.operation.name)) for call in calls]
+        return block, calls, end, [name.strip('"') for name in names]
+
+    @staticmethod
+    def _passes_on(block: Any, call: Any, end: Any) -> bool:
+        """Whether a call has the caller's arguments and results, in their order."""
+        return list(call.operands) == list(block.arguments) and list(call.results) == list(
+            end.operands
+        )
+
+    @staticmethod
     def _as_text(ir: Any, code: bytes) -> str:
         """Two versions of Triton agree on the text of its operations, not on their bytes."""
         from jax._src.lib import triton
@@ -74,6 +90,22 @@ class _Kernel:
             triton.dialect.register_dialect(context)
             module = ir.Module.parse(code)
             return str(module.operation.get_asm(enable_debug_info=False))
+
+
+_CACHE = re.compile(r"(?P<cache> cacheModifier = \w+)?(?P<evict> evictionPolicy = \w+)?(?= :)")
+
+
+def _cache_policy(found: re.Match[str]) -> str:
+    """How Triton has it from 3.9 on, of what JAX writes as Triton had it before."""
+    if not found[0]:
+        return ""
+    cache, evict = (
+        each.rpartition(" ")[2] if each else none
+        for each, none in ((found["cache"], "none"), (found["evict"], "evict_normal"))
+    )
+    return (
+        f" {{cachePolicy = #tt.cache_policy<cache_modifier = {cache}, eviction_policy = {evict}>}}"
+    )
 
 
 @portable
@@ -149,6 +181,8 @@ def pallas(
         return f"tt.divisibility = {min(int(found[1]), alignment or 1)} : i32"
 
     text = re.sub(r"tt\.divisibility = (\d+) : i32", aligned, kernel.text)
+    if tuple(map(int, package.__version__.split(".")[:2])) >= (3, 9):
+        text = re.sub(_CACHE, _cache_policy, text)
     settings = {
         "num_warps": kernel.num_warps,
         "num_stages": kernel.num_stages,

@@ -413,14 +413,15 @@ def _make(
     launch = reader.item("launch", dict)
     if not set(launch) <= _LAUNCH:
         raise reader.damaged(f"it is launched with {sorted(set(launch) - _LAUNCH)}")
-    arguments = len(inputs) + len(classes) + len(added) + len(outputs)
+    scratch = reader.numbers("scratch", 1 << 40)
+    arguments = len(inputs) + len(classes) + len(added) + len(outputs) + len(scratch)
     made = Code(
         code,
         reader.item("name", str),
         reader.item("target", str),
         (len(inputs), classes, len(outputs)),
         kind=kind,
-        scratch=reader.numbers("scratch", 1 << 40),
+        scratch=scratch,
         added=SymExprs.from_tuple(added) if added else None,
         order=reader.numbers("order", max(arguments - 1, 0)),
         begins_early=reader.item("begins_early", bool),

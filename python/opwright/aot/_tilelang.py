@@ -218,6 +218,9 @@ def tilelang(
     options_given.append(f"-D__CUDACC_VER_MAJOR__={compiler.version.partition('.')[0]}")
     flags = [*options_given, *(f"-I{folder}" for folder in [*folders, *header_folders()])]
     source = "#include <tl_templates/cuda/nvrtc_std.h>\n" + str(made.kernel_source)
+    if "std::numeric_limits" in source:  # NVRTC has that of CCCL alone
+        limits = "#include <cuda/std/limits>\nnamespace std { using cuda::std::numeric_limits; }\n"
+        source = limits + source
     parts = ["tilelang", package.__version__, source, *options_given, compiler.version]
     facts, code = cached_with_facts(
         parts,

@@ -191,6 +191,9 @@ def code_of(
     else:
         given = list(found)
     _ptx.check(maker, facts["name"], given, parameters)
+    if order:  # it has to name what Triton adds, too
+        first = inputs + len(extra) + outputs
+        order = (*order, *range(first, first + len(scratch)))
     block = {"block_x": 32 * facts["num_warps"], "block_y": 1, "block_z": 1}
     return Code(
         code,
