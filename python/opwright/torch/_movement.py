@@ -528,7 +528,13 @@ def _along(w: Writer, x: ITensor, dim: int, index: ITensor, source: ITensor, how
 
 @converter("index_copy")
 def _index_copy(w: Writer, x: ITensor, dim: int, index: ITensor, source: ITensor) -> ITensor:
-    return _along(w, x, dim, index, source, "none")
+    rank = len(x.shape)
+    axis = dim % rank if rank else 0
+    if axis == 0 or len(source.shape) < rank:
+        return _along(w, x, dim, index, source, "none")
+    places = w.reshape(index, [-1 if i == axis else 1 for i in range(rank)])
+    places = w.expand(places, w.sizes(source))
+    return w.scatter(x, places, source, ScatterMode.ELEMENT, axis)
 
 
 @converter("index_add")
