@@ -140,6 +140,7 @@ class EngineModule(torch.nn.Module):
         self.is_plain = all(order is None for order in self.orders)
         self.updates: list[tuple[int, int]] = []
         """Results that an input becomes, as (number of the result, number of the input)."""
+        self._is_impure = False  # for PyTorch: whether it is called though nobody has its results
         self.engine: Any = None
         self.most: dict[str, list[int]] = {}
         self.numbers: list[int] = []
@@ -485,7 +486,7 @@ def _only_engine(graph: GraphModule) -> Callable[[list[Any]], Any] | None:
     return lambda args: run(*[args[index] for index in taken])
 
 
-def _chosen(results: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
+def _chosen(results: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
     return [results[number] for number in numbers]
 
 
@@ -627,7 +628,7 @@ def _take_copies(call: Node, module: EngineModule) -> None:
         # Who else reads the input would find what is not there yet, or no longer.
         if set(outer.users) == {call, users[0]} and not users[0].users:  # type: ignore[union-attr]
             module.updates.append((index, module.inputs.index(source)))
-            module._is_impure = True  # for PyTorch, that no user of its results is needed
+            module._is_impure = True
             call.graph.erase_node(users[0])
             if not module.is_single:
                 call.graph.erase_node(made[0])

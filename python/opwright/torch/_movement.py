@@ -158,7 +158,7 @@ def _slice(
     rank = len(x.shape)
     axis = dim % rank
     last = (1 << 63) - 1 if end is None else known(end)
-    is_whole = last == (1 << 63) - 1 or (last == x.shape[axis] and last >= 0)
+    is_whole = last == (1 << 63) - 1 or (last == x.shape[axis] != -1)
     if is_whole and known(0 if start is None else start) == 0 and step == 1:
         return x
     starts: list[Extent] = [0] * rank
