@@ -27,6 +27,7 @@ class CallableEngine {
 
   nb::object call(nb::args args, nb::kwargs kwargs) { return calls_->call(args, kwargs); }
   nb::object submit(nb::args args, nb::kwargs kwargs) { return calls_->submit(args, kwargs); }
+  void set_updates_arguments(bool updates) { calls_->set_updates_arguments(updates); }
   void configure_submit(std::optional<int> workers, int queue) {
     require(!workers || *workers >= 1, "configure_submit: workers is ", workers.value_or(0),
             "; expected 1 or more, or None for the cores that the process may use");
@@ -104,6 +105,9 @@ void bind_call(nb::module_& m) {
            "is cancelled, and what runs is waited for.\n\n"
            ":raises Error: naming the input that does not fit.\n"
            ":raises QueueFullError: at once, where as many calls wait as the queue holds.")
+      .def("_set_updates_arguments", &CallableEngine::set_updates_arguments, nb::arg("updates"),
+           "Whether a call on the CPU computes aliased outputs in the arrays that are given for "
+           "their inputs, which are dense and writable then, and returns these.")
       .def("configure_submit", &CallableEngine::configure_submit, nb::kw_only(),
            nb::arg("workers").none() = nb::none(), nb::arg("queue") = RunQueue::kDefaultWaiting,
            "How much `submit` takes. It counts for calls to come; those that wait stay. At first "

@@ -153,7 +153,7 @@ EngineCalls::EngineCalls(std::shared_ptr<Engine> engine)
 nb::object EngineCalls::call(const nb::args& args, const nb::kwargs& kwargs) {
   if (!has_array_formats_) check_array_formats(*engine_);
   if (device_calls_ != nullptr) return device_calls_->call(args, kwargs);
-  return HostCall(*engine_, arrays_, contexts_, args, kwargs).run();
+  return HostCall(*engine_, arrays_, contexts_, updates_arguments_, args, kwargs).run();
 }
 
 nb::object EngineCalls::submit(const nb::args& args, const nb::kwargs& kwargs) {
@@ -163,7 +163,7 @@ nb::object EngineCalls::submit(const nb::args& args, const nb::kwargs& kwargs) {
   if (device_calls_ != nullptr) {
     prepared = device_calls_->prepare(args, kwargs, shapes_);
   } else {
-    auto call = std::make_unique<HostCall>(*engine_, arrays_, contexts_, args, kwargs);
+    auto call = std::make_unique<HostCall>(*engine_, arrays_, contexts_, false, args, kwargs);
     call->check(shapes_);
     prepared = std::move(call);
   }

@@ -21,6 +21,8 @@ class EngineCalls : public std::enable_shared_from_this<EngineCalls> {
 
   const std::shared_ptr<Engine>& engine() const { return engine_; }
   RunQueue& queue() { return queue_; }
+  /// Whether call() computes aliased outputs in the arrays that it is given, on the CPU.
+  void set_updates_arguments(bool updates) { updates_arguments_ = updates; }
   nb::object call(const nb::args& args, const nb::kwargs& kwargs);
   /// The future of a call, which a thread of the queue runs. Throws Error for wrong arguments,
   /// QueueFullError where there is no place.
@@ -34,6 +36,7 @@ class EngineCalls : public std::enable_shared_from_this<EngineCalls> {
   const std::shared_ptr<Engine> engine_;
   const HostArrays arrays_;
   bool has_array_formats_ = true;
+  bool updates_arguments_ = false;
   std::unique_ptr<DeviceCalls> device_calls_;  ///< of an engine that runs on a GPU
   ContextPool contexts_;
   CallShapes shapes_;

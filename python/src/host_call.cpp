@@ -19,13 +19,16 @@ void check_arguments(CallShapes& shapes, const std::vector<Argument>& arguments)
 }
 
 HostCall::HostCall(const Engine& engine, const HostArrays& arrays, ContextPool& contexts,
-                   const nb::args& args, const nb::kwargs& kwargs)
+                   bool updates_arguments, const nb::args& args, const nb::kwargs& kwargs)
     : engine_(engine),
       arrays_(arrays),
       contexts_(contexts),
-      arguments_(engine.plan().inputs.size()) {
+      updates_arguments_(updates_arguments),
+      arguments_(engine.plan().inputs.size()),
+      given_(engine.plan().inputs.size()) {
   sort_arguments(engine_, args, kwargs, [&](size_t input, nb::handle value) {
     arguments_[input] = arrays_.convert(input, value);
+    given_[input] = nb::borrow(value);
     if (kind_of(value) == ArrayKind::kTorch) kind_ = ArrayKind::kTorch;
   });
 }
@@ -47,8 +50,16 @@ nb::object HostCall::run() {
   std::vector<nb::object> outputs;
   const int count = static_cast<int>(ports.size());
   for (int i = 0; i < count; ++i) {
+    const int input = ports[i].aliased_input;
+    if (input >= 0 && updates_arguments_) {
+      const Argument& given = arguments_[input];
+      check_alias(engine_, i, context.max_output_shape(i), given);
+      context.set_output_address(i, const_cast<void*>(given.data));
+      outputs.push_back(given_[input]);
+      continue;
+    }
     auto [array, address] = arrays_.allocate(kind_, i, context.max_output_shape(i));
-    if (const int input = ports[i].aliased_input; input >= 0) {
+    if (input >= 0) {
       // Updated in place: in a copy, since a function does not change its arguments.
       const Argument& given = arguments_[input];
       check_alias(engine_, i, context.max_output_shape(i), given);

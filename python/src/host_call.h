@@ -16,9 +16,10 @@ namespace opwright::python {
 class HostCall final : public PreparedCall {
  public:
   /// Throws Error for arguments of wrong types, or too many or too few of them. What it is given
-  /// must outlive it.
+  /// must outlive it. With `updates_arguments` an aliased output is the array that was given for
+  /// its input, which must be dense and writable.
   HostCall(const Engine& engine, const HostArrays& arrays, ContextPool& contexts,
-           const nb::args& args, const nb::kwargs& kwargs);
+           bool updates_arguments, const nb::args& args, const nb::kwargs& kwargs);
   /// Throws Error for what a run would refuse of the arguments, which are checked but for the
   /// shapes.
   void check(CallShapes& shapes) const;
@@ -28,7 +29,9 @@ class HostCall final : public PreparedCall {
   const Engine& engine_;
   const HostArrays& arrays_;
   ContextPool& contexts_;
+  const bool updates_arguments_;
   std::vector<Argument> arguments_;
+  std::vector<nb::object> given_;
   ArrayKind kind_ = ArrayKind::kNumpy;
 };
 

@@ -78,7 +78,9 @@ std::vector<OutputInfo> Scatter::infer(InferContext& context) const {
     default:
       inference.fail("unknown mode ", static_cast<int32_t>(params().mode));
   }
-  return {make_output(data.dtype, data.dims, scattered(inference, params()))};
+  OutputInfo output = make_output(data.dtype, data.dims, scattered(inference, params()));
+  if (params().in_place) output.aliased_input = 0;
+  return {std::move(output)};
 }
 
 std::vector<OutputInfo> MaxUnpool::infer(InferContext& context) const {

@@ -25,9 +25,11 @@ struct ScatterParams {
   ScatterMode mode = ScatterMode::kELEMENT;
   int64_t axis = 0;  ///< of kELEMENT
   ScatterReduction reduction = ScatterReduction::kNONE;
+  bool in_place = false;  ///< whether the output is in the data's memory
   template <class V>
   void visit(V& v) {
     v("axis", axis), v("mode", mode), v.internal("reduction", reduction);
+    v.internal("in_place", in_place);
   }
 };
 /// Inputs: data, indices (INT32 or INT64; negative ones count from the end, what others out of

@@ -278,3 +278,94 @@ def test_tensors_whose_address_stays_are_no_weights(caplog):
             cache.keys.copy_(torch.randn(3, 4))
             check(whole(x, cache), module(x, cache))
     assert "built again" not in caplog.text
+
+
+# State that is updated in its own memory
+
+
+class Cached(nn.Module):
+    def __init__(self, dense=True, reads_before=False):
+        super().__init__()
+        keys = torch.randn(2, 3, 16, 4)
+        self.register_buffer("keys", keys if dense else keys.mT.contiguous().mT)
+        self.reads_before = reads_before
+
+    def forward(self, x, places):
+        before = torch.tanh(self.keys).sum((1, 2)) if self.reads_before else 0
+        self.keys.index_copy_(2, places, x * 2)
+        return torch.softmax(x @ self.keys.mT, -1) @ self.keys, before
+
+
+class Writer(nn.Module):
+    """Its result is the state alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("keys", torch.randn(6, 4))
+
+    def forward(self, x, places):
+        self.keys.index_copy_(0, places, torch.relu(x * 2 - 1) + 1)
+
+
+CACHES = {
+    "dense": (Cached, {}),
+    "strided": (Cached, {"dense": False}),
+    "read before": (Cached, {"reads_before": True}),
+    "alone": (Writer, {}),
+}
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_a_cache_that_a_compiled_module_writes_to(name):
+    make, options = CACHES[name]
+    module, reference = make(**options).eval(), make(**options).eval()
+    reference.load_state_dict(module.state_dict())
+    whole, address = compiled(module), module.keys.data_ptr()
+    for places in ([3, 4], [5, 0], [1, 2]):
+        x = torch.randn(2, 3, 2, 4) if make is Cached else torch.randn(2, 4)
+        args = x, torch.tensor(places)
+        check(whole(*args), reference(*args))
+        check(module.keys, reference.keys)
+        assert module.keys.data_ptr() == address
+    with torch.profiler.profile() as profile:
+        whole(*args)
+    copies = sum(event.count for event in profile.key_averages() if event.key == "aten::copy_")
+    assert copies == (0 if name in ("dense", "alone") else copies)
+
+
+def test_a_cache_that_another_module_has_as_a_weight():
+    module = Cached().eval()
+
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("keys", module.keys)
+
+        def forward(self, x):
+            return torch.relu(x * 2) @ self.keys.mT + 1
+
+    write, read, reader = compiled(module), compiled(Reader()), Reader()
+    x = torch.randn(2, 3, 2, 4)
+    for places in ([3, 4], [5, 0]):
+        check(read(x), reader(x))
+        write(x, torch.tensor(places))
+        check(read(x), reader(x))
+
+
+def test_a_built_engine_has_its_state_in_one_place():
+    module = Cached().eval()
+    reference = Cached().eval()
+    reference.load_state_dict(module.state_dict())
+    args = torch.randn(2, 3, 2, 4), torch.tensor([3, 4])
+    program = torch.export.export(module, args)
+    engine = opwright.build(program, device="cpu", timing=False)
+    assert engine.engine.get_aliased_input_tensor("next_keys") == "keys"
+    keys = module.keys.clone()
+    for places in ([3, 4], [5, 0]):
+        args = torch.randn(2, 3, 2, 4), torch.tensor(places)
+        given = keys.clone()
+        made = engine(x=args[0], places=args[1], keys=keys)
+        assert torch.equal(keys, given)  # a call changes none of its arguments
+        keys = made["next_keys"]
+        check(made["output_0"] if "output_0" in made else made["output"], reference(*args)[0])
+        check(keys, reference.keys)

@@ -74,10 +74,6 @@ def model_of(name):
     for parameter in model.parameters():
         if parameter.numel() and parameter.abs().max() == 0:  # what would hide all before it
             torch.nn.init.normal_(parameter, std=0.05)
-    if (
-        name == "rt_detr"
-    ):  # or the scores of which the highest are chosen are equal but for rounding
-        torch.nn.init.normal_(model.model.enc_score_head.weight, std=5)
     return model, inputs
 
 

@@ -752,31 +752,6 @@ MODELS: dict[str, Case] = {
         image(64),
     ),
     "resnet": (lambda: tf.ResNetModel(_resnet()), image(64)),
-    "rt_detr": (
-        lambda: model(
-            "RTDetrForObjectDetection",
-            backbone_config=tf.RTDetrResNetConfig(
-                embedding_size=8,
-                hidden_sizes=[16, 16, 24, 32],
-                depths=[1] * 4,
-                out_features=["stage2", "stage3", "stage4"],
-            ),
-            encoder_hidden_dim=32,
-            encoder_in_channels=[16, 24, 32],
-            feat_strides=[8, 16, 32],
-            encoder_ffn_dim=40,
-            encoder_attention_heads=2,
-            d_model=32,
-            num_queries=6,
-            decoder_in_channels=[32, 32, 32],
-            decoder_ffn_dim=40,
-            decoder_layers=2,
-            decoder_attention_heads=4,
-            num_denoising=0,
-            eval_size=None,
-        ),
-        image(64),
-    ),
     "sam": (
         lambda: model(
             "SamModel",

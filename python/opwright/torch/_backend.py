@@ -26,7 +26,15 @@ from .. import _core
 from ._converters import CONVERTERS
 from ._export import decompositions
 from ._fold import fold_constants, remove_conversions
-from ._importer import Importer, describe, is_double_number, is_number, obstacle, value_of
+from ._importer import (
+    Importer,
+    describe,
+    is_double_number,
+    is_number,
+    obstacle,
+    value_of,
+    writes_into,
+)
 from ._writer import Unsupported, network_type
 
 _log = logging.getLogger("opwright.torch")
@@ -96,6 +104,10 @@ def _order(meta: torch.Tensor) -> list[int] | None:
     return None if dense or 0 in strides else axes
 
 
+# What a graph ends with for each input that it changes.
+_COPY = torch.ops.aten.copy_.default
+
+
 class EngineModule(torch.nn.Module):
     """A part of a graph as an engine, which is built when it is first called.
 
@@ -126,6 +138,9 @@ class EngineModule(torch.nn.Module):
         self.is_single = not isinstance(results, (list, tuple))
         self.orders = [_order(value_of(node)) for node in self.results]
         self.is_plain = all(order is None for order in self.orders)
+        self.updates: list[tuple[int, int]] = []
+        """Results that an input becomes, as (number of the result, number of the input)."""
+        self._is_impure = False  # for PyTorch: whether it is called though nobody has its results
         self.engine: Any = None
         self.most: dict[str, list[int]] = {}
         self.numbers: list[int] = []
@@ -140,6 +155,8 @@ class EngineModule(torch.nn.Module):
         (graph,) = self.graph_module
         importer = Importer(network, lambda name: getattr(graph, name))
         importer.writer.on_gpu = self.device.type != "cpu"
+        if self.device.type == "cpu":
+            importer.in_place |= {self.results[result] for result, _ in self.updates}
         numbers = []
         for node in graph.graph.nodes:
             value = value_of(node)
@@ -200,6 +217,12 @@ class EngineModule(torch.nn.Module):
             cache.save(self.options.timing_cache)
         self.numbers = [self.inputs.index(node) for node in numbers]
         self.engine = _core.Engine(engine)
+        self.engine._set_updates_arguments(bool(self.updates))
+        self.copied = [
+            (result, source)
+            for result, source in self.updates
+            if engine.get_aliased_input_tensor(f"y{result}") != self.inputs[source].name
+        ]
         names = [network.get_input(i).name for i in range(network.num_inputs)]
         places = {node.name: i for i, node in enumerate(self.inputs)}
         self.places = [places[name] for name in names]
@@ -243,6 +266,27 @@ class EngineModule(torch.nn.Module):
             return self._run(args)
 
     def _run(self, args: Sequence[Any]) -> Any:
+        if self.updates:
+            return self._update(args)
+        return self._compute(args)
+
+    def _update(self, args: Sequence[Any]) -> Any:
+        """Computes inputs in their own memory where that is dense."""
+        given = list(args)
+        for _, source in self.updates:
+            given[source] = given[source].contiguous()
+        made = self._compute(given)
+        results = [made] if self.is_single else made
+        for result, source in self.updates:
+            if (result, source) in self.copied:
+                args[source].copy_(results[result])
+            elif given[source] is not args[source]:
+                args[source].copy_(given[source])
+            elif not args[source].is_inference():
+                torch.autograd.graph.increment_version(args[source])
+        return made
+
+    def _compute(self, args: Sequence[Any]) -> Any:
         if not self.takes_all:
             args = [self._taken(i, args[i]) for i in self.places]
         made = self.engine(*args)
@@ -278,7 +322,7 @@ class _Support(OperatorSupportBase):
         self.refused: dict[str, str] = {}
 
     def is_node_supported(self, submodules: Any, node: Node) -> bool:
-        if node.op != "call_function" or is_number(node):
+        if node.op != "call_function" or is_number(node) or node.target is _COPY:
             return False
         if node.name not in self.refused:
             reason = obstacle(node) or self._elsewhere(node)
@@ -426,15 +470,24 @@ def _only_engine(graph: GraphModule) -> Callable[[list[Any]], Any] | None:
     run = engine.forward
     taken = [nodes["placeholder"].index(node) for node in call.args]
     if engine.is_single:
-        if nodes["call_function"] or list(results) != [call]:
+        if nodes["call_function"] or list(results) not in ([call], []):
             return None
+        if not results:
+            return lambda args: (run(*[args[index] for index in taken]), ())[1]
         return lambda args: (run(*[args[index] for index in taken]),)
     if any(node.target is not operator.getitem for node in nodes["call_function"]):
         return None
     picked = [node.args if isinstance(node, Node) else None for node in results]
-    if picked != [(call, index) for index in range(len(engine.results))]:
+    numbers = [each[1] for each in picked if each is not None and each[0] is call]
+    if len(numbers) != len(results):
         return None
+    if numbers != list(range(len(engine.results))):
+        return lambda args: _chosen(run(*[args[index] for index in taken]), numbers)
     return lambda args: run(*[args[index] for index in taken])
+
+
+def _chosen(results: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+    return [results[number] for number in numbers]
 
 
 def _state(tensor: torch.Tensor) -> tuple[int, int | None]:
@@ -455,6 +508,12 @@ def _leave_last_views(graph: GraphModule, support: _Support) -> None:
             support.refused[node.name] = ""
 
 
+def _count(graph: GraphModule) -> int:
+    """The operators, without the copies of what inputs become."""
+    nodes = graph.graph.nodes
+    return sum(node.op == "call_function" and node.target is not _COPY for node in nodes)
+
+
 def _attributes(graph: GraphModule) -> dict[str, torch.Tensor]:
     """By the node's name, the tensors that a graph has of its own."""
     found = {n.name: getattr(graph, str(n.target)) for n in graph.graph.nodes if n.op == "get_attr"}
@@ -471,7 +530,7 @@ def _split(
         _leave_last_views(graph, support)
         partitioner = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
         partitions = [set(part.nodes) for part in partitioner.propose_partitions()]
-        total = sum(node.op == "call_function" for node in graph.graph.nodes)
+        total = _count(graph)
         again = False
         for nodes in partitions:
             if len(nodes) < options.min_nodes and sum(map(len, partitions)) < total:
@@ -545,11 +604,34 @@ def _engines(
             if isinstance(value_of(inner), torch.Tensor) or inner in numbers
         ]
         node.args = tuple(given[inner] for inner in module.inputs)
+        _take_copies(node, module)
         setattr(fused, str(node.target), module)
         engines.append(module)
     fused.graph.eliminate_dead_code()
     fused.recompile()
     return engines, refusals
+
+
+def _take_copies(call: Node, module: EngineModule) -> None:
+    """Lets an engine write to inputs, in place of copies to them of what it has made."""
+    for index, result in enumerate(module.results):
+        source = writes_into(result)
+        if source is None or source not in module.inputs:
+            continue
+        outer = call.args[module.inputs.index(source)]
+        made: list[Node] = [call]
+        if not module.is_single:
+            made = [user for user in call.users if user.args[1] == index]
+        users = [user for each in made for user in each.users]
+        if len(users) != 1 or users[0].target is not _COPY or users[0].args != (outer, made[0]):
+            continue
+        # Who else reads the input would find what is not there yet, or no longer.
+        if set(outer.users) == {call, users[0]} and not users[0].users:  # type: ignore[union-attr]
+            module.updates.append((index, module.inputs.index(source)))
+            module._is_impure = True
+            call.graph.erase_node(users[0])
+            if not module.is_single:
+                call.graph.erase_node(made[0])
 
 
 def _engine_of(
@@ -681,7 +763,10 @@ def backend(graph: GraphModule, inputs: Sequence[Any], **settings: Any) -> Calla
 
     with _whole_operators():
         wrap = aot_autograd(
-            fw_compiler=compile, inference_compiler=compile, decompositions=decompositions()
+            fw_compiler=compile,
+            inference_compiler=compile,
+            decompositions=decompositions(),
+            keep_inference_input_mutations=True,
         )
         return wrap(graph, inputs)
 
@@ -690,7 +775,7 @@ def _compile(
     graph: GraphModule, weights: dict[int, torch.Tensor], options: Options
 ) -> Callable[..., Any]:
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
-    total = sum(node.op == "call_function" for node in graph.graph.nodes)
+    total = _count(graph)
     _numbers_from_inputs(graph)
     by_name = {placeholders[index].name: tensor for index, tensor in weights.items()}
     with _disable_current_modes():  # of fake tensors, which constants are not

@@ -18,6 +18,7 @@ from ._importer import (
     is_double_number,
     is_number,
     value_of,
+    writes_into,
 )
 from ._writer import Unsupported, network_type
 
@@ -188,6 +189,26 @@ def _output_names(program: torch.export.ExportedProgram, count: int) -> list[str
     return names
 
 
+def _updates(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
+    """The nodes that a buffer or argument becomes, and that can write into it."""
+    nodes = {node.name: node for node in program.graph.nodes}
+    sources = {
+        str(spec.target if spec.kind == InputKind.BUFFER else spec.arg.name): spec.arg.name
+        for spec in program.graph_signature.input_specs
+    }
+    results = [spec.arg.name for spec in program.graph_signature.output_specs]
+    found = set()
+    for spec in program.graph_signature.output_specs:
+        if spec.kind not in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+            continue
+        node = nodes[spec.arg.name]
+        source = writes_into(node)
+        if source is not None and results.count(node.name) == 1:
+            if source.name == sources.get(str(spec.target)):
+                found.add(node)
+    return found
+
+
 def _given(
     program: torch.export.ExportedProgram, changed: Mapping[str, str]
 ) -> dict[torch.fx.Node, torch.Tensor]:
@@ -269,6 +290,7 @@ def network_of(
             importer.bind(node, network.add_input(node.name, dtype, extents))
             if -1 in extents and node.name not in shapes:
                 taken[node.name] = _range(node.name, value.shape, program.range_constraints)
+    importer.in_place |= _updates(program)
     for node in program.graph.nodes:
         if node.op not in ("placeholder", "output"):
             try:

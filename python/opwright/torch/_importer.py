@@ -18,6 +18,7 @@ from . import (  # noqa: F401 (they fill CONVERTERS)
     _normalization,
     _pooling,
     _reductions,
+    _scans,
 )
 from ._converters import CONVERTERS, Converter
 from ._custom_ops import custom_converter
@@ -26,6 +27,24 @@ from ._writer import TO_NETWORK, Unsupported, Writer
 # What makes a number of a tensor of one element.
 _ELEMENTS = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default)
 NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+# What writes into a copy of its first operand, so that it can write into the operand itself.
+_WRITES = {
+    torch.ops.aten.index_copy.default,
+    torch.ops.aten.index_put.default,
+    torch.ops.aten.scatter.src,
+    torch.ops.aten.scatter.value,
+    torch.ops.aten.scatter_add.default,
+}
+
+
+def writes_into(node: Node) -> Node | None:
+    """The placeholder in whose memory the node's result may be; None where it is another's."""
+    if node.op != "call_function" or node.target not in _WRITES:
+        return None
+    source = node.args[0]
+    return source if isinstance(source, Node) and source.op == "placeholder" else None
 
 
 def value_of(node: Node) -> Any:
@@ -86,6 +105,8 @@ class Importer:
     ):
         self.writer = Writer(network)
         self.values: dict[Node, Any] = {}
+        self.in_place: set[Node] = set()
+        """Nodes whose result an input becomes, in its own memory where their layer can do so."""
         self._constant = constant
 
     def bind(self, node: Node, tensor: _core.ITensor) -> None:
@@ -137,6 +158,7 @@ class Importer:
         network = self.writer.network
         first = network.num_layers
         self.writer.meta, self.writer.used = value_of(node), _used(node)
+        self.writer.in_place = node in self.in_place
         self.writer.inputs = [value_of(each) for each in node.all_input_nodes]
         args, options = self._argument(node.args), self._argument(node.kwargs)
         try:

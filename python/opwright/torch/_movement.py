@@ -158,7 +158,7 @@ def _slice(
     rank = len(x.shape)
     axis = dim % rank
     last = (1 << 63) - 1 if end is None else known(end)
-    is_whole = last == (1 << 63) - 1 or (last == x.shape[axis] and last >= 0)
+    is_whole = last == (1 << 63) - 1 or (last == x.shape[axis] != -1)
     if is_whole and known(0 if start is None else start) == 0 and step == 1:
         return x
     starts: list[Extent] = [0] * rank
@@ -528,7 +528,13 @@ def _along(w: Writer, x: ITensor, dim: int, index: ITensor, source: ITensor, how
 
 @converter("index_copy")
 def _index_copy(w: Writer, x: ITensor, dim: int, index: ITensor, source: ITensor) -> ITensor:
-    return _along(w, x, dim, index, source, "none")
+    rank = len(x.shape)
+    axis = dim % rank if rank else 0
+    if axis == 0 or len(source.shape) < rank:
+        return _along(w, x, dim, index, source, "none")
+    places = w.reshape(index, [-1 if i == axis else 1 for i in range(rank)])
+    places = w.expand(places, w.sizes(source))
+    return w.scatter(x, places, source, ScatterMode.ELEMENT, axis)
 
 
 @converter("index_add")

@@ -93,6 +93,8 @@ class Writer:
         """What they say of the operands that are tensors, each once."""
         self.used: set[int] | None = None
         """Which of the present operator's results are used; None: all."""
+        self.in_place = False
+        """Whether the present operator's result takes the place of an input that it writes to."""
         self.on_gpu = False
         """Whether the engine is for a GPU."""
         self.symbols: dict[sympy.Symbol, ITensor] = {}
@@ -463,10 +465,16 @@ class Writer:
         axis: int = 0,
         reduction: str = "none",
     ) -> ITensor:
-        """A copy of x with the updates in it; the reduction is that of ONNX's ScatterND."""
+        """A copy of x with the updates in it, or x itself where `in_place` holds and it is an
+        input; the reduction is that of ONNX's ScatterND."""
         number = ("none", "add", "mul", "min", "max").index(reduction)
         layer = self.operator(
-            "Scatter", [x, indices, updates], mode=mode.value, axis=axis, reduction=number
+            "Scatter",
+            [x, indices, updates],
+            mode=mode.value,
+            axis=axis,
+            reduction=number,
+            in_place=self.in_place and x.is_network_input,
         )
         return layer.get_output(0)
 
