@@ -6,6 +6,8 @@ FUZZ_SEED ?= 1
 VENV_PYTHON := .venv/bin/python
 # The modules whose tests run threads of their own, for ThreadSanitizer.
 TSAN_TESTS ?= $(notdir $(wildcard $(addprefix tests/cpp/,threads base plugin runtime)))
+# Tests that kill processes by their names, or answer many clients at once.
+ALONE = tests/python/test_ray.py tests/python/test_serving.py
 PRESET = cmake --preset $(1) -DPython_EXECUTABLE=$(CURDIR)/$(VENV_PYTHON)
 
 .DEFAULT_GOAL := help
@@ -29,7 +31,8 @@ test-cpp: setup
 	ctest --test-dir build/dev --output-on-failure --no-tests=error -j $(JOBS)
 
 test-python: setup
-	$(VENV_PYTHON) -m pytest
+	$(VENV_PYTHON) -m pytest -n $(JOBS) --maxprocesses=8 --dist=loadfile $(addprefix --ignore=,$(ALONE))
+	$(VENV_PYTHON) -m pytest $(ALONE)
 
 docs: setup ## write the API reference, docs/reference, from the docstrings
 	$(VENV_PYTHON) tools/reference.py

@@ -28,7 +28,7 @@ target_compile_options(opwright_flags INTERFACE -Wall -Wextra $<$<BOOL:${OPWRIGH
   -fno-semantic-interposition)
 
 if(OPWRIGHT_SANITIZE)
-  add_compile_options(-fsanitize=${OPWRIGHT_SANITIZE} -fno-omit-frame-pointer -g)
+  add_compile_options(-fsanitize=${OPWRIGHT_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${OPWRIGHT_SANITIZE})
   # GCC's own headers (std::regex) look uninitialized to it once the checks are woven in.
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)

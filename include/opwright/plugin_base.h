@@ -148,7 +148,7 @@ class IDimensionExpr : public INoCopy {
 
  protected:
   apiv::VDimensionExpr* mImpl{nullptr};
-  virtual ~IDimensionExpr() noexcept = default;
+  ~IDimensionExpr() noexcept override = default;
 
  public:
   /// Whether this came from IExprBuilder::declareSizeTensor().
@@ -169,7 +169,7 @@ class IExprBuilder : public INoCopy {
 
  protected:
   apiv::VExprBuilder* mImpl{nullptr};
-  virtual ~IExprBuilder() noexcept = default;
+  ~IExprBuilder() noexcept override = default;
 
  public:
   /// Declares that output `outputIndex` is a size tensor: a scalar that enqueue() writes, by which

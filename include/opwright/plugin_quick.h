@@ -220,7 +220,7 @@ class IPluginCreatorV3Quick : public IPluginCreatorInterface {
   virtual AsciiChar const* getPluginNamespace() const noexcept = 0;
 
   IPluginCreatorV3Quick() = default;
-  virtual ~IPluginCreatorV3Quick() = default;
+  ~IPluginCreatorV3Quick() override = default;
 
  protected:
   IPluginCreatorV3Quick(IPluginCreatorV3Quick const&) = default;

@@ -190,7 +190,7 @@ class IPluginV2DynamicExt : public IPluginV2Ext {
                                 (static_cast<uint32_t>(NV_TENSORRT_VERSION) & 0xFFFFFFU));
   }
 
-  virtual ~IPluginV2DynamicExt() noexcept {}
+  ~IPluginV2DynamicExt() noexcept override {}
 
  private:
   // Methods of the bases that dynamic shapes replace; nothing calls them.

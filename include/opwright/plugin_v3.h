@@ -136,7 +136,7 @@ class IPluginCreatorV3One : public IPluginCreatorInterface {
   virtual AsciiChar const* getPluginNamespace() const noexcept = 0;
 
   IPluginCreatorV3One() = default;
-  virtual ~IPluginCreatorV3One() = default;
+  ~IPluginCreatorV3One() override = default;
 
  protected:
   IPluginCreatorV3One(IPluginCreatorV3One const&) = default;

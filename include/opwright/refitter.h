@@ -29,7 +29,7 @@ struct EnumMaxImpl<WeightsRole> {
 /// errors to the error recorder and the logger.
 class IRefitter : public INoCopy {
  public:
-  virtual ~IRefitter() noexcept = default;
+  ~IRefitter() noexcept override = default;
   /// New weights for a layer, in the type and number that the network had. They are read by
   /// refitCudaEngine() and not copied before. False for a layer or a role that has no weights to be
   /// exchanged, and for another type or number of elements.

@@ -58,7 +58,7 @@ using IRunListener = v_1_0::IRunListener;
 /// has not begun is cancelled then, what runs is waited for.
 class IQueuedRun : public INoCopy {
  public:
-  virtual ~IQueuedRun() noexcept = default;
+  ~IQueuedRun() noexcept override = default;
 
   virtual RunState getState() const noexcept = 0;
   /// Waits until the run has ended, whichever way.
@@ -83,7 +83,7 @@ class IQueuedRun : public INoCopy {
 /// at once. A child after fork() has an empty queue with threads of its own.
 class IRunQueue : public INoCopy {
  public:
-  virtual ~IRunQueue() noexcept = default;
+  ~IRunQueue() noexcept override = default;
 
   /// Submits a run in the engine's first profile and returns at once. The shapes, and the values of
   /// shape inputs, are checked before. On a GPU the run is on the default stream, and the thread

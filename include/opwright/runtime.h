@@ -20,7 +20,7 @@ class IExecutionContext;
 /// Bytes that the library allocated.
 class IHostMemory : public INoCopy {
  public:
-  virtual ~IHostMemory() noexcept = default;
+  ~IHostMemory() noexcept override = default;
   virtual void* data() const noexcept = 0;
   /// In bytes.
   virtual std::size_t size() const noexcept = 0;
@@ -119,7 +119,7 @@ struct EnumMaxImpl<ExecutionContextAllocationStrategy> {
 /// Describes an engine. The strings that it returns are valid until the next call.
 class IEngineInspector : public INoCopy {
  public:
-  virtual ~IEngineInspector() noexcept = default;
+  ~IEngineInspector() noexcept override = default;
 
   /// With a context, shapes and tactics are shown as they are in it; null for none.
   virtual bool setExecutionContext(IExecutionContext const* context) noexcept = 0;
@@ -135,7 +135,7 @@ class IEngineInspector : public INoCopy {
 /// caller. No flag is set at first.
 class ISerializationConfig : public INoCopy {
  public:
-  virtual ~ISerializationConfig() noexcept = default;
+  ~ISerializationConfig() noexcept override = default;
 
   /// \return false, and nothing changes, for what is no flag, here and below.
   virtual bool setFlags(SerializationFlags serializationFlags) noexcept = 0;
@@ -149,7 +149,7 @@ class ISerializationConfig : public INoCopy {
 /// caller.
 class IRuntimeConfig : public INoCopy {
  public:
-  virtual ~IRuntimeConfig() noexcept = default;
+  ~IRuntimeConfig() noexcept override = default;
 
   /// At first kSTATIC.
   virtual void setExecutionContextAllocationStrategy(
@@ -162,7 +162,7 @@ class IRuntimeConfig : public INoCopy {
 /// use by several threads at once; different contexts of an engine are.
 class IExecutionContext : public INoCopy {
  public:
-  virtual ~IExecutionContext() noexcept = default;
+  ~IExecutionContext() noexcept override = default;
 
   virtual ICudaEngine const& getEngine() const noexcept = 0;
   virtual void setName(char const* name) noexcept = 0;
@@ -295,7 +295,7 @@ class IExecutionContext : public INoCopy {
 /// A built network. Safe for use by several threads at once.
 class ICudaEngine : public INoCopy {
  public:
-  virtual ~ICudaEngine() noexcept = default;
+  ~ICudaEngine() noexcept override = default;
 
   virtual char const* getName() const noexcept = 0;
   virtual int32_t getNbLayers() const noexcept = 0;
@@ -407,7 +407,7 @@ class ICudaEngine : public INoCopy {
 /// Loads engines.
 class IRuntime : public INoCopy {
  public:
-  virtual ~IRuntime() noexcept = default;
+  ~IRuntime() noexcept override = default;
 
   /// Verifies and loads an engine from bytes, which may be freed afterwards.
   virtual ICudaEngine* deserializeCudaEngine(void const* blob, std::size_t size) noexcept = 0;
