@@ -109,7 +109,7 @@ def device_architecture() -> str:
     from engines import build, network, new_id, op_of
 
     import opwright.plugin as trtp
-    from opwright.aot._gpu import architecture
+    from opwright import aot
 
     seen = []
     name = new_id("architecture")
@@ -120,7 +120,7 @@ def device_architecture() -> str:
 
     @trtp.aot_impl(name, device="cuda")
     def kernel(x, outputs, tactic):
-        seen.append(architecture("test", None))
+        seen.append(aot.architecture())
         raise NotImplementedError
 
     net = network()
