@@ -167,7 +167,7 @@ def save(code: Code, path: str | os.PathLike[str]) -> None:
             "opwright.aot has compiled can be saved, and aot.object takes code that is a file already"
         )
     added = [[type(symbol).__name__, _packed(symbol)] for symbol in code.added or ()]
-    facts = {
+    facts: dict[str, Any] = {
         "name": code.name,
         "kind": code.kind,
         "target": code.target,
