@@ -259,11 +259,11 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) exchange(const float* in, f
   }
   asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
   unsigned address;
-  float4 other;
+  uint4 other;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(base), "r"(1 - (int)blockIdx.x));
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(other.x), "=f"(other.y), "=f"(other.z), "=f"(other.w) : "r"(address) : "memory");
-  if (t == 0) *(float4*)(out + blockIdx.x * 96 + 64) = other;
+  asm volatile("ld.shared::cluster.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(other.x), "=r"(other.y), "=r"(other.z), "=r"(other.w) : "r"(address) : "memory");
+  if (t == 0) *(uint4*)(out + blockIdx.x * 96 + 64) = other;
   asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
 })";
 
