@@ -20,8 +20,6 @@ from onnx import TensorProto, helper, numpy_helper
 import opwright
 from serving_process import build_rows, rows
 
-# Ray would put a function of its own in the place of print, which later tests of this process compile.
-os.environ["RAY_TQDM_PATCH_PRINT"] = "0"
 ray = pytest.importorskip("ray")
 pytest.importorskip("pyarrow")
 

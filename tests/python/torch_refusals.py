@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _BY_REASON = {
     "FP64": """
-        double float_power log_softmax.with_dtype logspace.tensor_overload
+        double float_power log_softmax.with_dtype
         nn.functional.softmin.with_dtype softmax.with_dtype to
     """,
     "INT16": """

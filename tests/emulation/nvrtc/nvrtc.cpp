@@ -156,7 +156,7 @@ std::string parameter_text(const Parameter& parameter, const std::string& name) 
 }
 
 std::string make_ptx(const std::string& library, int architecture, const Table& table,
-                     const std::vector<std::string>& names) {
+                     const std::vector<std::string>& names, bool waits) {
   std::string text =
       ".version 9.0\n.target sm_" + std::to_string(architecture) + "\n.address_size 64\n";
   for (int i = 0; i < table.count; ++i) {
@@ -170,6 +170,7 @@ std::string make_ptx(const std::string& library, int architecture, const Table& 
     // What a kernel does is not known here, so it reads all of its parameters.
     for (int p = 0; p < table.entries[i].parameter_count; ++p)
       text += "\tld.param.u8 %rs0, [" + names[i] + "_param_" + std::to_string(p) + "];\n";
+    if (waits) text += "\tgriddepcontrol.wait;\n";
     text += "\tret;\n}\n";
   }
   constexpr size_t kLine = 4096;
@@ -210,7 +211,8 @@ bool make_images(Program& program, const std::string& bytes) {
   }
   int architecture = program.request.architecture;
   if (program.real) program.cubin = make_cubin(bytes, architecture);
-  program.ptx = make_ptx(bytes, architecture, table, names);
+  const bool waits = program.request.source.find("griddepcontrol.wait") != std::string::npos;
+  program.ptx = make_ptx(bytes, architecture, table, names, waits);
   dlclose(library);
   return true;
 }
