@@ -509,7 +509,7 @@ std::vector<Candidate> recurrence_candidates(const Operator& op, const Candidate
   if (target_architecture(query) < kClusterArchitecture)
     std::erase_if(candidates, is_cluster);
   else
-    std::ranges::stable_partition(candidates, is_cluster);
+    std::stable_partition(candidates.begin(), candidates.end(), is_cluster);
   return candidates;
 }
 
