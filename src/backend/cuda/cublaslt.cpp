@@ -1,17 +1,12 @@
 #include "backend/cuda/cublaslt.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <map>
-#include <mutex>
 
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/driver.h"
 #include "backend/cuda/libraries.h"
 #include "base/error.h"
-#include "base/library.h"
 
 namespace opwright::cuda {
 namespace {
@@ -104,9 +99,7 @@ const CublasLt* CublasLt::find(std::string& reason) {
     auto functions = std::make_unique<Functions>();
     std::string missing;
     const auto look_up = [&](auto& function, const char* name) {
-      function =
-          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-      if (function == nullptr && missing.empty()) missing = name;
+      if (!find_function(library, name, function) && missing.empty()) missing = name;
     };
 #define OPWRIGHT_FIND(name) look_up(functions->name, #name)
     OPWRIGHT_FIND(cublasLtGetVersion);
@@ -125,9 +118,7 @@ const CublasLt* CublasLt::find(std::string& reason) {
 #undef OPWRIGHT_FIND
     if (!missing.empty())
       return {nullptr, str("cuBLASLt is too old, it has no ", missing, "; ", kInstallCublasLt)};
-    // 130100 is 13.1.0.
-    const size_t number = functions->cublasLtGetVersion();
-    const std::string version = str(number / 10000, ".", number / 100 % 100, ".", number % 100);
+    const std::string version = version_text(functions->cublasLtGetVersion());
     return {new CublasLt(functions.release(), version), {}};
   }();
   reason = found.reason;
@@ -143,16 +134,9 @@ void CublasLt::check(int status, const char* what) const {
 }
 
 struct CublasLtContext* CublasLt::handle(const CudaDevice& device) const {
-  // Never destroyed: the library may be gone when the process ends.
-  struct Handles {
-    LibraryLock mutex{LockOrder::kLibraryHandles};
-    std::map<const CudaDevice*, CublasLtContext*> of;
-  };
-  auto& handles = Library::part<Handles>();
-  const std::lock_guard lock(handles.mutex);
-  CublasLtContext*& handle = handles.of[&device];
-  if (handle == nullptr) check(functions_->cublasLtCreate(&handle), "making a handle");
-  return handle;
+  return handle_of<CublasLtContext>(device, [&](CublasLtContext*& handle) {
+    check(functions_->cublasLtCreate(&handle), "making a handle");
+  });
 }
 
 /// The library's matrices lie column by column: a product of ours is b^T a^T to it.

@@ -7,6 +7,7 @@
 
 #include "backend/cuda/cublaslt.h"
 #include "backend/cuda/cuda_device.h"
+#include "backend/cuda/libraries.h"
 #include "backend/gpu/product.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -19,31 +20,14 @@ namespace opwright::cuda {
 namespace {
 
 constexpr std::string_view kKind = "CublasLtProduct";
-/// A tactic's number is this, twice the place of its algorithm among the library's, and 1 with
-/// TF32.
-constexpr int64_t kFirstTactic = 1000000;
-constexpr int kAlgorithms = 4;
+constexpr LibraryName kCublasLt = {"cuBLASLt", "OPWRIGHT_CUBLASLT", "CUBLAS_LT"};
+constexpr LibraryTactics kCublasLtTactics = {1000000, 4};
 /// What the attributes of the kernel behind the product begin with.
 const std::string kFusedPrefix = "fused_kernel.";
 /// What the library is told that it may use: as much as NVIDIA recommends.
 constexpr size_t kWorkspace = size_t{32} << 20;
 /// What the library's best algorithms want of addresses.
 constexpr uint32_t kAlignment = 16;
-
-struct Tactic {
-  int place = 0;
-  bool is_tf32 = false;
-};
-
-std::optional<Tactic> tactic_of(int64_t number) {
-  const int64_t rest = number - kFirstTactic;
-  if (rest < 0 || rest >= int64_t{2} * kAlgorithms) return std::nullopt;
-  return Tactic{static_cast<int>(rest / 2), rest % 2 != 0};
-}
-
-bool is_computed(DataType type) {
-  return type == DataType::kFLOAT || type == DataType::kHALF || type == DataType::kBF16;
-}
 
 std::optional<CublasLt::Activation> activation_of(const FusedActivation& activation) {
   switch (activation.type) {
@@ -162,7 +146,7 @@ struct FusedPorts {
 class ProductKernel final : public Kernel {
  public:
   /// `fused`: what follows the product, null for nothing.
-  ProductKernel(const CublasLt& library, const MatrixMultiplyParams& params, Tactic tactic,
+  ProductKernel(const CublasLt& library, const MatrixMultiplyParams& params, LibraryTactic tactic,
                 const KernelArgs& args, std::unique_ptr<Kernel> fused)
       : library_(library),
         device_(static_cast<const CudaDevice&>(*args.device)),
@@ -261,7 +245,7 @@ class ProductKernel final : public Kernel {
   const CudaDevice& device_;
   const std::string layer_;
   const MatrixMultiplyParams params_;
-  const Tactic tactic_;
+  const LibraryTactic tactic_;
   const DataType type_;
   const std::unique_ptr<Kernel> fused_;
   size_t workspace_ = kWorkspace;
@@ -295,7 +279,7 @@ class CublasLtProduct final : public PlannedOperator {
         !reason.empty())
       reject(reason);
     const PortType type = args.candidate->inputs[0];
-    if (!is_computed(type.dtype) || type.format != TensorFormat::kLINEAR)
+    if (!is_library_type(type.dtype) || type.format != TensorFormat::kLINEAR)
       reject("it is of ", str(type));
     const auto is_of_type = [&](const PortDesc& port) { return port.type == type; };
     const auto own =
@@ -305,24 +289,23 @@ class CublasLtProduct final : public PlannedOperator {
       reject("its inputs and its output differ in type");
     if (op_.params().fused.present() != (fused_ != nullptr))
       reject("the kernel of what is fused into it is missing, or nothing is fused into it");
-    if (!tactic_of(args.candidate->tactic)) reject("it has the tactic ", args.candidate->tactic);
+    if (!kCublasLtTactics.find(args.candidate->tactic))
+      reject("it has the tactic ", args.candidate->tactic);
     if (!args.packed.empty()) reject("it has weights that were rearranged for another kernel");
     if (fused_ == nullptr) return;
     const FusedPorts ports(op_.params(), args);
     fused_->check(ports.args(args));
   }
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
-    std::string reason;
-    const CublasLt* const library = CublasLt::find(reason);
-    if (library == nullptr)
-      fail_with(ErrorCode::kFAILED_INITIALIZATION, "Layer '", args.layer, "': ", reason);
+    const auto& library = library_for<CublasLt>(args.layer);
     std::unique_ptr<Kernel> fused;
     if (fused_ != nullptr) {
       const FusedPorts ports(op_.params(), args);
       fused = fused_->make_kernel(ports.args(args));
     }
-    return std::make_unique<ProductKernel>(
-        *library, op_.params(), tactic_of(args.candidate->tactic).value(), args, std::move(fused));
+    return std::make_unique<ProductKernel>(library, op_.params(),
+                                           kCublasLtTactics.find(args.candidate->tactic).value(),
+                                           args, std::move(fused));
   }
   Attributes attributes() const override {
     Attributes attributes = op_.attributes();
@@ -346,7 +329,7 @@ class CublasLtProduct final : public PlannedOperator {
     params.visit(reader);
     std::string version;
     reader("library_version", version);
-    if (context.device != nullptr) require_library(context.layer, version);
+    if (context.device != nullptr) require_version<CublasLt>(context.layer, kCublasLt, version);
     PlannedOperatorPtr fused;
     if (params.fused.present()) {
       Attributes own;
@@ -360,20 +343,6 @@ class CublasLtProduct final : public PlannedOperator {
   }
 
  private:
-  /// Its algorithms, and with them the bits of results, are those of one version.
-  static void require_library(std::string_view layer, const std::string& version) {
-    std::string reason;
-    const CublasLt* const library = CublasLt::find(reason);
-    if (library != nullptr && library->version() == version) return;
-    fail_with(ErrorCode::kFAILED_INITIALIZATION, "layer '", layer, "' needs cuBLASLt ", version,
-              ", with which the engine was built, ",
-              library != nullptr ? str("and the one here is ", library->version(),
-                                       "; install that version, or name its file with the "
-                                       "environment variable OPWRIGHT_CUBLASLT")
-                                 : "and " + reason,
-              "; or build the engine again, without TacticSource.CUBLAS_LT to need no library");
-  }
-
   const MatrixMultiply op_;
   const std::string version_;
   const PlannedOperatorPtr fused_;
@@ -395,7 +364,7 @@ void add_cublaslt_candidates(const Operator& op, const CandidateQuery& query,
   std::string reason;
   const CublasLt* const library = CublasLt::find(reason);
   for (const DataType type : gpu::product_types(query)) {
-    if (!is_computed(type)) continue;
+    if (!is_library_type(type)) continue;
     Candidate candidate;
     candidate.inputs.assign(query.inputs.size(), {type});
     candidate.outputs = {{type}};
@@ -408,14 +377,14 @@ void add_cublaslt_candidates(const Operator& op, const CandidateQuery& query,
       candidate.outputs = {{query.outputs[0].type.dtype}};
     }
     if (library == nullptr) {
-      candidate.tactic = kFirstTactic, candidate.tactic_name = "cuBLASLt";
+      candidate.tactic = kCublasLtTactics.first, candidate.tactic_name = "cuBLASLt";
       if (query.dropped != nullptr) query.dropped->push_back({candidate, reason});
       return;
     }
     for (const bool is_tf32 : {false, true}) {
       if (is_tf32 && (type != DataType::kFLOAT || !query.tf32)) continue;
-      for (int place = 0; place < kAlgorithms; ++place) {
-        candidate.tactic = kFirstTactic + int64_t{2} * place + (is_tf32 ? 1 : 0);
+      for (int place = 0; place < kCublasLtTactics.places; ++place) {
+        candidate.tactic = kCublasLtTactics.number({place, is_tf32});
         candidate.tactic_name =
             str("cuBLASLt ", library->version(), is_tf32 ? ", TF32" : "", ", algorithm ", place);
         candidates.push_back(candidate);
@@ -426,20 +395,17 @@ void add_cublaslt_candidates(const Operator& op, const CandidateQuery& query,
 
 PlannedOperatorPtr plan_cublaslt(const CudaDevice& device, const Operator& op,
                                  const KernelArgs& args) {
-  const std::optional<Tactic> tactic = tactic_of(args.candidate->tactic);
+  const std::optional<LibraryTactic> tactic = kCublasLtTactics.find(args.candidate->tactic);
   const auto* const product = dynamic_cast<const MatrixMultiply*>(&op);
   if (!tactic || product == nullptr) return nullptr;
-  std::string reason;
-  const CublasLt* const library = CublasLt::find(reason);
-  if (library == nullptr)
-    fail_with(ErrorCode::kFAILED_INITIALIZATION, "Layer '", args.layer, "': ", reason);
+  const auto& library = library_for<CublasLt>(args.layer);
   const DeviceScope scope(device);
   const Products products(product->params(), args.candidate->inputs[0].dtype, tactic->is_tf32,
                           args.inputs[0].opt, args.inputs[1].opt, args.outputs[0].opt);
   const size_t found =
-      library->plan(device, products.product)->algorithms(tactic->place + 1, kWorkspace).size();
+      library.plan(device, products.product)->algorithms(tactic->place + 1, kWorkspace).size();
   require(static_cast<size_t>(tactic->place) < found, "Layer '", args.layer, "': cuBLASLt ",
-          library->version(), " has ", found, found == 1 ? " algorithm" : " algorithms",
+          library.version(), " has ", found, found == 1 ? " algorithm" : " algorithms",
           " for it that give the same bits in every run");
   PlannedOperatorPtr fused;
   if (product->params().fused.present()) {
@@ -459,7 +425,7 @@ PlannedOperatorPtr plan_cublaslt(const CudaDevice& device, const Operator& op,
     fused = device.compile(pointwise, ports.args(args));
     require(fused != nullptr, "Layer '", args.layer, "': what is fused into it has no kernel");
   }
-  return std::make_shared<CublasLtProduct>(product->params(), library->version(), std::move(fused));
+  return std::make_shared<CublasLtProduct>(product->params(), library.version(), std::move(fused));
 }
 
 }  // namespace opwright::cuda

@@ -1,12 +1,8 @@
 #include "backend/cuda/cudnn.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <map>
-#include <mutex>
 #include <span>
 #include <string_view>
 
@@ -14,7 +10,6 @@
 #include "backend/cuda/driver.h"
 #include "backend/cuda/libraries.h"
 #include "base/error.h"
-#include "base/library.h"
 
 namespace opwright::cuda {
 namespace {
@@ -127,12 +122,6 @@ std::vector<std::string> cudnn_files() {
 
 }  // namespace
 
-/// Never destroyed: the library may be gone when the process ends.
-struct CudnnHandles {
-  LibraryLock mutex{LockOrder::kLibraryHandles};
-  std::map<const CudaDevice*, struct CudnnContext*> of;
-};
-
 struct Cudnn::Functions {
   using Handle = struct CudnnContext*;
   using Object = struct CudnnObject*;
@@ -162,9 +151,7 @@ const Cudnn* Cudnn::find(std::string& reason) {
     auto functions = std::make_unique<Functions>();
     std::string missing;
     const auto look_up = [&](auto& function, const char* name) {
-      function =
-          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-      if (function == nullptr && missing.empty()) missing = name;
+      if (!find_function(library, name, function) && missing.empty()) missing = name;
     };
 #define OPWRIGHT_FIND(name) look_up(functions->name, #name)
     OPWRIGHT_FIND(cudnnGetVersion);
@@ -179,12 +166,10 @@ const Cudnn* Cudnn::find(std::string& reason) {
 #undef OPWRIGHT_FIND
     if (!missing.empty())
       return {nullptr, str("cuDNN is too old, it has no ", missing, "; ", kInstallCudnn)};
-    // 91900 is 9.19.0.
     const size_t number = functions->cudnnGetVersion();
-    const std::string version = str(number / 10000, ".", number / 100 % 100, ".", number % 100);
     if (number < kFirstVersion)
       return {nullptr, str("cuDNN is too old, expected 9.0.0 or newer; ", kInstallCudnn)};
-    return {new Cudnn(functions.release(), version), {}};
+    return {new Cudnn(functions.release(), version_text(number)), {}};
   }();
   reason = found.reason;
   return found.library;
@@ -199,11 +184,9 @@ void Cudnn::check(int status, const char* what) const {
 }
 
 struct CudnnContext* Cudnn::handle(const CudaDevice& device) const {
-  auto& handles = Library::part<CudnnHandles>();
-  const std::lock_guard lock(handles.mutex);
-  CudnnContext*& handle = handles.of[&device];
-  if (handle == nullptr) check(functions_->cudnnCreate(&handle), "making a handle");
-  return handle;
+  return handle_of<CudnnContext>(device, [&](CudnnContext*& handle) {
+    check(functions_->cudnnCreate(&handle), "making a handle");
+  });
 }
 
 /// One of the library's objects, which is described by attributes.
@@ -397,7 +380,7 @@ class Cudnn::ConvolutionPlan final : public Plan {
     pack.set(kPackWorkspace, kTypePointer, workspace);
     pack.finish();
     // The stream is the handle's, which threads share.
-    const std::lock_guard lock(Library::part<CudnnHandles>().mutex);
+    const std::lock_guard lock(Library::part<DeviceHandles<CudnnContext>>().mutex);
     library.check(library.functions_->cudnnSetStream(graph_->handle, static_cast<CUstream>(queue)),
                   "choosing a stream");
     library.check(

@@ -6,6 +6,7 @@
 #include "backend/candidates.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/cudnn.h"
+#include "backend/cuda/libraries.h"
 #include "backend/gpu/product.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -16,27 +17,11 @@ namespace opwright::cuda {
 namespace {
 
 constexpr std::string_view kCudnnKind = "CudnnConvolution";
-/// A tactic's number is this, twice the place of its engine among the library's, and 1 with TF32.
-constexpr int64_t kFirstCudnnTactic = 2000000;
-constexpr int kEngines = 4;
+constexpr LibraryName kCudnn = {"cuDNN", "OPWRIGHT_CUDNN", "CUDNN"};
+constexpr LibraryTactics kCudnnTactics = {2000000, 4};
 /// Bytes that an engine may take at most.
 constexpr size_t kCudnnWorkspace = size_t{64} << 20;
 constexpr uint32_t kCudnnAlignment = 16;
-
-struct CudnnTactic {
-  int place = 0;
-  bool is_tf32 = false;
-};
-
-std::optional<CudnnTactic> cudnn_tactic(int64_t number) {
-  const int64_t rest = number - kFirstCudnnTactic;
-  if (rest < 0 || rest >= int64_t{2} * kEngines) return std::nullopt;
-  return CudnnTactic{static_cast<int>(rest / 2), rest % 2 != 0};
-}
-
-bool is_cudnn_type(DataType type) {
-  return type == DataType::kFLOAT || type == DataType::kHALF || type == DataType::kBF16;
-}
 
 std::optional<Cudnn::Activation> cudnn_activation(const FusedActivation& activation) {
   switch (activation.type) {
@@ -120,7 +105,7 @@ Cudnn::Convolution describe_convolution(const ConvolutionParams& params,
 
 class CudnnKernel final : public Kernel {
  public:
-  CudnnKernel(const Cudnn& library, const ConvolutionParams& params, CudnnTactic tactic,
+  CudnnKernel(const Cudnn& library, const ConvolutionParams& params, LibraryTactic tactic,
               const KernelArgs& args)
       : library_(library),
         device_(static_cast<const CudaDevice&>(*args.device)),
@@ -174,7 +159,7 @@ class CudnnKernel final : public Kernel {
   const CudaDevice& device_;
   const std::string layer_;
   const ConvolutionParams params_;
-  const CudnnTactic tactic_;
+  const LibraryTactic tactic_;
   const PortType type_;
   const ConvolutionInputs inputs_;
   size_t workspace_ = kCudnnWorkspace;
@@ -204,7 +189,7 @@ class CudnnConvolution final : public PlannedOperator {
       reject(reason);
     const PortType type = args.candidate->inputs[0];
     const bool is_last = type.format == TensorFormat::kHWC || type.format == TensorFormat::kDHWC;
-    if (!is_cudnn_type(type.dtype) || (type.format != TensorFormat::kLINEAR && !is_last))
+    if (!is_library_type(type.dtype) || (type.format != TensorFormat::kLINEAR && !is_last))
       reject("it is of ", str(type));
     const ConvolutionInputs of(op_.params(), args.inputs);
     const auto require_type = [&](const PortDesc& port) {
@@ -214,16 +199,14 @@ class CudnnConvolution final : public PlannedOperator {
     if (of.residual >= 0) require_type(args.inputs[static_cast<size_t>(of.residual)]);
     if (of.bias >= 0 && (args.inputs[2].type != PortType{type.dtype}))
       reject("its bias is of ", str(args.inputs[2].type));
-    if (!cudnn_tactic(args.candidate->tactic)) reject("it has the tactic ", args.candidate->tactic);
+    if (!kCudnnTactics.find(args.candidate->tactic))
+      reject("it has the tactic ", args.candidate->tactic);
     if (!args.packed.empty()) reject("it has weights that were rearranged for another kernel");
   }
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
-    std::string reason;
-    const Cudnn* const library = Cudnn::find(reason);
-    if (library == nullptr)
-      fail_with(ErrorCode::kFAILED_INITIALIZATION, "Layer '", args.layer, "': ", reason);
-    return std::make_unique<CudnnKernel>(*library, op_.params(),
-                                         cudnn_tactic(args.candidate->tactic).value(), args);
+    const auto& library = library_for<Cudnn>(args.layer);
+    return std::make_unique<CudnnKernel>(library, op_.params(),
+                                         kCudnnTactics.find(args.candidate->tactic).value(), args);
   }
   Attributes attributes() const override {
     Attributes attributes = op_.attributes();
@@ -242,25 +225,11 @@ class CudnnConvolution final : public PlannedOperator {
     params.visit(reader);
     std::string version;
     reader("library_version", version);
-    if (context.device != nullptr) require_library(context.layer, version);
+    if (context.device != nullptr) require_version<Cudnn>(context.layer, kCudnn, version);
     return std::make_shared<CudnnConvolution>(std::move(params), std::move(version));
   }
 
  private:
-  /// Its engines, and with them the bits of results, are those of one version.
-  static void require_library(std::string_view layer, const std::string& version) {
-    std::string reason;
-    const Cudnn* const library = Cudnn::find(reason);
-    if (library != nullptr && library->version() == version) return;
-    fail_with(ErrorCode::kFAILED_INITIALIZATION, "layer '", layer, "' needs cuDNN ", version,
-              ", with which the engine was built, ",
-              library != nullptr ? str("and the one here is ", library->version(),
-                                       "; install that version, or name its file with the "
-                                       "environment variable OPWRIGHT_CUDNN")
-                                 : "and " + reason,
-              "; or build the engine again, without TacticSource.CUDNN to need no library");
-  }
-
   const Convolution op_;
   const std::string version_;
 };
@@ -283,7 +252,7 @@ void add_cudnn_candidates(const Operator& op, const CandidateQuery& query,
   const Cudnn* const library = Cudnn::find(reason);
   const ConvolutionInputs of(params, query.inputs);
   for (const DataType type : gpu::product_types(query)) {
-    if (!is_cudnn_type(type)) continue;
+    if (!is_library_type(type)) continue;
     for (const TensorFormat format : formats_of(query, query.inputs[0].opt.rank())) {
       Candidate candidate;
       candidate.inputs.assign(query.inputs.size(), {type});
@@ -291,14 +260,14 @@ void add_cudnn_candidates(const Operator& op, const CandidateQuery& query,
       if (of.residual >= 0) candidate.inputs[static_cast<size_t>(of.residual)] = {type, format};
       candidate.outputs = {{type, format}};
       if (library == nullptr) {
-        candidate.tactic = kFirstCudnnTactic, candidate.tactic_name = "cuDNN";
+        candidate.tactic = kCudnnTactics.first, candidate.tactic_name = "cuDNN";
         if (query.dropped != nullptr) query.dropped->push_back({candidate, reason});
         return;
       }
       for (const bool is_tf32 : {false, true}) {
         if (is_tf32 && (type != DataType::kFLOAT || !query.tf32)) continue;
-        for (int place = 0; place < kEngines; ++place) {
-          candidate.tactic = kFirstCudnnTactic + int64_t{2} * place + (is_tf32 ? 1 : 0);
+        for (int place = 0; place < kCudnnTactics.places; ++place) {
+          candidate.tactic = kCudnnTactics.number({place, is_tf32});
           candidate.tactic_name =
               str("cuDNN ", library->version(), is_tf32 ? ", TF32" : "", ", engine ", place);
           candidates.push_back(candidate);
@@ -310,23 +279,20 @@ void add_cudnn_candidates(const Operator& op, const CandidateQuery& query,
 
 PlannedOperatorPtr plan_cudnn(const CudaDevice& device, const Operator& op,
                               const KernelArgs& args) {
-  const std::optional<CudnnTactic> tactic = cudnn_tactic(args.candidate->tactic);
+  const std::optional<LibraryTactic> tactic = kCudnnTactics.find(args.candidate->tactic);
   const auto* const convolution = dynamic_cast<const Convolution*>(&op);
   if (!tactic || convolution == nullptr) return nullptr;
-  std::string reason;
-  const Cudnn* const library = Cudnn::find(reason);
-  if (library == nullptr)
-    fail_with(ErrorCode::kFAILED_INITIALIZATION, "Layer '", args.layer, "': ", reason);
+  const auto& library = library_for<Cudnn>(args.layer);
   const DeviceScope scope(device);
   const ConvolutionInputs of(convolution->params(), args.inputs);
   const Cudnn::Convolution described =
       describe_convolution(convolution->params(), of, args.candidate->inputs[0], tactic->is_tf32,
                            args.inputs[0].opt, args.inputs[1].opt, args.outputs[0].opt);
-  const size_t found = library->plans(device, described, tactic->place + 1, kCudnnWorkspace).size();
+  const size_t found = library.plans(device, described, tactic->place + 1, kCudnnWorkspace).size();
   require(static_cast<size_t>(tactic->place) < found, "Layer '", args.layer, "': cuDNN ",
-          library->version(), " has ", found, found == 1 ? " engine" : " engines",
+          library.version(), " has ", found, found == 1 ? " engine" : " engines",
           " for it that give the same bits in every run");
-  return std::make_shared<CudnnConvolution>(convolution->params(), library->version());
+  return std::make_shared<CudnnConvolution>(convolution->params(), library.version());
 }
 
 }  // namespace opwright::cuda

@@ -1,7 +1,5 @@
 #include "backend/cuda/libraries.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
@@ -30,6 +28,20 @@ void* open_library(std::span<const std::string> files, std::string& reason) {
     if (reason.empty()) reason = dlerror();
   }
   return nullptr;
+}
+
+std::string version_text(size_t number) {
+  return str(number / 10000, ".", number / 100 % 100, ".", number % 100);
+}
+
+std::optional<LibraryTactic> LibraryTactics::find(int64_t number) const {
+  const int64_t rest = number - first;
+  if (rest < 0 || rest >= int64_t{2} * places) return std::nullopt;
+  return LibraryTactic{static_cast<int>(rest / 2), rest % 2 != 0};
+}
+
+bool is_library_type(DataType type) {
+  return type == DataType::kFLOAT || type == DataType::kHALF || type == DataType::kBF16;
 }
 
 }  // namespace opwright::cuda

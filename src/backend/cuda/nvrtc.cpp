@@ -87,8 +87,7 @@ Nvrtc::Nvrtc() {
   void* library = open_nvrtc();
   auto functions = std::make_unique<Functions>();
   const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-    if (function == nullptr)
+    if (!find_function(library, name, function))
       fail_with(ErrorCode::kFAILED_INITIALIZATION, "NVRTC is too old, it has no ", name,
                 "; that of CUDA 12 or newer is needed: ", kInstall);
   };
