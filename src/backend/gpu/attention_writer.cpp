@@ -120,7 +120,7 @@ void AttentionWriter::write_declarations() {
     text += kScalarAttention;
   }
   if (!tile_.is_group) text += kAttentionState;
-  if (tile_.is_direct) text += kDirectMerging;
+  if (tile_.is_direct) text += str(kClusters, kDirectMerging);
   source_.add_declarations(text);
 }
 

@@ -121,7 +121,7 @@ struct Unit {
 )";
 
 /// What warps, and the blocks of a cluster, have found of their keys, and how it is merged: of each
-/// row the largest score, the sum and the sums of values.
+/// row the largest score, the sum and the sums of values. Behind kClusters.
 inline constexpr std::string_view kDirectMerging = R"(
 constexpr int kSavedRow = kValueSize + 4, kSaved = 16 * kSavedRow;
 struct Merged {
@@ -160,18 +160,11 @@ __device__ inline Merged merge_warps(const float* saved, int row, int column) {
   merged.most = most;
   return merged;
 }
-__device__ inline void sync_cluster() {
-  __syncwarp();
-  asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
-               ::: "memory");
-}
 // A number of another block's shared memory, which lies there as `place` does here.
 __device__ inline float read_block(const float* place, int rank) {
-  unsigned address;
   float number;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-               : "=r"(address) : "r"(shared_address(place)), "r"(rank));
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(number) : "r"(address) : "memory");
+  asm volatile("ld.shared::cluster.f32 %0, [%1];"
+               : "=f"(number) : "r"(place_in_block(shared_address(place), rank)) : "memory");
   return number;
 }
 template <int parts>

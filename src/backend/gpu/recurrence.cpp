@@ -6,6 +6,7 @@
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/recurrence_text.h"
 #include "backend/gpu/rows.h"
+#include "backend/gpu/shared_memory_text.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -129,7 +130,7 @@ class RecurrenceWriter {
     const SymShape& x = source_.dims(kX);
     check_shapes();
     source_.add_declarations(kRecurrentProducts);
-    if (is_cluster()) source_.add_declarations(kRecurrentCluster);
+    if (is_cluster()) source_.add_declarations(str(kCopyGroups, kClusters, kRecurrentCluster));
     declare_activations();
     const Expr groups = ceil_div(x[1], Expr(rows_));
     const Expr tasks = groups * params_.directions();
@@ -145,12 +146,10 @@ class RecurrenceWriter {
         str("const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n", memory(),
             "const Index steps = ", source_.value(x[0]), ", batch = ", source_.value(x[1]),
             ", groups = ", source_.value(groups), ";\n",
-            is_cluster() ? str("const Index unit_begin = (Index)blockIdx.x % ", plan_.blocks, " * ",
-                               units_, " < ", hidden_, " ? (Index)blockIdx.x % ", plan_.blocks,
-                               " * ", units_, " : ", hidden_, ", unit_end = unit_begin + ", units_,
-                               " < ", hidden_, " ? unit_begin + ", units_, " : ", hidden_, ";\n")
-                         : str("const Index unit_begin = 0, unit_end = ", hidden_, ";\n"),
-            "for (Index task = (Index)blockIdx.x / ", plan_.blocks, "; task < ",
+            "const Index first_unit = (Index)blockIdx.x % ", plan_.blocks, " * ", units_,
+            ";\nconst Index unit_begin = first_unit < ", hidden_, " ? first_unit : ", hidden_,
+            ", unit_end = first_unit + ", units_, " < ", hidden_, " ? first_unit + ", units_, " : ",
+            hidden_, ";\n", "for (Index task = (Index)blockIdx.x / ", plan_.blocks, "; task < ",
             source_.value(tasks), "; task += (Index)gridDim.x / ", plan_.blocks, ") {\n",
             "const Index direction = task / groups, first = task % groups * ", rows_, ";\n");
     text_ += str("const bool is_reverse = ",

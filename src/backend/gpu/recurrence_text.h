@@ -44,25 +44,16 @@ __device__ inline void collect(float (&sums)[gates][rows], int lane, float (&own
 )";
 
 /// What the blocks of a cluster have in common: each holds some units' weights, and hands these
-/// units' states to all.
+/// units' states to all. Behind kClusters.
 inline constexpr std::string_view kRecurrentCluster = R"(
-__device__ inline void arrive_in_cluster() {
-  __syncwarp();
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-__device__ inline void wait_for_cluster() {
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
 // Stores to where `place` lies in each block's shared memory.
 template <int blocks>
 __device__ inline void store_in_cluster(const float* place, float value) {
-  const unsigned own = (unsigned)__cvta_generic_to_shared(place);
+  const unsigned own = shared_address(place);
 #pragma unroll
-  for (int rank = 0; rank < blocks; ++rank) {
-    unsigned address;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(own), "r"(rank));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" :: "r"(address), "f"(value) : "memory");
-  }
+  for (int rank = 0; rank < blocks; ++rank)
+    asm volatile("st.shared::cluster.f32 [%0], %1;"
+                 :: "r"(place_in_block(own, rank)), "f"(value) : "memory");
 }
 // The rows of some units' weights, one gate behind the other, each of `length` elements.
 template <int width, class W>

@@ -119,7 +119,7 @@ std::string ProductWriter::declare_warp_groups(const ProductOperand& a, const Pr
   text += has_boxes ? std::string(kBoxCopies) : str(kTileCopies, kThreadCopies);
   if (staged_ >= 0) text += kBoxesBehind;
   if (is_packed_) text += packed_results_text(output_);
-  if (parts_ > 1) text += str("constexpr int kParts = ", parts_, ";\n", kClusterSums);
+  if (parts_ > 1) text += str("constexpr int kParts = ", parts_, ";\n", kClusters, kClusterSums);
   return text;
 }
 
