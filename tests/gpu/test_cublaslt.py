@@ -7,6 +7,7 @@ import pytest
 from engines import TYPES, Log
 
 import opwright as trt
+from library_engines import CUBLAS_LT, favour
 
 NONE, TRANSPOSE = trt.MatrixOperation.NONE, trt.MatrixOperation.TRANSPOSE
 TOLERANCE = {np.float32: 2e-5, np.float16: 2e-2}
@@ -44,17 +45,9 @@ def built(a, b, ops=(NONE, NONE), bias=None, after=None, open_rows=False, residu
         shapes = [(*a.shape[:-2], rows, a.shape[-1]) for rows in (1, a.shape[-2], 2 * a.shape[-2])]
         profile.set_shape("a", *shapes)
         config.add_optimization_profile(profile)
-    cache = config.create_timing_cache(b"")
-    config.set_timing_cache(cache, False)
-    assert builder.build_serialized_network(network, config) is not None, log.text
+    assert favour(builder, network, config, CUBLAS_LT), log.text
     if "cuBLASLt cannot be loaded" in log.text:
         pytest.skip("cuBLASLt is not installed")
-    for key in cache.queryKeys():
-        value = cache.query(key)
-        value.timingMSec = (
-            1e-4 * (value.tacticHash - 999999) if value.tacticHash >= 1000000 else 1e3
-        )
-        cache.update(key, value)
     engine = builder.build_engine_with_config(network, config)
     assert engine is not None, log.text
     return trt.Engine(engine)

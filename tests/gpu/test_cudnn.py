@@ -7,6 +7,7 @@ import pytest
 from engines import TYPES, Log
 
 import opwright as trt
+from library_engines import CUDNN, favour, tactics
 
 torch = pytest.importorskip("torch")
 
@@ -34,17 +35,9 @@ def built(x, w, bias=None, residual=None, after=None, stride=1, padding=0, dilat
     config = builder.create_builder_config()
     config.default_device_type = trt.DeviceType.GPU
     config.set_tactic_sources(1 << int(trt.TacticSource.CUDNN))
-    cache = config.create_timing_cache(b"")
-    config.set_timing_cache(cache, False)
-    assert builder.build_serialized_network(network, config) is not None, log.text
+    assert favour(builder, network, config, CUDNN), log.text
     if "cuDNN cannot be loaded" in log.text:
         pytest.skip("cuDNN is not installed")
-    for key in cache.queryKeys():
-        value = cache.query(key)
-        value.timingMSec = (
-            1e-4 * (value.tacticHash - 1999999) if value.tacticHash >= 2000000 else 1e3
-        )
-        cache.update(key, value)
     engine = builder.build_engine_with_config(network, config)
     assert engine is not None, log.text
     return trt.Engine(engine)
@@ -83,8 +76,8 @@ def test_convolutions(rng, name, dtype, after, tmp_path):
         engine = built(x, w, bias, residual, after, **how)
     except trt.Error as error:
         pytest.fail(str(error))
-    tactics = [layer["TacticName"] for layer in engine.layers if layer["LayerType"] != "Reformat"]
-    assert any(tactic.startswith("cuDNN") for tactic in tactics), tactics
+    chosen = tactics(engine)
+    assert any(tactic.startswith("cuDNN") for tactic in chosen), chosen
     limit = TOLERANCE[dtype] * np.sqrt(w[0].size)
     first = engine(**feeds)
     np.testing.assert_allclose(first, expected, rtol=limit, atol=limit)

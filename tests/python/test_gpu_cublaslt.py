@@ -10,6 +10,7 @@ import pytest
 
 import emulated_gpu
 import opwright as trt
+from library_engines import CUBLAS_LT, Listener, favour, tactics
 
 pytestmark = emulated_gpu.required
 
@@ -17,15 +18,6 @@ LIBRARY = emulated_gpu._find("libcublasLt.so.*")
 NONE, TRANSPOSE = trt.MatrixOperation.NONE, trt.MatrixOperation.TRANSPOSE
 TYPES = {"float32": (trt.float32, 1e-4), "float16": (trt.float16, 2e-2)}
 RANDOM = np.random.default_rng(8)
-
-
-class Listener(trt.ILogger):
-    def __init__(self):
-        super().__init__()
-        self.messages: list[str] = []
-
-    def log(self, severity, message):
-        self.messages.append(message)
 
 
 @pytest.fixture(autouse=True)
@@ -74,24 +66,10 @@ def built(
             profile.set_shape(name, *shapes)
         config.add_optimization_profile(profile)
     if only:  # times that make the library's the fastest
-        cache = config.create_timing_cache(b"")
-        config.set_timing_cache(cache, False)
-        favour(builder, network, config, cache)
+        favour(builder, network, config, CUBLAS_LT)
     engine = builder.build_engine_with_config(network, config)
     assert engine is not None, listener.messages
     return trt.Engine(engine), listener
-
-
-def favour(builder, network, config, cache) -> None:
-    builder.build_serialized_network(network, config)
-    for key in cache.queryKeys():
-        value = cache.query(key)
-        value.timingMSec = 1e-4 if value.tacticHash >= 1000000 else 1e3
-        assert cache.update(key, value)
-
-
-def tactics(engine) -> list[str]:
-    return [layer["TacticName"] for layer in engine.layers if layer["LayerType"] != "Reformat"]
 
 
 def values(*shape: int, dtype="float32") -> np.ndarray:

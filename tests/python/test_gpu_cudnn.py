@@ -14,6 +14,8 @@ from onnx.reference import ReferenceEvaluator
 
 import emulated_gpu
 import opwright as trt
+from library_engines import CUDNN as FIRST_TACTIC
+from library_engines import Listener, favour, tactics
 
 pytestmark = emulated_gpu.required
 
@@ -25,15 +27,6 @@ TYPES = {
 }
 CUDNN = 1 << int(trt.TacticSource.CUDNN)
 RANDOM = np.random.default_rng(8)
-
-
-class Listener(trt.ILogger):
-    def __init__(self):
-        super().__init__()
-        self.messages: list[str] = []
-
-    def log(self, severity, message):
-        self.messages.append(message)
 
 
 @pytest.fixture(autouse=True)
@@ -117,20 +110,10 @@ def built(model: onnx.ModelProto, ranges=None, only=True):
             profile.set_shape(name, *shapes)
         config.add_optimization_profile(profile)
     if only:  # times that make the library's the fastest
-        cache = config.create_timing_cache(b"")
-        config.set_timing_cache(cache, False)
-        builder.build_serialized_network(network, config)
-        for key in cache.queryKeys():
-            value = cache.query(key)
-            value.timingMSec = 1e-4 if value.tacticHash >= 2000000 else 1e3
-            assert cache.update(key, value)
+        favour(builder, network, config, FIRST_TACTIC)
     engine = builder.build_engine_with_config(network, config)
     assert engine is not None, listener.messages
     return trt.Engine(engine), listener
-
-
-def tactics(engine) -> list[str]:
-    return [layer["TacticName"] for layer in engine.layers if layer["LayerType"] != "Reformat"]
 
 
 def check(engine, model, limit, **feeds) -> None:

@@ -1,7 +1,6 @@
 // The part of cuBLASLt's interface that Opwright uses, by a kernel for the emulated driver.
 
 #include <cuda.h>
-#include <dlfcn.h>
 
 #include <array>
 #include <atomic>
@@ -10,7 +9,12 @@
 #include <cstring>
 #include <string>
 
+#include "own_kernel.h"
+
 namespace {
+
+using opwright::emulation::function_of;
+using opwright::emulation::make_kernel;
 
 enum Status {
   kSuccess = 0,
@@ -96,41 +100,9 @@ extern "C" __global__ void product(const void* a, const void* b, const void* bia
 }
 )";
 
-/// Of the emulated driver and NVRTC, which the process has loaded.
-template <class F>
-F function_of(const char* variable, const char* name) {
-  const char* file = std::getenv(variable);
-  void* library = file != nullptr ? dlopen(file, RTLD_NOW) : nullptr;
-  return library == nullptr ? nullptr : reinterpret_cast<F>(dlsym(library, name));
-}
-
 struct Handle {
   CUfunction product = nullptr;
 };
-
-bool make_product(Handle& handle) {
-  constexpr char kNvrtc[] = "OPWRIGHT_NVRTC", kDriver[] = "OPWRIGHT_CUDA_DRIVER";
-  using Create = int(void**, const char*, const char*, int, const char* const*, const char* const*);
-  const auto create = function_of<Create*>(kNvrtc, "nvrtcCreateProgram");
-  const auto compile =
-      function_of<int (*)(void*, int, const char* const*)>(kNvrtc, "nvrtcCompileProgram");
-  const auto size = function_of<int (*)(void*, size_t*)>(kNvrtc, "nvrtcGetPTXSize");
-  const auto get = function_of<int (*)(void*, char*)>(kNvrtc, "nvrtcGetPTX");
-  const auto load = function_of<CUresult (*)(CUmodule*, const void*)>(kDriver, "cuModuleLoadData");
-  const auto find =
-      function_of<CUresult (*)(CUfunction*, CUmodule, const char*)>(kDriver, "cuModuleGetFunction");
-  if (!create || !compile || !size || !get || !load || !find) return false;
-  void* program = nullptr;
-  const char* const options[] = {"--gpu-architecture=compute_80"};
-  size_t bytes = 0;
-  if (create(&program, kSource, "cublaslt.cu", 0, nullptr, nullptr) != 0 ||
-      compile(program, 1, options) != 0 || size(program, &bytes) != 0)
-    return false;
-  std::string ptx(bytes, 0);
-  CUmodule module = nullptr;
-  return get(program, ptx.data()) == 0 && load(&module, ptx.data()) == CUDA_SUCCESS &&
-         find(&handle.product, module, "product") == CUDA_SUCCESS;
-}
 
 }  // namespace
 
@@ -139,7 +111,8 @@ extern "C" {
 size_t cublasLtGetVersion() { return static_cast<size_t>(version()); }
 int cublasLtCreate(Handle** handle) {
   *handle = new Handle;
-  return make_product(**handle) ? kSuccess : kNotInitialized;
+  (*handle)->product = make_kernel(kSource, "cublaslt.cu", "product");
+  return (*handle)->product != nullptr ? kSuccess : kNotInitialized;
 }
 int cublasLtMatmulDescCreate(Desc** desc, int compute, int scale) {
   if (scale != kReal32) return kNotSupported;

@@ -2,7 +2,6 @@
 // a convolution forward, sums and an activation.
 
 #include <cuda.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,7 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "own_kernel.h"
+
 namespace {
+
+using opwright::emulation::function_of;
+using opwright::emulation::make_kernel;
 
 enum Status {
   kSuccess = 0,
@@ -154,42 +158,10 @@ struct AxesArgument {
   int64_t stride[3], dilation[3], padding[3];
 };
 
-/// Of the emulated driver and NVRTC, which the process has loaded.
-template <class F>
-F function_of(const char* variable, const char* name) {
-  const char* file = std::getenv(variable);
-  void* library = file != nullptr ? dlopen(file, RTLD_NOW) : nullptr;
-  return library == nullptr ? nullptr : reinterpret_cast<F>(dlsym(library, name));
-}
-
 struct Handle {
   CUfunction convolve = nullptr;
   CUstream stream = nullptr;
 };
-
-bool make_kernel(Handle& handle) {
-  constexpr char kNvrtc[] = "OPWRIGHT_NVRTC", kDriver[] = "OPWRIGHT_CUDA_DRIVER";
-  using Create = int(void**, const char*, const char*, int, const char* const*, const char* const*);
-  const auto create = function_of<Create*>(kNvrtc, "nvrtcCreateProgram");
-  const auto compile =
-      function_of<int (*)(void*, int, const char* const*)>(kNvrtc, "nvrtcCompileProgram");
-  const auto size = function_of<int (*)(void*, size_t*)>(kNvrtc, "nvrtcGetPTXSize");
-  const auto get = function_of<int (*)(void*, char*)>(kNvrtc, "nvrtcGetPTX");
-  const auto load = function_of<CUresult (*)(CUmodule*, const void*)>(kDriver, "cuModuleLoadData");
-  const auto find =
-      function_of<CUresult (*)(CUfunction*, CUmodule, const char*)>(kDriver, "cuModuleGetFunction");
-  if (!create || !compile || !size || !get || !load || !find) return false;
-  void* program = nullptr;
-  const char* const options[] = {"--gpu-architecture=compute_80"};
-  size_t bytes = 0;
-  if (create(&program, kSource, "cudnn.cu", 0, nullptr, nullptr) != 0 ||
-      compile(program, 1, options) != 0 || size(program, &bytes) != 0)
-    return false;
-  std::string ptx(bytes, 0);
-  CUmodule module = nullptr;
-  return get(program, ptx.data()) == 0 && load(&module, ptx.data()) == CUDA_SUCCESS &&
-         find(&handle.convolve, module, "convolve") == CUDA_SUCCESS;
-}
 
 /// What a graph of operations computes.
 struct Graph {
@@ -252,7 +224,8 @@ extern "C" {
 size_t cudnnGetVersion() { return static_cast<size_t>(version()); }
 int cudnnCreate(Handle** handle) {
   *handle = new Handle;
-  return make_kernel(**handle) ? kSuccess : kNotInitialized;
+  (*handle)->convolve = make_kernel(kSource, "cudnn.cu", "convolve");
+  return (*handle)->convolve != nullptr ? kSuccess : kNotInitialized;
 }
 int cudnnDestroy(Handle* handle) {
   delete handle;
