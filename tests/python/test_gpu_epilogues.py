@@ -209,9 +209,7 @@ def test_the_times_decide_whether_a_program_is_fused(make, dtype):
     config.set_timing_cache(cache, False)
 
     def build() -> trt.Engine:
-        plan = builder.build_serialized_network(m.network, config)
-        runtime = trt.Runtime(trt.Logger())
-        engine = runtime.deserialize_cuda_engine(plan)
+        engine = trt.Engine(builder.build_engine_with_config(m.network, config))
         result = np.asarray(engine(**m.feeds)).astype(np.float64)
         limit = TYPES[dtype][1]
         np.testing.assert_allclose(result, expected, rtol=limit, atol=limit * 4)
