@@ -15,6 +15,7 @@
 #include "compile/profile_ranges.h"
 #include "compile/schedule.h"
 #include "compile/selection.h"
+#include "compile/tune_parts.h"
 #include "compile/tuner.h"
 #include "compile/tuning_report.h"
 #include "network/no_kernel.h"
@@ -196,10 +197,12 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
               caches_of_run(nodes, ranges, device));
   const int total = static_cast<int>(nodes.size());
   const std::vector<bool> contested = beside_callbacks(nodes, device);
-  tuner.compile_ahead(nodes, [&](int done, int of) { progress("compiling kernels", done, of); });
+  const auto compile_ahead = [&](std::span<const TuningJob> jobs) {
+    tuner.compile_ahead(jobs, [&](int done, int of) { progress("compiling kernels", done, of); });
+  };
   const auto tune = [&](int i) {
     try {
-      return tuner.tune(*nodes[i], contested[i]);
+      return tuner.tune({nodes[i], {}}, contested[i]);
     } catch (const NoKernelError& error) {
       fail_lacking(error, std::span(nodes).subspan(static_cast<size_t>(i) + 1), tuner, device);
     } catch (const DeviceLostError&) {
@@ -213,10 +216,28 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
       rethrow_naming(*nodes[i], error);
     }
   };
+  std::vector<TuningJob> jobs;
+  for (const GraphNode* node : nodes) jobs.push_back({node, {}});
+  compile_ahead(jobs);
   std::vector<TunedNode> tuned;
   for (int i = 0; i < total; ++i) {
     progress("tuning", i, total, nodes[i]);
     tuned.push_back(tune(i));
+  }
+  std::vector<int> fused;
+  jobs.clear();
+  for (int i = 0; i < total; ++i) {
+    if (nodes[i]->parts == nullptr) continue;
+    fused.push_back(i);
+    for (TuningJob& job : jobs_of_parts(*nodes[i], tuned[i], config))
+      jobs.push_back(std::move(job));
+  }
+  compile_ahead(jobs);
+  for (size_t i = 0; i < fused.size(); ++i) {
+    const GraphNode& node = *nodes[fused[i]];
+    progress("comparing fused layers with their parts", static_cast<int>(i),
+             static_cast<int>(fused.size()), &node);
+    tune_parts(node, tuned[fused[i]], tuner, config);
   }
   SelectionProblem problem;
   std::vector<int> assignment, chosen;
@@ -234,7 +255,10 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
     failed = tuner.compile_chosen(nodes, tuned, chosen, [&](int done, int of) {
       progress("compiling chosen kernels", done, of);
     });
-    for (const int i : failed) tuned[i] = tune(i);
+    for (const int i : failed) {
+      tuned[i] = tune(i);
+      tune_parts(*nodes[i], tuned[i], tuner, config);
+    }
   }
   const std::vector<std::vector<double>> costs = conversion_costs(problem, assignment);
   for (int i = 0; i < total; ++i)

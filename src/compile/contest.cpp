@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "compile/build_budget.h"
+#include "compile/candidate_failure.h"
 #include "operators/host_run.h"
 #include "operators/movement.h"
 #include "plan/hash.h"
@@ -50,22 +51,10 @@ uint64_t memory_of(const Schedule& schedule) {
   return bytes;
 }
 
-std::string label_of(const Candidate& candidate) {
-  return str(str(candidate), ", tactic ", tactic_text(candidate.tactic, candidate.tactic_name));
-}
-
-/// What it says; throws an interrupt anew.
+/// What it says; throws anew what ends the build.
 std::string failure(const std::exception_ptr& reason) {
-  if (is_interrupt(reason)) std::rethrow_exception(reason);
-  try {
-    std::rethrow_exception(reason);
-  } catch (const BuildEndError&) {
-    throw;
-  } catch (const std::exception& error) {
-    return error.what();
-  } catch (...) {
-    return "an exception of unknown type";
-  }
+  rethrow_end(reason);
+  return text_of(reason);
 }
 
 }  // namespace

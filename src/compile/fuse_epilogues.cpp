@@ -2,6 +2,7 @@
 #include <optional>
 
 #include "base/types.h"
+#include "compile/fused_parts.h"
 #include "compile/passes.h"
 #include "compile/program.h"
 #include "operators/convolution.h"
@@ -95,11 +96,22 @@ bool is_quantized_product(const GraphNode& node) {
   return is_quantized(node.inputs[0]->info.dtype);
 }
 
+/// Whether the program of the result may be faster as a step of its own, which reads and writes it
+/// once more: sums that become bytes are several times as large.
+bool may_pay_alone(const GraphNode& node, const GraphNode& producer) {
+  if (is_quantized_product(producer) || !is_floating(producer.outputs[0]->info.dtype)) return false;
+  if (producer.parts != nullptr) return true;
+  const std::vector<PointwiseInstruction> program = decode(node.as<Pointwise>()->params());
+  return std::any_of(program.begin(), program.end(), [](const PointwiseInstruction& i) {
+    return i.op > opcode(PointwiseOp::kConstant) && !is_cheap(i);
+  });
+}
+
 bool try_replace(Graph& graph, const PassContext& context, GraphNode* node, GraphNode* producer,
                  OperatorPtr op, std::vector<GraphValue*> inputs) {
   if (!context.can_run(*op, *node, inputs)) return false;
-  join(*producer, *node);
-  graph.replace(node, std::move(op), std::move(inputs));
+  graph.fuse(*producer, node, std::move(op), std::move(inputs),
+             may_pay_alone(*node, *producer) ? parts_of(*producer, *node) : nullptr);
   return true;
 }
 

@@ -1,40 +1,22 @@
 #include <algorithm>
 
 #include "base/types.h"
+#include "compile/fused_parts.h"
 #include "compile/passes.h"
 #include "compile/program.h"
 
 namespace opwright {
 namespace {
 
-// Beyond these a program's intermediate results no longer stay in the nearest cache.
-constexpr size_t kMaxInputs = 8;
-constexpr size_t kMaxInstructions = 48;
 // Programs up to this size may run once per consumer instead of storing their result.
 constexpr size_t kCheapInstructions = 2;
 constexpr size_t kMaxCopies = 3;
 
 bool is_cheap(const GraphNode& node) {
-  const auto cheap_binary = [](int32_t op) {
-    switch (binary_of(op)) {
-      case ElementWiseOperation::kSUM:
-      case ElementWiseOperation::kSUB:
-      case ElementWiseOperation::kPROD:
-      case ElementWiseOperation::kMAX:
-      case ElementWiseOperation::kMIN:
-        return true;
-      default:
-        return false;
-    }
-  };
   size_t operations = 0;
   for (const PointwiseInstruction& i : decode(node.as<Pointwise>()->params())) {
     if (i.op <= opcode(PointwiseOp::kConstant)) continue;
-    const bool is_relu = i.op == opcode(ActivationType::kRELU);
-    const bool is_binary =
-        i.op >= opcode(PointwiseOp::kBinary) && i.op < opcode(PointwiseOp::kUnary);
-    if (!is_relu && i.op != opcode(PointwiseOp::kCast) && !(is_binary && cheap_binary(i.op)))
-      return false;
+    if (!is_cheap(i)) return false;
     ++operations;
   }
   const auto tensors = std::count_if(node.inputs.begin(), node.inputs.end(),
@@ -52,29 +34,11 @@ bool vanishes(const Graph& graph, const GraphValue& value) {
 }
 
 bool fuse(Graph& graph, GraphNode* consumer, GraphNode* producer) {
-  const GraphValue* value = producer->outputs[0];
-  std::vector<GraphValue*> inputs = consumer->inputs;
-  for (GraphValue* input : producer->inputs)
-    if (std::find(inputs.begin(), inputs.end(), input) == inputs.end()) inputs.push_back(input);
-  auto index_of = [&](const GraphValue* input) {
-    return static_cast<int>(std::find(inputs.begin(), inputs.end(), input) - inputs.begin());
-  };
-  ProgramWriter writer;
-  std::vector<int> registers;
-  for (const GraphValue* input : producer->inputs)
-    registers.push_back(writer.input(index_of(input), input->info.dtype));
-  const int made = writer.append(producer->as<Pointwise>()->params(), registers).front();
-  registers.clear();
-  for (const GraphValue* input : consumer->inputs)
-    registers.push_back(input == value ? made : writer.input(index_of(input), input->info.dtype));
-  const std::vector<int> results = writer.append(consumer->as<Pointwise>()->params(), registers);
-  std::vector<int> used;
-  PointwiseParams params = writer.finish(results, &used);
-  if (used.size() > kMaxInputs || params.code.size() / 5 > kMaxInstructions) return false;
-  std::vector<GraphValue*> remaining;
-  for (int input : used) remaining.push_back(inputs[input]);
+  std::optional<JoinedPrograms> joined = join_programs(*producer, *consumer);
+  if (!joined) return false;
   join(*producer, *consumer);
-  graph.replace(consumer, std::make_shared<Pointwise>(std::move(params)), std::move(remaining));
+  graph.replace(consumer, std::make_shared<Pointwise>(std::move(joined->program)),
+                std::move(joined->inputs));
   graph.release(producer);
   return true;
 }

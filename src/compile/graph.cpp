@@ -10,6 +10,18 @@
 #include "operators/source.h"
 
 namespace opwright {
+namespace {
+
+bool reads_all_of(const GraphNode& node, const FusedParts& parts) {
+  for (const GraphNode& part : parts.nodes)
+    for (const GraphValue* input : part.inputs)
+      if (input != nullptr && !input->is_known() && input != &parts.between &&
+          std::find(node.inputs.begin(), node.inputs.end(), input) == node.inputs.end())
+        return false;
+  return true;
+}
+
+}  // namespace
 
 bool GraphNode::is_random() const {
   const auto* fill = as<Fill>();
@@ -190,10 +202,19 @@ void Graph::drop_uses(GraphNode* node) {
 
 void Graph::replace(GraphNode* node, OperatorPtr op, std::vector<GraphValue*> inputs) {
   drop_uses(node);
+  node->parts = nullptr;
   node->op = std::move(op);
   node->inputs = std::move(inputs);
   for (size_t i = 0; i < node->inputs.size(); ++i)
     if (node->inputs[i]) node->inputs[i]->uses.push_back({node, static_cast<int>(i)});
+}
+
+void Graph::fuse(const GraphNode& producer, GraphNode* node, OperatorPtr op,
+                 std::vector<GraphValue*> inputs, std::shared_ptr<const FusedParts> parts) {
+  join(producer, *node);
+  replace(node, std::move(op), std::move(inputs));
+  // What only the parts read may go.
+  if (parts != nullptr && reads_all_of(*node, *parts)) node->parts = std::move(parts);
 }
 
 void Graph::set_input(GraphNode* node, int index, GraphValue* value) {
@@ -206,6 +227,7 @@ void Graph::replace_uses(GraphValue* from, GraphValue* to) {
   if (from == to) return;
   for (const GraphValue::Use& use : from->uses) {
     use.node->inputs[use.input] = to;
+    use.node->parts = nullptr;
     to->uses.push_back(use);
   }
   from->uses.clear();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <list>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 
 namespace opwright {
 
+struct FusedParts;
 struct GraphNode;
 
 /// A tensor of the compiler's graph. It has a producer, or is a network input, or is known: a
@@ -56,6 +58,8 @@ struct GraphNode {
   std::vector<GraphValue*> outputs;
   std::vector<int> aliased_inputs;  ///< per output, -1: none; empty: none at all
   std::vector<int> size_symbols;    ///< per output, -1: none; empty: none at all
+  /// What it was fused from, where that may be faster in two steps; else null.
+  std::shared_ptr<const FusedParts> parts;
 
   int aliased_input(int output) const {
     return aliased_inputs.empty() ? -1 : aliased_inputs[output];
@@ -69,6 +73,13 @@ struct GraphNode {
   const Op* as() const {
     return op->kind() == Op::kKind ? dynamic_cast<const Op*>(op.get()) : nullptr;
   }
+};
+
+/// Two nodes that compute what the one that they were fused into does. They are in no graph's list,
+/// and values do not count them as uses; but what they read is what that one reads.
+struct FusedParts {
+  std::array<GraphNode, 2> nodes;  ///< a convolution or product, and the program of its result
+  GraphValue between;              ///< that result
 };
 
 /// Whether precisions that were asked for allow that the nodes become one.
@@ -120,6 +131,10 @@ class Graph {
                            TensorInfo output, std::string name);
   /// Gives the node another operator and other inputs; the outputs stay.
   void replace(GraphNode* node, OperatorPtr op, std::vector<GraphValue*> inputs);
+  /// The same for a node that also does the work of `producer`, whose result nothing else reads.
+  /// `parts`: what remains of the two, or null.
+  void fuse(const GraphNode& producer, GraphNode* node, OperatorPtr op,
+            std::vector<GraphValue*> inputs, std::shared_ptr<const FusedParts> parts);
   void set_input(GraphNode* node, int index, GraphValue* value);
   /// Whatever reads `from` reads `to` instead, network outputs and debug tensors included.
   void replace_uses(GraphValue* from, GraphValue* to);

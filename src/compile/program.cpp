@@ -15,6 +15,28 @@ bool is_comparison(ElementWiseOperation op) {
 
 }  // namespace
 
+bool is_cheap(const PointwiseInstruction& instruction) {
+  const int32_t op = instruction.op;
+  if (op == opcode(PointwiseOp::kCast)) return true;
+  if (op >= opcode(PointwiseOp::kActivation)) {
+    const ActivationType type = activation_of(op);
+    return type == ActivationType::kRELU || type == ActivationType::kLEAKY_RELU ||
+           type == ActivationType::kCLIP || type == ActivationType::kHARD_SIGMOID ||
+           type == ActivationType::kTHRESHOLDED_RELU;
+  }
+  if (op < opcode(PointwiseOp::kBinary) || op >= opcode(PointwiseOp::kUnary)) return false;
+  switch (binary_of(op)) {
+    case ElementWiseOperation::kSUM:
+    case ElementWiseOperation::kSUB:
+    case ElementWiseOperation::kPROD:
+    case ElementWiseOperation::kMAX:
+    case ElementWiseOperation::kMIN:
+      return true;
+    default:
+      return false;
+  }
+}
+
 DataType register_type(DataType type) { return is_floating(type) ? DataType::kFLOAT : type; }
 
 int ProgramWriter::add(PointwiseInstruction i) {

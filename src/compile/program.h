@@ -13,6 +13,9 @@ namespace opwright {
 /// The type of the register that holds elements of this type.
 DataType register_type(DataType type);
 
+/// Whether the instruction takes about as long as an addition.
+bool is_cheap(const PointwiseInstruction& instruction);
+
 /// Writes the program of a Pointwise operator. Equal instructions become one.
 class ProgramWriter {
  public:

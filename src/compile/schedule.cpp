@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "compile/memory_plan.h"
+#include "compile/tuning_report.h"
 #include "operators/movement.h"
 #include "plan/concatenation.h"
 
@@ -41,6 +42,13 @@ class ScheduleBuilder {
   }
 
   void add(const GraphNode& node, int position, const TunedNode& tuned, const TunedOption& option) {
+    if (!option.parts.empty()) {
+      const size_t first = schedule_.steps.size();
+      for (size_t i = 0; i < option.parts.size(); ++i)
+        add(node.parts->nodes[i], position, tuned.parts[i], tuned.part(option, i));
+      note_fusion(first, fusion_compared(tuned, option));
+      return;
+    }
     ScheduleStep step;
     step.name = node.name;
     step.metadata = node.metadata;
@@ -68,6 +76,15 @@ class ScheduleBuilder {
     for (const GraphValue* output : node.outputs)
       if (!add_debug(*output) && network_.unfused_debug() && bits(output->info.dtype) >= 8)
         add_debug(output->name, output, output->info.dtype, false);
+  }
+
+  /// Adds what a fused step was compared with to what is known of the steps that took its place.
+  void note_fusion(size_t first, const std::vector<TimedCandidate>& compared) {
+    for (size_t i = first; i < schedule_.steps.size(); ++i) {
+      ScheduleStep& step = schedule_.steps[i];
+      if (step.node != nullptr)
+        step.considered.insert(step.considered.end(), compared.begin(), compared.end());
+    }
   }
 
   void note_positions(const std::vector<GraphNode*>& nodes) {

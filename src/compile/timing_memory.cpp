@@ -1,3 +1,5 @@
+#include "compile/timing_memory.h"
+
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -5,7 +7,6 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/types.h"
-#include "compile/tuner.h"
 
 namespace opwright {
 namespace {

@@ -1,23 +1,20 @@
 #include "compile/tuner.h"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <exception>
 #include <limits>
 #include <optional>
-#include <sstream>
-#include <thread>
 #include <unordered_set>
 
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/types.h"
+#include "compile/candidate_failure.h"
 #include "compile/expansion.h"
 #include "compile/memory_plan.h"
+#include "compile/timed_kernels.h"
 #include "compile/tuning_report.h"
 #include "network/no_kernel.h"
-#include "operators/builtin.h"
 #include "operators/fused_attention.h"
 #include "operators/movement.h"
 #include "operators/pooling.h"
@@ -42,6 +39,8 @@ constexpr double kAgreement = 1.05;
 constexpr int kMaxRounds = 4;
 // A candidate that is slower than the best one by this factor is not timed longer.
 constexpr double kHopeless = 2;
+// Constants of fewer bytes are read in no time.
+constexpr uint64_t kCopiedBytes = 64 << 10;
 // In the memory for timing, where operands have the slots above -2 and elements those below.
 constexpr int kZeroSlot = std::numeric_limits<int>::min();
 
@@ -77,134 +76,6 @@ double work_of(const GraphNode& node, const NodePorts& ports) {
     return window * elements(ports.outputs[0].opt);
   }
   return 0;
-}
-
-/// Throws anew what ends the build rather than a candidate.
-void rethrow_end(const std::exception_ptr& reason) {
-  if (is_interrupt(reason)) std::rethrow_exception(reason);
-  try {
-    std::rethrow_exception(reason);
-  } catch (const BuildEndError&) {
-    throw;
-  } catch (...) {
-    return;
-  }
-}
-
-/// What the layer's own errors begin with is not another one's.
-std::string without_layer(std::string text, const GraphNode& node) {
-  const std::string prefix = str("Layer '", node.name, "': ");
-  if (text.starts_with(prefix)) text.erase(0, prefix.size());
-  return text;
-}
-
-std::string what(const std::exception_ptr& reason) {
-  try {
-    std::rethrow_exception(reason);
-  } catch (const std::exception& error) {
-    return error.what();
-  } catch (...) {
-    return "an exception of unknown type";
-  }
-}
-
-/// A kernel whose size tensors are 0 whenever it begins, as they are in a run.
-class WithSizes final : public Kernel {
- public:
-  /// `zero` is an INT64 in the device's memory.
-  WithSizes(Kernel& kernel, const Device& device, const void* zero)
-      : kernel_(kernel), device_(device), zero_(zero) {}
-  void add(size_t output, DataType type) { sizes_.emplace_back(output, type); }
-
-  void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
-               Queue queue) override {
-    for (const auto& [output, type] : sizes_)
-      device_.copy(outputs[output], zero_, static_cast<size_t>(bytes_of(type, 1)), queue);
-    kernel_.enqueue(inputs, outputs, workspace, queue);
-  }
-  ExecutionDomain* domain() const override { return kernel_.domain(); }
-
- private:
-  Kernel& kernel_;
-  const Device& device_;
-  const void* const zero_;
-  std::vector<std::pair<size_t, DataType>> sizes_;
-};
-
-/// A kernel whose runs find constants in other memory than the runs before: a device whose caches
-/// nothing empties has them no more when their turn comes again.
-class WithCopies final : public Kernel {
- public:
-  WithCopies(Kernel& kernel, std::span<const void* const> inputs)
-      : kernel_(kernel), inputs_(inputs.begin(), inputs.end()) {}
-  void add(size_t input, std::vector<const void*> copies) {
-    copies_.emplace_back(input, std::move(copies));
-  }
-
-  void enqueue(void const* const*, void* const* outputs, void* workspace, Queue queue) override {
-    for (const auto& [input, copies] : copies_) inputs_[input] = copies[run_ % copies.size()];
-    ++run_;
-    kernel_.enqueue(inputs_.data(), outputs, workspace, queue);
-  }
-  ExecutionDomain* domain() const override { return kernel_.domain(); }
-
- private:
-  Kernel& kernel_;
-  std::vector<const void*> inputs_;
-  std::vector<std::pair<size_t, std::vector<const void*>>> copies_;
-  size_t run_ = 0;
-};
-
-/// Constants of fewer bytes are read in no time.
-constexpr uint64_t kCopiedBytes = 64 << 10;
-/// In how many places constants of so many bytes are to lie, so that caches have none of them.
-size_t count_copies(const Device& device, uint64_t bytes) {
-  constexpr size_t kMost = 64;
-  size_t count = 1;
-  while (count < kMost && device.cache_level(count * bytes) != CacheLevel::kMemory) ++count;
-  // The last copies push out the first ones.
-  return count == 1 ? 1 : std::min(kMost, count + count / 2);
-}
-
-/// Throws anew, with the layer's name, what makes all that follows fail, too.
-void rethrow_lost_device(const std::exception_ptr& reason, const std::string& layer,
-                         const std::string& candidate) {
-  try {
-    std::rethrow_exception(reason);
-  } catch (const DeviceLostError& error) {
-    throw DeviceLostError(str("Layer '", layer, "', candidate ", candidate, ": ", error.what()));
-  } catch (...) {
-    return;
-  }
-}
-
-/// "FP32 -> FP32, tactic 2 FAST"
-std::string label_of(const Candidate& candidate) {
-  std::string text = str(str(candidate), ", tactic ", candidate.tactic);
-  if (!candidate.tactic_name.empty()) text += " " + candidate.tactic_name;
-  return text;
-}
-
-/// The line of an error's text that says most: of a traceback that which follows it.
-std::string headline(const std::string& text) {
-  std::istringstream lines(text);
-  std::string first, line, before;
-  std::getline(lines, first);
-  for (before = first; std::getline(lines, line); before = line) {
-    const auto is_indented = [](const std::string& each) { return each.starts_with(' '); };
-    if (!is_indented(before) && !is_indented(line)) return before;
-  }
-  return before.starts_with(' ') ? first : before;
-}
-
-bool is_error(const std::exception_ptr& reason) {
-  try {
-    std::rethrow_exception(reason);
-  } catch (const Error&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
 }
 
 std::string none_works(const GraphNode& node, size_t count, const std::string& reasons) {
@@ -270,7 +141,8 @@ Tuner::Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfi
       cache_(cache),
       budget_(budget),
       caches_(caches),
-      memory_(device) {}
+      memory_(device),
+      compiler_(device, config, budget) {}
 
 std::string Tuner::key(const GraphNode& node, const NodePorts& ports,
                        const Candidate& candidate) const {
@@ -491,12 +363,12 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
   const std::string cache_key = key(node, typed, candidate);
   const std::string id = failure_key(node, typed, candidate);
   // The cache may know the time of what does not compile here.
-  if (const std::string reason = failure(id); !reason.empty()) fail(reason);
+  if (const std::string reason = compiler_.failure(id); !reason.empty()) fail(reason);
   if (std::optional<Measured> known = find(cache_key)) return *known;
   // It stays an option, so that the conversions beside it are asked for as in a build.
   if (!is_wanted(node, cache_key)) return {};
   Measured measured;
-  measured.planned = plan(node, typed, candidate, id);
+  measured.planned = compiler_.plan({&node, typed, candidate, id, true});
   // How often a body runs, and whether it ever ends, may follow from data, which a build has none
   // of. It is the only candidate.
   if (dynamic_cast<const BodyOwner*>(node.op.get()) != nullptr) return measured;
@@ -516,76 +388,10 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
   return measured;
 }
 
-KernelArgs Tuner::args_of(const GraphNode& node, const NodePorts& ports,
-                          const Candidate& candidate) const {
-  KernelArgs args;
-  args.layer = node.name;
-  args.candidate = &candidate;
-  args.inputs = ports.inputs;
-  args.outputs = ports.outputs;
-  args.device = &device_;
-  args.hardware_compatibility = config_.hardware_compatibility;
-  args.services = &config_.services;
-  return args;
-}
-
-bool Tuner::is_compiled(const GraphNode& node) const {
-  // Plugins compile by themselves, and not on any thread; bodies have nodes of their own.
-  return !device_.is_host() && is_builtin_operator(node.op->kind());
-}
-
 std::string Tuner::failure_key(const GraphNode& node, const NodePorts& ports,
                                const Candidate& candidate) const {
   const std::string known = key(node, ports, candidate);
   return known.empty() ? str(node.name, "|", label_of(candidate)) : known;
-}
-
-std::string Tuner::failure(const std::string& key) const {
-  const std::lock_guard lock(failures_mutex_);
-  const auto found = failures_.find(key);
-  return found == failures_.end() ? std::string() : found->second;
-}
-
-PlannedOperatorPtr Tuner::plan(const GraphNode& node, const NodePorts& ports,
-                               const Candidate& candidate, const std::string& key,
-                               bool has_constants, bool is_build_thread,
-                               const std::atomic<bool>* is_ended) {
-  KernelArgs args = args_of(node, ports, candidate);
-  if (!is_compiled(node)) return node.op->plan(args);
-  if (const std::string known = failure(key); !known.empty()) fail(known);
-  const Deadline deadline(config_.kernel_seconds);
-  std::exception_ptr end;  // of the build
-  std::atomic<bool> has_end = false;
-  const std::thread::id thread = std::this_thread::get_id();
-  const std::function<bool()> gives_up = [&] {
-    if (is_build_thread && !has_end && std::this_thread::get_id() == thread) {
-      try {
-        if (config_.interrupt_check) config_.interrupt_check();
-        budget_.check_time("compiling a kernel of layer '", node.name, "', candidate ",
-                           label_of(candidate));
-      } catch (...) {
-        end = std::current_exception();
-        has_end = true;
-      }
-    }
-    return has_end || (is_ended != nullptr && *is_ended) || deadline.has_passed();
-  };
-  args.gives_up = &gives_up;
-  try {
-    return node.op->plan(args);
-  } catch (const DeviceLostError&) {
-    throw;
-  } catch (const Error& error) {
-    if (end) std::rethrow_exception(end);
-    if ((is_ended != nullptr && *is_ended) || !(has_constants || deadline.has_passed())) throw;
-    const std::string reason = deadline.has_passed()
-                                   ? str("its kernel was not compiled within ",
-                                         config_.kernel_seconds, " seconds (kernel_seconds)")
-                                   : without_layer(error.what(), node);
-    const std::lock_guard lock(failures_mutex_);
-    failures_.emplace(key, reason);
-    fail_with(error.code(), reason);
-  }
 }
 
 std::vector<Candidate> Tuner::candidates(const GraphNode& node, const NodePorts& ports,
@@ -626,6 +432,20 @@ std::vector<Candidate> Tuner::candidates(const GraphNode& node, const NodePorts&
   return candidates;
 }
 
+std::vector<Candidate> Tuner::candidates(const TuningJob& job, const NodePorts& ports,
+                                         std::vector<DroppedCandidate>& dropped) const {
+  const GraphNode& node = *job.node;
+  std::vector<Candidate> all = candidates(node, ports, dropped);
+  constrain(node, ports, all);
+  if (job.tactics.empty()) return all;
+  const auto is_left_out = [&](const Candidate& candidate) {
+    return std::ranges::find(job.tactics, candidate.tactic_name) == job.tactics.end() &&
+           !find(key(node, with_types(ports, candidate), candidate));
+  };
+  if (!std::ranges::all_of(all, is_left_out)) std::erase_if(all, is_left_out);
+  return all;
+}
+
 std::string Tuner::lack(const GraphNode& node) const {
   std::vector<DroppedCandidate> dropped;
   try {
@@ -638,73 +458,18 @@ std::string Tuner::lack(const GraphNode& node) const {
   return {};
 }
 
-void Tuner::compile(std::span<const Work> work, const CompileProgress& progress) {
-  const auto total = static_cast<int64_t>(work.size());
-  if (total == 0) return;
-  const std::thread::id builder = std::this_thread::get_id();
-  std::atomic<int64_t> next = 0;
-  std::atomic<int> done = 0, running = 0;
-  std::atomic<bool> is_ended = false;
-  const auto check = [&] {
-    progress(done, static_cast<int>(total));
-    if (config_.interrupt_check) config_.interrupt_check();
-    budget_.check_time("compiling kernels");
-  };
-  const auto compile_next = [&](bool is_builder) {
-    const int64_t i = next++;
-    if (i >= total) {
-      // What is interrupted while others compile their last kernels ends those.
-      for (int before = done; is_builder && running > 0 && !is_ended; before = done) {
-        constexpr auto kPause = std::chrono::milliseconds(5);
-        std::this_thread::sleep_for(kPause);
-        if (config_.interrupt_check) config_.interrupt_check();
-        budget_.check_time("compiling kernels");
-        if (done != before) check();
-      }
-      return false;
-    }
-    if (is_builder) check();
-    ++running;
-    const Work& each = work[static_cast<size_t>(i)];
-    try {
-      plan(*each.node, each.ports, each.candidate, each.key, each.has_constants, is_builder,
-           &is_ended);
-    } catch (...) {
-      --running;
-      // A candidate that fails is reported when its turn comes.
-      rethrow_end(std::current_exception());
-      ++done;
-      return true;
-    }
-    --running;
-    ++done;
-    return true;
-  };
-  parallel_for(std::min<int64_t>(total, thread_count()), 1, [&](int64_t begin, int64_t end) {
-    const bool is_builder = std::this_thread::get_id() == builder;
-    try {
-      for (int64_t task = begin; task < end; ++task)
-        while (!is_ended && compile_next(is_builder)) {
-        }
-    } catch (...) {
-      is_ended = true;
-      throw;
-    }
-  });
-}
-
-void Tuner::compile_ahead(std::span<GraphNode* const> nodes, const CompileProgress& progress) {
+void Tuner::compile_ahead(std::span<const TuningJob> jobs, const CompileProgress& progress) {
   if (!config_.timing || thread_count() == 1) return;
-  std::vector<Work> work;
+  std::vector<KernelCompiler::Work> work;
   std::unordered_set<std::string> keys;
-  for (const GraphNode* node : nodes) {
-    if (!is_compiled(*node)) continue;
+  for (const TuningJob& job : jobs) {
+    const GraphNode& node = *job.node;
+    if (!compiler_.compiles(node)) continue;
     std::vector<DroppedCandidate> dropped;
     std::vector<Candidate> all;
-    const NodePorts ports = network_ports(*node, ranges_);
+    const NodePorts ports = network_ports(node, ranges_);
     try {
-      all = candidates(*node, ports, dropped);
-      constrain(*node, ports, all);
+      all = candidates(job, ports, dropped);
     } catch (const Error&) {
       continue;  // tune() reports it
     }
@@ -712,46 +477,52 @@ void Tuner::compile_ahead(std::span<GraphNode* const> nodes, const CompileProgre
       all.resize(static_cast<size_t>(config_.max_candidates));
     for (const Candidate& candidate : all) {
       NodePorts typed = with_types(ports, candidate);
-      const std::string cache_key = key(*node, typed, candidate);
+      const std::string cache_key = key(node, typed, candidate);
       if (cache_key.empty() || cache_.find(cache_key) || !keys.insert(cache_key).second) continue;
-      if (!is_wanted(*node, cache_key)) continue;
-      work.push_back({node, std::move(typed), candidate, cache_key});
+      if (!is_wanted(node, cache_key)) continue;
+      work.push_back({&node, std::move(typed), candidate, cache_key});
     }
   }
-  compile(work, progress);
+  compiler_.compile(work, progress);
 }
 
 std::vector<int> Tuner::compile_chosen(std::span<GraphNode* const> nodes,
                                        std::span<const TunedNode> tuned,
                                        std::span<const int> chosen,
                                        const CompileProgress& progress) {
-  std::vector<Work> work;
+  std::vector<KernelCompiler::Work> work;
   std::vector<int> of;
   std::unordered_set<std::string> keys;
+  const auto add = [&](const GraphNode& node, const TunedOption& option, size_t i) {
+    if (option.planned != nullptr || !compiler_.compiles(node)) return;
+    NodePorts ports =
+        candidate_ports(node, network_ports(node, ranges_), option.candidate, constants_);
+    const std::string key = failure_key(node, ports, option.candidate);
+    of.push_back(static_cast<int>(i));
+    work.push_back({&node, std::move(ports), option.candidate, key, true});
+  };
   for (size_t i = 0; i < nodes.size(); ++i) {
     const TunedOption& option = tuned[i].options[static_cast<size_t>(chosen[i])];
-    if (option.planned != nullptr || !is_compiled(*nodes[i])) continue;
-    NodePorts ports =
-        candidate_ports(*nodes[i], network_ports(*nodes[i], ranges_), option.candidate, constants_);
-    const std::string key = failure_key(*nodes[i], ports, option.candidate);
-    of.push_back(static_cast<int>(i));
-    work.push_back({nodes[i], std::move(ports), option.candidate, key, true});
+    if (option.parts.empty()) add(*nodes[i], option, i);
+    for (size_t part = 0; part < option.parts.size(); ++part)
+      add(nodes[i]->parts->nodes[part], tuned[i].part(option, part), i);
   }
-  std::vector<Work> distinct;
-  for (const Work& each : work)
+  std::vector<KernelCompiler::Work> distinct;
+  for (const KernelCompiler::Work& each : work)
     if (keys.insert(each.key).second) distinct.push_back(each);
-  compile(distinct, progress);
+  compiler_.compile(distinct, progress);
   std::vector<int> failed;
   for (size_t i = 0; i < work.size(); ++i)
-    if (!failure(work[i].key).empty()) failed.push_back(of[i]);
+    if (!compiler_.failure(work[i].key).empty() && (failed.empty() || failed.back() != of[i]))
+      failed.push_back(of[i]);
   return failed;
 }
 
-TunedNode Tuner::tune(const GraphNode& node, bool all_tactics) {
+TunedNode Tuner::tune(const TuningJob& job, bool all_tactics) {
+  const GraphNode& node = *job.node;
   const NodePorts ports = network_ports(node, ranges_);
   std::vector<DroppedCandidate> dropped;
-  std::vector<Candidate> all = candidates(node, ports, dropped);
-  constrain(node, ports, all);
+  const std::vector<Candidate> all = candidates(job, ports, dropped);
   TunedNode result;
   result.has_all_tactics = all_tactics;
   if (node.as<Reshape>()) {
@@ -806,7 +577,8 @@ void Tuner::look_up(const GraphNode& node, const NodePorts& ports,
   const Candidate* first = nullptr;
   for (const Candidate& candidate : candidates) {
     const NodePorts typed = with_types(ports, candidate);
-    if (const std::string reason = failure(failure_key(node, typed, candidate)); !reason.empty()) {
+    const std::string reason = compiler_.failure(failure_key(node, typed, candidate));
+    if (!reason.empty()) {
       report_failure(node, candidate, reason, reasons, result);
       continue;
     }
@@ -841,9 +613,9 @@ void Tuner::time(const GraphNode& node, const NodePorts& ports,
   auto drop = [&](const Candidate& candidate) {
     const std::exception_ptr reason = std::current_exception();
     rethrow_end(reason);
-    rethrow_lost_device(reason, node.name, label_of(candidate));
+    rethrow_lost_device(reason, node.name, candidate);
     if (!first_reason) first_reason = reason;
-    report_failure(node, candidate, what(reason), reasons, result);
+    report_failure(node, candidate, text_of(reason), reasons, result);
   };
   // Where there is nothing to fall back to, the error itself is the clearest.
   const bool is_only = candidates.size() == 1 && node.as<FusedAttention>() == nullptr;

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <atomic>
 #include <functional>
-#include <map>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,12 +8,13 @@
 #include <vector>
 
 #include "backend/device.h"
-#include "backend/memory.h"
 #include "compile/build_budget.h"
 #include "compile/config.h"
 #include "compile/graph.h"
+#include "compile/kernel_compiler.h"
 #include "compile/ports.h"
 #include "compile/profile_ranges.h"
+#include "compile/timing_memory.h"
 
 namespace opwright {
 
@@ -25,6 +23,16 @@ struct TunedOption {
   Candidate candidate;
   float time_ms = 0;
   PlannedOperatorPtr planned;  ///< where it was timed, else null
+  /// For each of the node's parts one of its options, where the node is run as these; else empty.
+  std::vector<int> parts = {};
+};
+
+/// What to tune.
+struct TuningJob {
+  const GraphNode* node = nullptr;
+  /// Names of the tactics that are to be timed, beside those that the timing cache knows; where the
+  /// node has none of them, and where there are no names, all.
+  std::vector<std::string> tactics;
 };
 
 /// What the tuner found for a node.
@@ -41,6 +49,11 @@ struct TunedNode {
   std::vector<TunedOption> options;
   std::vector<TimedCandidate> considered;  ///< candidates, then what the operator dropped itself
   std::vector<Source> sources;             ///< of those in `considered`
+  std::vector<TunedNode> parts;            ///< of a node that is an option to run in parts
+
+  const TunedOption& part(const TunedOption& option, size_t number) const {
+    return parts[number].options[static_cast<size_t>(option.parts[number])];
+  }
 };
 
 /// None of the candidates of a layer works. The text has the layer and the reasons.
@@ -48,39 +61,6 @@ class NoCandidateError final : public Error {
  public:
   explicit NoCandidateError(const std::string& message)
       : Error(ErrorCode::kFAILED_EXECUTION, message) {}
-};
-
-/// Memory of the device that timed kernels read and write: filled with seeded values that are
-/// harmless as data and as indices, and reused.
-class TimingMemory {
- public:
-  explicit TimingMemory(const Device& device) : device_(device) {}
-  /// At least `bytes` of elements of the type: floating ones about normally distributed, integers
-  /// and booleans 0 or 1. `slot` tells operands of one kernel apart.
-  void* operand(int slot, DataType type, size_t bytes);
-  /// The same for an operand that the kernel changes: in memory of its own, filled at each call, so
-  /// that what one kernel left (infinities, denormal numbers) does not slow down another.
-  void* fresh_operand(int slot, DataType type, size_t bytes);
-  void* scratch(int slot, size_t bytes);
-  /// The elements of a constant; the same ones again at no cost until release_constants().
-  const void* constant(const Blob& elements);
-  /// The same elements in so many places, or in fewer where memory is lacking.
-  std::vector<const void*> copies(const Blob& elements, size_t count);
-  /// Gives up the copies of all others.
-  void keep_copies(std::span<const Blob> elements);
-  void release_constants() { constants_.clear(), copies_.clear(); }
-  /// Bytes that it has now, but for constants.
-  uint64_t size() const;
-  void clear();
-  /// Elements that the kernel reads, in memory of their own.
-  const void* elements(int slot, const Blob& elements);
-
- private:
-  const Device& device_;
-  std::map<std::pair<int, int>, DeviceMemory> operands_;
-  std::map<int, DeviceMemory> scratch_;
-  std::map<const void*, std::pair<Blob, DeviceMemory>> constants_;
-  std::map<const void*, std::vector<DeviceMemory>> copies_;
 };
 
 /// Lists and times the candidates of nodes on the device, over one optimization profile.
@@ -92,15 +72,15 @@ class Tuner {
         bool strongly_typed, TimingCache& cache, const BuildBudget& budget,
         CacheScene::Levels caches);
 
-  using CompileProgress = std::function<void(int done, int total)>;
+  using CompileProgress = KernelCompiler::Progress;
 
   /// Throws Error naming the layer when there is no way to run it, with the reasons; an exception
   /// of a plugin's own passes through, with them as a note. What has failed to compile before is no
   /// candidate.
-  TunedNode tune(const GraphNode& node, bool all_tactics);
-  /// Compiles the kernels that tune() is going to time for these nodes, on all threads, so that it
+  TunedNode tune(const TuningJob& job, bool all_tactics);
+  /// Compiles the kernels that tune() is going to time, on all threads, so that it
   /// finds them in the device's cache. Nothing where the device compiles none.
-  void compile_ahead(std::span<GraphNode* const> nodes, const CompileProgress& progress);
+  void compile_ahead(std::span<const TuningJob> jobs, const CompileProgress& progress);
   /// Compiles those of the chosen options that were not timed in this build, so that writing the
   /// plan finds them in the device's cache. Returns the nodes whose kernel does not compile.
   std::vector<int> compile_chosen(std::span<GraphNode* const> nodes,
@@ -125,33 +105,13 @@ class Tuner {
     bool is_cached = false;
     std::string same_as;
   };
-  /// What is to be compiled.
-  struct Work {
-    const GraphNode* node = nullptr;
-    NodePorts ports;  ///< with the candidate's types
-    Candidate candidate;
-    std::string key;  ///< failure_key()
-    /// Whether the ports have the constants in the candidate's types. Without, a failure that is
-    /// not for the time proves nothing.
-    bool has_constants = false;
-  };
-  /// Whether the layer's kernel is compiled when the layer is planned, on any thread.
-  bool is_compiled(const GraphNode& node) const;
-  void compile(std::span<const Work> work, const CompileProgress& progress);
-  KernelArgs args_of(const GraphNode& node, const NodePorts& ports,
-                     const Candidate& candidate) const;
-  /// The node's plan(), within the time for a kernel. What fails to compile is known by `key` then,
-  /// and fails at once the next time. Asks for interrupts where the thread is the build's. Once
-  /// `is_ended` what is compiled is given up.
-  PlannedOperatorPtr plan(const GraphNode& node, const NodePorts& ports, const Candidate& candidate,
-                          const std::string& key, bool has_constants = true,
-                          bool is_build_thread = true, const std::atomic<bool>* is_ended = nullptr);
-  /// Why the candidate with this key did not compile; empty where nothing is known against it.
-  std::string failure(const std::string& key) const;
   /// What the candidate is known by within a build.
   std::string failure_key(const GraphNode& node, const NodePorts& ports,
                           const Candidate& candidate) const;
   std::vector<Candidate> candidates(const GraphNode& node, const NodePorts& ports,
+                                    std::vector<DroppedCandidate>& dropped) const;
+  /// Those of the job that have the types which the network asks for.
+  std::vector<Candidate> candidates(const TuningJob& job, const NodePorts& ports,
                                     std::vector<DroppedCandidate>& dropped) const;
   /// Leaves those that have the types which the network asks for. Throws Error where there are none
   /// and the config says that they count.
@@ -196,8 +156,7 @@ class Tuner {
   TimingMemory memory_;
   int timed_ = 0;
   std::unordered_map<std::string, std::string> timed_layers_;  // by key of the cache
-  mutable std::mutex failures_mutex_;
-  std::unordered_map<std::string, std::string> failures_;  // why, by failure_key()
+  KernelCompiler compiler_;
 };
 
 }  // namespace opwright

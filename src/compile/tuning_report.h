@@ -17,4 +17,7 @@ std::string kind_of(const Operator& op);
 void report_tuning(const GraphNode& node, TunedNode& tuned, int chosen,
                    const std::vector<double>& reformats, const Log& log);
 
+/// Of a node that is run as its parts, by the chosen option: that one, and the fastest as one step.
+std::vector<TimedCandidate> fusion_compared(const TunedNode& tuned, const TunedOption& chosen);
+
 }  // namespace opwright

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -161,3 +162,72 @@ def test_bytes_are_scaled_by_their_convolution():
     windows = np.lib.stride_tricks.sliding_window_view(q, (3, 3), (2, 3))
     h = np.einsum("nchwij,mcij->nmhw", windows, k) + bias[None, :, None, None]
     m.check(m.activation("RELU", layer.get_output(0)), np.maximum(h, 0), 2)
+
+
+def set_times(cache, fused: float, product: float, program: float) -> None:
+    """Of all kernels of each kind: of products and convolutions that have a program, of those without, of programs."""
+    for key in cache.queryKeys():
+        text, value = str(key), cache.query(key)
+        if text.startswith(("MatrixMultiply|", "Convolution|")):
+            has_program = re.search(r"activation=(?!-1|0)|fused_code=\[[^\]]", text) is not None
+            value.timingMSec = fused if has_program else product
+        elif text.startswith("Pointwise|"):
+            value.timingMSec = program
+        assert cache.update(key, value)
+
+
+def gated_product(m: Model):
+    """A program that reads x, as the product before it does, and a factor per column."""
+    (x, x_), (w, w_), (s, s_) = m.input(12, 16), m.constant(16, 16), m.constant(1, 16)
+    y = m.binary("PROD", m.activation("TANH", m.product(x, w)), x)
+    return m.binary("PROD", y, s), np.tanh(x_ @ w_) * x_ * s_
+
+
+def gated_convolution(m: Model):
+    """A residual and an activation that the convolution keeps in either case, and then a program."""
+    (x, x_), (r, r_) = m.input(1, 16, 5, 5), m.input(1, 16, 5, 5)
+    kernel = m.random.uniform(-1, 1, (16, 16, 1, 1)).astype(m.dtype)
+    layer = m.network.add_convolution_nd(x, 16, (1, 1), trt.Weights(kernel), trt.Weights())
+    y = m.activation("RELU", m.binary("SUM", layer.get_output(0), r))
+    y = m.binary("PROD", y, m.activation("SIGMOID", r))
+    h = np.einsum("mc,nchw->nmhw", kernel.astype(np.float64)[:, :, 0, 0], x_)
+    return y, np.maximum(h + r_, 0) / (1 + np.exp(-r_))
+
+
+@pytest.mark.parametrize("make", [gated_product, gated_convolution])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_the_times_decide_whether_a_program_is_fused(make, dtype):
+    m = Model(dtype)
+    y, expected = make(m)
+    m.network.mark_output(y)
+    builder = trt.Builder(trt.Logger())
+    config = builder.create_builder_config()
+    config.default_device_type = trt.DeviceType.GPU
+    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
+    config.max_num_tactics = 1
+    cache = config.create_timing_cache(b"")
+    config.set_timing_cache(cache, False)
+
+    def build() -> trt.Engine:
+        engine = trt.Engine(builder.build_engine_with_config(m.network, config))
+        result = np.asarray(engine(**m.feeds)).astype(np.float64)
+        limit = TYPES[dtype][1]
+        np.testing.assert_allclose(result, expected, rtol=limit, atol=limit * 4)
+        return engine
+
+    def names(layer: dict) -> list[str]:
+        return [candidate["TacticName"] for candidate in layer["Candidates"]]
+
+    build()
+    known = len(cache.queryKeys())
+    set_times(cache, 1, 2, 3)
+    (fused,) = (layer for layer in build().layers if layer["Candidates"])
+    assert any(name.startswith("unfused: ") for name in names(fused))
+    set_times(cache, 6, 2, 3)
+    product, program = (layer for layer in build().layers if layer["Candidates"])
+    assert (product["TimeMs"], program["TimeMs"]) == (2, 3)
+    assert product["Name"] + " + " + program["Name"] == fused["Name"]
+    for layer in (product, program):
+        (step,) = (c for c in layer["Candidates"] if c["TacticName"].startswith("fused: "))
+        assert step["TimeMs"] == 6 and not step["Chosen"]
+    assert len(cache.queryKeys()) == known

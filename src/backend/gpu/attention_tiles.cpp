@@ -8,7 +8,7 @@
 namespace opwright::gpu::attention {
 namespace {
 
-constexpr AttentionTile kTiles[] = {
+constexpr AttentionTile kTilesOfAttention[] = {
     {true, 64, 64, 4, 1, 2},
     {true, 128, 64, 8, 1, 2},
     {true, 64, 128, 4, 1, 2},
@@ -42,7 +42,7 @@ constexpr int64_t kMaxDirectSize = 128, kMaxGroupSize = 128;
 /// The one whose warpgroups multiply.
 constexpr int kGroupArchitecture = 90;
 /// A tactic's number is that of its tile, and this times the parts where there are several.
-constexpr int64_t kPartsUnit = 100;
+constexpr int64_t kAttentionPartsUnit = 100;
 /// Parts of the keys at most, and blocks whose keys have parts.
 constexpr int kMostParts = 8;
 constexpr int64_t kMostTasksOfParts = 256;
@@ -103,10 +103,10 @@ std::string Tactic::name() const {
 }
 
 Tactic tactic_of(int64_t number) {
-  const int64_t tile = number % kPartsUnit, parts = number / kPartsUnit;
-  require(number >= 0 && tile < std::ssize(kTiles) && parts <= kMostParts,
+  const int64_t tile = number % kAttentionPartsUnit, parts = number / kAttentionPartsUnit;
+  require(number >= 0 && tile < std::ssize(kTilesOfAttention) && parts <= kMostParts,
           "there is no tile of attention of number ", number);
-  return {kTiles[tile], std::max(1, static_cast<int>(parts))};
+  return {kTilesOfAttention[tile], std::max(1, static_cast<int>(parts))};
 }
 
 std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
@@ -123,8 +123,8 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
                 keys = query.inputs[1].opt[axis_of(1, false)],
                 heads = queries.opt[axis_of(0, true)] * params.shared_heads;
   std::vector<int64_t> found;
-  for (int64_t i = 0; i < std::ssize(kTiles); ++i) {
-    const AttentionTile& tile = kTiles[i];
+  for (int64_t i = 0; i < std::ssize(kTilesOfAttention); ++i) {
+    const AttentionTile& tile = kTilesOfAttention[i];
     if (tile.is_tensor != is_tensor ||
         SharedMemory(tile, params, type).total > most_shared(architecture))
       continue;
@@ -146,7 +146,7 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
       for (int64_t parts = 2; parts <= kMostParts && architecture >= kClusterArchitecture;
            parts *= 2)
         if (tasks * parts <= 4 * kFewBlocks && keys >= parts * tile.n * tile.warps_n)
-          found.push_back(parts * kPartsUnit + i);
+          found.push_back(parts * kAttentionPartsUnit + i);
       continue;
     }
     // A tile that is twice as large as what there is computes mostly zeros; small ones read the
@@ -162,7 +162,7 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
     for (int64_t parts = 2; parts <= kMostParts; parts *= 2)
       if (tasks * parts <= 4 * kFewBlocks && 2 * tasks < 3 * kFewBlocks &&
           keys >= parts * kPartTiles * tile.n)
-        found.push_back(parts * kPartsUnit + i);
+        found.push_back(parts * kAttentionPartsUnit + i);
   }
   return found;
 }

@@ -4,6 +4,7 @@
 
 #include "backend/gpu/attention_text.h"
 #include "backend/gpu/direct_attention_text.h"
+#include "backend/gpu/part_counters.h"
 #include "backend/gpu/shared_memory_text.h"
 
 namespace opwright::gpu::attention {
@@ -11,8 +12,6 @@ namespace {
 
 /// Of keys and values that a GPU's second cache keeps while other queries meet them.
 constexpr int kCachedBytes = 16 << 20;
-/// Counters of blocks that are done, of so many bits each, in one word.
-constexpr int kCounterBits = 4, kCountersOfWord = 64 / kCounterBits;
 
 }  // namespace
 
@@ -358,29 +357,16 @@ std::string AttentionWriter::write_warp_merging() {
 std::string AttentionWriter::write_part_merging(const Expr& tasks) {
   const int parts = tactic_.parts, threads = 32 * tile_.warps_m;
   const int64_t count = tasks.constant();
-  const int words = static_cast<int>((count + kCountersOfWord - 1) / kCountersOfWord);
   const int64_t lane_rows = tile_.is_tensor ? 2 : 4,
                 outputs = rounded_size(params_.value_size) / (tile_.is_tensor ? 4 : 8);
-  source_.add_counters(words);
   source_.add_scratch("float", count * parts * threads * lane_rows * (2 + outputs) * 4);
-  std::string word = "counter0";
-  for (int i = 1; i < words; ++i)
-    word = str("task >= ", i * kCountersOfWord, " ? counter", i, " : ", word);
   return str("constexpr int kPartSize = ", threads,
              " * kStateSize;\n"
              "float* const parts = scratch + task * ",
              parts,
              " * kPartSize;\n"
              "if (warp / kWarpsM == 0) state.save(parts + part * kPartSize + threadIdx.x, ",
-             threads,
-             ");\n"
-             // What this block has written comes before its count, and what others have after it.
-             "__threadfence();\n__syncthreads();\n__shared__ bool is_last;\n"
-             "if (threadIdx.x == 0) {\nunsigned long long* const word = ",
-             word, ";\nconst int place = (int)(task % ", kCountersOfWord, ") * ", kCounterBits,
-             ";\nis_last = (atomicAdd(word, 1ull << place) >> place & ", (1 << kCounterBits) - 1,
-             "ull) == ", parts - 1, ";\nif (is_last) atomicAdd(word, 0ull - (", parts,
-             "ull << place));\n}\n__syncthreads();\nif (!is_last) continue;\n__threadfence();\n"
+             threads, ");\n", continue_unless_last_part(source_, count, parts),
              "if (warp / kWarpsM == 0) {\n"
              "state = State();\n"
              "for (int i = 0; i < ",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/gpu/part_counters.h"
 #include "backend/gpu/pointwise_math.h"
 #include "backend/gpu/product_text.h"
 #include "backend/gpu/row_product.h"
@@ -24,7 +25,7 @@ constexpr int kGroupedRows = 8;
 
 /// The first architecture whose tensor cores multiply FP16 and BF16 by m16n8k16, and that copies to
 /// shared memory without registers.
-constexpr int kFirstArchitecture = 80;
+constexpr int kTensorArchitecture = 80;
 /// The one whose warpgroups multiply.
 constexpr int kWarpGroupArchitecture = 90;
 /// Bytes of shared memory that a block of that architecture has.
@@ -42,8 +43,6 @@ constexpr int64_t kMostTilesOfParts = 128;
 constexpr int64_t kPartSteps = 4, kClusterPartSteps = 2;
 /// A tactic's number is that of its tile, and this times the parts where there are several.
 constexpr int64_t kPartsUnit = 100;
-/// Counters of blocks that are done, of so many bits each, in one word.
-constexpr int kCounterBits = 4, kCountersOfWord = 64 / kCounterBits;
 
 constexpr ProductTile kTiles[] = {{ProductUnit::kTensor, 128, 128, 32, 2, 4, 4},
                                   {ProductUnit::kTensor, 128, 256, 32, 2, 4, 3},
@@ -194,7 +193,7 @@ std::string ProductTile::name() const {
 }
 
 std::vector<ProductUnit> product_units(DataType a, DataType b, const CandidateQuery& query) {
-  if (target_architecture(query) < kFirstArchitecture) return {ProductUnit::kScalar};
+  if (target_architecture(query) < kTensorArchitecture) return {ProductUnit::kScalar};
   const bool is_short = a == DataType::kHALF || a == DataType::kBF16 || a == DataType::kFP8;
   if ((is_short && a == b) || (is_byte(a) && is_byte(b))) return {ProductUnit::kTensor};
   if (a == DataType::kFLOAT && a == b && query.tf32)
@@ -383,21 +382,10 @@ std::string ProductWriter::write_prefetch(std::string_view to, const ProductOper
 std::string ProductWriter::write_merging(const Expr& tasks) {
   const int threads = 32 * tile_.warps_m * tile_.warps_n;
   const int64_t count = tasks.constant();
-  const int words = static_cast<int>((count + kCountersOfWord - 1) / kCountersOfWord);
-  source_.add_counters(words);
   source_.add_scratch("Sum", count * parts_ * tile_.m * tile_.n * bits(sum_type_) / 8);
-  std::string word = "counter0";
-  for (int i = 1; i < words; ++i)
-    word = str("task >= ", i * kCountersOfWord, " ? counter", i, " : ", word);
   return str("Sum* const parts = scratch + task * ", parts_, " * (kTileM * kTileN);\n",
              "product.save(parts + part * (kTileM * kTileN) + threadIdx.x, ", threads, ");\n",
-             // What this block has written comes before its count, and what others have after it.
-             "__threadfence();\n__syncthreads();\n__shared__ bool is_last;\n"
-             "if (threadIdx.x == 0) {\nunsigned long long* const word = ",
-             word, ";\nconst int shift = (int)(task % ", kCountersOfWord, ") * ", kCounterBits,
-             ";\nis_last = (atomicAdd(word, 1ull << shift) >> shift & ", (1 << kCounterBits) - 1,
-             "ull) == ", parts_ - 1, ";\nif (is_last) atomicAdd(word, 0ull - (", parts_,
-             "ull << shift));\n}\n__syncthreads();\nif (!is_last) continue;\n__threadfence();\n",
+             continue_unless_last_part(source_, count, parts_),
              "product = Product();\nfor (int i = 0; i < ", parts_,
              "; ++i) product.add_saved(parts + i * (kTileM * kTileN) + threadIdx.x, ", threads,
              ");\n");
