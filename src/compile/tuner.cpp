@@ -730,7 +730,9 @@ std::vector<int> Tuner::compile_chosen(std::span<GraphNode* const> nodes,
   std::unordered_set<std::string> keys;
   for (size_t i = 0; i < nodes.size(); ++i) {
     const TunedOption& option = tuned[i].options[static_cast<size_t>(chosen[i])];
-    if (option.planned != nullptr || !is_compiled(*nodes[i])) continue;
+    if (option.planned != nullptr || !is_compiled(*nodes[i]) ||
+        is_channel_view(*nodes[i], option.candidate))
+      continue;
     NodePorts ports =
         candidate_ports(*nodes[i], network_ports(*nodes[i], ranges_), option.candidate, constants_);
     const std::string key = failure_key(*nodes[i], ports, option.candidate);
@@ -765,6 +767,7 @@ TunedNode Tuner::tune(const GraphNode& node, bool all_tactics) {
   } else {
     look_up(node, ports, all, result);
   }
+  if (node.as<Transpose>()) add_views(node, result);
   // A line for each reason: of thousands of combinations most may fail for the same one.
   std::vector<std::pair<const DroppedCandidate*, int>> reasons;
   for (const DroppedCandidate& each : dropped) {
@@ -781,6 +784,17 @@ TunedNode Tuner::tune(const GraphNode& node, bool all_tactics) {
     result.sources.emplace_back();
   }
   return result;
+}
+
+void Tuner::add_views(const GraphNode& node, TunedNode& result) const {
+  std::vector<DataType> types;
+  for (const TunedOption& option : result.options)
+    if (const DataType type = option.candidate.inputs[0].dtype;
+        std::ranges::find(types, type) == types.end())
+      types.push_back(type);
+  for (const DataType type : types)
+    for (Candidate& view : channel_views(node, type, device_))
+      result.options.push_back({std::move(view), 0, nullptr});
 }
 
 void Tuner::add(TunedNode& result, const Candidate& candidate, Measured measured) const {
