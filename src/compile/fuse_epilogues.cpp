@@ -294,14 +294,6 @@ class ProgramFusion {
   GraphNode* node_;
 };
 
-/// Whether the value is a matrix or a row, with axes of one element before it at most.
-bool is_single(const GraphValue& value, size_t inner) {
-  const SymShape& dims = value.info.dims;
-  return dims.size() <= inner ||
-         std::all_of(dims.begin(), dims.end() - static_cast<std::ptrdiff_t>(inner),
-                     [](const Expr& extent) { return extent == Expr(1); });
-}
-
 /// Where the node reads a product of rows that were reshaped behind it, the rows are reshaped
 /// before it, so that the product can take the node.
 void reshape_rows_before(Graph& graph, GraphNode* node) {
@@ -321,8 +313,8 @@ void reshape_rows_before(Graph& graph, GraphNode* node) {
     std::vector<GraphValue*> inputs = producer->inputs;
     if (params.op0 != MatrixOperation::kNONE || params.op1 == MatrixOperation::kVECTOR ||
         params.fused.present() || from.size() < 2 || to.size() < 2 || from.back() != to.back() ||
-        inputs[0]->info.dims.size() < 2 || !is_single(*inputs[1], 2) ||
-        inputs[1]->info.dims.size() > to.size() || (params.has_bias && !is_single(*inputs[2], 1)) ||
+        inputs[0]->info.dims.size() < 2 || !inputs[1]->is_single(2) ||
+        inputs[1]->info.dims.size() > to.size() || (params.has_bias && !inputs[2]->is_single(1)) ||
         (params.has_bias && inputs[2]->info.dims.size() > to.size()))
       continue;
     TensorInfo info;

@@ -137,6 +137,12 @@ std::vector<GraphNode*> Graph::nodes() const {
   return result;
 }
 
+bool GraphValue::is_single(size_t inner) const {
+  const size_t outer = info.dims.size() - std::min(info.dims.size(), inner);
+  return std::all_of(info.dims.begin(), info.dims.begin() + static_cast<std::ptrdiff_t>(outer),
+                     [](const Expr& extent) { return extent == Expr(1); });
+}
+
 int Graph::use_count(const GraphValue& value) const {
   return static_cast<int>(value.uses.size()) + value.output_uses + value.debug_uses;
 }

@@ -46,6 +46,8 @@ struct GraphValue {
     return producer == nullptr && network_input < 0 && !is_constant() && info.values != nullptr;
   }
   bool is_known() const { return is_constant() || is_values(); }
+  /// Whether it has one element along all axes but the last `inner`.
+  bool is_single(size_t inner) const;
 };
 
 /// An operator applied to values.

@@ -71,11 +71,7 @@ class Merging {
   }
   /// A constant of a matrix or vector, with extents of 1 before it at most.
   static bool is_stack_of_one(const GraphValue& value) {
-    const SymShape& dims = value.info.dims;
-    if (!value.is_constant() || dims.empty()) return false;
-    const size_t inner = std::min<size_t>(dims.size(), 2);
-    return std::all_of(dims.begin(), dims.end() - static_cast<std::ptrdiff_t>(inner),
-                       [](const Expr& extent) { return extent == Expr(1); });
+    return value.is_constant() && !value.info.dims.empty() && value.is_single(2);
   }
   static bool are_alike(const GraphNode& a, const GraphNode& b) {
     const MatrixMultiplyParams &of_a = a.as<MatrixMultiply>()->params(),

@@ -49,11 +49,14 @@ void run_passes(Graph& graph, const PassContext& context) {
   if (context.fuses_attention) recognize_attention(graph, context);
   graph.remove_dead();
   recognize_channel_shuffles(graph, context);
+  separate_pixels(graph);
   graph.remove_dead();
   check_time();
   fold_scales(graph, context);
   graph.remove_dead();
   fuse_epilogues(graph, context, false);
+  graph.remove_dead();
+  swap_attention_axes(graph);
   graph.remove_dead();
   merge_projections(graph, context);
   graph.remove_dead();

@@ -65,6 +65,12 @@ void recognize_normalization(Graph& graph, const PassContext& context);
 /// Products, softmax and masks of an attention, and what moves elements around them, become one
 /// FusedAttention where the device has a kernel for it.
 void recognize_attention(Graph& graph, const PassContext& context);
+/// Projections before and behind an attention, whose rows others have exchanged batch and length
+/// of, compute them as they lie, which the attention reads and writes.
+void swap_attention_axes(Graph& graph);
+/// Where the channels of an image move behind its pixels, or back, the pixels do not become one
+/// axis before: formats may have the channels there already.
+void separate_pixels(Graph& graph);
 /// Products of one tensor and constant weights that are the operands of an attention become one
 /// product.
 void merge_projections(Graph& graph, const PassContext& context);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/types.h"
+#include "operators/movement.h"
 
 namespace opwright {
 
@@ -23,6 +24,30 @@ Blob Constants::stored(const GraphValue& value, PortType type) {
     blob = laid_out(get_device(DeviceType::kCPU), linear, constant_shape(value.info.dims), type,
                     value.name);
   return blob;
+}
+
+std::vector<Candidate> channel_views(const GraphNode& node, DataType type, const Device& device) {
+  const auto* transpose = node.as<Transpose>();
+  if (transpose == nullptr) return {};
+  const Ints& permutation = transpose->params().permutation;
+  const auto rank = static_cast<int64_t>(permutation.size());
+  if (rank < 3) return {};
+  Ints last = {0}, second = {0, rank - 1};
+  for (int64_t axis = 2; axis < rank; ++axis) last.push_back(axis), second.push_back(axis - 1);
+  last.push_back(1);
+  std::vector<Candidate> views;
+  for (const TensorFormat format : device.formats(static_cast<int>(rank))) {
+    const FormatLayout layout = layout_of(format);
+    if (!layout.channels_last || layout.block != 1) continue;
+    const PortType linear{type, TensorFormat::kLINEAR}, moved{type, format};
+    if (permutation == last) views.push_back({{moved}, {linear}, 0, "view"});
+    if (permutation == second) views.push_back({{linear}, {moved}, 0, "view"});
+  }
+  return views;
+}
+
+bool is_channel_view(const GraphNode& node, const Candidate& candidate) {
+  return node.as<Transpose>() && candidate.inputs[0].format != candidate.outputs[0].format;
 }
 
 void describe_outputs(const GraphNode& node, std::span<PortDesc> outputs) {

@@ -28,6 +28,11 @@ class Constants {
 struct NodePorts {
   std::vector<PortDesc> inputs, outputs;
 };
+/// Ways of a transposition that moves the channels of an image last, or back, to change nothing:
+/// from a format that has them last to LINEAR, or the other way round.
+std::vector<Candidate> channel_views(const GraphNode& node, DataType type, const Device& device);
+/// Whether the candidate is one of these.
+bool is_channel_view(const GraphNode& node, const Candidate& candidate);
 /// Notes which outputs lie in an input's memory and which have extents that the node itself finds.
 void describe_outputs(const GraphNode& node, std::span<PortDesc> outputs);
 /// Ports with the network's own types and LINEAR formats.

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "compile/memory_plan.h"
+#include "compile/ports.h"
 #include "compile/tuning_report.h"
 #include "operators/movement.h"
 #include "plan/concatenation.h"
@@ -53,7 +54,7 @@ class ScheduleBuilder {
     step.name = node.name;
     step.metadata = node.metadata;
     step.node = &node;
-    step.op = node.op;
+    step.op = is_channel_view(node, option.candidate) ? std::make_shared<Reshape>() : node.op;
     step.planned = option.planned;
     step.candidate = option.candidate;
     step.time_ms = option.time_ms;

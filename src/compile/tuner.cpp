@@ -494,7 +494,9 @@ std::vector<int> Tuner::compile_chosen(std::span<GraphNode* const> nodes,
   std::vector<int> of;
   std::unordered_set<std::string> keys;
   const auto add = [&](const GraphNode& node, const TunedOption& option, size_t i) {
-    if (option.planned != nullptr || !compiler_.compiles(node)) return;
+    if (option.planned != nullptr || !compiler_.compiles(node) ||
+        is_channel_view(node, option.candidate))
+      return;
     NodePorts ports =
         candidate_ports(node, network_ports(node, ranges_), option.candidate, constants_);
     const std::string key = failure_key(node, ports, option.candidate);
@@ -536,6 +538,7 @@ TunedNode Tuner::tune(const TuningJob& job, bool all_tactics) {
   } else {
     look_up(node, ports, all, result);
   }
+  if (node.as<Transpose>()) add_views(node, result);
   // A line for each reason: of thousands of combinations most may fail for the same one.
   std::vector<std::pair<const DroppedCandidate*, int>> reasons;
   for (const DroppedCandidate& each : dropped) {
@@ -552,6 +555,17 @@ TunedNode Tuner::tune(const TuningJob& job, bool all_tactics) {
     result.sources.emplace_back();
   }
   return result;
+}
+
+void Tuner::add_views(const GraphNode& node, TunedNode& result) const {
+  std::vector<DataType> types;
+  for (const TunedOption& option : result.options)
+    if (const DataType type = option.candidate.inputs[0].dtype;
+        std::ranges::find(types, type) == types.end())
+      types.push_back(type);
+  for (const DataType type : types)
+    for (Candidate& view : channel_views(node, type, device_))
+      result.options.push_back({std::move(view), 0, nullptr});
 }
 
 void Tuner::add(TunedNode& result, const Candidate& candidate, Measured measured) const {

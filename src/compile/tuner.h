@@ -118,6 +118,8 @@ class Tuner {
   void constrain(const GraphNode& node, const NodePorts& ports,
                  std::vector<Candidate>& candidates) const;
   void add(TunedNode& result, const Candidate& candidate, Measured measured) const;
+  /// What a transposition costs nothing with, where formats have the channels last.
+  void add_views(const GraphNode& node, TunedNode& result) const;
   /// Whether the build is to time the candidate with this key of the cache, which lacks it.
   bool is_wanted(const GraphNode& node, const std::string& key) const;
   /// What the timing cache knows, the first candidate where it knows nothing.

@@ -141,6 +141,10 @@ Blob laid_out(const Device& host, const Blob& dense, const Shape& shape, PortTyp
   return run_kernel(*reformat.plan(args), args).front();
 }
 
+bool are_dense(PortType a, PortType b) {
+  return a.dtype == b.dtype && layout_of(a.format).block == 1 && layout_of(b.format).block == 1;
+}
+
 bool same_bytes(const Shape& min, const Shape& max, PortType a, PortType b) {
   if (a == b) return true;
   if (a.dtype != b.dtype) return false;

@@ -75,6 +75,43 @@ class MultiHead(nn.Module):
         return self.attention(x, x, x, need_weights=self.weights)[0]
 
 
+class BatchFirst(nn.Module):
+    """The module with the batch first, which it exchanges with the length before and behind, as in torchvision."""
+
+    inputs = ("x",)
+
+    def __init__(self, crosses: bool = False):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+        self.crosses = crosses
+
+    def forward(self, x):
+        keys = x.relu() if self.crosses else x
+        return x + self.attention(x, keys, keys, need_weights=False)[0]
+
+
+class Exchanged(nn.Module):
+    """The same written out, for any batch and length, with keys of another tensor."""
+
+    inputs = ("x",)
+
+    def __init__(self, attend):
+        super().__init__()
+        self.attend = attend
+        self.query, self.out = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.pair = nn.Linear(WIDTH, 2 * WIDTH)
+
+    def heads(self, x):
+        return x.reshape(x.shape[0], x.shape[1], HEADS, SIZE).permute(1, 2, 0, 3)
+
+    def forward(self, x):
+        rows = x.transpose(0, 1)
+        k, v = self.pair(x.relu().transpose(0, 1)).chunk(2, -1)
+        y = self.attend(self.heads(self.query(rows)), self.heads(k), self.heads(v))
+        y = self.out(y.permute(2, 0, 1, 3).reshape(rows.shape[0], rows.shape[1], WIDTH))
+        return x + y.transpose(0, 1)
+
+
 class Gpt2(nn.Module):
     """The projection is split in three, and a triangle masks what follows."""
 
@@ -139,6 +176,9 @@ MODELS = {
     "ViT, sdpa": lambda: VisionTransformer(sdpa),
     "MultiheadAttention": lambda: MultiHead(False),
     "MultiheadAttention with weights": lambda: MultiHead(True),
+    "MultiheadAttention, batch first": lambda: BatchFirst(),
+    "MultiheadAttention, batch first, across": lambda: BatchFirst(True),
+    "Batch first": lambda: Exchanged(eager),
     "GPT-2, eager": lambda: Gpt2(False),
     "GPT-2, sdpa": lambda: Gpt2(True),
     "Llama, eager": lambda: Llama(eager),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import emulated_gpu
+import opwright as trt
 
 torch = pytest.importorskip("torch")
 
@@ -14,7 +15,10 @@ import attention_models as models  # noqa: E402 - needs torch
 pytestmark = emulated_gpu.required
 
 
-@pytest.mark.parametrize("name", ["BERT, eager", "ViT, sdpa", "GPT-2, sdpa", "Llama, sdpa"])
+@pytest.mark.parametrize(
+    "name",
+    ["BERT, eager", "ViT, sdpa", "MultiheadAttention, batch first", "GPT-2, sdpa", "Llama, sdpa"],
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 def test_exports_become_one_kernel(name, dtype):
     torch.manual_seed(1)
@@ -28,3 +32,21 @@ def test_exports_become_one_kernel(name, dtype):
     assert not models.steps(engine, "Transpose") and not models.steps(engine, "Softmax")
     got = engine(**{n: a.to(dtype).numpy() for n, a in zip(module.inputs, arguments)})
     np.testing.assert_allclose(got, want, rtol=0, atol=(2e-5, 1e-2)[dtype == torch.float16])
+
+
+def test_weights_of_small_attentions_are_not_rounded():
+    """Within a unit of the result's last place, which weights in FP16 miss by more."""
+    torch.manual_seed(4)
+    q, k, v = (torch.rand(2, 3, length, 8).half() for length in (4, 6, 6))
+    want = models.sdpa(q.double(), k.double(), v.double())
+
+    class Attend(torch.nn.Module):
+        def forward(self, q, k, v):
+            return models.eager(q, k, v)
+
+    model = models.exported(Attend(), (q, k, v), "qkv", False)
+    engine = trt.build(model, timing=False, device="cuda")
+    assert [step["LayerType"] for step in models.layers(engine)] == ["FusedAttention"]
+    got = engine(q=q.numpy(), k=k.numpy(), v=v.numpy())
+    error = np.abs(got.astype(np.float64) - want.numpy())
+    assert (error <= 0.51 * np.spacing(want.half().numpy()).astype(np.float64)).all()

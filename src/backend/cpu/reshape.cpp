@@ -40,10 +40,11 @@ void check_reshape(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   rules.require_ports(1, 1);
   const PortDesc &from = args.inputs[0], &to = args.outputs[0];
-  const bool are_linear = from.type.format == TensorFormat::kLINEAR && from.type == to.type;
-  // The compiler also makes one where two formats of a tensor are the same bytes.
+  // The compiler also makes one where two formats of a tensor are the same bytes, and of a
+  // transposition that moves the channels to where a format has them.
   rules.require_that(
-      are_linear || (has_shape_of(from, to) && same_bytes(from.min, from.max, from.type, to.type)),
+      are_dense(from.type, to.type) ||
+          (has_shape_of(from, to) && same_bytes(from.min, from.max, from.type, to.type)),
       "a reshape keeps the bytes, which ", str(from.type), " of shape ", from.max, " and ",
       str(to.type), " of shape ", to.max, " do not have in common");
 }

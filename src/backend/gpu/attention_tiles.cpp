@@ -48,6 +48,9 @@ constexpr int kMostParts = 8;
 constexpr int64_t kMostTasksOfParts = 256;
 /// Tiles of keys of a part at least.
 constexpr int64_t kPartTiles = 2;
+/// Multiply-adds of an attention up to which launching it is all that counts: weights are not
+/// rounded for tensor cores then.
+constexpr int64_t kFewProducts = 1 << 14;
 
 // Bytes of shared memory that a block has.
 int64_t most_shared(int architecture) {
@@ -113,7 +116,6 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
                              const CandidateQuery& query) {
   const int architecture = target_architecture(query);
   const bool is_short = type == DataType::kHALF || type == DataType::kBF16;
-  const bool is_tensor = is_short && architecture >= kFirstArchitecture;
   const auto axis_of = [&](int operand, bool batch) {
     return batch ? attention_batch_axis(params.layout(operand))
                  : attention_length_axis(params.layout(operand));
@@ -122,6 +124,13 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
   const int64_t rows = params.group() * queries.opt[axis_of(0, false)],
                 keys = query.inputs[1].opt[axis_of(1, false)],
                 heads = queries.opt[axis_of(0, true)] * params.shared_heads;
+  const double most_products =
+      static_cast<double>(queries.max[axis_of(0, true)]) *
+      static_cast<double>(queries.max[axis_of(0, false)]) *
+      static_cast<double>(query.inputs[1].max[axis_of(1, false)]) *
+      static_cast<double>(params.heads * (params.size + params.value_size));
+  const bool is_tensor =
+      is_short && architecture >= kFirstArchitecture && most_products > kFewProducts;
   std::vector<int64_t> found;
   for (int64_t i = 0; i < std::ssize(kTilesOfAttention); ++i) {
     const AttentionTile& tile = kTilesOfAttention[i];

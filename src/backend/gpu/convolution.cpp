@@ -1,6 +1,7 @@
 #include "backend/gpu/convolution.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "backend/candidates.h"
 #include "backend/device.h"
@@ -21,6 +22,8 @@ constexpr int64_t kFewProducts = 64;
 /// Tactics of linear tensors, whose windows are read element by element, where there is another
 /// format.
 constexpr size_t kLinearTactics = 3;
+/// Channels of an image, whose windows are read linear where they can be.
+constexpr int64_t kFewChannels = 4;
 /// Channels of a group below which tiles are mostly empty.
 constexpr int64_t kNarrowGroup = 16;
 
@@ -40,6 +43,23 @@ bool is_pointwise(const Windows& windows) {
   return true;
 }
 
+/// Neighbours of a row of a window that may be copied at once where x is linear and every window
+/// lies inside of it; 0 where that is not so, or where they are fewer than 4 bytes.
+int64_t patch_piece(const ConvolutionShape& shape, const ConvolutionParams& params, DataType type) {
+  constexpr int kLeastBytes = 4, kMostBytes = 16;
+  const Windows& windows = shape.windows;
+  const PaddingMode mode = params.padding_mode;
+  if (windows.is_transposed || shape.groups != Expr(1) || mode == PaddingMode::kSAME_UPPER ||
+      mode == PaddingMode::kSAME_LOWER || !is_constant(windows.window))
+    return 0;
+  for (const WindowAxis& axis : windows.axes)
+    if (axis.dilation != 1 || axis.pre != 0 || axis.post != 0) return 0;
+  const int64_t piece =
+      std::gcd(std::gcd(windows.window.back().constant(), windows.axes.back().stride),
+               kMostBytes * 8 / bits(type));
+  return piece * bits(type) / 8 >= kLeastBytes ? piece : 0;
+}
+
 /// A convolution as a product: of pixels and maps channels-last, of maps and pixels linear.
 class ConvolutionWriter {
  public:
@@ -54,9 +74,14 @@ class ConvolutionWriter {
     if (shape_.windows.reaches_far()) source_.widen();
     epilogue_.bias = shape_.bias, epilogue_.residual = shape_.residual;
     epilogue_.activation = params.activation, epilogue_.program = params.fused;
+    if (!shape_.is_channels_last && args.outputs[0].type.format != TensorFormat::kLINEAR)
+      piece_ = patch_piece(shape_, params, args.inputs[0].type.dtype);
   }
 
-  GeneratedKernel write() { return shape_.is_channels_last ? channels_last() : linear(); }
+  GeneratedKernel write() {
+    if (piece_ > 0) return patches();
+    return shape_.is_channels_last ? channels_last() : linear();
+  }
 
  private:
   ProductOperand windows(bool is_a, const std::string& x, const Expr& count, const Expr& image,
@@ -171,6 +196,28 @@ class ConvolutionWriter {
     return writer_.write(count, shape_.maps, k_, shape_.groups, {}, a, b, first, row, epilogue_);
   }
 
+  /// Of a linear x, with results channels-last.
+  GeneratedKernel patches() {
+    const Windows& windows = shape_.windows;
+    const Expr count = shape_.images * shape_.pixels(), &row = windows.x.back();
+    const auto value = [&](const Expr& number) { return source_.value(number); };
+    writer_.add_reader(windows.constants());
+    writer_.add_reader(Windows::text());
+    writer_.add_reader(str("constexpr int kPiece = ", piece_, ";\n", kPatchReader));
+    std::string is_aligned = str("is_aligned<ElementA, kPiece>(in0)");
+    if (!row.is_constant() || row.constant() % piece_ != 0)
+      is_aligned += str(" && ", value(row), " % kPiece == 0");
+    const ProductOperand a = {
+        true, args_.inputs[0].type.dtype, str("PatchReader<", ProductWriter::side(true), ">"),
+        str("{in0, ", windows.make(source_), ", first_row, ", value(count), ", ",
+            value(shape_.channels * numel(windows.x)), ", ", value(k_), ", ", is_aligned, "}")};
+    const ProductOperand b = writer_.matrix(false, 1, true, kernel_of("batch"), shape_.maps, k_, k_,
+                                            writer_.alignment(1, {k_}));
+    epilogue_.bias_element = epilogue_.channel_element = "column";
+    return writer_.write(count, shape_.maps, k_, shape_.groups, {}, a, b, "0", shape_.maps,
+                         epilogue_);
+  }
+
   GeneratedKernel linear() {
     const Expr pixels = shape_.pixels(), plane = numel(shape_.windows.x);
     const Expr image = shape_.channels * shape_.groups * plane;
@@ -206,6 +253,7 @@ class ConvolutionWriter {
   KernelSource& source_;
   ConvolutionShape shape_;
   const Expr k_;
+  int64_t piece_ = 0;  ///< of windows that are read linear, with results channels-last; else 0
   ProductEpilogue epilogue_;
 };
 
@@ -247,6 +295,8 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
         found.push_back(candidate);
       };
       const bool is_last = format != TensorFormat::kLINEAR;
+      const bool has_patches = is_last && shape.channels.constant() <= kFewChannels &&
+                               patch_piece(shape, params, type) > 0;
       std::vector<DepthwiseTactic> depthwise;
       if (is_last && query.inputs[1].min == query.inputs[1].max)
         depthwise = depthwise_tactics(shape, type);
@@ -263,12 +313,15 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
         for (const int64_t tactic : of_rows) add(tactic, product_tactic(tactic).name(type));
         if (!of_rows.empty()) continue;
       }
+      if (has_patches)
+        candidate.inputs[0].format = candidate.inputs[1].format = TensorFormat::kLINEAR;
       for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, query)) {
         std::vector<int64_t> tactics = product_tactics(
             type, unit, is_last ? over_pixels : over_maps, target_architecture(query));
         if (!is_last && formats.size() > 1 && tactics.size() > kLinearTactics)
           tactics.resize(kLinearTactics);
-        for (const int64_t tactic : tactics) add(tactic, product_tactic(tactic).name(type));
+        for (const int64_t tactic : tactics)
+          add(tactic, str(has_patches ? "patches, " : "", product_tactic(tactic).name(type)));
       }
       if (is_last && is_fixed &&
           is_image_convolution(shape, params, type, target_architecture(query))) {

@@ -33,8 +33,7 @@ GeneratedKernel generate_direct_convolution(KernelSource& source, const Convolut
                                             const KernelArgs& args);
 
 /// The tactic of images of few channels, by warpgroups: a linear x, a y that is channels-last.
-/// What a stride along a row goes over, all channels of it, fits into 16 bytes, and is multiplied
-/// by 0 where it is beside a window: an infinity there makes the result NaN.
+/// What a stride along a row goes over, all channels of it, fits into 16 bytes.
 inline constexpr int64_t kImageConvolution = 1001;
 /// Whether there is that kernel. Of fixed shapes.
 bool is_image_convolution(const ConvolutionShape& shape, const ConvolutionParams& params,

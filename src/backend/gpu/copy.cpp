@@ -55,10 +55,12 @@ void check(const Operator& op, const KernelArgs& args, bool keeps_type) {
   const bool are_linear =
       from.format == TensorFormat::kLINEAR && to.format == TensorFormat::kLINEAR;
   const bool fits = are_linear && (keeps_type ? from == to : bits(from.dtype) == bits(to.dtype));
-  // The compiler also makes one where two formats of a tensor are the same bytes.
+  // The compiler also makes one where two formats of a tensor are the same bytes, and of a
+  // transposition that moves the channels to where a format has them.
   const PortDesc &x = args.inputs[0], &y = args.outputs[0];
   const bool are_same_bytes =
-      keeps_type && has_shape_of(x, y) && same_bytes(x.min, x.max, from, to);
+      keeps_type &&
+      (are_dense(from, to) || (has_shape_of(x, y) && same_bytes(x.min, x.max, from, to)));
   if (!fits && !are_same_bytes)
     reject("it is from ", str(from), " to ", str(to), ", and a copy keeps the ",
            keeps_type ? "type" : "size of elements", ", in LINEAR");

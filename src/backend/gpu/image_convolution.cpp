@@ -77,6 +77,15 @@ std::optional<ImageTiles> ImageTiles::find(const ConvolutionShape& shape) {
   return tiles;
 }
 
+/// kImageTiles for elements of the type, whose exponent's bits it knows.
+std::string image_tiles(DataType type) {
+  constexpr std::string_view kExponent = "EXPONENT";
+  std::string text(kImageTiles);
+  for (size_t at = 0; (at = text.find(kExponent, at)) != std::string::npos;)
+    text.replace(at, kExponent.size(), type == DataType::kHALF ? "0x7c00u" : "0x7f80u");
+  return text;
+}
+
 }  // namespace
 
 bool is_image_convolution(const ConvolutionShape& shape, const ConvolutionParams& params,
@@ -109,7 +118,7 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
       constant("kWindowX", tiles.window_x), constant("kStrideY", tiles.stride_y),
       constant("kLead", tiles.lead), constant("kTaps", tiles.taps),
       constant("kColumns", tiles.columns), constant("kTileN", tiles.maps), kCopyGroups,
-      warp_group_instruction(static_cast<int>(tiles.maps), operand, operand), kImageTiles,
+      warp_group_instruction(static_cast<int>(tiles.maps), operand, operand), image_tiles(type),
       packed_results_text(args.outputs[0].type.dtype));
   if (params.activation.present() || params.fused.present()) declarations += pointwise_functions();
   source.add_declarations(declarations);
@@ -132,7 +141,7 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
                             (tiles.pixels & (tiles.pixels - 1)) == 0;
   const std::string put =
       str("(places, image_of, first_y * kStrideY - ", value(shape.windows.padding[0]),
-          ", first_x * kPixels - ", tiles.padding, ", ", value(height), ", ", value(width), ");\n");
+          ", first_x * kPixels - ", tiles.padding, ", ", value(height), ", ", value(width), ")");
   std::string text = str(
       "extern __shared__ uint4 memory[];\n"
       "Place* const places = (Place*)memory;\n"
@@ -158,12 +167,13 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
       "const Index first_y = tile_y * kRowsOfTile, first_x = tile_x * kColumns;\n"
       "const ElementA* const image_of = in0 + image * ",
       value(shape.channels * height * width), ";\n",
-      may_be_pairs ? "if (are_pairs) put_places<true>" + put + "else " : std::string(),
-      "put_places<false>", put,
+      "const bool is_infinite = ", may_be_pairs ? "are_pairs ? put_places<true>" + put + " : " : "",
+      "put_places<false>", put, ";\n",
       // The products read by another way than threads have written.
-      "asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\");\n__syncthreads();\n"
+      "asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\");\n"
+      "const bool may_be_infinite = __syncthreads_or(is_infinite) != 0;\n"
       "for (int of_row = 0; of_row < kBlocks; ++of_row) {\n"
-      "const Product product(places + 8 * of_row, weights);\n"
+      "const Product product(places + 8 * of_row, weights, may_be_infinite);\n"
       "constexpr int block = 0, warp_n = 0;\n"
       // A warp has two rows of eight windows.
       "const int warp_m = warp * 16;\nconstexpr Index first_row = 0, rows = 64;\n",

@@ -18,6 +18,8 @@ constexpr int kWarpN = kTileN;
 constexpr int kRowsOfTile = 8, kBlocks = kColumns / 8;
 constexpr int kPlacesY = (kRowsOfTile - 1) * kStrideY + kWindowY, kPlacesX = kColumns + kTaps - 1;
 constexpr int kSteps = kWindowY * kTaps;  // places of a window
+// Whether places of a window have pixels that lie beside it.
+constexpr bool kHasOthers = kLead > 0 || kTaps * kPixels != kWindowX;
 static_assert(kChannels * kPixels <= kVector && kTaps % 2 == 0, "an instruction takes two places");
 typedef Pack<ElementA, kVector> Place;
 
@@ -40,11 +42,21 @@ __device__ inline void put_weights(Place* to, const ElementA* kernel, Index maps
     to[at] = place;
   }
 }
+// Whether an element is an infinity or a NaN: both have all bits of the exponent.
+__device__ inline bool has_infinite(const Place& place) {
+  constexpr unsigned kExponents = EXPONENT * 0x10001u, kNext = (0x8000u - EXPONENT) * 0x10001u;
+  unsigned found = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) found |= (((const unsigned*)&place)[i] & kExponents) + kNext;
+  return (found & 0x80008000u) != 0;
+}
 // Places from row `y` and column `x` of a linear image on, with 0 outside of it. `are_pairs`: a
 // place's pixels of a channel lie in one aligned vector, which is in the image or outside of it.
+// Gives whether one of the thread's, which may lie beside a window, is infinite or a NaN.
 template <bool are_pairs>
-__device__ inline void put_places(Place* to, const ElementA* image, Index y, Index x, Index height,
+__device__ inline bool put_places(Place* to, const ElementA* image, Index y, Index x, Index height,
                                   Index width) {
+  bool is_infinite = false;
 #pragma unroll 4
   for (int at = threadIdx.x; at < kPlacesY * kPlacesX; at += blockDim.x) {
     const Index row = y + at / kPlacesX, column = x + at % kPlacesX * kPixels;
@@ -67,7 +79,9 @@ __device__ inline void put_places(Place* to, const ElementA* image, Index y, Ind
       }
     }
     to[at] = place;
+    is_infinite |= kHasOthers && has_infinite(place);
   }
+  return is_infinite;
 }
 // An operand of which eight rows of 16 bytes follow each other, without a pattern: how far apart
 // such groups lie along k and along the rows, in units of 16 bytes.
@@ -77,10 +91,17 @@ __device__ inline unsigned long long describe_rows(const void* start, int along_
 }
 struct Product {
   float sums[1][kTileN / 2];
-  // Of eight windows in each of eight rows, the first of which begins at the place.
-  __device__ Product(const Place* first, const Place* weights) {
+  // Of eight windows in each of eight rows, the first of which begins at the place. What lies
+  // beside a window is multiplied by 0, unless it `may_be_infinite`.
+  __device__ Product(const Place* first, const Place* weights, bool may_be_infinite) {
 #pragma unroll
     for (int i = 0; i < kTileN / 2; ++i) sums[0][i] = 0.0f;
+    if (kHasOthers && may_be_infinite)
+      add_pixels(first, weights);
+    else
+      add_places(first, weights);
+  }
+  __device__ void add_places(const Place* first, const Place* weights) {
     const unsigned long long windows = describe_rows(first, 1, kStrideY * kPlacesX);
     const unsigned long long maps = describe_rows(weights, kTileN, 8);
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -92,6 +113,34 @@ struct Product {
                           maps + (y * kTaps + tap) * kTileN);
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  }
+  // By multiply-adds, those of the window alone.
+  __device__ void add_pixels(const Place* first, const Place* weights) {
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const Place* const windows = first + warp * 2 * kStrideY * kPlacesX + lane / 4;
+#pragma unroll 1
+    for (int step = 0; step < kSteps; ++step) {
+      const int y = step / kTaps, tap = step % kTaps;
+#pragma unroll 1
+      for (int at = 0; at < kChannels * kPixels; ++at) {
+        const int x = tap * kPixels + at % kPixels - kLead;
+        if (x < 0 || x >= kWindowX) continue;
+        float pixels[2];
+#pragma unroll
+        for (int row = 0; row < 2; ++row)
+          pixels[row] = load(windows[(row * kStrideY + y) * kPlacesX + tap].at[at]);
+#pragma unroll
+        for (int j = 0; j < kTileN / 4; ++j) {
+          const int map = j / 2 * 8 + lane % 4 * 2 + j % 2;
+          const float weight = load(weights[step * kTileN + map].at[at]);
+#pragma unroll
+          for (int row = 0; row < 2; ++row) {
+            float& sum = sums[0][j / 2 * 4 + 2 * row + j % 2];
+            sum = fmaf(pixels[row], weight, sum);
+          }
+        }
+      }
+    }
   }
 };
 )";

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -517,6 +518,107 @@ TEST(CudaConvolution, ImagesOfFewChannels) {
       }
     }
   EXPECT_EQ(tested, 12);
+}
+
+/// What is beside a window, but in the same place of shared memory, does not count, whatever it is.
+TEST(CudaConvolution, InfinitiesBesideWindows) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const int64_t images = 2, channels = 3, maps = 40, size_y = 21, size_x = 33;
+  for (const DataType type : {DataType::kHALF, DataType::kBF16})
+    for (const auto& [window, stride, pre] :
+         {std::array<int64_t, 3>{7, 2, 3}, {3, 2, 1}, {3, 2, 0}, {3, 1, 1}}) {
+      ConvolutionParams params;
+      params.stride = {stride, stride};
+      params.pre_padding = params.post_padding = {pre, pre};
+      const Convolution op(params);
+      const auto extent = [&, window = window, stride = stride, pre = pre](int64_t size) {
+        return (size + 2 * pre - window) / stride + 1;
+      };
+      const Shape shape = {images, maps, extent(size_y), extent(size_x)};
+      std::vector<TestInput> inputs = {
+          {rounded(random_values({images, channels, size_y, size_x}, 1), type), type},
+          {rounded(random_values({maps, channels, window, window}, 2), type), type, true}};
+      Values& x = inputs[0].values;
+      const auto at = [&](int64_t image, int64_t channel, int64_t y, int64_t column) -> double& {
+        return x[((image * channels + channel) * size_y + y) * size_x + column];
+      };
+      at(0, 1, 9, 12) = kInfinity, at(0, 2, 20, 5) = -kInfinity, at(0, 0, 0, 31) = std::nan("");
+      const Values expected = reference_convolution(x, inputs[1].values, shape, 1, params.stride,
+                                                    {}, params.pre_padding);
+      const int64_t finite = std::count_if(expected.data.begin(), expected.data.end(),
+                                           [](double y) { return std::isfinite(y); });
+      ASSERT_TRUE(finite > expected.size() / 2 && finite < expected.size());
+      const std::vector<TestOutput> outputs = {{shape, type}};
+      int tested = 0;
+      for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+        if (!candidate.tactic_name.starts_with("image")) continue;
+        SCOPED_TRACE(::testing::Message() << "window " << window << " stride " << stride);
+        TestKernel kernel(op, candidate, inputs, outputs);
+        for (const int shift : {0, 1})
+          expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected, tolerance_of(type));
+        ++tested;
+      }
+      EXPECT_EQ(tested, 1);
+    }
+}
+
+/// Windows of linear images of few channels that lie inside of them, with results channels-last: in
+/// every tile, with pieces of all lengths, rows and columns left over at the ends, windows that
+/// overlap, and addresses that vectors may not have.
+TEST(CudaConvolution, PatchesOfImages) {
+  struct Case {
+    int64_t channels, maps, size_y, size_x, window_y, window_x, stride_y, stride_x;
+  };
+  const Case cases[] = {{3, 72, 64, 96, 16, 16, 16, 16}, {3, 40, 43, 47, 14, 14, 14, 14},
+                        {1, 24, 25, 33, 4, 4, 4, 4},     {4, 136, 30, 56, 5, 8, 3, 4},
+                        {2, 16, 12, 26, 2, 2, 2, 2},     {3, 8, 40, 48, 1, 16, 2, 16}};
+  std::set<int64_t> tactics;
+  for (const DataType type : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16})
+    for (const Case& of : cases) {
+      if (type != DataType::kHALF && &of != &cases[0] && &of != &cases[3]) continue;
+      ConvolutionParams params;
+      params.stride = {of.stride_y, of.stride_x};
+      params.has_residual = true;
+      params.activation.type = static_cast<int32_t>(ActivationType::kRELU);
+      const Convolution op(params);
+      const int64_t images = 3;
+      const Shape shape = {images, of.maps, (of.size_y - of.window_y) / of.stride_y + 1,
+                           (of.size_x - of.window_x) / of.stride_x + 1};
+      const auto values = [&](const Shape& extents, int seed) {
+        return rounded(random_values(extents, seed), type);
+      };
+      const std::vector<TestInput> inputs = {
+          {values({images, of.channels, of.size_y, of.size_x}, 1), type},
+          {values({of.maps, of.channels, of.window_y, of.window_x}, 2), type, true},
+          {values({of.maps}, 3), type, true},
+          {values(shape, 4), type}};
+      Values expected = reference_convolution(inputs[0].values, inputs[1].values, shape, 1,
+                                              params.stride, {}, {});
+      for (int64_t i = 0; i < expected.size(); ++i)
+        expected[i] = std::max(expected[i] + inputs[2].values[i / (shape[2] * shape[3]) % of.maps] +
+                                   inputs[3].values[i],
+                               0.0);
+      const std::vector<TestOutput> outputs = {{shape, type}};
+      int tested = 0;
+      for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+        if (!candidate.tactic_name.starts_with("patches")) continue;
+        EXPECT_EQ(candidate.inputs[0].format, TensorFormat::kLINEAR);
+        EXPECT_EQ(candidate.outputs[0].format, TensorFormat::kHWC);
+        tactics.insert(candidate.tactic);
+        TestKernel kernel(op, candidate, inputs, outputs);
+        for (const int shift : {0, 1}) {
+          SCOPED_TRACE(::testing::Message()
+                       << of.size_y << "x" << of.size_x << " window " << of.window_y << "x"
+                       << of.window_x << " " << describe(candidate) << " shift " << shift);
+          expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected,
+                       std::max(1e-4, tolerance_of(type)));
+          if (::testing::Test::HasFailure()) return;
+        }
+        ++tested;
+      }
+      EXPECT_GT(tested, 0);
+    }
+  EXPECT_GE(tactics.size(), 6u) << "not every tile was tested";
 }
 
 /// In both layouts and by threads for themselves: max(sum, 0) * channel + element, and the result
