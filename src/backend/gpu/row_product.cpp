@@ -35,8 +35,12 @@ struct StreamMemory {
     barriers = sums + 4 * tiles_at_once * tile.warps_n * rows * row;
     total = barriers + int64_t{8} * tile.warps_n * tile.stages;
   }
-  /// Blocks that a multiprocessor has at once; more than two only share what it copies.
-  int64_t blocks() const { return kSharedBytes / (total + kReservedBytes) > 1 ? 2 : 1; }
+  /// Blocks that a multiprocessor has at once; more than two only share what it copies, and one is
+  /// enough where the stages of all hold all elements of b: it finds room beside kernels before.
+  int64_t blocks(const ProductTile& tile, int64_t elements) const {
+    const bool holds_all = elements <= kFewBlocks * tile.stages * tile.n * tile.k * tile.warps_n;
+    return !holds_all && kSharedBytes / (total + kReservedBytes) > 1 ? 2 : 1;
+  }
 };
 
 constexpr ProductTile kRowTiles[] = {
@@ -133,6 +137,7 @@ GeneratedKernel ProductWriter::write_row_stream(const ProductOperand& a, const P
                                                 const ProductEpilogue& epilogue,
                                                 const ProductTasks& tasks, const Expr& m) {
   const StreamMemory memory(tile_, m.constant());
+  const int64_t blocks = memory.blocks(tile_, args_.inputs[1].opt.numel());
   const std::string tiles = str(memory.tiles_at_once);
   const std::string text = str(
       "extern __shared__ uint4 shared[];\n"
@@ -164,8 +169,8 @@ GeneratedKernel ProductWriter::write_row_stream(const ProductOperand& a, const P
       // They are added where those of the first warp are.
       write_epilogue(epilogue, tasks.row_stride, "own_sums"), "}\nif (done + ", tiles,
       " < stream.tiles) __syncthreads();\n}\n");
-  GeneratedKernel kernel = source_.finish(
-      text, min(tasks.count, Expr(kFewBlocks * memory.blocks())), 32 * tile_.warps_n);
+  GeneratedKernel kernel =
+      source_.finish(text, min(tasks.count, Expr(kFewBlocks * blocks)), 32 * tile_.warps_n);
   kernel.launch.shared_memory = memory.total;
   return kernel;
 }
