@@ -18,6 +18,7 @@ def begins_early() -> bool:
 
 @trtp.register("decoder::rms_norm")
 def rms_norm_desc(x: trtp.TensorDesc, scale: trtp.TensorDesc, epsilon: float) -> trtp.TensorDesc:
+    """Rows of x / sqrt(mean(x * x) + epsilon) * scale; the scale, [columns], has to be a constant."""
     return x.like()
 
 

@@ -7,21 +7,28 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
+def begin_next_kernel(EARLY: tl.constexpr):
+    if EARLY:
+        gdc_launch_dependents()
+
+
+@triton.jit
 def wait_for_kernels(EARLY: tl.constexpr):
     """Behind it what kernels before have written may be read, and their operands overwritten."""
     if EARLY:
-        gdc_launch_dependents()
         gdc_wait()
 
 
 @triton.jit
 def rms_norm(x, scale, columns, epsilon, y, BLOCK: tl.constexpr, EARLY: tl.constexpr):
-    """One row, which one program makes: y = x / sqrt(mean(x * x) + epsilon) * scale."""
-    wait_for_kernels(EARLY)
+    """One row, which one program makes: y = x / sqrt(mean(x * x) + epsilon) * scale. The scale is a
+    constant, which comes while the kernels before end."""
+    begin_next_kernel(EARLY)
     first = tl.program_id(0).to(tl.int64) * columns
     i = tl.arange(0, BLOCK)
-    value = tl.load(x + first + i, mask=i < columns, other=0).to(tl.float32)
     weight = tl.load(scale + i, mask=i < columns, other=0).to(tl.float32)
+    wait_for_kernels(EARLY)
+    value = tl.load(x + first + i, mask=i < columns, other=0).to(tl.float32)
     factor = tl.rsqrt(tl.sum(value * value) / columns + epsilon)
     tl.store(y + first + i, value * factor * weight, mask=i < columns)
 
@@ -48,20 +55,28 @@ def rotary_cache(
 ):
     """A head of a token, which one program makes: heads of queries are turned and scaled, those of
     keys turned into the cache, those of values copied there."""
-    wait_for_kernels(EARLY)
+    begin_next_kernel(EARLY)
     head = tl.program_id(0)
     token = tl.program_id(1)
     batch = tl.program_id(2).to(tl.int64)
     i = tl.arange(0, BLOCK)
     inside = i < HALF
+    # The position mostly is what it will be when kernels before have ended: what it leads to comes
+    # meanwhile. It stays out of the first cache, which would keep what it was.
+    early = tl.load(position, cache_modifier=".cg") + token
+    early = tl.where((early >= 0) & (early < room), early, 0)
+    cosine = tl.load(cosines + early * HALF + i, mask=inside, other=0)
+    sine = tl.load(sines + early * HALF + i, mask=inside, other=0)
+    wait_for_kernels(EARLY)
     place = tl.load(position) + token
     is_there = (place >= 0) & (place < room)
     place = tl.where(is_there, place, 0)
     source = qkv + ((batch * tokens + token) * (heads + 2 * shared) + head) * (2 * HALF) + i
     a = tl.load(source, mask=inside, other=0).to(tl.float32)
     b = tl.load(source + HALF, mask=inside, other=0).to(tl.float32)
-    cosine = tl.load(cosines + place * HALF + i, mask=inside, other=0)
-    sine = tl.load(sines + place * HALF + i, mask=inside, other=0)
+    is_other = inside & (place != early)
+    cosine = tl.load(cosines + place * HALF + i, mask=is_other, other=cosine)
+    sine = tl.load(sines + place * HALF + i, mask=is_other, other=sine)
     if head < heads:
         scale = tl.where(is_there, factor, 0.0)
         target = queries + ((batch * heads + head) * tokens + token) * (2 * HALF) + i

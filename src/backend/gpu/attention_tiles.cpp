@@ -30,6 +30,7 @@ constexpr AttentionTile kTilesOfAttention[] = {
     {true, 128, 128, 8, 1, 2, false, true, true},
     {true, 192, 128, 12, 1, 2, false, true, true},
     {true, 128, 176, 8, 1, 2, false, true, true},
+    {true, 16, 16, 1, 16, 1, true},
 };
 
 /// The first architecture whose tensor cores multiply by m16n8k16, and that copies to shared memory
@@ -81,9 +82,9 @@ SharedMemory::SharedMemory(const AttentionTile& tile, const FusedAttentionParams
     return;
   }
   if (tile.is_direct) {
-    // What each warp has found, and the block.
-    const int64_t row = rounded(params.value_size, 64) + 4;
-    total = int64_t{4} * (tile.warps_n + 1) * tile.m * row;
+    // What each warp has found, and what the blocks of a cluster send.
+    const int64_t size = rounded(params.value_size, 64), row = size + 4;
+    total = int64_t{4} * tile.m * (tile.warps_n * row + size + 2 * kMostParts);
     return;
   }
   const int64_t element = bits(type) / 8, vector = vector_of(type);
@@ -154,7 +155,7 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
       found.push_back(i);
       for (int64_t parts = 2; parts <= kMostParts && architecture >= kClusterArchitecture;
            parts *= 2)
-        if (tasks * parts <= 4 * kFewBlocks && keys >= parts * tile.n * tile.warps_n)
+        if (tasks * parts <= 4 * kFewBlocks && 2 * keys >= parts * tile.n * tile.warps_n)
           found.push_back(parts * kAttentionPartsUnit + i);
       continue;
     }

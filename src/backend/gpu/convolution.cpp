@@ -308,8 +308,9 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
         add(kDirectConvolution, "a thread per element");
       if (!has_tiles) continue;
       if (is_last && is_fixed && is_product && groups == 1) {
-        const std::vector<int64_t> of_rows = row_product_tactics(
-            type, candidate.inputs[1].dtype, over_pixels, true, true, target_architecture(query));
+        const std::vector<int64_t> of_rows =
+            row_product_tactics(type, candidate.inputs[1].dtype, over_pixels, true, true, false,
+                                target_architecture(query));
         for (const int64_t tactic : of_rows) add(tactic, product_tactic(tactic).name(type));
         if (!of_rows.empty()) continue;
       }

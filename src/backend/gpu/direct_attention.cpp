@@ -26,7 +26,9 @@ std::string AttentionWriter::write_direct_fetch(const std::string& tasks) {
 GeneratedKernel AttentionWriter::write_direct(const Expr& tasks) {
   const std::string count = source_.value(tasks);
   const std::string text =
-      str("extern __shared__ uint4 shared[];\n"
+      str("extern __shared__ uint4 shared[];\n",
+          // Whoever writes into another block's memory knows by it that this one runs.
+          tactic_.parts > 1 ? "arrive_in_cluster();\n" : "",
           "const int warp = (int)threadIdx.x / 32;\n"
           "const int warp_m = warp % kWarpsM * 16;\n",
           write_sizes(), write_direct_fetch(count), source_.wait(),
@@ -55,11 +57,15 @@ std::string AttentionWriter::write_direct_skip() const {
       "if (key < limits[i]) is_met |= load(in",
       kAllowed, "[mask", kAllowed, "[i] + key * mask", kAllowed,
       "_step]) != 0;\n}\n"
-      "if (!__any_sync(0xffffffffu, is_met)) continue;\n");
+      "reads_ahead = __any_sync(0xffffffffu, is_met);\n"
+      "if (!reads_ahead) continue;\n");
 }
 
+// Keys and values come beside what says whether they are met, but where those before were not.
 std::string AttentionWriter::write_direct_loop(bool vectors) {
   const std::string_view flag = vectors ? "true" : "false";
+  const std::string skip = write_direct_skip(),
+                    read = str("unit.read<", flag, ">(key_rows, value_rows, tile * kTileN);\n");
   return str(
       "Unit unit;\n"
       "#pragma unroll\n"
@@ -68,9 +74,11 @@ std::string AttentionWriter::write_direct_loop(bool vectors) {
       "unit.read_query<",
       flag, ">(i, in0 + (row < rows ? ", place(0, "batch", "head_of(row)", "(row % queries)"),
       " : 0), row < rows);\n}\n"
-      "for (Index tile = first_tile + warp; tile < end_tile; tile += kWarpsN) {\n",
-      write_direct_skip(), "unit.read<", flag,
-      ">(key_rows, value_rows, tile * kTileN);\n"
+      "bool reads_ahead = true;\n"
+      "for (Index tile = first_tile + warp; tile < end_tile; tile += kWarpsN) {\n"
+      "const bool has_read = reads_ahead;\n"
+      "if (has_read) ",
+      read, skip, skip.empty() ? std::string() : str("if (!has_read) ", read),
       "float scores[Unit::kRows][Unit::kColumns];\n"
       "#pragma unroll\n"
       "for (int i = 0; i < Unit::kRows; ++i)\n"
@@ -99,36 +107,44 @@ std::string AttentionWriter::write_direct_loops() {
 
 std::string AttentionWriter::write_direct_output() {
   const int parts = tactic_.parts;
-  const std::string store = str("const Index row = first_row + line;\nout0[",
-                                place(3, "batch", "head_of(row)", "(row % queries)"),
+  const std::string store = str("out0[", place(3, "batch", "head_of(row)", "(row % queries)"),
                                 " + column] = store<Element>(merged.result());\n");
   std::string text =
-      str("float* const saved = (float*)shared;\n"
-          "save_state(state, saved + warp * kSaved);\n"
-          "__syncthreads();\n"
-          "const int own_rows = rows - first_row < kTileM ? (int)(rows - first_row) : kTileM;\n"
-          "for (int at = (int)threadIdx.x; at < own_rows * kValueSize; at += kThreads) {\n"
-          "const int line = at / kValueSize, column = at % kValueSize;\n"
-          "if (column >= kGivenValueSize) continue;\n"
-          "Merged merged = merge_warps(saved, line, column);\n");
-  if (parts == 1) return text + store + "}\n";
-  text += str(
-      "float* const to = saved + kWarpsN * kSaved + line * kSavedRow;\n"
-      "to[column] = merged.value;\n"
-      "if (column == 0) to[kValueSize] = merged.most, to[kValueSize + 1] = merged.sum;\n"
-      "}\n"
-      "sync_cluster();\n"
-      "for (int at = (int)threadIdx.x + (int)part * kThreads; at < own_rows * kValueSize; at += ",
-      parts,
-      " * kThreads) {\n"
-      "const int line = at / kValueSize, column = at % kValueSize;\n"
-      "if (column >= kGivenValueSize) continue;\n"
-      "const Merged merged = merge_blocks<",
-      parts, ">(saved + kWarpsN * kSaved, line, column);\n", store,
-      "}\n"
-      // Others may still read what this block has found.
-      "sync_cluster();\n");
-  return text;
+      "const int own_rows = rows - first_row < kTileM ? (int)(rows - first_row) : kTileM;\n"
+      "float* const saved = (float*)shared;\n"
+      "save_state(state, saved + warp * kSaved, own_rows);\n"
+      "__syncthreads();\n";
+  if (parts > 1)
+    // Every block has merged what it got for the task before.
+    text += str("float* const sent = saved + kWarpsN * kSaved;\nwait_for_cluster();\n");
+  text +=
+      "for (int at = (int)threadIdx.x; at < own_rows * kValueSize; at += kThreads) {\n"
+      "const int line = at / kValueSize, column = at % kValueSize;\n";
+  if (parts == 1)
+    return str(text,
+               "if (column >= kGivenValueSize) continue;\n"
+               "const Merged merged = merge_warps(saved, line, column);\n"
+               "const Index row = first_row + line;\n",
+               store, "}\n");
+  return str(text, "send_to_block<", parts,
+             ">(merge_warps(saved, line, column), sent, (int)part, line, column);\n"
+             "}\n"
+             "sync_cluster();\n"
+             "constexpr int kShare = kValueSize / ",
+             parts,
+             ";\n"
+             "for (int at = (int)threadIdx.x; at < own_rows * kShare; at += kThreads) {\n"
+             "const int line = at / kShare, column = (int)part * kShare + at % kShare;\n"
+             "if (column >= kGivenValueSize) continue;\n"
+             "const Merged merged = merge_blocks<",
+             parts,
+             ">(sent, line, at % kShare);\n"
+             "const Index row = first_row + line;\n",
+             store,
+             "}\n"
+             "if (number + gridDim.x < ",
+             source_.value(batch_ * Expr(params_.shared_heads) * tiles_ * Expr(parts)),
+             ") arrive_in_cluster();\n");
 }
 
 }  // namespace opwright::gpu::attention

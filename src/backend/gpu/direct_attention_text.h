@@ -136,9 +136,10 @@ struct Merged {
   __device__ float result() const { return sum == 0.0f ? 0.0f : value / sum; }
 };
 template <class State>
-__device__ inline void save_state(const State& state, float* to) {
+__device__ inline void save_state(const State& state, float* to, int rows) {
 #pragma unroll
   for (int i = 0; i < Unit::kRows; ++i) {
+    if (Unit::row(i) >= rows) continue;
     float* const row = to + Unit::row(i) * kSavedRow;
     if (Unit::far() == 0) row[kValueSize] = state.most[i], row[kValueSize + 1] = state.sum[i];
 #pragma unroll
@@ -160,26 +161,39 @@ __device__ inline Merged merge_warps(const float* saved, int row, int column) {
   merged.most = most;
   return merged;
 }
-// A number of another block's shared memory, which lies there as `place` does here.
-__device__ inline float read_block(const float* place, int rank) {
-  float number;
-  asm volatile("ld.shared::cluster.f32 %0, [%1];"
-               : "=f"(number) : "r"(place_in_block(shared_address(place), rank)) : "memory");
-  return number;
+// Each block merges its share of the columns, of which all send what they have: of a row, the
+// largest score and the sum of each block lie behind the values of all.
+template <int parts>
+struct Sent {
+  static constexpr int kShare = kValueSize / parts, kRow = parts * (kShare + 2);
+  static constexpr int kMost = parts * kShare, kSum = kMost + parts;
+};
+__device__ inline void write_block(float* place, int rank, float number) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;"
+               :: "r"(place_in_block(shared_address(place), rank)), "f"(number) : "memory");
 }
 template <int parts>
-__device__ inline Merged merge_blocks(const float* merged, int row, int column) {
-  float most[parts], sum[parts], value[parts], largest = nothing();
+__device__ inline void send_to_block(const Merged& merged, float* sent, int part, int row,
+                                     int column) {
+  typedef Sent<parts> To;
+  const int rank = column / To::kShare;
+  float* const to = sent + row * To::kRow;
+  write_block(to + part * To::kShare + column % To::kShare, rank, merged.value);
+  if (column % To::kShare != 0) return;
+  write_block(to + To::kMost + part, rank, merged.most);
+  write_block(to + To::kSum + part, rank, merged.sum);
+}
+template <int parts>
+__device__ inline Merged merge_blocks(const float* sent, int row, int column) {
+  typedef Sent<parts> From;
+  const float* const from = sent + row * From::kRow;
+  float largest = nothing();
 #pragma unroll
-  for (int i = 0; i < parts; ++i) {
-    const float* const from = merged + row * kSavedRow;
-    most[i] = read_block(from + kValueSize, i), sum[i] = read_block(from + kValueSize + 1, i);
-    value[i] = read_block(from + column, i);
-    largest = fmaxf(largest, most[i]);
-  }
+  for (int i = 0; i < parts; ++i) largest = fmaxf(largest, from[From::kMost + i]);
   Merged all(largest);
 #pragma unroll
-  for (int i = 0; i < parts; ++i) all.add(most[i], sum[i], value[i]);
+  for (int i = 0; i < parts; ++i)
+    all.add(from[From::kMost + i], from[From::kSum + i], from[i * From::kShare + column]);
   return all;
 }
 )";

@@ -130,8 +130,9 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
       candidate.tactic_name = product_tactic(tactic).name(type);
       found.push_back(candidate);
     };
-    for (const int64_t tactic : row_product_tactics(type, candidate.inputs[1].dtype, size,
-                                                    a.is_along_k, b.is_along_k, architecture))
+    for (const int64_t tactic :
+         row_product_tactics(type, candidate.inputs[1].dtype, size, a.is_along_k, b.is_along_k,
+                             query.inputs[1].is_constant, architecture))
       add(tactic);
     for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, query)) {
       for (const int64_t tactic : product_tactics(type, unit, size, architecture)) add(tactic);

@@ -184,10 +184,11 @@ bool set_fused_types(Candidate& candidate, const FusedProgram& program, const Ca
 }
 
 std::string ProductTile::name() const {
-  const std::string_view kind = unit == ProductUnit::kScalar   ? "scalar "
-                                : unit == ProductUnit::kTensor ? "tensor "
-                                : unit == ProductUnit::kRows   ? "rows "
-                                                               : "warpgroup ";
+  const std::string_view kind = unit == ProductUnit::kScalar         ? "scalar "
+                                : unit == ProductUnit::kTensor       ? "tensor "
+                                : unit == ProductUnit::kRows         ? "rows "
+                                : unit == ProductUnit::kStreamedRows ? "streamed rows "
+                                                                     : "warpgroup ";
   return str(kind, m, "x", n, "x", k, ", ", warps_m * warps_n, " warps, ", stages, " stages",
              takes_turns ? ", in turns" : "", is_persistent ? ", persistent" : "");
 }
@@ -407,26 +408,28 @@ std::string ProductWriter::read_pack(int input, std::string_view pack,
              pack, ".at[i] = source[i];\n}\n}\n");
 }
 
-std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride) {
+std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride,
+                                          std::string_view sums) {
   const std::string length = str("(kWarpN + ", kPartPadding, ")");
-  std::string text =
-      str("Sum* const sums = (Sum*)shared + warp * ", kPartRows, " * ", length,
-          ";\n"
-          "#pragma unroll\n"
-          "for (int part = 0; part < kWarpM / ",
-          kPartRows, "; ++part) {\n__syncwarp();\nproduct.put(sums, ", length,
-          ", part);\n__syncwarp();\n", "for (int at = lane * kPack; at < ", kPartRows,
-          " * kWarpN; at += 32 * kPack) {\n"
-          "const Sum* const from = sums + at / kWarpN * ",
-          length, " + at % kWarpN;\n", "const Index row = first_row + warp_m + ", kPartRows,
-          " * part + at / kWarpN, pack = first_column + warp_n + at % kWarpN;\n"
-          "if (row >= rows || pack >= columns) continue;\n"
-          "const Index place = first + row * ",
-          source_.value(row_stride),
-          " + pack;\n"
-          "const int count = columns - pack < kPack ? (int)(columns - pack) : kPack;\n"
-          "const bool is_whole = stores_packs && count == kPack;\n"
-          "Pack<Output, kPack> result;\n");
+  std::string text = str(
+      "Sum* const sums = ",
+      sums.empty() ? str("(Sum*)shared + warp * ", kPartRows, " * ", length) : std::string(sums),
+      ";\n"
+      "#pragma unroll\n"
+      "for (int part = 0; part < kWarpM / ",
+      kPartRows, "; ++part) {\n__syncwarp();\nproduct.put(sums, ", length,
+      ", part);\n__syncwarp();\n", "for (int at = lane * kPack; at < ", kPartRows,
+      " * kWarpN; at += 32 * kPack) {\n"
+      "const Sum* const from = sums + at / kWarpN * ",
+      length, " + at % kWarpN;\n", "const Index row = first_row + warp_m + ", kPartRows,
+      " * part + at / kWarpN, pack = first_column + warp_n + at % kWarpN;\n"
+      "if (row >= rows || pack >= columns) continue;\n"
+      "const Index place = first + row * ",
+      source_.value(row_stride),
+      " + pack;\n"
+      "const int count = columns - pack < kPack ? (int)(columns - pack) : kPack;\n"
+      "const bool is_whole = stores_packs && count == kPack;\n"
+      "Pack<Output, kPack> result;\n");
   if (epilogue.residual >= 0) text += read_pack(epilogue.residual, "residual", "place");
   // Neighbours have neighbours of a bias by columns.
   const bool has_bias_pack = epilogue.bias >= 0 && epilogue.bias_element == "column" &&
@@ -502,6 +505,8 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
     declarations += declare_warp_groups(a, b);
   } else if (tile_.unit == ProductUnit::kRows) {
     declarations += declare_rows(a.type);
+  } else if (tile_.unit == ProductUnit::kStreamedRows) {
+    declarations += declare_row_stream(a.type, m, k);
   } else {
     declarations += str(kPaddedTiles, kCopyGroups, kTileCopies);
     declarations += tile_.unit == ProductUnit::kTensor
@@ -510,7 +515,8 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
                         : std::string(kScalarProduct);
     declarations += kProductLoop;
   }
-  if (tile_.unit != ProductUnit::kRows) declarations += kColumnPrefetch;
+  if (tile_.unit != ProductUnit::kRows && tile_.unit != ProductUnit::kStreamedRows)
+    declarations += kColumnPrefetch;
   source_.add_declarations(declarations + (has_boxes ? box_readers_ : readers_));
 
   const Expr tiles_m = ceil_div(m, Expr(tile_.m)), tiles_n = ceil_div(n, Expr(tile_.n));
@@ -543,6 +549,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
           of_batch);
   if (tile_.unit == ProductUnit::kWarpGroup) return write_warp_groups(a, b, epilogue, loop);
   if (tile_.unit == ProductUnit::kRows) return write_rows(a, b, epilogue, loop);
+  if (tile_.unit == ProductUnit::kStreamedRows) return write_row_stream(a, b, epilogue, loop, m);
   std::string text =
       str("extern __shared__ uint4 shared[];\n"
           "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n"

@@ -20,6 +20,9 @@ enum class ProductUnit {
   kWarpGroup,
   /// FP16 or BF16 of a few rows by tensor cores, straight from memory; see row_product.h.
   kRows,
+  /// Likewise, of constant columns that come to shared memory while kernels before are at work:
+  /// from 9.0 on.
+  kStreamedRows,
 };
 
 /// The types that products of the query's first input are computed in: the network's, and shorter
@@ -168,6 +171,10 @@ class ProductWriter {
   static std::string declare_rows(DataType type);
   GeneratedKernel write_rows(const ProductOperand& a, const ProductOperand& b,
                              const ProductEpilogue& epilogue, const ProductTasks& tasks);
+  std::string declare_row_stream(DataType type, const Expr& m, const Expr& k);
+  GeneratedKernel write_row_stream(const ProductOperand& a, const ProductOperand& b,
+                                   const ProductEpilogue& epilogue, const ProductTasks& tasks,
+                                   const Expr& m);
   /// Whether results of warpgroups are computed where their sums are, in registers.
   bool keeps_registers(const ProductEpilogue& epilogue) const;
   /// What stores a warp's sums, or what the blocks of a cluster, each with a part of k, have.
@@ -180,7 +187,9 @@ class ProductWriter {
                              const ProductEpilogue& epilogue);
   /// What merges the parts of a tile; only the last of its blocks goes on.
   std::string write_merging(const Expr& tasks);
-  std::string write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride);
+  /// Through `sums`, rows of kWarpN elements and padding, in shared memory that the warp has.
+  std::string write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride,
+                             std::string_view sums = {});
   /// Code that reads neighbours of the output's from an input into `pack`, from `place` on.
   std::string read_pack(int input, std::string_view pack, std::string_view place) const;
 

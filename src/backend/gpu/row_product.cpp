@@ -1,6 +1,7 @@
 #include "backend/gpu/row_product.h"
 
 #include "backend/gpu/row_product_text.h"
+#include "backend/gpu/shared_memory_text.h"
 #include "base/error.h"
 #include "base/types.h"
 
@@ -13,19 +14,63 @@ constexpr int kFirstRowArchitecture = 80;
 constexpr int64_t kStoredElements = 16 * (16 + 4);
 /// Behind each row of a warp's sums, in elements.
 constexpr int64_t kSumPadding = 4;
+/// The first architecture that copies whole rows to shared memory.
+constexpr int kStreamArchitecture = 90;
+/// Elements along k that four lanes read at once.
+constexpr int64_t kLaneStep = 32;
+/// Rows at most, and bytes of columns at least, of which streamed products are known to be the best
+/// in a chain: 16 layers of a decoder take 9 % less.
+constexpr int64_t kChainRows = 2, kChainBytes = 4 << 20;
+/// Bytes of shared memory of a multiprocessor, and those that each block takes beside its own.
+constexpr int64_t kSharedBytes = 228 << 10, kReservedBytes = 1 << 10;
+
+/// Places in shared memory of a streamed product, in bytes: the stages come first.
+struct StreamMemory {
+  int64_t sums = 0, barriers = 0, total = 0;
+  int64_t tiles_at_once = 0;  ///< whose sums are there
+  StreamMemory(const ProductTile& tile, int64_t rows) {
+    const int64_t row = tile.n + kSumPadding;
+    tiles_at_once = rows > 2 ? 4 : 8;
+    sums = int64_t{2} * tile.warps_n * tile.stages * tile.n * (tile.k + kLaneStep);
+    barriers = sums + 4 * tiles_at_once * tile.warps_n * rows * row;
+    total = barriers + int64_t{8} * tile.warps_n * tile.stages;
+  }
+  /// Blocks that a multiprocessor has at once; more than two only share what it copies, and one is
+  /// enough where the stages of all hold all elements of b: it finds room beside kernels before.
+  int64_t blocks(const ProductTile& tile, int64_t elements) const {
+    const bool holds_all = elements <= kFewBlocks * tile.stages * tile.n * tile.k * tile.warps_n;
+    return !holds_all && kSharedBytes / (total + kReservedBytes) > 1 ? 2 : 1;
+  }
+};
 
 constexpr ProductTile kRowTiles[] = {
-    {ProductUnit::kRows, 8, 16, 128, 1, 4, 1},  {ProductUnit::kRows, 8, 16, 128, 1, 8, 1},
-    {ProductUnit::kRows, 8, 16, 128, 1, 16, 1}, {ProductUnit::kRows, 8, 16, 64, 1, 8, 2},
-    {ProductUnit::kRows, 8, 16, 64, 1, 16, 2},  {ProductUnit::kRows, 8, 16, 256, 1, 8, 1},
-    {ProductUnit::kRows, 8, 32, 64, 1, 8, 1},   {ProductUnit::kRows, 8, 32, 64, 1, 16, 1},
-    {ProductUnit::kRows, 8, 64, 32, 1, 4, 1},   {ProductUnit::kRows, 8, 64, 32, 1, 8, 1},
-    {ProductUnit::kRows, 8, 64, 32, 1, 16, 1},  {ProductUnit::kRows, 16, 16, 128, 1, 4, 1},
-    {ProductUnit::kRows, 16, 16, 128, 1, 8, 1}, {ProductUnit::kRows, 16, 16, 128, 1, 16, 1},
-    {ProductUnit::kRows, 16, 16, 64, 1, 8, 2},  {ProductUnit::kRows, 16, 16, 64, 1, 16, 2},
-    {ProductUnit::kRows, 16, 16, 256, 1, 8, 1}, {ProductUnit::kRows, 16, 32, 64, 1, 8, 1},
-    {ProductUnit::kRows, 16, 32, 64, 1, 16, 1}, {ProductUnit::kRows, 16, 64, 32, 1, 4, 1},
-    {ProductUnit::kRows, 16, 64, 32, 1, 8, 1},  {ProductUnit::kRows, 16, 64, 32, 1, 16, 1},
+    {ProductUnit::kRows, 8, 16, 128, 1, 4, 1},
+    {ProductUnit::kRows, 8, 16, 128, 1, 8, 1},
+    {ProductUnit::kRows, 8, 16, 128, 1, 16, 1},
+    {ProductUnit::kRows, 8, 16, 64, 1, 8, 2},
+    {ProductUnit::kRows, 8, 16, 64, 1, 16, 2},
+    {ProductUnit::kRows, 8, 16, 256, 1, 8, 1},
+    {ProductUnit::kRows, 8, 32, 64, 1, 8, 1},
+    {ProductUnit::kRows, 8, 32, 64, 1, 16, 1},
+    {ProductUnit::kRows, 8, 64, 32, 1, 4, 1},
+    {ProductUnit::kRows, 8, 64, 32, 1, 8, 1},
+    {ProductUnit::kRows, 8, 64, 32, 1, 16, 1},
+    {ProductUnit::kRows, 16, 16, 128, 1, 4, 1},
+    {ProductUnit::kRows, 16, 16, 128, 1, 8, 1},
+    {ProductUnit::kRows, 16, 16, 128, 1, 16, 1},
+    {ProductUnit::kRows, 16, 16, 64, 1, 8, 2},
+    {ProductUnit::kRows, 16, 16, 64, 1, 16, 2},
+    {ProductUnit::kRows, 16, 16, 256, 1, 8, 1},
+    {ProductUnit::kRows, 16, 32, 64, 1, 8, 1},
+    {ProductUnit::kRows, 16, 32, 64, 1, 16, 1},
+    {ProductUnit::kRows, 16, 64, 32, 1, 4, 1},
+    {ProductUnit::kRows, 16, 64, 32, 1, 8, 1},
+    {ProductUnit::kRows, 16, 64, 32, 1, 16, 1},
+    {ProductUnit::kStreamedRows, 8, 8, 256, 1, 8, 2, true},
+    {ProductUnit::kStreamedRows, 8, 8, 128, 1, 8, 4, true},
+    {ProductUnit::kStreamedRows, 8, 8, 128, 1, 4, 6, true},
+    {ProductUnit::kStreamedRows, 8, 16, 256, 1, 4, 2, true},
+    {ProductUnit::kStreamedRows, 8, 16, 128, 1, 8, 2, true},
 };
 
 }  // namespace
@@ -33,15 +78,27 @@ constexpr ProductTile kRowTiles[] = {
 std::span<const ProductTile> row_tiles() { return kRowTiles; }
 
 std::vector<int64_t> row_product_tactics(DataType a, DataType b, const ProductSize& size,
-                                         bool a_along_k, bool b_along_k, int architecture) {
+                                         bool a_along_k, bool b_along_k, bool b_is_constant,
+                                         int architecture) {
   const bool is_short = (a == DataType::kHALF || a == DataType::kBF16) && a == b;
   if (!is_short || !a_along_k || size.m > kMostRows || size.m == 0 ||
       architecture < kFirstRowArchitecture)
     return {};
+  // Columns that are there before, and of which every warp has whole stages.
+  const bool may_stream = architecture >= kStreamArchitecture && size.is_fixed && b_along_k &&
+                          b_is_constant && size.batches == 1 && size.n > 0 && size.k > 0;
+  // Alone others are as fast: what these gain is that they have columns when kernels before end.
+  const bool is_of_chain = size.m <= kChainRows && 2 * size.n * size.k >= kChainBytes;
   std::vector<int64_t> tactics;
   for (int64_t i = 0; i < std::ssize(kRowTiles); ++i) {
     const ProductTile& tile = kRowTiles[i];
     const bool fits_rows = tile.m == 8 ? size.m <= 8 : size.m > 8;
+    if (tile.unit == ProductUnit::kStreamedRows) {
+      if (!may_stream || !fits_rows || size.k % (tile.k * tile.warps_n) != 0) continue;
+      if (is_of_chain) return {kFirstRowTactic + i};
+      tactics.push_back(kFirstRowTactic + i);
+      continue;
+    }
     // Across k a lane reads 8 columns at once.
     const bool fits_columns = b_along_k || tile.n == 64;
     // Warps without a part of k.
@@ -51,12 +108,71 @@ std::vector<int64_t> row_product_tactics(DataType a, DataType b, const ProductSi
   return tactics;
 }
 
-std::string ProductWriter::declare_rows(DataType type) {
-  std::string unit(kRowProduct);
+namespace {
+
+std::string with_type(std::string_view text, DataType type) {
+  std::string unit(text);
   constexpr std::string_view kName = "PRODUCT_TYPE";
   for (size_t at = 0; (at = unit.find(kName, at)) != std::string::npos;)
     unit.replace(at, kName.size(), type == DataType::kHALF ? "f16" : "bf16");
-  return str(kRowReaders, unit, kRowLoop);
+  return unit;
+}
+
+}  // namespace
+
+std::string ProductWriter::declare_rows(DataType type) {
+  return str(kRowReaders, "constexpr int kSumRow = kTileN + ", kSumPadding,
+             ", kSumSize = kTileM * kSumRow;\n", with_type(kRowInstruction, type), kRowProduct,
+             kRowSums, kRowLoop);
+}
+
+std::string ProductWriter::declare_row_stream(DataType type, const Expr& m, const Expr& k) {
+  return str(kRowReaders, "constexpr Index kDepth = ", source_.value(k),
+             ";\nconstexpr int kSumRows = ", source_.value(m), ", kSumRow = kTileN + ", kSumPadding,
+             ", kSumSize = kSumRows * kSumRow;\n", kCopyGroups, kBarriers,
+             with_type(kRowInstruction, type), kRowSums, kRowStream);
+}
+
+GeneratedKernel ProductWriter::write_row_stream(const ProductOperand& a, const ProductOperand& b,
+                                                const ProductEpilogue& epilogue,
+                                                const ProductTasks& tasks, const Expr& m) {
+  const StreamMemory memory(tile_, m.constant());
+  const int64_t blocks = memory.blocks(tile_, args_.inputs[1].opt.numel());
+  const std::string tiles = str(memory.tiles_at_once);
+  const std::string text = str(
+      "extern __shared__ uint4 shared[];\n"
+      "float* const all_sums = (float*)((char*)shared + ",
+      memory.sums, ");\nconst int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n",
+      tasks.constants,
+      "(void)steps, (void)tiles_m, (void)tiles_n;\n"
+      "const Index batch = 0, first_row = 0, all_rows = rows, first = ",
+      tasks.first, ";\n(void)batch;\nColumnStream<", a.reader,
+      "> stream = [&] {\nconst Index first_column = 0;\nconst ", b.reader, " b = ", b.make,
+      ";\nreturn ColumnStream<", a.reader,
+      ">(b.matrix, columns, b.is_aligned, shared, (char*)shared + ", memory.barriers, ");\n}();\n",
+      KernelSource::kBeginNext, source_.wait(), "const ", a.reader, " a = ", a.make,
+      ";\nstream.read_rows(a, 0);\n"
+      "for (Index done = 0; done < stream.tiles; done += ",
+      tiles, ") {\nconst int now = stream.tiles - done < ", tiles,
+      " ? (int)(stream.tiles - done) : ", tiles,
+      ";\nfor (int tile = 0; tile < now; ++tile) {\n"
+      "Product sums;\nstream.multiply(sums, a);\n"
+      "sums.save(all_sums + (tile * kWarps + warp) * kSumSize);\n}\n__syncthreads();\n"
+      "for (int piece = warp; piece < now; piece += kWarps) {\n"
+      "const Index first_column = ((Index)blockIdx.x + (done + piece) * (Index)gridDim.x) * "
+      "kTileN;\n"
+      "const int warp_m = 0, warp_n = 0;\n"
+      "const int own_rows = (int)all_rows;\n"
+      "const Index rows = all_rows;\n"
+      "float* const own_sums = all_sums + piece * (kWarps * kSumSize);\n"
+      "const WarpSums product{own_sums, 0, own_rows};\n",
+      // They are added where those of the first warp are.
+      write_epilogue(epilogue, tasks.row_stride, "own_sums"), "}\nif (done + ", tiles,
+      " < stream.tiles) __syncthreads();\n}\n");
+  GeneratedKernel kernel =
+      source_.finish(text, min(tasks.count, Expr(kFewBlocks * blocks)), 32 * tile_.warps_n);
+  kernel.launch.shared_memory = memory.total;
+  return kernel;
 }
 
 GeneratedKernel ProductWriter::write_rows(const ProductOperand& a, const ProductOperand& b,

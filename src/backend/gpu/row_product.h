@@ -8,15 +8,17 @@
 
 namespace opwright::gpu {
 
-/// The number of the first tactic of ProductUnit::kRows, which are row_tiles() in order.
+/// The number of the first tactic of ProductUnit::kRows and kStreamedRows, which are row_tiles() in
+/// order.
 inline constexpr int64_t kFirstRowTactic = 60;
 /// Rows of a at most for which they are worth trying.
 inline constexpr int64_t kMostRows = 16;
 
-/// The tiles of ProductUnit::kRows.
+/// The tiles of both units.
 std::span<const ProductTile> row_tiles();
 /// Numbers of tactics for rows of a that are `a_along_k`; none where other units are as good.
 std::vector<int64_t> row_product_tactics(DataType a, DataType b, const ProductSize& size,
-                                         bool a_along_k, bool b_along_k, int architecture);
+                                         bool a_along_k, bool b_along_k, bool b_is_constant,
+                                         int architecture);
 
 }  // namespace opwright::gpu

@@ -12,10 +12,9 @@ inline constexpr std::string_view kRowReaders = R"(
 constexpr int kWarps = kWarpsM * kWarpsN, kThreads = 32 * kWarps;
 constexpr int kVector = 16 / sizeof(ElementA);  // neighbours that are read at once
 constexpr int kPack = 16 / sizeof(Output);      // neighbours that are stored at once
-constexpr int kWarpM = 16, kWarpN = 16;         // what a warp stores at once
+constexpr int kWarpM = 16, kWarpN = kTileN < 16 ? kTileN : 16;  // what a warp stores at once
 constexpr int kStep = 4 * kVector, kSteps = kTileK / kStep;  // along k
 constexpr int kRowTiles = kTileM / 8, kColumnTiles = kTileN / 16;
-constexpr int kSumRow = kTileN + 4;  // rows of sums begin in different banks
 
 __device__ inline unsigned word(const uint4& vector, int i) {
   return i == 0 ? vector.x : i == 1 ? vector.y : i == 2 ? vector.z : vector.w;
@@ -52,9 +51,9 @@ struct MatrixReader {
 };
 )";
 
-/// `Product`: a warp's sums. Columns of b are rows of the instruction, 16 at once, and the rows of
-/// a its columns, 8 at once. PRODUCT_TYPE is f16 or bf16.
-inline constexpr std::string_view kRowProduct = R"(
+/// Columns of b are rows of the instruction, 16 at once, and the rows of a its columns, 8 at once.
+/// PRODUCT_TYPE is f16 or bf16.
+inline constexpr std::string_view kRowInstruction = R"(
 __device__ inline void multiply_add(float (&sum)[4], unsigned a0, unsigned a1, unsigned a2,
                                     unsigned a3, unsigned b0, unsigned b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.PRODUCT_TYPE.PRODUCT_TYPE.f32 "
@@ -62,6 +61,10 @@ __device__ inline void multiply_add(float (&sum)[4], unsigned a0, unsigned a1, u
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
+)";
+
+/// `Product`: a warp's sums.
+inline constexpr std::string_view kRowProduct = R"(
 struct Product {
   float sums[kColumnTiles][kRowTiles][4];
   __device__ Product() {
@@ -112,17 +115,21 @@ struct Product {
           to[(r * 8 + far() * 2 + e % 2) * kSumRow + column(t, e / 2)] = sums[t][r][e];
   }
 };
-// 16 columns of the sums of all warps, always in one order.
+)";
+
+/// `WarpSums`: what the epilogue reads.
+inline constexpr std::string_view kRowSums = R"(
+// kWarpN columns of the sums of all warps, kSumSize apart, always in one order.
 struct WarpSums {
   const float* sums;
   int first, rows;
   __device__ void put(float* to, int row_length, int) const {
-    for (int at = (int)threadIdx.x % 32; at < rows * 16; at += 32) {
-      const float* const from = sums + at / 16 * kSumRow + first + at % 16;
+    for (int at = (int)threadIdx.x % 32; at < rows * kWarpN; at += 32) {
+      const float* const from = sums + at / kWarpN * kSumRow + first + at % kWarpN;
       float sum = from[0];
 #pragma unroll
-      for (int i = 1; i < kWarps; ++i) sum += from[i * (kTileM * kSumRow)];
-      to[at / 16 * row_length + at % 16] = sum;
+      for (int i = 1; i < kWarps; ++i) sum += from[i * kSumSize];
+      to[at / kWarpN * row_length + at % kWarpN] = sum;
     }
   }
 };
@@ -189,6 +196,131 @@ __device__ inline void multiply_rows(Product& product, const ReadA& read_a, cons
     }
   }
 }
+)";
+
+/// Instead of kRowProduct and kRowLoop, for blocks that stay: columns come to shared memory long
+/// before they are multiplied, while kernels before are at work. A warp has every column's part of
+/// kWarpDepth elements along k, and stages of its own, which it has filled again by itself. Behind
+/// kBarriers.
+inline constexpr std::string_view kRowStream = R"(
+constexpr int kWarpDepth = kDepth / kWarps, kParts = kWarpDepth / kTileK;
+// Rows of a stage: two that lanes read at once lie in different banks.
+constexpr int kStageRow = kTileK + kStep, kStageElements = kTileN * kStageRow;
+struct Product {
+  // Of every other step each: instructions wait for those before with the same sums.
+  float sums[2][kRowTiles][4];
+  __device__ Product() {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[i][r][e] = 0.0f;
+  }
+  __device__ static int near() { return (int)threadIdx.x % 32 / 4; }
+  __device__ static int far() { return (int)threadIdx.x % 4; }
+  __device__ void add(const ElementB* stage, const uint4 (&rows)[kSteps][kRowTiles]) {
+    const ElementB* const from = stage + near() * kStageRow + far() * kVector;
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      const uint4 low = *(const uint4*)(from + i * kStep);
+      uint4 high = make_uint4(0u, 0u, 0u, 0u);
+      if (kTileN > 8) high = *(const uint4*)(from + 8 * kStageRow + i * kStep);
+#pragma unroll
+      for (int k = 0; k < 2; ++k)
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r)
+          multiply_add(sums[k][r], word(low, 2 * k), word(high, 2 * k), word(low, 2 * k + 1),
+                       word(high, 2 * k + 1), word(rows[i][r], 2 * k), word(rows[i][r], 2 * k + 1));
+    }
+  }
+  __device__ void save(float* to) const {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int row = r * 8 + far() * 2 + e % 2, column = near() + e / 2 * 8;
+        if (row < kSumRows && column < kTileN)
+          to[row * kSumRow + column] = sums[0][r][e] + sums[1][r][e];
+      }
+  }
+};
+// The block's tiles of columns are every gridDim.x-th; `items` are the stages of all.
+template <class A>
+struct ColumnStream {
+  const ElementB* columns;
+  Index count;
+  bool is_aligned;
+  ElementB* stages;
+  unsigned barriers;
+  Index tiles, items, item = 0;
+  uint4 rows[kSteps][kRowTiles];
+  __device__ ColumnStream(const ElementB* matrix, Index count, bool is_aligned, void* shared,
+                          void* all_barriers)
+      : count(count), is_aligned(is_aligned) {
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    columns = matrix + warp * kWarpDepth;
+    stages = (ElementB*)shared + warp * (kStages * kStageElements);
+    barriers = shared_address(all_barriers) + warp * (kStages * 8);
+    const Index all_tiles = (count + kTileN - 1) / kTileN;
+    tiles = (all_tiles - (Index)blockIdx.x + (Index)gridDim.x - 1) / (Index)gridDim.x;
+    items = tiles * kParts;
+    if (lane < kStages) init_barrier(barriers + 8 * lane, 1);
+    end_barriers_init();
+    __syncwarp();
+    for (Index i = 0; i < kStages; ++i) copy(i);
+  }
+  __device__ void copy(Index item) const {
+    if (item >= items) return;
+    const int lane = (int)threadIdx.x % 32, stage = (int)(item % kStages);
+    const Index first = ((Index)blockIdx.x + item / kParts * (Index)gridDim.x) * kTileN;
+    const int there = count - first < kTileN ? (int)(count - first) : kTileN;
+    const ElementB* const from = columns + first * kDepth + item % kParts * kTileK;
+    ElementB* const to = stages + stage * kStageElements;
+    const unsigned barrier = barriers + 8 * stage;
+    constexpr int kBytes = kTileK * (int)sizeof(ElementB);
+    if (!is_aligned) {
+      for (int at = lane; at < there * kTileK; at += 32)
+        to[at / kTileK * kStageRow + at % kTileK] = from[(Index)(at / kTileK) * kDepth + at % kTileK];
+      __syncwarp();
+      if (lane == 0) arrive(barrier);
+      return;
+    }
+    if (lane == 0) expect(barrier, there * kBytes);
+    __syncwarp();
+    if (lane < there)
+      copy_once(to + lane * kStageRow, from + (Index)lane * kDepth, kBytes, barrier);
+  }
+  __device__ void read_rows(const A& a, int part) {
+    const Index first = (int)threadIdx.x / 32 * kWarpDepth + part * kTileK;
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i)
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) {
+        const Index row = Product::near() + 8 * r, k = first + i * kStep + Product::far() * kVector;
+        rows[i][r] = a.is_aligned ? a.template read<true, false>(row, k)
+                                  : a.template read<false, false>(row, k);
+      }
+  }
+  // The next tile. Rows of its first part were read before, and those of the next one's are then.
+  __device__ void multiply(Product& product, const A& a) {
+#pragma unroll 1
+    for (int part = 0; part < kParts; ++part) {
+      uint4 now[kSteps][kRowTiles];
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i)
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r) now[i][r] = rows[i][r];
+      if (kParts > 1) read_rows(a, part + 1 < kParts ? part + 1 : 0);
+      const int stage = (int)(item % kStages);
+      wait(barriers + 8 * stage, (unsigned)(item / kStages) & 1u);
+      product.add(stages + stage * kStageElements, now);
+      __syncwarp();
+      copy(item + kStages);
+      ++item;
+    }
+  }
+};
 )";
 
 }  // namespace opwright::gpu

@@ -51,6 +51,21 @@ __device__ inline void end_barriers_init() {
 __device__ inline void arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
 }
+// Arrives, and makes the phase wait for so many bytes.
+__device__ inline void expect(unsigned barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               :: "r"(barrier), "r"(bytes) : "memory");
+}
+// Neighbours in memory come by the copying unit, all at multiples of 16 bytes. They are read once:
+// the second cache keeps what others need rather than them.
+__device__ inline void copy_once(void* to, const void* from, int bytes, unsigned barrier) {
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, %1;" : "=l"(policy) : "f"(1.0f));
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+               "[%0], [%1], %2, [%3], %4;"
+               :: "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+               : "memory");
+}
 // Until the barrier's phase of that parity is over.
 __device__ inline void wait(unsigned barrier, unsigned parity) {
   unsigned is_over = 0;
@@ -70,11 +85,6 @@ __device__ inline void arrive_behind_copies(unsigned barrier) {
 
 /// What the copying unit (TMA) copies, for one thread. Behind kBarriers, with a TensorMap.
 inline constexpr std::string_view kBoxes = R"(
-// Arrives, and makes the phase wait for so many bytes.
-__device__ inline void expect(unsigned barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-               :: "r"(barrier), "r"(bytes) : "memory");
-}
 __device__ inline void copy_box(void* to, const TensorMap& map, Index inner, Index outer,
                                 Index matrix, unsigned barrier) {
   asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/types.h"
@@ -222,6 +223,61 @@ TEST(CudaProduct, FewRows) {
         EXPECT_GE(found, 1) << m << "x" << n << "x" << k;
       }
   EXPECT_GE(tactics.size(), 10u) << "not every tile was tested";
+}
+
+/// Constant columns that come ahead through shared memory, to blocks that have several tiles, more
+/// of them than they have sums of at once, and a last one that is no whole tile; with what the
+/// epilogue reads, at addresses that whole rows may be copied from and others.
+TEST(CudaProduct, StreamedRows) {
+  std::set<int64_t> tactics;
+  for (const auto& [type, m, n, k] :
+       {std::tuple<DataType, int64_t, int64_t, int64_t>{DataType::kHALF, 1, 4251, 2048},
+        {DataType::kBF16, 8, 203, 4096},
+        {DataType::kHALF, 3, 10573, 2048}}) {
+    const bool is_large = n > 10000;
+    const Values a = rounded(random_values({m, k}, 1), type);
+    const Values b = rounded(random_values({n, k}, 2), type);
+    const Values bias = rounded(random_values({n}, 3), type);
+    const Values expected = make_values({m, n}, [&, n = n, k = k](int64_t i) {
+      const double* const row = &a.data[static_cast<size_t>(i / n * k)];
+      const double* const column = &b.data[static_cast<size_t>(i % n * k)];
+      double sum = bias[i % n];
+      for (int64_t e = 0; e < k; ++e) sum += row[e] * column[e];
+      return std::max(0.0, sum);
+    });
+    MatrixMultiplyParams params;
+    params.op1 = MatrixOperation::kTRANSPOSE;
+    params.has_bias = true, params.activation.type = static_cast<int32_t>(ActivationType::kRELU);
+    const MatrixMultiply op(params);
+    const std::vector<TestInput> inputs = {{a, type}, {b, type, true}, {bias, type}};
+    const std::vector<TestOutput> outputs = {{expected.shape, type}};
+    int found = 0;
+    for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+      if (!candidate.tactic_name.starts_with("streamed")) continue;
+      tactics.insert(candidate.tactic), ++found;
+      if (is_large && !candidate.tactic_name.starts_with("streamed rows 8x8x256")) continue;
+      TestKernel kernel(op, candidate, inputs, outputs);
+      for (const int shift : {0, 1}) {
+        SCOPED_TRACE(::testing::Message()
+                     << m << "x" << n << "x" << k << " " << describe(candidate) << " " << shift);
+        const Values y = kernel.run(inputs, outputs, -1, shift)[0];
+        expect_close(y, expected, std::max(3e-5, tolerance_of(type)));
+        EXPECT_EQ(y.data, kernel.run(inputs, outputs, -1, shift)[0].data);
+        if (::testing::Test::HasFailure()) return;
+        if (is_large) break;
+      }
+    }
+    EXPECT_GE(found, 1) << m << "x" << n << "x" << k;
+  }
+  EXPECT_GE(tactics.size(), 5u) << "not every tile was tested";
+  // Columns that another kernel may still write do not come before.
+  const std::vector<TestInput> computed = {{random_values({1, 2048}, 1), DataType::kHALF},
+                                           {random_values({16, 2048}, 2), DataType::kHALF}};
+  MatrixMultiplyParams params;
+  params.op1 = MatrixOperation::kTRANSPOSE;
+  for (const Candidate& candidate : candidates_of(
+           MatrixMultiply(params), computed, std::vector<TestOutput>{{{1, 16}, DataType::kHALF}}))
+    EXPECT_FALSE(candidate.tactic_name.starts_with("streamed"));
 }
 
 /// More rows than a tile has, where the number of rows is open.
