@@ -178,6 +178,8 @@ def _narrow(w: Writer, x: ITensor, dim: int, start: Any, length: Any) -> ITensor
 @converter("select.int")
 def _select(w: Writer, x: ITensor, dim: int, index: Any) -> ITensor:
     axis = dim % len(x.shape)
+    if id(x) in w.stacks and axis == len(x.shape) - 1:
+        return w.stacks[id(x)][1][index]
     return w.gather(x, w.reshape(w.extent(_start(w, x, axis, index)), []), axis)
 
 
