@@ -60,6 +60,7 @@ for _name, _encoder in {
     _pixels(
         _name,
         f"segmentation_models_pytorch.{_name}",
+        128 if _name == "PAN" else 64,
         encoder_name=_encoder,
         encoder_weights=None,
         classes=3,
@@ -93,7 +94,7 @@ for _name in "r3d_18 mc3_18 r2plus1d_18 s3d mvit_v2_s swin3d_t".split():
     def _video(name: str = _name) -> Any:
         from torchvision.models import video
 
-        side = 224 if name.startswith("mvit") else 64
+        side = {"mvit_v2_s": 224, "s3d": 224}.get(name, 64)
         frames = 16 if name.startswith(("mvit", "s3d")) else 8
         return getattr(video, name)(weights=None), (normal(1, 3, frames, side, side),)
 
@@ -226,7 +227,7 @@ _audio(
     ),
 )
 _audio(
-    "PitchShift",
+    "TimeStretch",
     lambda: (
         _transforms().TimeStretch(n_freq=129, fixed_rate=1.2),
         (torch.randn(1, 129, 20, dtype=torch.cfloat),),

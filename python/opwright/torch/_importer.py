@@ -164,7 +164,11 @@ class Importer:
             return
         if node.op == "get_attr":
             assert self._constant is not None
-            self.bind_constant(node, self._constant(str(node.target)))
+            try:
+                self.bind_constant(node, self._constant(str(node.target)))
+            except Unsupported as error:
+                user = next(iter(node.users), node)
+                raise Unsupported(f"{describe(user)}: a constant: {error}") from error
             return
         if node.target is operator.getitem:
             source, index = map(self._argument, node.args)

@@ -506,6 +506,26 @@ def _scatter_reduce(
     return w.binary(ElementWiseOperation.DIV, y, count)
 
 
+@converter("index_reduce")
+def _index_reduce(
+    w: Writer,
+    x: ITensor,
+    dim: int,
+    index: ITensor,
+    source: ITensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> ITensor:
+    rank = len(x.shape)
+    if rank == 0 or len(source.shape) < rank:
+        raise Unsupported("reductions of scalars by indices")
+    axis = dim % rank
+    places = w.reshape(index, [-1 if i == axis else 1 for i in range(rank)])
+    places = w.expand(places, w.sizes(source))
+    return _scatter_reduce(w, x, dim, places, source, reduce, include_self)
+
+
 def _integer_limits(dtype: DataType) -> tuple[int, int]:
     info = torch.iinfo(TO_TORCH[dtype])
     return info.min, info.max
