@@ -106,8 +106,8 @@ void bind_call(nb::module_& m) {
            ":raises Error: naming the input that does not fit.\n"
            ":raises QueueFullError: at once, where as many calls wait as the queue holds.")
       .def("_set_updates_arguments", &CallableEngine::set_updates_arguments, nb::arg("updates"),
-           "Whether a call on the CPU computes aliased outputs in the arrays that are given for "
-           "their inputs, which are dense and writable then, and returns these.")
+           "Whether a call computes aliased outputs in the arrays of the engine's device that are "
+           "given for their inputs, which are dense and writable then, and returns these.")
       .def("configure_submit", &CallableEngine::configure_submit, nb::kw_only(),
            nb::arg("workers").none() = nb::none(), nb::arg("queue") = RunQueue::kDefaultWaiting,
            "How much `submit` takes. It counts for calls to come; those that wait stay. At first "

@@ -12,6 +12,7 @@
 #include "host_call.h"
 #include "plugin_bindings.h"
 #include "runtime/context.h"
+#include "torch_tensors.h"
 
 namespace opwright::python {
 namespace {
@@ -72,7 +73,7 @@ Queue numbered_stream(int64_t number) {
 
 struct DeviceCalls::State {
   explicit State(std::shared_ptr<Engine> e)
-      : engine(std::move(e)), device(engine->device()), host(*engine) {}
+      : engine(std::move(e)), device(engine->device()), host(*engine), torch(*engine) {}
   ~State() {
     try {
       const DeviceScope scope(device);
@@ -126,28 +127,14 @@ struct DeviceCalls::State {
                                                     device.ordinal()));
     return getter.get();
   }
-  /// torch's dtype for each input, or output.
-  nb::handle torch_dtype(bool is_input, size_t index) {
-    std::vector<nb::object>& known = is_input ? torch_inputs : torch_outputs;
-    const auto& ports = is_input ? engine->plan().inputs : engine->plan().outputs;
-    if (known.empty()) {
-      torch = nb::module_::import_("torch");
-      torch_empty = torch.attr("empty");
-      for (const PlanPort& port : ports)
-        known.push_back(bits(port.type.dtype) < 8 ? nb::none()
-                                                  : torch.attr(torch_name(port.type.dtype)));
-    }
-    return known[index];
-  }
 
   const std::shared_ptr<Engine> engine;
   const Device& device;
   const HostArrays host;
+  TorchTensors torch;
   std::mutex mutex;
   std::vector<std::unique_ptr<Slot>> idle, captured;
   Reference torch_stream, cupy_stream;
-  nb::object torch, torch_empty;
-  std::vector<nb::object> torch_inputs, torch_outputs;
 };
 
 /// One call.
@@ -195,6 +182,9 @@ class DeviceCalls::Call {
     if (kind_ == ValueKind::kCupy)
       stream_object_ = nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")();
   }
+
+  /// Computes aliased outputs in the arguments of the GPU that are given for their inputs.
+  void update_arguments() { updates_arguments_ = true; }
 
   /// With arguments that were taken. `waits`: also for work on a stream of the caller's.
   nb::object run(bool waits) {
@@ -296,12 +286,11 @@ class DeviceCalls::Call {
   Argument convert_torch(size_t input, nb::handle value) {
     const PlanPort& port = plan_.inputs[input];
     check_ordinal(port, attribute<int>(value.attr("device"), "index"), "x.to('cuda:", "')");
-    if (!value.attr("dtype").is(state_.torch_dtype(true, input))) refuse_type(port, value);
+    if (!state_.torch.has_type(input, value)) refuse_type(port, value);
     nb::object tensor = nb::borrow(value);
-    if (!nb::cast<bool>(value.attr("is_contiguous")())) tensor = value.attr("contiguous")();
+    if (!state_.torch.is_contiguous(value)) tensor = value.attr("contiguous")();
     if (!torch_device_.is_valid()) torch_device_ = value.attr("device");
-    return {reinterpret_cast<void*>(nb::cast<uintptr_t>(tensor.attr("data_ptr")())),
-            shape_of(tensor.attr("shape")), port.type.dtype, tensor};
+    return state_.torch.read(input, std::move(tensor));
   }
 
   Argument convert_cupy(const PlanPort& port, nb::handle value) const {
@@ -400,6 +389,12 @@ class DeviceCalls::Call {
     return opwright::python::num_bytes(argument.dtype, argument.shape);
   }
 
+  /// Whether the output is computed in the memory of an argument.
+  bool is_updated(const PlanPort& output) const {
+    return updates_arguments_ && output.aliased_input >= 0 &&
+           !is_on_host_[static_cast<size_t>(output.aliased_input)];
+  }
+
   void set_output(size_t output, void* address) {
     slot_->context.set_output_address(static_cast<int>(output), address);
     // Updated in place: in a copy, since a function does not change its arguments.
@@ -424,12 +419,18 @@ class DeviceCalls::Call {
     for (size_t o = 0; o < outputs_.size(); ++o) {
       const PlanPort& port = plan_.outputs[o];
       const Shape shape = slot_->context.max_output_shape(static_cast<int>(o));
+      if (is_updated(port)) {
+        const Argument& argument = arguments_[static_cast<size_t>(port.aliased_input)];
+        check_alias(*state_.engine, static_cast<int>(o), shape, argument);
+        slot_->context.set_output_address(static_cast<int>(o), const_cast<void*>(argument.data));
+        outputs_[o] = argument.holder;
+        continue;
+      }
       check_array_type(port);
       if (kind_ == ValueKind::kTorch) {
-        const nb::handle dtype = state_.torch_dtype(false, o);
-        outputs_[o] = state_.torch_empty(to_tuple(shape), nb::arg("dtype") = dtype,
-                                         nb::arg("device") = torch_device_);
-        set_output(o, reinterpret_cast<void*>(nb::cast<uintptr_t>(outputs_[o].attr("data_ptr")())));
+        auto [tensor, address] = state_.torch.allocate(o, shape, torch_device_);
+        outputs_[o] = std::move(tensor);
+        set_output(o, address);
       } else if (kind_ == ValueKind::kCupy) {
         outputs_[o] = nb::module_::import_("cupy").attr("empty")(to_tuple(shape),
                                                                  numpy_dtype(port.type.dtype));
@@ -499,6 +500,7 @@ class DeviceCalls::Call {
   const Plan& plan_;
   ValueKind kind_ = ValueKind::kNumpy;
   Queue queue_ = nullptr;
+  bool updates_arguments_ = false;
   std::vector<Given> given_;
   std::vector<Argument> arguments_;
   std::vector<bool> is_on_host_;
@@ -558,9 +560,11 @@ DeviceCalls::DeviceCalls(std::shared_ptr<Engine> engine)
     : state_(std::make_unique<State>(std::move(engine))) {}
 DeviceCalls::~DeviceCalls() = default;
 
-nb::object DeviceCalls::call(const nb::args& args, const nb::kwargs& kwargs) {
+nb::object DeviceCalls::call(const nb::args& args, const nb::kwargs& kwargs,
+                             bool updates_arguments) {
   const DeviceScope scope(state_->device);
   Call call(*state_);
+  if (updates_arguments) call.update_arguments();
   call.take(args, kwargs);
   return call.run(false);
 }

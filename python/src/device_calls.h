@@ -19,7 +19,9 @@ class DeviceCalls {
  public:
   explicit DeviceCalls(std::shared_ptr<Engine> engine);
   ~DeviceCalls();
-  nb::object call(const nb::args& args, const nb::kwargs& kwargs);
+  /// `updates_arguments`: computes aliased outputs in the arrays on the GPU that are given for
+  /// their inputs, and returns these.
+  nb::object call(const nb::args& args, const nb::kwargs& kwargs, bool updates_arguments);
   /// A call for another thread, on the stream that is current now; run() waits for its work. Throws
   /// Error for wrong arguments, and while the stream is being captured. The object must not outlive
   /// this one.

@@ -152,7 +152,7 @@ EngineCalls::EngineCalls(std::shared_ptr<Engine> engine)
 
 nb::object EngineCalls::call(const nb::args& args, const nb::kwargs& kwargs) {
   if (!has_array_formats_) check_array_formats(*engine_);
-  if (device_calls_ != nullptr) return device_calls_->call(args, kwargs);
+  if (device_calls_ != nullptr) return device_calls_->call(args, kwargs, updates_arguments_);
   return HostCall(*engine_, arrays_, contexts_, updates_arguments_, args, kwargs).run();
 }
 

@@ -21,7 +21,7 @@ class EngineCalls : public std::enable_shared_from_this<EngineCalls> {
 
   const std::shared_ptr<Engine>& engine() const { return engine_; }
   RunQueue& queue() { return queue_; }
-  /// Whether call() computes aliased outputs in the arrays that it is given, on the CPU.
+  /// Whether call() computes aliased outputs in the arrays of the engine's device that it is given.
   void set_updates_arguments(bool updates) { updates_arguments_ = updates; }
   nb::object call(const nb::args& args, const nb::kwargs& kwargs);
   /// The future of a call, which a thread of the queue runs. Throws Error for wrong arguments,

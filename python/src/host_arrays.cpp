@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "torch_tensors.h"
+
 namespace opwright::python {
 namespace {
 
@@ -42,11 +44,10 @@ std::optional<DataType> data_type(nb::dlpack::dtype type) {
 }
 
 ArrayKind kind_of(nb::handle object) {
-  nb::handle type = object.type();
-  const bool torch = nb::hasattr(type, "__module__") &&
-                     nb::isinstance<nb::str>(type.attr("__module__")) &&
-                     nb::cast<std::string>(type.attr("__module__")).starts_with("torch");
-  return torch ? ArrayKind::kTorch : ArrayKind::kNumpy;
+  const nb::object module = nb::getattr(object.type(), "__module__", nb::none());
+  if (!nb::isinstance<nb::str>(module)) return ArrayKind::kNumpy;
+  const std::string_view package(nb::cast<const char*>(module));
+  return package.starts_with("torch") ? ArrayKind::kTorch : ArrayKind::kNumpy;
 }
 
 const char* torch_name(DataType type) {
@@ -124,12 +125,15 @@ void refuse_type(const PlanPort& port, nb::handle value) {
 
 HostArrays::HostArrays(const Engine& engine)
     : engine_(engine),
+      torch_(std::make_unique<TorchTensors>(engine)),
       numpy_(nb::module_::import_("numpy")),
       empty_(numpy_.attr("empty")),
       ndarray_(numpy_.attr("ndarray")) {
   for (const PlanPort& port : engine.plan().outputs)
     output_dtypes_.push_back(numpy_or_none(port.type.dtype));
 }
+
+HostArrays::~HostArrays() = default;
 
 void HostArrays::refuse_device(const PlanPort& port, nb::handle value) const {
   const bool on_cpu = engine_.device().is_host();
@@ -142,6 +146,12 @@ void HostArrays::refuse_device(const PlanPort& port, nb::handle value) const {
 
 Argument HostArrays::convert(size_t index, nb::handle value) const {
   const PlanPort& port = engine_.plan().inputs[index];
+  if (torch_->is_strided(value)) {
+    require(!torch_->records_gradients(value), "input '", port.name,
+            "' requires gradients, which engines do not compute: call the engine within "
+            "torch.no_grad(), or give it x.detach()");
+    if (torch_->is_dense_on_host(index, value)) return torch_->read(index, nb::borrow(value));
+  }
   if (!nb::hasattr(value, "__dlpack__") && !PyObject_CheckBuffer(value.ptr())) {
     if (nb::hasattr(value, "__cuda_array_interface__")) refuse_device(port, value);
     // Numbers and lists take the engine's type.
@@ -180,11 +190,8 @@ std::pair<nb::object, void*> HostArrays::allocate(ArrayKind kind, int output,
   const DataType type = engine_.plan().outputs[output].type.dtype;
   check_array_type(engine_.plan().outputs[output]);
   if (kind == ArrayKind::kTorch) {
-    nb::module_ torch = nb::module_::import_("torch");
-    nb::object tensor =
-        torch.attr("empty")(to_tuple(shape), nb::arg("dtype") = torch.attr(torch_name(type)));
-    void* address = reinterpret_cast<void*>(nb::cast<uintptr_t>(tensor.attr("data_ptr")()));
-    return {tensor, usable_address(address)};
+    auto [tensor, address] = torch_->allocate(static_cast<size_t>(output), shape, {});
+    return {std::move(tensor), usable_address(address)};
   }
   const nb::object& dtype = output_dtypes_[output];
   if (dtype.is_none()) numpy_dtype(type);  // throws: says what NumPy lacks

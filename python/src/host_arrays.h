@@ -2,6 +2,7 @@
 
 // Arrays in the host's memory, as an engine that is called takes and gives them.
 
+#include <memory>
 #include <utility>
 
 #include <nanobind/ndarray.h>
@@ -41,11 +42,14 @@ bool is_contiguous(const Array& array) {
   return true;
 }
 
+class TorchTensors;
+
 /// Arrays for an engine's inputs and outputs.
 class HostArrays {
  public:
   /// The engine must outlive the object.
   explicit HostArrays(const Engine& engine);
+  ~HostArrays();
   /// A dense array of the input's type. Throws Error for another type, or memory that is not the
   /// host's.
   Argument convert(size_t input, nb::handle value) const;
@@ -60,6 +64,7 @@ class HostArrays {
   [[noreturn]] void refuse_device(const PlanPort& port, nb::handle value) const;
 
   const Engine& engine_;
+  const std::unique_ptr<TorchTensors> torch_;
   std::vector<nb::object> output_dtypes_;
   // Of NumPy, looked up once.
   nb::object numpy_, empty_, ndarray_;

@@ -104,3 +104,90 @@ def test_architectures(torch, name):
     torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-3)
     engine = trt.build(model, args, device="cuda")
     torch.testing.assert_close(engine(*args), want, rtol=2e-2, atol=2e-3)
+
+
+def cached_attention(torch):
+    """Attention over a cache that it writes to, as an argument."""
+
+    class Attention(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("keys", torch.zeros(2, 3, 16, 8))
+
+        def forward(self, x, places, values):
+            self.keys.index_copy_(2, places, x * 2)
+            values.index_copy_(2, places, x + 1)
+            return torch.softmax(x @ self.keys.mT, -1) @ values
+
+    return Attention().cuda().eval()
+
+
+@pytest.mark.driver
+def test_caches_are_updated_in_place(torch):
+    torch._dynamo.reset()
+    module, reference = cached_attention(torch), cached_attention(torch)
+    compiled, address = torch.compile(module, backend="opwright"), module.keys.data_ptr()
+    with torch.inference_mode():
+        caches = [torch.zeros(2, 3, 16, 8, device="cuda") for _ in range(2)]
+        expected = [each.clone() for each in caches]
+        for turn, places in enumerate(([3, 4], [5, 0], [1, 2], [15, 7])):
+            which = turn % 2  # its address differs from the last call's
+            x = torch.randn(2, 3, 2, 8, device="cuda")
+            places = torch.tensor(places, device="cuda")
+            got = compiled(x, places, caches[which])
+            want = reference(x, places, expected[which])
+            torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
+            torch.testing.assert_close(module.keys, reference.keys, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(caches, expected, rtol=1e-5, atol=1e-5)
+            assert module.keys.data_ptr() == address
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            compiled(x, places, caches[0])
+        assert not [each for each in profile.key_averages() if each.key == "aten::copy_"]
+
+
+@pytest.mark.driver
+def test_caches_in_a_graph_of_the_callers(torch):
+    torch._dynamo.reset()
+    module, reference = cached_attention(torch), cached_attention(torch)
+    compiled = torch.compile(module, backend="opwright")
+    with torch.inference_mode():
+        values, expected = (torch.zeros(2, 3, 16, 8, device="cuda") for _ in range(2))
+        x, places = torch.randn(2, 3, 2, 8, device="cuda"), torch.tensor([0, 1], device="cuda")
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                compiled(x, places, values)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            got = compiled(x, places, values)
+        reference(x, places, expected)
+        for first in (4, 9, 14):
+            x.copy_(torch.randn_like(x))
+            places.copy_(torch.tensor([first, first + 1], device="cuda"))
+            graph.replay()
+            torch.cuda.synchronize()
+            want = reference(x, places, expected)
+            torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
+            torch.testing.assert_close(values, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.driver
+def test_complex_numbers_and_transforms(torch):
+    torch._dynamo.reset()
+    turns = torch.polar(torch.ones(12, device="cuda"), torch.arange(12.0, device="cuda"))
+    window = torch.hann_window(64, device="cuda")
+
+    class Sound(torch.nn.Module):
+        def forward(self, x):
+            bins = torch.stft(x, 64, 16, window=window, return_complex=True)
+            x = torch.istft(bins * (1 + 2j), 64, 16, window=window)
+            pairs = torch.view_as_complex(x[:, :24].reshape(-1, 12, 2)) * turns
+            return bins.abs(), bins.angle().cos(), x, torch.view_as_real(pairs)
+
+    module, x = Sound().eval(), torch.randn(3, 2048, device="cuda")
+    with torch.inference_mode():
+        want = module(x)
+        got = torch.compile(module, backend="opwright")(x)
+    for a, b in zip(got, want):
+        torch.testing.assert_close(a, b, rtol=2e-3, atol=2e-2)

@@ -76,18 +76,18 @@ def combine(made, order=(5, 3, 1, 2, 4, 0)):
     return plugin_id
 
 
-def engine_of(plugin_id):
+def engine_of(plugin_id, **attributes):
     network = trt.Builder(trt.Logger()).create_network()
     a, b = (network.add_input(name, F32, (-1, -1)) for name in "ab")
     namespace, _, name = plugin_id.partition("::")
     call = getattr(getattr(trtp.op, namespace), name)
-    network.mark_output(network.add_plugin(call(a, b, k=0.5)).get_output(0))
+    network.mark_output(network.add_plugin(call(a, b, **attributes)).get_output(0))
     shapes = {name: ((1, 1), (4, 6), (64, 64)) for name in "ab"}
     return trt.build(network, shapes=shapes, device="cpu")
 
 
 def test_a_kernel_takes_its_arguments_in_its_own_order(library, tmp_path):
-    engine = engine_of(combine(library))
+    engine = engine_of(combine(library), k=0.5)
     engine.save(tmp_path / "order.engine")
     stored = trt.load(tmp_path / "order.engine", allow_host_code=True)
     rng = np.random.default_rng(0)
@@ -99,9 +99,78 @@ def test_a_kernel_takes_its_arguments_in_its_own_order(library, tmp_path):
 
 def test_an_argument_that_there_is_not_is_refused(library):
     with pytest.raises(trt.Error, match=r"parameter 5 takes argument 6 of 6 \(2 inputs, 3 extra"):
-        engine_of(combine(library, order=(5, 3, 1, 2, 4, 6)))
+        engine_of(combine(library, order=(5, 3, 1, 2, 4, 6)), k=0.5)
     with pytest.raises(trt.Error, match="parameter 5 takes argument -1 of 6"):
-        engine_of(combine(library, order=(5, 3, 1, 2, 4, -1)))
+        engine_of(combine(library, order=(5, 3, 1, 2, 4, -1)), k=0.5)
+
+
+ADD_IN_PLACE = """#include <cstdint>
+extern "C" void add(void** args, std::int64_t row, std::int64_t, std::int64_t) {
+  auto* x = *static_cast<float**>(args[0]);
+  const auto* y = *static_cast<const float**>(args[1]);
+  const std::int64_t columns = *static_cast<std::int64_t*>(args[2]);
+  for (std::int64_t i = row * columns; i < (row + 1) * columns; ++i) x[i] += 2 * y[i];
+}
+"""
+
+
+def in_place(make):
+    """The plugin's name: x += 2 y, as `make(x, y, outputs)` compiles it."""
+    plugin_id = new_id("in_place")
+
+    @trtp.register(plugin_id)
+    def desc(x: trtp.TensorDesc, y: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.aliased()
+
+    @trtp.aot_impl(plugin_id)
+    def compile(x, y, outputs, tactic):
+        code = make(x, y, outputs)
+        return code.name, code, code.launch(), trtp.SymExprs.from_tuple([])
+
+    return plugin_id
+
+
+def test_a_kernel_that_takes_an_aliased_output_once(tmp_path):
+    pytest.importorskip("elftools")
+    (tmp_path / "k.cpp").write_text(ADD_IN_PLACE)
+    command = ["-O2", "-march=x86-64", "-fPIC", "-shared", "k.cpp", "-o", "k.so"]
+    _toolchain.run(command, tmp_path, "k.cpp")
+    library = aot.object(tmp_path / "k.so", "add")
+
+    def make(x, y, outputs):
+        layout = _arrays.Layout(2, [], 1)
+        layout.tensor(0)
+        layout.tensor(1)
+        layout.integer(x.shape_expr[1], 64)
+        return aot.Code(
+            bytes(library),
+            library.name,
+            library.target,
+            layout.parameters,
+            added=layout.added,
+            order=layout.order,
+            launch={"grid_x": x.shape_expr[0]},
+        )
+
+    engine = engine_of(in_place(make))
+    (output,) = engine.outputs
+    assert engine.engine.get_aliased_input_tensor(output) == "a"
+    rng = np.random.default_rng(0)
+    for shape in [(4, 6), (1, 1), (7, 33)]:
+        a, b = (rng.standard_normal(shape, np.float32) for _ in range(2))
+        given = a.copy()
+        np.testing.assert_allclose(engine(a=a, b=b), a + 2 * b, rtol=1e-6)
+        np.testing.assert_array_equal(a, given)
+
+
+def test_what_a_kernel_does_without():
+    array = _arrays.Array(F32, [4], -1)
+    shared = _arrays.Array(F32, [4], 0)
+    assert _arrays.left_out(3, 2, [shared, array]) == [2]
+    assert _arrays.left_out(4, 2, [shared, array]) == []
+    fail = AssertionError
+    assert _arrays.places(["x", "n", "y"], None, fail, [2]) == [0, 1, 3]
+    assert _arrays.places(["y", "n", "x"], ["x", "n", "y"], fail, [2]) == [3, 1, 0]
 
 
 def test_layout_numbers_what_it_takes():
@@ -226,6 +295,55 @@ def test_another_number_of_tensors_is_told(make, monkeypatch):
     monkeypatch.setitem(globals(), "ports", lambda dtype: {"inputs": [], "outputs": []})
     with pytest.raises(aot.CompileError, match="0 inputs, 1 extra arguments and 0 outputs come"):
         make(F32)
+
+
+WRITES = """
+import warp as wp
+
+@wp.func
+def put(x: wp.array2d(dtype=wp.float32), i: int, j: int, value: wp.float32):
+    x[i, j] = value
+
+@wp.kernel
+def update(x: wp.array2d(dtype=wp.float32), y: wp.array2d(dtype=wp.float32)):
+    i, j = wp.tid()
+    put(x, i, j, x[i, j] + 2.0 * y[i, j])
+
+@wp.kernel
+def to_another(x: wp.array2d(dtype=wp.float32), y: wp.array2d(dtype=wp.float32),
+               z: wp.array2d(dtype=wp.float32)):
+    i, j = wp.tid()
+    y[i, j] = x[i, j]
+    z[i, j] = x[i, j]
+"""
+
+
+@pytest.mark.usefixtures("nvidias_nvrtc")
+def test_a_warp_kernel_that_writes_to_what_it_reads(tmp_path, monkeypatch):
+    pytest.importorskip("warp")
+    (tmp_path / "writing_kernels.py").write_text(WRITES)
+    monkeypatch.syspath_prepend(tmp_path)
+    import writing_kernels
+
+    made = []
+
+    def make(kernel):
+        def compile(x, y, outputs):
+            dim = list(x.shape_expr)
+            made.append(aot.warp(kernel, dim, inputs=[x, y], outputs=outputs, arch="sm_90"))
+            return made[-1]
+
+        return compile
+
+    with pytest.raises(trt.Error, match="sm_90|GPU"):  # there is no GPU to build the engine for
+        engine_of(in_place(make(writing_kernels.update)))
+    # x, its extents, y, its extents, the threads; no output.
+    assert made[0].parameters == (2, (), 1)
+    assert 0 in made[0].order and 1 in made[0].order
+    assert 2 + len(list(made[0].added)) not in made[0].order
+    with pytest.raises(aot.CompileError, match="writes to 'y', which takes input 1"):
+        engine_of(in_place(make(writing_kernels.to_another)))
+    del sys.modules["writing_kernels"]
 
 
 # Kernels of others, whose parameters are in another order.

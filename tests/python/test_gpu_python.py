@@ -388,6 +388,38 @@ def test_what_is_updated_in_place_leaves_the_callers_array():
     np.testing.assert_array_equal(given, X)
 
 
+def test_arguments_that_a_call_updates():
+    """As torch.compile calls engines: a cache stays where it is, wherever the caller has it."""
+    net = network()
+    cache = net.add_input("cache", trt.float32, (5, 3))
+    places = net.add_input("places", trt.int64, (2, 1))
+    x = net.add_input("x", trt.float32, (2, 3))
+    parameters = {"mode": trt.ScatterMode.ND.value, "axis": 0, "reduction": 0, "in_place": True}
+    layer = net._add_operator("Scatter", parameters, [cache, places, x])
+    read = net.add_unary(layer.get_output(0), trt.UnaryOperation.NEG)
+    engine = build(net, layer.get_output(0), read.get_output(0), device="cuda", timing=False)
+    assert engine.engine.get_aliased_input_tensor("y0") == "cache"
+    engine._set_updates_arguments(True)
+    rows = np.arange(6, dtype=np.float32).reshape(2, 3)
+    caches = [DeviceArray(np.full((5, 3), value, np.float32)) for value in (1, 2)]
+    expected = [each.numpy() for each in caches]
+    for turn, written in enumerate(([0, 4], [1, 2], [3, 0], [2, 4])):
+        which = turn % 2  # their addresses differ
+        given = DeviceArray(np.array(written)[:, None])
+        made = engine(cache=caches[which], places=given, x=DeviceArray(rows + turn))
+        expected[which][written] = rows + turn
+        assert made["y0"] is caches[which]
+        np.testing.assert_array_equal(made["y1"].numpy(), -expected[which])
+        for array, values in zip(caches, expected):
+            np.testing.assert_array_equal(array.numpy(), values)
+    # What lies on the host is copied, as ever.
+    given = expected[0].copy()
+    made = engine(cache=given, places=np.array([[0], [4]]), x=rows - 9)
+    np.testing.assert_array_equal(given, expected[0])
+    expected[0][[0, 4]] = rows - 9
+    np.testing.assert_array_equal(made["y0"], expected[0])
+
+
 def test_outputs_whose_size_depends_on_data():
     plugin_id = new_id("first_three")
     size_of_three = np.array(3, np.int32)

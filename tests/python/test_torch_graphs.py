@@ -369,3 +369,86 @@ def test_a_built_engine_has_its_state_in_one_place():
         keys = made["next_keys"]
         check(made["output_0"] if "output_0" in made else made["output"], reference(*args)[0])
         check(keys, reference.keys)
+
+
+# Operators that may raise
+
+
+def test_an_operator_that_may_raise(monkeypatch, caplog):
+    def solve(a, b):
+        return torch.relu(torch.linalg.solve(a @ a.mT, b)) * 2 + 1
+
+    whole = torch.compile(solve, backend="opwright", options=QUICK)
+    a, b = torch.randn(4, 4), torch.randn(4, 2)
+    check(whole(a, b), solve(a, b), 1e-3)
+    assert "linalg_check_errors" in caplog.text
+
+    def wrapped(*_args, **_options):
+        raise AssertionError("PyTorch's operator that calls others is not called")
+
+    monkeypatch.setattr(type(torch.ops.higher_order.with_effects), "__call__", wrapped)
+    check(whole(a, b), solve(a, b), 1e-3)
+    with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+        whole(torch.zeros(4, 4), b)
+    check(whole(a, b), solve(a, b), 1e-3)
+
+
+def test_tensors_that_require_gradients():
+    """PyTorch's modes decide: within no_grad they are tensors like others."""
+    module = nn.Linear(4, 3)
+    x = torch.randn(2, 4, requires_grad=True)
+    check(compiled(module)(x), module(x))
+    engine = opwright.build(module, (x,), device="cpu", timing=False)
+    check(engine(x), module(x))
+    with torch.enable_grad(), pytest.raises(opwright.Error, match=r"requires gradients.*detach"):
+        engine(x)
+
+
+def test_an_output_of_a_parameters_name():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.tensor(0.5))
+
+        def forward(self, x):
+            return {"y": x * self.scale, "scale": self.scale.exp()}
+
+    module, x = Scaled(), torch.randn(3)
+    made = opwright.build(module, (x,), device="cpu", timing=False)(x)
+    check([made["y"], made["scale"]], list(module(x).values()))
+
+
+# Random numbers
+
+
+class Noise(nn.Module):
+    def forward(self, x):
+        noise = torch.randn_like(x), torch.randn(x.shape[0], 1000), torch.rand(x.shape[0], 1000)
+        return *noise, torch.bernoulli(torch.sigmoid(x)), torch.randint(3, 9, (x.shape[0], 1000))
+
+
+def test_a_built_engine_draws_random_numbers():
+    batch = Dim("batch", min=1, max=64)
+    x = torch.zeros(40, 1000)
+    engine = opwright.build(Noise(), (x,), dynamic_shapes=({0: batch},), device="cpu", timing=False)
+    for rows in (40, 64):
+        values = [each.double() for each in engine(torch.zeros(rows, 1000)).values()]
+        means, deviations = [0, 0, 0.5, 0.5, 5.5], [1, 1, 12**-0.5, 0.5, (35 / 12) ** 0.5]
+        for value, mean, deviation in zip(values, means, deviations):
+            assert value.shape == (rows, 1000)
+            assert abs(value.mean() - mean) < 0.03 and abs(value.std() / deviation - 1) < 0.03
+        assert set(values[3].unique().tolist()) == {0, 1}
+        assert set(values[4].unique().tolist()) == set(range(3, 9))
+        first, second = values[:2]
+        assert abs((first * second).mean()) < 0.03, "each layer has numbers of its own"
+
+
+def test_random_numbers_stay_with_pytorch_and_its_seed(caplog):
+    whole = compiled(Noise())
+    x = torch.zeros(4, 1000)
+    results = []
+    for module in (whole, Noise(), whole):
+        torch.manual_seed(3)
+        results.append(module(x))
+    check(results[0], results[2])
+    assert "randn_like" in caplog.text and "seed" in caplog.text

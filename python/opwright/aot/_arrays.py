@@ -123,20 +123,37 @@ def check_alignment(maker: str, alignment: int | None) -> None:
         raise ValueError(f"{maker}: alignment={alignment} is no power of two")
 
 
+def left_out(count: int, before: int, outputs: Sequence[Array | None]) -> list[int]:
+    """The arguments that a kernel of `count` parameters does without: the outputs in the memory of an
+    input, which it has already. Empty where it takes these, too.
+
+    :param before: how many inputs and extra arguments there are.
+    """
+    shared = [
+        before + i for i, each in enumerate(outputs) if each is not None and each.aliased >= 0
+    ]
+    return shared if count + len(shared) == before + len(outputs) else []
+
+
 def places(
-    names: Sequence[str], order: Iterable[str] | None, fail: Callable[[str], CompileError]
+    names: Sequence[str],
+    order: Iterable[str] | None,
+    fail: Callable[[str], CompileError],
+    without: Sequence[int] = (),
 ) -> list[int]:
     """For each of a kernel's parameters which argument it takes: a number among the inputs, the extra
     arguments and the outputs.
 
     :param order: the names in the order of the arguments; None where that is the kernel's own.
+    :param without: the arguments that it does not take.
     """
+    taken = [each for each in range(len(names) + len(without)) if each not in without]
     if order is None:
-        return list(range(len(names)))
+        return taken
     wanted = list(order)
     if sorted(wanted) != sorted(names):
         raise fail(f"order has ({', '.join(wanted)}); its parameters are ({', '.join(names)})")
-    return [wanted.index(name) for name in names]
+    return [taken[wanted.index(name)] for name in names]
 
 
 class Layout:

@@ -13,7 +13,7 @@ from typing import Any
 
 from .._core import DataType
 from . import _ptx
-from ._arrays import Array, Layout, arrays, check_alignment, places, symbols
+from ._arrays import Array, Layout, arrays, check_alignment, left_out, places, symbols
 from ._code import Code, CompileError, by_symbol
 from ._gpu import cached_with_facts, chosen_architecture, kind
 from ._numba import _identity
@@ -196,9 +196,9 @@ def cute(
     signature = inspect.signature(function)
     values = dict(constants or {})
     free = [name for name in signature.parameters if name not in values]
-    if len(free) != len(ins) + len(given) + len(outs) or not set(values) <= set(
-        signature.parameters
-    ):
+    without = left_out(len(free), len(ins) + len(given), outs)
+    expected = len(ins) + len(given) + len(outs) - len(without)
+    if len(free) != expected or not set(values) <= set(signature.parameters):
         raise CompileError(
             f"aot.cute: the kernel `{function.__name__}{signature}` has the parameters "
             f"({', '.join(free)}) beside the constants ({', '.join(values)}), but {len(ins)} "
@@ -211,7 +211,7 @@ def cute(
 
     wrapper = _Wrapper(Layout(len(ins), given, len(outs)))
     samples: list[Any] = []
-    for place, name in zip(places(free, order, fail), free):
+    for place, name in zip(places(free, order, fail, without), free):
         number = place - len(ins)
         if 0 <= number < len(given):
             scalar = _SCALARS[type(given[number])]

@@ -8,7 +8,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .._core import DataType
-from ._arrays import ELEMENTS, SCALARS, Array, Layout, arrays, check_alignment, places, symbols
+from ._arrays import (
+    ELEMENTS,
+    SCALARS,
+    Array,
+    Layout,
+    arrays,
+    check_alignment,
+    left_out,
+    places,
+    symbols,
+)
 from ._code import Code, CompileError, cached
 from ._gpu import chosen_architecture, kind
 from ._saved import portable
@@ -116,7 +126,9 @@ def cutile(
     name, text = function.__name__, f"{function.__name__}{inspect.signature(function)}"
     names, values = list(inspect.signature(function).parameters), dict(constants or {})
     free = [each for each in names if each not in values]
-    if len(free) != len(ins) + len(given) + len(outs) or not set(values) <= set(names):
+    without = left_out(len(free), len(ins) + len(given), outs)
+    expected = len(ins) + len(given) + len(outs) - len(without)
+    if len(free) != expected or not set(values) <= set(names):
         raise CompileError(
             f"aot.cutile: the kernel `{text}` has the parameters ({', '.join(free)}) beside the "
             f"constants ({', '.join(values)}), but {len(ins)} inputs, {len(given)} extra arguments "
@@ -129,7 +141,7 @@ def cutile(
     layout, constraints = Layout(len(ins), given, len(outs)), {}
     aliased = {array.aliased for array in outs if array is not None} - {-1}
     index = tile.int32 if index_bits == 32 else tile.int64
-    for place, parameter in zip(places(free, order, fail), free):
+    for place, parameter in zip(places(free, order, fail, without), free):
         number = place - len(ins)
         if 0 <= number < len(given):
             scalar = SCALARS[type(given[number])]

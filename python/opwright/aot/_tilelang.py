@@ -11,7 +11,7 @@ from .._core._plugin import ShapeExpr
 from .._core._plugin import max as largest
 from .._core._plugin import min as smallest
 from . import _cuda
-from ._arrays import ELEMENTS, SCALARS, Array, Layout, arrays, places, symbols
+from ._arrays import ELEMENTS, SCALARS, Array, Layout, arrays, left_out, places, symbols
 from ._code import Code, CompileError
 from ._gpu import cached_with_facts, chosen_architecture, kind
 from ._nvrtc import header_folders
@@ -145,7 +145,8 @@ def tilelang(
     def fail(reason: str) -> CompileError:
         return CompileError(f"aot.tilelang: the kernel '{name}': {reason}")
 
-    if len(kernel.params) != len(ins) + len(given) + len(outs):
+    without = left_out(len(kernel.params), len(ins) + len(given), outs)
+    if len(kernel.params) + len(without) != len(ins) + len(given) + len(outs):
         raise fail(
             f"it has {len(kernel.params)} parameters, but {len(ins)} inputs, {len(given)} extra "
             f"arguments and {len(outs)} outputs come, in this order"
@@ -153,7 +154,7 @@ def tilelang(
     extents: dict[str, Any] = {}
     tensors, scalars = {}, {}
     names = [kernel.buffer_map.get(each, each).name for each in kernel.params]
-    for place, parameter in zip(places(names, order, fail), kernel.params):
+    for place, parameter in zip(places(names, order, fail, without), kernel.params):
         index = place - len(ins)
         is_scalar = 0 <= index < len(given)
         if is_scalar != (parameter not in kernel.buffer_map):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import json
+import logging
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 from .._core import DataType
 from .._core._plugin import ShapeExpr
 from . import _cuda
-from ._arrays import ELEMENTS, Array, Layout, arrays, places, symbols
+from ._arrays import ELEMENTS, Array, Layout, arrays, left_out, places, symbols
 from ._code import Code, CompileError, by_symbol
 from ._gpu import cached_with_facts, chosen_architecture, kind
 from ._saved import portable
@@ -68,9 +70,23 @@ def _specialized(warp: Any, kernel: Any, kinds: list[Any], block: int) -> Any:
     return copy
 
 
+@contextlib.contextmanager
+def _watching_writes(warp: Any) -> Iterator[None]:
+    """Warp then notes which arrays a kernel writes to. What it warns of is about gradients."""
+    wanted = {"verify_autograd_array_access": True, "log_level": logging.ERROR}
+    before = {name: getattr(warp.config, name) for name in wanted if hasattr(warp.config, name)}
+    for name in before:
+        setattr(warp.config, name, wanted[name])
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(warp.config, name, value)
+
+
 def _source(warp: Any, kernel: Any, number: int) -> tuple[str, dict[str, Any]]:
     """What Warp generates, and what it says of shared memory."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _watching_writes(warp):
         warp.compile_aot_module(kernel.module, arch=number, module_dir=folder, use_ptx=True)
         (source,) = Path(folder).glob("*.cu")
         facts: dict[str, Any] = {}
@@ -104,6 +120,9 @@ def warp(
     order. Arrays have the extents of the tensors, which may be open, in C order: the engine passes
     them. An array of vectors, matrices or quaternions takes a tensor whose last axes are theirs. A
     generic kernel (``wp.array(dtype=Any)``) is compiled for the tensors' types.
+
+    A kernel that writes to an array that it reads has one parameter for both: describe the output
+    as ``x.aliased()``, and leave it out of the parameters. Other inputs must not be written to.
 
     The grid follows from `dim`, so ``code.launch()`` has no arguments. Gradients are no part of it.
     Warp makes CUDA C++ of the kernel, and NVRTC (``python -m pip install nvidia-cuda-nvrtc``) the
@@ -146,7 +165,8 @@ def warp(
 
     if not 1 <= len(threads) <= _MOST_AXES:
         raise fail(f"dim has {len(threads)} extents; expected 1 to {_MOST_AXES}")
-    if len(parameters) != len(ins) + len(given) + len(outs):
+    without = left_out(len(parameters), len(ins) + len(given), outs)
+    if len(parameters) + len(without) != len(ins) + len(given) + len(outs):
         raise fail(
             f"it has {len(parameters)} parameters, but {len(ins)} inputs, {len(given)} extra "
             f"arguments and {len(outs)} outputs come, in this order"
@@ -154,7 +174,7 @@ def warp(
 
     layout = Layout(len(ins), given, len(outs))
     declared, made, kinds = [], [], []
-    taken = places([parameter.label for parameter in parameters], order, fail)
+    taken = places([parameter.label for parameter in parameters], order, fail, without)
     for place, parameter in zip(taken, parameters):
         index = place - len(ins)
         if 0 <= index < len(given):
@@ -218,6 +238,13 @@ def warp(
         raise CompileError(
             f"the Warp kernel '{name}' does not compile for {arch}: {error}"
         ) from error
+    shared = {array.aliased for array in outs if array is not None}
+    for place, argument in zip(taken, specialized.adj.args):
+        if place < len(ins) and place not in shared and argument.is_write:
+            raise fail(
+                f"it writes to '{argument.label}', which takes input {place}, whose values an engine "
+                "keeps: describe an output as aliased to it, x.aliased()"
+            )
     entry = f"{specialized.get_mangled_name()}_cuda_kernel_forward"
     found = [match for match in _KERNEL.finditer(source) if match["name"] == entry]
     if len(found) != 1:

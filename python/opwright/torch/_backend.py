@@ -23,18 +23,21 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._sympy.printers import PythonPrinter
 
 from .. import _core
+from ._complex import is_complex
 from ._converters import CONVERTERS
 from ._export import decompositions
 from ._fold import fold_constants, remove_conversions
 from ._importer import (
     Importer,
     describe,
+    input_type,
     is_double_number,
     is_number,
     obstacle,
     value_of,
     writes_into,
 )
+from ._random import RANDOM
 from ._writer import Unsupported, network_type
 
 _log = logging.getLogger("opwright.torch")
@@ -136,8 +139,10 @@ class EngineModule(torch.nn.Module):
         results = output.args[0]
         self.results = list(results) if isinstance(results, (list, tuple)) else [results]
         self.is_single = not isinstance(results, (list, tuple))
-        self.orders = [_order(value_of(node)) for node in self.results]
-        self.is_plain = all(order is None for order in self.orders)
+        metas = [value_of(node) for node in self.results]
+        self.shapes = [(_order(meta), is_complex(meta)) for meta in metas]
+        """Of each result the order of its axes, and whether it has complex numbers."""
+        self.is_plain = all(shape == (None, False) for shape in self.shapes)
         self.updates: list[tuple[int, int]] = []
         """Results that an input becomes, as (number of the result, number of the input)."""
         self._is_impure = False  # for PyTorch: whether it is called though nobody has its results
@@ -155,8 +160,7 @@ class EngineModule(torch.nn.Module):
         (graph,) = self.graph_module
         importer = Importer(network, lambda name: getattr(graph, name))
         importer.writer.on_gpu = self.device.type != "cpu"
-        if self.device.type == "cpu":
-            importer.in_place |= {self.results[result] for result, _ in self.updates}
+        importer.in_place |= {self.results[result] for result, _ in self.updates}
         numbers = []
         for node in graph.graph.nodes:
             value = value_of(node)
@@ -165,8 +169,9 @@ class EngineModule(torch.nn.Module):
             if node.name in self.weights:
                 importer.bind_constant(node, self.weights[node.name])
             elif isinstance(value, torch.Tensor):
-                extents = [-1 if isinstance(e, torch.SymInt) else e for e in value.shape]
-                dtype = torch.float32 if is_double_number(node) else value.dtype
+                dtype, shape = input_type(value)
+                extents = [-1 if isinstance(e, torch.SymInt) else e for e in shape]
+                dtype = torch.float32 if is_double_number(node) else dtype
                 tensor = network.add_input(node.name, network_type(dtype), extents)
                 importer.bind(node, tensor)
             elif isinstance(value, torch.SymInt):
@@ -183,7 +188,7 @@ class EngineModule(torch.nn.Module):
             if node.op in ("call_function", "get_attr"):
                 importer.add(node)
         for index, node in enumerate(self.results):
-            importer.writer.mark_output(importer.values[node], f"y{index}")
+            importer.writer.mark_output(importer.output_of(node), f"y{index}")
         return network, taken
 
     def build(self, args: Sequence[Any]) -> None:
@@ -203,10 +208,11 @@ class EngineModule(torch.nn.Module):
         for node, arg in zip(self.inputs, args):
             value = value_of(node)
             if isinstance(value, torch.Tensor):
-                open_axes = [isinstance(extent, torch.SymInt) for extent in value.shape]
+                open_axes = [isinstance(extent, torch.SymInt) for extent in input_type(value)[1]]
                 if any(open_axes):
                     is_dynamic = True
-                    profile.set_shape(node.name, *self._range(node.name, arg.shape, open_axes))
+                    shape = input_type(arg)[1]
+                    profile.set_shape(node.name, *self._range(node.name, shape, open_axes))
             elif node in numbers:
                 is_dynamic = True
                 profile.set_shape_input(node.name, *self._range(node.name, [arg], [True]))
@@ -228,7 +234,8 @@ class EngineModule(torch.nn.Module):
         self.places = [places[name] for name in names]
         self.doubles = [i for i, node in enumerate(self.inputs) if is_double_number(node)]
         self.takes_all = self.places == list(range(len(self.inputs)))
-        self.takes_all = self.takes_all and not self.numbers and not self.doubles
+        self.pairs = [i for i, node in enumerate(self.inputs) if is_complex(value_of(node))]
+        self.takes_all = self.takes_all and not (self.numbers or self.doubles or self.pairs)
 
     def _range(
         self, name: str, shape: Sequence[int], open_axes: Sequence[bool]
@@ -255,20 +262,16 @@ class EngineModule(torch.nn.Module):
             with self._lock:
                 if self.engine is None:
                     self.build(args)
+        run = self._update if self.updates else self._compute
         try:
-            return self._run(args)
+            return run(args)
         except _core.Error:
             with self._lock:
                 if self._fits(args):
                     raise
                 _log.info("an engine is built again for larger shapes")
                 self.build(args)
-            return self._run(args)
-
-    def _run(self, args: Sequence[Any]) -> Any:
-        if self.updates:
-            return self._update(args)
-        return self._compute(args)
+            return run(args)
 
     def _update(self, args: Sequence[Any]) -> Any:
         """Computes inputs in their own memory where that is dense."""
@@ -290,17 +293,21 @@ class EngineModule(torch.nn.Module):
         if not self.takes_all:
             args = [self._taken(i, args[i]) for i in self.places]
         made = self.engine(*args)
+        if self.is_single and self.is_plain:
+            return made
         results = list(made.values()) if isinstance(made, dict) else [made]
-        if not self.is_plain:
-            results = [
-                y if order is None else _in_order(y, order)
-                for y, order in zip(results, self.orders)
-            ]
+        for index, (order, is_pair) in enumerate(self.shapes):
+            if is_pair:
+                results[index] = torch.view_as_complex(results[index])
+            if order is not None:
+                results[index] = _in_order(results[index], order)
         return results[0] if self.is_single else results
 
     def _taken(self, index: int, arg: Any) -> Any:
         if index in self.numbers:
             return torch.tensor([arg], dtype=torch.int64)
+        if index in self.pairs:
+            return torch.view_as_real(arg.resolve_conj())
         return arg.to(self.device, torch.float32) if index in self.doubles else arg
 
 
@@ -331,6 +338,8 @@ class _Support(OperatorSupportBase):
         return node.name not in self.refused
 
     def _elsewhere(self, node: Node) -> str:
+        if node.target in RANDOM:
+            return "PyTorch draws random numbers, whose seed it has"
         for each in (node, *node.all_input_nodes):
             value = value_of(each)
             if each.op == "get_attr" or is_double_number(each):
@@ -376,6 +385,33 @@ def _numbers_from_inputs(graph: GraphModule) -> None:
                 )
                 made.meta["val"] = value
             node.replace_all_uses_with(made)
+        graph.graph.erase_node(node)
+
+
+def _call_effects(graph: GraphModule) -> None:
+    """Calls operators that have effects, in place of PyTorch's operator that calls them.
+
+    That one is written in Python and takes longer than most of them. Its tokens keep the order of
+    calls while a graph is changed; as code the graph has an order.
+    """
+    with_effects = getattr(torch.ops.higher_order, "with_effects", None)
+    for node in list(graph.graph.nodes):
+        if node.op != "call_function" or node.target is not with_effects:
+            continue
+        token, target, *args = node.args
+        picked = all(user.target is operator.getitem for user in node.users)
+        if not picked or not isinstance(target, torch._ops.OpOverload):
+            continue
+        with graph.graph.inserting_before(node):
+            call = graph.graph.call_function(target, tuple(args), dict(node.kwargs))
+        has_several = len(target._schema.returns) > 1
+        for user in list(node.users):
+            index = user.args[1]
+            if index > 0 and has_several:
+                user.args = (call, index - 1)
+                continue
+            user.replace_all_uses_with(call if index > 0 else token)
+            graph.graph.erase_node(user)
         graph.graph.erase_node(node)
 
 
@@ -448,6 +484,9 @@ def _code_of(graph: GraphModule) -> Callable[[list[Any]], Any]:
     """Runs a graph's nodes one by one."""
     if isinstance(graph, _LazyGraphModule):
         graph.real_recompile()  # or each call would find out that it was done
+    for name, module in graph.named_children():
+        if isinstance(module, EngineModule):
+            graph.__dict__[name] = module.forward  # found before the module, and without its hooks
     forward = graph.forward
     return lambda args: forward(*args)
 
@@ -790,4 +829,6 @@ def _compile(
     )
     for reason in refused.values():
         _log.warning("stays with PyTorch: %s", reason)
+    _call_effects(graph)
+    graph.recompile()
     return _Compiled(graph, weights, engines)

@@ -13,8 +13,10 @@ CONVERTERS: dict[Any, Converter] = {}
 where tensors are those of the network; it returns a tensor, or a tuple of them."""
 
 
-def converter(*names: str) -> Callable[[Converter], Converter]:
-    """Registers a converter for operators of ATen, as "conv2d" or "add.Tensor"."""
+def converter(
+    *names: str, table: dict[Any, Converter] = CONVERTERS
+) -> Callable[[Converter], Converter]:
+    """Registers a converter for operators of ATen, as "conv2d" or "add.Tensor", in a table."""
 
     def decorate(function: Converter) -> Converter:
         for name in names:
@@ -22,7 +24,7 @@ def converter(*names: str) -> Callable[[Converter], Converter]:
             packet = getattr(torch.ops.aten, packet_name, None)
             found = getattr(packet, overload or "default", None)
             if found is not None:  # versions of PyTorch differ
-                CONVERTERS[found] = function
+                table[found] = function
         return function
 
     return decorate

@@ -394,6 +394,16 @@ def _is_negative(w: Writer, x: ITensor) -> ITensor:
     return w.binary(op.OR, below, w.binary(op.AND, w.binary(op.EQUAL, x, 0), beyond))
 
 
+@converter("angle")
+def _angle(w: Writer, x: ITensor) -> ITensor:
+    """Of real numbers: pi where they are negative."""
+    below = w.binary(ElementWiseOperation.LESS, x, 0)
+    angle = w.mul(w.cast(below, w.dtype), math.pi)
+    if not is_float(x):
+        return angle
+    return w.select(w.unary(UnaryOperation.ISNAN, x), x, angle)
+
+
 @converter("signbit")
 def _signbit(w: Writer, x: ITensor) -> ITensor:
     return _is_negative(w, x)

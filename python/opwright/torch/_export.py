@@ -10,11 +10,13 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from .. import _core
+from ._complex import is_complex
 from ._fold import fold_constants
 from ._importer import (
     Importer,
     describe,
     find_converter,
+    input_type,
     is_double_number,
     is_number,
     value_of,
@@ -239,7 +241,7 @@ def network_of(
     :param on_gpu: whether the engine is for a GPU.
     :raises Error: naming what has no layer.
     """
-    changed = _changed(program)
+    changed, outputs = _changed(program), _result_names(program)
     tensors = {**program.state_dict, **program.constants}
     importer = Importer(network, lambda name: getattr(program.graph_module, name))
     importer.writer.on_gpu = on_gpu
@@ -253,18 +255,18 @@ def network_of(
     for spec in program.graph_signature.input_specs:
         node = nodes[spec.arg.name]
         if spec.kind == InputKind.BUFFER and spec.target in changed:
-            value = value_of(node)
+            kind, extents = input_type(value_of(node))
             try:
-                dtype = network_type(value.dtype)
+                dtype = network_type(kind)
             except Unsupported as error:
                 raise _core.Error(f"the buffer '{spec.target}': {error}") from error
-            importer.bind(node, network.add_input(spec.target, dtype, list(value.shape)))
+            importer.bind(node, network.add_input(spec.target, dtype, extents))
             continue
         if spec.kind != InputKind.USER_INPUT:
             tensor = tensors.get(spec.target) if spec.target else None
             if tensor is None or not node.users:
                 continue
-            if is_double_number(node):
+            if is_double_number(node) or is_complex(tensor):
                 importer.bind_constant(node, tensor)
                 continue
             if id(tensor) not in made:
@@ -272,7 +274,9 @@ def network_of(
                     made[id(tensor)] = importer.writer.constant(tensor)
                 except Unsupported as error:
                     raise _core.Error(f"'{spec.target}': {error}") from error
-                made[id(tensor)].name = spec.target
+                # An output of the same name, the key of a dict, keeps it.
+                suffix = ".value" if spec.target in outputs else ""
+                made[id(tensor)].name = f"{spec.target}{suffix}"
             importer.bind(node, made[id(tensor)])
             continue
         value = value_of(node)
@@ -282,14 +286,15 @@ def network_of(
             ends = _range(node.name, [value], program.range_constraints)
             values[node.name] = ends
         elif isinstance(value, torch.Tensor):
-            extents = [-1 if isinstance(e, torch.SymInt) else e for e in value.shape]
+            kind, shape = input_type(value)
+            extents = [-1 if isinstance(e, torch.SymInt) else e for e in shape]
             try:
-                dtype = network_type(value.dtype)
+                dtype = network_type(kind)
             except Unsupported as error:
                 raise _core.Error(f"input '{node.name}': {error}") from error
             importer.bind(node, network.add_input(node.name, dtype, extents))
             if -1 in extents and node.name not in shapes:
-                taken[node.name] = _range(node.name, value.shape, program.range_constraints)
+                taken[node.name] = _range(node.name, shape, program.range_constraints)
     importer.in_place |= _updates(program)
     for node in program.graph.nodes:
         if node.op not in ("placeholder", "output"):
@@ -304,17 +309,23 @@ def network_of(
     return Exported(network, taken, values)
 
 
-def _mark_outputs(program: torch.export.ExportedProgram, importer: Importer) -> None:
-    (output,) = [node for node in program.graph.nodes if node.op == "output"]
-    results = list(output.args[0])
+def _result_names(program: torch.export.ExportedProgram) -> list[str]:
+    """The outputs' names, and of what is none an empty one."""
     changed = _changed(program)
     specs = program.graph_signature.output_specs
     own = sum(spec.kind == OutputKind.USER_OUTPUT for spec in specs)
     mine = iter(_output_names(program, own))
-    names = [
+    return [
         next(mine) if spec.kind == OutputKind.USER_OUTPUT else changed.get(str(spec.target), "")
         for spec in specs
     ]
+
+
+def _mark_outputs(program: torch.export.ExportedProgram, importer: Importer) -> None:
+    (output,) = [node for node in program.graph.nodes if node.op == "output"]
+    results = list(output.args[0])
+    specs = program.graph_signature.output_specs
+    names = _result_names(program)
     for name in names:
         if name and names.count(name) > 1:
             raise _core.Error(
@@ -332,5 +343,5 @@ def _mark_outputs(program: torch.export.ExportedProgram, importer: Importer) -> 
         elif is_number(value):
             raise Unsupported(f"{describe(value)} is a number that is no extent")
         else:
-            tensor = importer.values[value]
+            tensor = importer.output_of(value)
         importer.writer.mark_output(tensor, name)

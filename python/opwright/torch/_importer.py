@@ -12,14 +12,17 @@ from torch.fx import Node
 from .. import _core
 from . import (  # noqa: F401 (they fill CONVERTERS)
     _attention,
+    _complex,
     _elementwise,
     _layers,
     _movement,
     _normalization,
     _pooling,
+    _random,
     _reductions,
     _scans,
 )
+from ._complex import Complex, complex_converter, is_complex, real_meta, stacked, unstacked
 from ._converters import CONVERTERS, Converter
 from ._custom_ops import custom_converter
 from ._writer import TO_NETWORK, Unsupported, Writer
@@ -74,7 +77,7 @@ def find_converter(target: Any) -> Converter | None:
 
 
 def _flat(value: Any) -> list[Any]:
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple)) and not isinstance(value, Complex):
         return [each for part in value for each in _flat(part)]
     return [value]
 
@@ -83,14 +86,25 @@ def obstacle(node: Node) -> str:
     """Why a node cannot be a layer, as far as its operator and its types say; empty if it can."""
     if node.target is operator.getitem or is_number(node):
         return ""
-    if find_converter(node.target) is None:
-        return "no layer computes it"
     inputs = [value_of(each) for each in node.all_input_nodes if not is_double_number(each)]
-    for part in _flat(value_of(node)) + inputs:
-        for tensor in _flat(part):
-            if isinstance(tensor, torch.Tensor) and tensor.dtype not in TO_NETWORK:
-                return f"tensors of {tensor.dtype}"
+    parts = _flat(value_of(node)) + _flat(inputs)
+    if is_complex(parts):
+        if complex_converter(node.target) is None:
+            return "no layer computes it of complex numbers"
+    elif find_converter(node.target) is None:
+        return "no layer computes it"
+    for tensor in parts:
+        if isinstance(tensor, torch.Tensor) and tensor.dtype not in (*TO_NETWORK, torch.complex64):
+            return f"tensors of {tensor.dtype}"
     return ""
+
+
+def input_type(value: torch.Tensor) -> tuple[torch.dtype, list[Any]]:
+    """The type and shape of what a network has for a tensor: of complex numbers that of
+    torch.view_as_real."""
+    if value.dtype == torch.complex64:
+        return torch.float32, [*value.shape, 2]
+    return value.dtype, list(value.shape)
 
 
 class Importer:
@@ -110,15 +124,24 @@ class Importer:
         self._constant = constant
 
     def bind(self, node: Node, tensor: _core.ITensor) -> None:
-        """Gives a placeholder its tensor."""
-        self.values[node] = tensor
+        """Gives a placeholder its tensor, of complex numbers that of torch.view_as_real."""
         value = value_of(node)
+        self.values[node] = unstacked(self.writer, tensor) if is_complex(value) else tensor
         if isinstance(value, torch.Tensor):
             self.writer.learn(tensor, value)
 
     def bind_constant(self, node: Node, tensor: torch.Tensor) -> None:
         """Gives a node a tensor that never changes."""
+        if is_complex(tensor):
+            parts = torch.view_as_real(tensor.detach().resolve_conj())
+            self.values[node] = Complex(*map(self.writer.constant, parts.unbind(-1)))
+            return
         self.bind(node, self.writer.constant(tensor.float() if is_double_number(node) else tensor))
+
+    def output_of(self, node: Node) -> _core.ITensor:
+        """What a node's result is as an output, of complex numbers that of torch.view_as_real."""
+        value = self.values[node]
+        return stacked(self.writer, value) if isinstance(value, Complex) else value
 
     def _argument(self, argument: Any) -> Any:
         if isinstance(argument, Node):
@@ -141,7 +164,11 @@ class Importer:
             return
         if node.op == "get_attr":
             assert self._constant is not None
-            self.bind_constant(node, self._constant(str(node.target)))
+            try:
+                self.bind_constant(node, self._constant(str(node.target)))
+            except Unsupported as error:
+                user = next(iter(node.users), node)
+                raise Unsupported(f"{describe(user)}: a constant: {error}") from error
             return
         if node.target is operator.getitem:
             source, index = map(self._argument, node.args)
@@ -153,13 +180,16 @@ class Importer:
         reason = obstacle(node)
         if reason:
             raise Unsupported(f"{describe(node)}: {reason}")
-        convert = find_converter(node.target)
+        inputs = [value_of(each) for each in node.all_input_nodes]
+        find = complex_converter if is_complex([value_of(node), *inputs]) else find_converter
+        convert = find(node.target)
         assert convert is not None
         network = self.writer.network
         first = network.num_layers
-        self.writer.meta, self.writer.used = value_of(node), _used(node)
+        metas = real_meta(value_of(node))
+        self.writer.meta, self.writer.used = metas, _used(node)
         self.writer.in_place = node in self.in_place
-        self.writer.inputs = [value_of(each) for each in node.all_input_nodes]
+        self.writer.inputs = real_meta(inputs)
         args, options = self._argument(node.args), self._argument(node.kwargs)
         try:
             result = convert(self.writer, *args, **options)
@@ -171,13 +201,13 @@ class Importer:
             suffix = f".{index - first}" if index > first else ""
             network.get_layer(index).name = f"{node.name}{suffix}"
         self.values[node] = result
-        metas = value_of(node)
-        for i, (tensor, meta) in enumerate(zip(_flat(result), _flat(metas))):
+        for i, (value, meta) in enumerate(zip(_flat(result), _flat(metas))):
             if not self.writer.uses(i):
                 continue
-            if isinstance(tensor, _core.ITensor) and isinstance(meta, torch.Tensor):
-                self._check(node, tensor, meta)
-                self.writer.learn(tensor, meta)
+            for tensor in value if isinstance(value, Complex) else (value,):
+                if isinstance(tensor, _core.ITensor) and isinstance(meta, torch.Tensor):
+                    self._check(node, tensor, meta)
+                    self.writer.learn(tensor, meta)
 
     def _learn_element(self, node: Node) -> None:
         """A number that is an element of a tensor may be an extent."""
@@ -215,7 +245,10 @@ def _used(node: Node) -> set[int] | None:
 
 def describe(node: Node) -> str:
     """The node, with the line of the program that it comes from."""
-    text = f"{node.name} ({node.target})"
+    target = node.target
+    if target is getattr(torch.ops.higher_order, "with_effects", None):
+        target = node.args[1]  # type: ignore[assignment]
+    text = f"{node.name} ({target})"
     for line in reversed((node.meta.get("stack_trace") or "").strip().splitlines()):
         if line.strip().startswith("File "):
             return f"{text} from {line.strip()[5:]}"

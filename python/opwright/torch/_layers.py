@@ -11,6 +11,7 @@ import torch
 
 from .._core import (
     ActivationType,
+    DataType,
     ElementWiseOperation,
     InterpolationMode,
     ITensor,
@@ -244,6 +245,62 @@ def _upsample(name: str, mode: InterpolationMode) -> None:
 for _name in ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"):
     _upsample(_name, InterpolationMode.LINEAR)
 _upsample("upsample_bicubic2d", InterpolationMode.CUBIC)
+
+
+def _hat(x: torch.Tensor) -> torch.Tensor:
+    return (1 - x.abs()).clamp(min=0)
+
+
+def _keys(x: torch.Tensor) -> torch.Tensor:
+    """The cubic kernel of R. G. Keys (1981) with a = -1/2, as Pillow and PyTorch have it here."""
+    x = x.abs()
+    near = (1.5 * x - 2.5) * x * x + 1
+    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
+    return torch.where(x < 1, near, torch.where(x < 2, far, 0))
+
+
+def _reduction_weights(
+    kernel: Any, reach: int, extent: int, result: int, align: bool, scale: float | None
+) -> torch.Tensor:
+    """Which part each element of an axis has in each of the result's: the kernel is as wide as the
+    result's elements are where these are fewer."""
+    if align:
+        step = (extent - 1) / (result - 1) if result > 1 else 0.0
+    else:
+        step = 1 / scale if scale else extent / result
+    width = max(step, 1.0)
+    centers = step * (torch.arange(result, dtype=torch.double) + 0.5)
+    first = (centers - reach * width + 0.5).clamp(min=0).trunc()[:, None]
+    last = (centers + reach * width + 0.5).clamp(max=extent).trunc()[:, None]
+    places = torch.arange(extent, dtype=torch.double)[None]
+    weights = kernel((places + 0.5 - centers[:, None]) / width)
+    weights = weights * ((places >= first) & (places < last))
+    return weights / weights.sum(1, keepdim=True)
+
+
+def _upsample_smoothed(name: str, kernel: Any, reach: int) -> None:
+    @converter(name)
+    def convert(w: Writer, x: ITensor, size: Any, align: bool, *scales: float | None) -> ITensor:
+        extents, result = list(x.shape)[2:], [known(each) for each in w.meta.shape[2:]]
+        if None in result or -1 in extents:
+            raise Unsupported("it is smoothed, and its extents are not known")
+        given = [*scales, None, None][:2]
+        rows, columns = (
+            _reduction_weights(kernel, reach, *each, align, scale)  # type: ignore[arg-type]
+            for *each, scale in zip(extents, result, given)
+        )
+        y = w.matmul(w.cast(x, DataType.FLOAT), w.constant(columns.float().mT))
+        return w.cast(w.matmul(w.constant(rows.float()), y), x.dtype)
+
+    @converter(f"{name}.vec")
+    def convert_scaled(
+        w: Writer, x: ITensor, size: Any, align: bool, scales: Any = None
+    ) -> ITensor:
+        return convert(w, x, size, align, *(scales or ()))
+
+
+_upsample_smoothed("_upsample_bilinear2d_aa", _hat, 1)
+_upsample_smoothed("_upsample_bicubic2d_aa", _keys, 2)
 
 
 @converter("upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec")

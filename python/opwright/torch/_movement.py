@@ -178,6 +178,8 @@ def _narrow(w: Writer, x: ITensor, dim: int, start: Any, length: Any) -> ITensor
 @converter("select.int")
 def _select(w: Writer, x: ITensor, dim: int, index: Any) -> ITensor:
     axis = dim % len(x.shape)
+    if id(x) in w.stacks and axis == len(x.shape) - 1:
+        return w.stacks[id(x)][1][index]
     return w.gather(x, w.reshape(w.extent(_start(w, x, axis, index)), []), axis)
 
 
@@ -502,6 +504,26 @@ def _scatter_reduce(
         count = _scatter_value(w, count, dim, index, 0)
     count = _scatter(w, count, dim, index, ones, reduce="sum")
     return w.binary(ElementWiseOperation.DIV, y, count)
+
+
+@converter("index_reduce")
+def _index_reduce(
+    w: Writer,
+    x: ITensor,
+    dim: int,
+    index: ITensor,
+    source: ITensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> ITensor:
+    rank = len(x.shape)
+    if rank == 0 or len(source.shape) < rank:
+        raise Unsupported("reductions of scalars by indices")
+    axis = dim % rank
+    places = w.reshape(index, [-1 if i == axis else 1 for i in range(rank)])
+    places = w.expand(places, w.sizes(source))
+    return _scatter_reduce(w, x, dim, places, source, reduce, include_self)
 
 
 def _integer_limits(dtype: DataType) -> tuple[int, int]:

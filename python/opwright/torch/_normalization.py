@@ -9,7 +9,7 @@ import torch
 
 from .._core import DataType, ElementWiseOperation, ITensor, ReduceOperation, UnaryOperation
 from ._converters import converter
-from ._writer import Unsupported, Writer, all_known, known
+from ._writer import Unsupported, Writer, all_known, known, network_type
 
 
 def _channels(w: Writer, parameter: ITensor, rank: int) -> ITensor:
@@ -147,6 +147,23 @@ def layer_norm(
     return _normalize(w, x, range(rank - count, rank), weight, bias, epsilon, shape)
 
 
+def _statistics(
+    w: Writer, x: ITensor, axes: Sequence[int], epsilon: float, shape: Sequence[Any]
+) -> list[ITensor | None]:
+    """The means, and what deviations from them were multiplied by; None of what nobody uses."""
+    found: list[ITensor | None] = [None, None]
+    if not (w.uses(1) or w.uses(2)):
+        return found
+    exact = w.cast(x, DataType.FLOAT)
+    mean = w.reduce(ReduceOperation.AVG, exact, axes, True)
+    difference = w.binary(ElementWiseOperation.SUB, exact, mean)
+    variance = w.reduce(ReduceOperation.AVG, w.mul(difference, difference), axes, True)
+    root = w.unary(UnaryOperation.SQRT, w.add(variance, epsilon))
+    for i, (each, meta) in enumerate(zip((mean, w.unary(UnaryOperation.RECIP, root)), w.meta[1:])):
+        found[i] = w.cast(w.reshape(each, shape), network_type(meta.dtype))
+    return found
+
+
 @converter("native_layer_norm")
 def _native_layer_norm(
     w: Writer,
@@ -156,7 +173,10 @@ def _native_layer_norm(
     bias: ITensor | None,
     epsilon: float,
 ) -> Any:
-    return layer_norm(w, x, normalized_shape, weight, bias, epsilon), None, None
+    y = layer_norm(w, x, normalized_shape, weight, bias, epsilon)
+    rank = len(x.shape)
+    axes = range(rank - len(normalized_shape), rank)
+    return y, *_statistics(w, x, axes, epsilon, w.sizes(x)[: axes[0]] + [1] * len(axes))
 
 
 @converter("rms_norm")
@@ -211,7 +231,9 @@ def _native_group_norm(
     groups: int,
     epsilon: float,
 ) -> Any:
-    return _group_norm(w, x, groups, weight, bias, epsilon), None, None
+    y = _group_norm(w, x, groups, weight, bias, epsilon)
+    rows = w.reshape(x, [*w.sizes(x)[:1], groups, -1])
+    return y, *_statistics(w, rows, [2], epsilon, [*w.sizes(x)[:1], groups])
 
 
 @converter("instance_norm")

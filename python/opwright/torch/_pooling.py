@@ -251,6 +251,32 @@ def _col2im(
     return y if batched else w.squeeze(y, [0])
 
 
+@converter("unfold_backward")
+def _unfold_backward(
+    w: Writer, x: ITensor, sizes: Any, dimension: int, size: int, step: int
+) -> ITensor:
+    """The windows of an axis, which the last one has, added up where they overlap."""
+    rank = len(x.shape) - 1
+    axis = dimension % rank
+    outer = [i for i in range(rank) if i != axis]
+    extents = w.sizes(x)
+    extents[:rank] = [own if i == axis else sizes[i] for i, own in enumerate(extents[:rank])]
+    x = w.expand(x, extents)
+    columns = w.reshape(w.transpose(x, [*outer, rank, axis]), [-1, size, extents[axis]])
+    layer = w.operator(
+        "Col2Im",
+        [columns, w.extents([1, sizes[axis]])],
+        block=[1, size],
+        stride=[1, step],
+        dilation=[1, 1],
+        pre_padding=[0, 0],
+        post_padding=[0, 0],
+    )
+    y = w.reshape(layer.get_output(0), [*(extents[i] for i in outer), sizes[axis]])
+    order = [*outer, axis]
+    return w.transpose(y, [order.index(i) for i in range(rank)])
+
+
 @converter("unfold")
 def _unfold(w: Writer, x: ITensor, dimension: int, size: int, step: int) -> ITensor:
     """The windows of an axis, their elements along a new last one."""

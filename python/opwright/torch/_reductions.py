@@ -179,6 +179,11 @@ for _name, _take in (
     converter(f"{_name}.dim")(_biased(_take))
 
 
+@converter("dist")
+def _dist(w: Writer, a: ITensor, b: ITensor, p: Any = 2) -> ITensor:
+    return _vector_norm(w, w.binary(ElementWiseOperation.SUB, a, b), p)
+
+
 @converter("linalg_vector_norm")
 def _vector_norm(
     w: Writer, x: ITensor, ord: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None

@@ -97,6 +97,8 @@ class Writer:
         """Whether the present operator's result takes the place of an input that it writes to."""
         self.on_gpu = False
         """Whether the engine is for a GPU."""
+        self.stacks: dict[int, tuple[ITensor, Any]] = {}
+        """Tensors whose last axis has the parts of complex numbers, by id, and these."""
         self.symbols: dict[sympy.Symbol, ITensor] = {}
         """The extents that symbols are, INT64 of shape [1]."""
         self._extents: dict[Any, Extent] = {}
