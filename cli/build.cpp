@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/file.h"
+#include "base/limits.h"
 #include "commands.h"
 #include "compile/build_budget.h"
 #include "compile/compile.h"
@@ -184,8 +185,8 @@ void build(const BuildOptions& options) {
     std::printf("{\"engine\": %s, \"bytes\": %zu, \"layers\": %zu, \"seconds\": %.3f}\n",
                 json_string(options.output).c_str(), size, layers, seconds.count());
   else if (!options.quiet)
-    std::printf("%s: %zu layers, %.1f MiB, built in %.1f s\n", options.output.c_str(), layers,
-                static_cast<double>(size) / (1 << 20), seconds.count());
+    std::printf("%s: %zu layers, %s, built in %.1f s\n", options.output.c_str(), layers,
+                bytes_text(size).c_str(), seconds.count());
 }
 
 }  // namespace

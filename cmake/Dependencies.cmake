@@ -1,4 +1,4 @@
-# Finds every dependency, or says which package to install.
+# Finds every dependency, or says which package to install; of the system's packages all that are missing at once.
 function(opwright_missing what package)
   message(FATAL_ERROR "${what} was not found. Install it with: ${package}")
 endfunction()
@@ -7,7 +7,8 @@ endfunction()
 function(opwright_header_only name header package)
   find_path(${name}_INCLUDE_DIR ${header})
   if(NOT ${name}_INCLUDE_DIR)
-    opwright_missing(${header} "apt-get install ${package}")
+    set(missing_packages ${missing_packages} ${package} PARENT_SCOPE)
+    return()
   endif()
   add_library(${name} INTERFACE)
   target_include_directories(${name} SYSTEM INTERFACE ${${name}_INCLUDE_DIR})
@@ -16,16 +17,19 @@ endfunction()
 opwright_header_only(protozero protozero/pbf_reader.hpp libprotozero-dev)
 opwright_header_only(flatbuffers_headers flatbuffers/flatbuffers.h libflatbuffers-dev)
 opwright_header_only(xxhash xxhash.h libxxhash-dev)
-target_compile_definitions(xxhash INTERFACE XXH_INLINE_ALL)
 opwright_header_only(cli11 CLI/CLI.hpp libcli11-dev)
-
-find_program(FLATC flatc)
-if(NOT FLATC)
-  opwright_missing("flatc, the FlatBuffers compiler," "apt-get install flatbuffers-compiler")
-endif()
-
 # Highway: its headers alone; src/backend/cpu/simd_targets.cpp stands for its library.
 opwright_header_only(highway hwy/highway.h libhwy-dev)
+find_program(FLATC flatc)
+if(NOT FLATC)
+  list(APPEND missing_packages flatbuffers-compiler)
+endif()
+if(missing_packages)
+  list(JOIN missing_packages " " missing_packages)
+  message(FATAL_ERROR "Headers or programs that the build needs were not found.
+Install them with: apt-get install ${missing_packages}")
+endif()
+target_compile_definitions(xxhash INTERFACE XXH_INLINE_ALL)
 
 # Python serves the build even where the extension is not wanted: oneDNN comes from PyPI.
 if(NOT Python_EXECUTABLE AND NOT DEFINED ENV{VIRTUAL_ENV}
@@ -44,12 +48,13 @@ endif()
 # CUDA: its driver API's headers alone, of CUDA 12 or newer; the libraries are loaded where they are used.
 set(OPWRIGHT_CUDA AUTO CACHE STRING "Build the CUDA backend: ON, OFF, or AUTO where cuda.h is found")
 if(OPWRIGHT_CUDA)
+  # Of PyPI's packages, installed or where pip has what a build requires.
   execute_process(
-    COMMAND ${Python_EXECUTABLE} -c "import sysconfig; print(sysconfig.get_path('platlib') + '/nvidia')"
+    COMMAND ${Python_EXECUTABLE} -c "import sys; print(';'.join(f'{p}/nvidia' for p in sys.path if p))"
     OUTPUT_VARIABLE nvidia_packages OUTPUT_STRIP_TRAILING_WHITESPACE)
   find_path(cuda_headers_INCLUDE_DIR cuda.h
-    HINTS ENV CUDA_PATH ENV CUDA_HOME /usr/local/cuda ${nvidia_packages}/cu13 ${nvidia_packages}/cuda_runtime
-    PATH_SUFFIXES include)
+    HINTS ENV CUDA_PATH ENV CUDA_HOME /usr/local/cuda ${nvidia_packages}
+    PATH_SUFFIXES include cu13/include cuda_runtime/include)
   if(cuda_headers_INCLUDE_DIR)
     file(STRINGS ${cuda_headers_INCLUDE_DIR}/cuda.h cuda_version REGEX "^#define CUDA_VERSION [0-9]+$")
     string(REGEX REPLACE "[^0-9]" "" cuda_version "${cuda_version}")

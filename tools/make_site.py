@@ -71,6 +71,7 @@ def gather(pages: Path) -> None:
             (pages / name).write_text(FENCE.sub(fence, (ROOT / name).read_text()))
         else:
             shutil.copyfile(ROOT / name, pages / name)
+    shutil.copyfile(ROOT / "tools" / "site.css", pages / "site.css")
 
 
 def main() -> int:

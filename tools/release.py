@@ -200,8 +200,7 @@ def make_environment(python: Path) -> dict[str, str]:
         "try: import tomllib\n"
         "except ImportError: from pip._vendor import tomli as tomllib\n"
         "p = tomllib.load(open(sys.argv[1], 'rb'))\n"
-        "cuda = [r for r in p['project']['optional-dependencies']['cuda'] if 'runtime' in r]\n"
-        "print(*p['build-system']['requires'], *cuda, sep='\\n')\n"
+        "print(*p['build-system']['requires'], sep='\\n')\n"
     )
     wanted = output_of(own, "-c", reader, ROOT / "pyproject.toml").splitlines()
     run(own, "-m", "pip", "install", "--quiet", "pip>=24", *wanted)

@@ -477,29 +477,38 @@ def scan_of_lengths_that_differ():
 # --- Graphs in graphs
 
 
-def field(number: int, content: bytes) -> bytes:
-    """A length-delimited field of Protocol Buffers."""
-    length, size = len(content), b""
+def header(number: int, length: int) -> bytes:
+    """What stands before a length-delimited field of Protocol Buffers."""
+    size = b""
     while True:
         size += bytes([length & 127 | (128 if length > 127 else 0)])
         length >>= 7
         if not length:
-            return bytes([number << 3 | 2]) + size + content
+            return bytes([number << 3 | 2]) + size
+
+
+def field(number: int, content: bytes) -> bytes:
+    return header(number, len(content)) + content
 
 
 def nested(depth: int) -> bytes:
     """An If in the branch of an If, and so on: written by hand, since no library serializes many."""
     leaf = helper.make_graph([node("Relu", ["x"], ["r"])], "leaf", [], [value("r", FLOAT, None)])
-    leaf_bytes = graph = leaf.SerializeToString()
+    leaf_bytes = leaf.SerializeToString()
     output = field(12, value("r", FLOAT, None).SerializeToString())
     kind = b"\xa0\x01\x05"  # AttributeProto.type = GRAPH
+    names = field(1, b"c") + field(2, b"r") + field(4, b"If")
+    otherwise = field(5, field(1, b"else_branch") + field(6, leaf_bytes) + kind)
+    # What comes before and behind each graph: put together once, for there may be megabytes of it.
+    before, behind, length = [], [], len(leaf_bytes)
     for _ in range(depth):
-        branches = [
-            field(5, field(1, name) + field(6, body) + kind)
-            for name, body in ((b"then_branch", graph), (b"else_branch", leaf_bytes))
-        ]
-        made = field(1, b"c") + field(2, b"r") + field(4, b"If") + b"".join(branches)
-        graph = field(1, made) + output
+        branch = field(1, b"then_branch") + header(6, length)
+        made = names + header(5, len(branch) + length + len(kind)) + branch
+        after = kind + otherwise
+        before.append(header(1, len(made) + length + len(after)) + made)
+        behind.append(after + output)
+        length += len(before[-1]) + len(behind[-1])
+    graph = b"".join(before[::-1]) + leaf_bytes + b"".join(behind)
     for name, element, shape in (("x", FLOAT, [4]), ("c", BOOL, [])):
         graph += field(11, value(name, element, shape).SerializeToString())
     return b"\x08\x08" + field(7, graph) + field(8, b"\x10\x12")
