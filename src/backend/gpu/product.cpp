@@ -93,7 +93,9 @@ constexpr ProductTile kTiles[] = {{ProductUnit::kTensor, 128, 128, 32, 2, 4, 4},
                                   {ProductUnit::kWarpGroup, 128, 128, 128, 4, 1, 6, true, true},
                                   {ProductUnit::kWarpGroup, 64, 256, 128, 4, 1, 4, true, true},
                                   {ProductUnit::kWarpGroup, 64, 192, 128, 4, 1, 5, true, true},
-                                  {ProductUnit::kWarpGroup, 64, 128, 128, 4, 1, 7, true, true}};
+                                  {ProductUnit::kWarpGroup, 64, 128, 128, 4, 1, 7, true, true},
+                                  {ProductUnit::kWarpGroup, 192, 192, 64, 12, 1, 4},
+                                  {ProductUnit::kWarpGroup, 192, 192, 64, 12, 1, 4, true}};
 
 int vector_of(DataType type) { return 128 / bits(type); }
 
