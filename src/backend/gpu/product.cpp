@@ -505,7 +505,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
       constant("kAlongKA", flag(a.is_along_k)), constant("kAlongKB", flag(b.is_along_k)),
       constant("kIsConstantA", flag(a.is_constant)), constant("kIsConstantB", flag(b.is_constant)));
   if (epilogue.activation.present() || epilogue.program.present())
-    declarations += pointwise_functions();
+    declarations += pointwise_functions(bits(output_) == 16);
   const bool has_boxes = copies_boxes(a, b);
   if (has_boxes) {
     source_.add_map("a_map", *a.map), source_.add_map("b_map", *b.map);
