@@ -142,6 +142,12 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
   const std::string put =
       str("(places, image_of, first_y * kStrideY - ", value(shape.windows.padding[0]),
           ", first_x * kPixels - ", tiles.padding, ", ", value(height), ", ", value(width), ")");
+  const PackedResults results = write_packed_results(
+      args, epilogue, -1,
+      str("[&](int i) { const Index y = first_y + warp * 2 + i / 8, x = first_x + of_row * 8 + "
+          "i % 8; return y < ",
+          value(y[0]), " && x < ", value(y[1]), " ? out0 + ((image * ", value(y[0]), " + y) * ",
+          value(y[1]), " + x) * columns : nullptr; }"));
   std::string text = str(
       "extern __shared__ uint4 memory[];\n"
       "Place* const places = (Place*)memory;\n"
@@ -171,19 +177,13 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
       "put_places<false>", put, ";\n",
       // The products read by another way than threads have written.
       "asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\");\n"
-      "const bool may_be_infinite = __syncthreads_or(is_infinite) != 0;\n"
+      "const bool may_be_infinite = __syncthreads_or(is_infinite) != 0;\n" results.columns,
       "for (int of_row = 0; of_row < kBlocks; ++of_row) {\n"
       "const Product product(places + 8 * of_row, weights, may_be_infinite);\n"
       "constexpr int block = 0, warp_n = 0;\n"
       // A warp has two rows of eight windows.
       "const int warp_m = warp * 16;\nconstexpr Index first_row = 0, rows = 64;\n",
-      write_packed_results(
-          args, epilogue, -1,
-          str("[&](int i) { const Index y = first_y + warp * 2 + i / 8, x = first_x + of_row * 8 + "
-              "i % 8; return y < ",
-              value(y[0]), " && x < ", value(y[1]), " ? out0 + ((image * ", value(y[0]), " + y) * ",
-              value(y[1]), " + x) * columns : nullptr; }")),
-      "}\n", "}\n", KernelSource::kBeginNext);
+      results.text, "}\n", "}\n", KernelSource::kBeginNext);
   GeneratedKernel kernel = source.finish(text, min(count, Expr(kFewBlocks * kBlocksAtOnce)),
                                          kThreadsOfTile, kBlocksAtOnce);
   kernel.launch.shared_memory = tiles.shared_memory();

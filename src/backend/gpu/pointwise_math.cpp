@@ -292,17 +292,40 @@ std::string find_expression(std::span<const PointwiseInstruction> program, int i
   return fill_in(pattern, a, name(instruction.b));
 }
 
-}  // namespace
-
-std::string pointwise_expression(std::span<const PointwiseInstruction> program, int index) {
-  std::string expression = find_expression(program, index);
-  require(!expression.empty(), "the GPU has no kernel for operation ", program[index].op,
-          " of a pointwise program with a result of type ", name(program[index].type));
-  return expression;
+/// `gelu`. Behind kPointwiseFunctions' power_of_two().
+constexpr std::string_view kGelu = R"(
+// x, or 0 where it is negative, less |x| times the normal distribution's probability of more than
+// |x|. That one's binary logarithm is a polynomial of |x|, fitted up to 7, and falling beyond, for
+// the least relative error of the result: 4e-6 for x > -5, and 6e-12 of 1 below.
+__device__ inline float gelu(float x) {
+  const float size = fminf(fabsf(x), 16.0f);  // infinity times a probability of 0 is no number
+  float log = -1.745457325e-07f;
+  log = fmaf(log, size, 1.833663646e-06f);
+  log = fmaf(log, size, 3.050129089e-05f);
+  log = fmaf(log, size, -7.944691461e-04f);
+  log = fmaf(log, size, 8.181715384e-03f);
+  log = fmaf(log, size, -5.354128033e-02f);
+  log = fmaf(log, size, -4.587237537e-01f);
+  log = fmaf(log, size, -1.151191354e+00f);
+  log = fmaf(log, size, -9.999974370e-01f);
+  return fmaf(-size, power_of_two(log), x < 0.0f ? 0.0f : x);
 }
-
-std::string_view pointwise_functions() {
-  return R"(
+)";
+/// Likewise of results that are rounded to 16 bits: 5e-5 for x > -5, and 8e-11 of 1 below.
+constexpr std::string_view kShortGelu = R"(
+__device__ inline float gelu(float x) {
+  const float size = fminf(fabsf(x), 16.0f);  // infinity times a probability of 0 is no number
+  float log = 2.776035860e-05f;
+  log = fmaf(log, size, -6.852211240e-04f);
+  log = fmaf(log, size, 7.623947630e-03f);
+  log = fmaf(log, size, -5.231631810e-02f);
+  log = fmaf(log, size, -4.599351660e-01f);
+  log = fmaf(log, size, -1.150746760e+00f);
+  log = fmaf(log, size, -1.000025240e+00f);
+  return fmaf(-size, power_of_two(log), x < 0.0f ? 0.0f : x);
+}
+)";
+constexpr std::string_view kPointwiseFunctions = R"(
 // A comparison with NaN is false, so the second operand's NaN comes through by itself.
 __device__ inline float larger(float x, float y) { return x > y || x != x ? x : y; }
 __device__ inline float smaller(float x, float y) { return x < y || x != x ? x : y; }
@@ -346,22 +369,6 @@ __device__ inline float scaled_tanh(float x, float alpha, float beta) {
 }
 __device__ inline float thresholded_relu(float x, float alpha, float) {
   return x <= alpha ? 0.0f : x;
-}
-// x, or 0 where it is negative, less |x| times the normal distribution's probability of more than
-// |x|. That one's binary logarithm is a polynomial of |x|, fitted up to 7, and falling beyond, for
-// the least relative error of the result: 4e-6 for x > -5, and 6e-12 of 1 below.
-__device__ inline float gelu(float x) {
-  const float size = fminf(fabsf(x), 16.0f);  // infinity times a probability of 0 is no number
-  float log = -1.745457325e-07f;
-  log = fmaf(log, size, 1.833663646e-06f);
-  log = fmaf(log, size, 3.050129089e-05f);
-  log = fmaf(log, size, -7.944691461e-04f);
-  log = fmaf(log, size, 8.181715384e-03f);
-  log = fmaf(log, size, -5.354128033e-02f);
-  log = fmaf(log, size, -4.587237537e-01f);
-  log = fmaf(log, size, -1.151191354e+00f);
-  log = fmaf(log, size, -9.999974370e-01f);
-  return fmaf(-size, power_of_two(log), x < 0.0f ? 0.0f : x);
 }
 __device__ inline float gelu_tanh(float x) {
   x = x < -1e4f ? -1e4f : x;
@@ -411,6 +418,18 @@ template <class T> __device__ inline T integer_clip(T x, T low, T high) {
 }
 
 )";
+
+}  // namespace
+
+std::string pointwise_expression(std::span<const PointwiseInstruction> program, int index) {
+  std::string expression = find_expression(program, index);
+  require(!expression.empty(), "the GPU has no kernel for operation ", program[index].op,
+          " of a pointwise program with a result of type ", name(program[index].type));
+  return expression;
+}
+
+std::string pointwise_functions(bool has_short_results) {
+  return str(kPointwiseFunctions, has_short_results ? kShortGelu : kGelu);
 }
 
 std::string fused_program(const FusedProgram& program, DataType output) {

@@ -10,7 +10,8 @@
 namespace opwright::gpu {
 
 /// Device functions that pointwise_expression() calls.
-std::string_view pointwise_functions();
+/// `has_short_results`: what they give is rounded to 16 bits.
+std::string pointwise_functions(bool has_short_results = false);
 /// Source for instruction `index` of a program, registers named r0, r1, ... and inputs x0, x1,
 /// ...; results as the CPU has them, math functions to a few units in the last place. Throws Error
 /// for what no GPU kernel computes.

@@ -92,7 +92,9 @@ constexpr ProductTile kTiles[] = {{ProductUnit::kTensor, 128, 128, 32, 2, 4, 4},
                                   {ProductUnit::kWarpGroup, 128, 128, 128, 4, 1, 6, true, true},
                                   {ProductUnit::kWarpGroup, 64, 256, 128, 4, 1, 4, true, true},
                                   {ProductUnit::kWarpGroup, 64, 192, 128, 4, 1, 5, true, true},
-                                  {ProductUnit::kWarpGroup, 64, 128, 128, 4, 1, 7, true, true}};
+                                  {ProductUnit::kWarpGroup, 64, 128, 128, 4, 1, 7, true, true},
+                                  {ProductUnit::kWarpGroup, 192, 192, 64, 12, 1, 4},
+                                  {ProductUnit::kWarpGroup, 192, 192, 64, 12, 1, 4, true}};
 
 int vector_of(DataType type) { return 128 / bits(type); }
 
@@ -494,7 +496,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
       constant("kAlongKA", flag(a.is_along_k)), constant("kAlongKB", flag(b.is_along_k)),
       constant("kIsConstantA", flag(a.is_constant)), constant("kIsConstantB", flag(b.is_constant)));
   if (epilogue.activation.present() || epilogue.program.present())
-    declarations += pointwise_functions();
+    declarations += pointwise_functions(bits(output_) == 16);
   const bool has_boxes = copies_boxes(a, b);
   if (has_boxes) {
     source_.add_map("a_map", *a.map), source_.add_map("b_map", *b.map);

@@ -114,6 +114,8 @@ struct ProductEpilogue {
   std::string channel_element;  ///< as bias_element, of the program's inputs for channels
 };
 
+struct PackedResults;
+
 /// Writes the kernel of a stack of products [m, k] x [k, n]. Operand tiles go through shared
 /// memory, several at once (cp.async); a warp's sums go through it, too, so that whole rows are
 /// stored. Where a tile has parts, the last block that is done adds them up, always in one order.
@@ -178,7 +180,7 @@ class ProductWriter {
   /// Whether results of warpgroups are computed where their sums are, in registers.
   bool keeps_registers(const ProductEpilogue& epilogue) const;
   /// What stores a warp's sums, or what the blocks of a cluster, each with a part of k, have.
-  std::string write_own_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
+  PackedResults write_own_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
   std::string write_cluster_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
   /// Makes `a` and `b`, which read the operands.
   static std::string write_readers(const ProductOperand& a, const ProductOperand& b);

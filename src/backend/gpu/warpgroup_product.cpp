@@ -21,7 +21,8 @@ int turns(const ProductTile& tile) { return tile.takes_turns ? 2 : 1; }
 int multiplying_threads(const ProductTile& tile) { return kWarp * tile.warps_m * turns(tile); }
 int copying_threads(const ProductTile& tile, bool has_boxes) {
   constexpr int kWide = 256, kGroup = 128;
-  return has_boxes || tile.n == kWide ? kGroup : multiplying_threads(tile);
+  const bool has_room = tile.n < kWide && multiplying_threads(tile) <= 2 * kGroup;
+  return has_boxes || !has_room ? kGroup : multiplying_threads(tile);
 }
 
 /// Registers of a thread that copies, and what is left for each that multiplies, in multiples of 8;
@@ -117,32 +118,37 @@ std::string ProductWriter::declare_warp_groups(const ProductOperand& a, const Pr
           kCopyGroups, kBarriers, has_boxes ? kBoxes : std::string_view(),
           warp_group_instruction(tile_.n, a, b), kWarpGroupProduct, kWarpGroupLoop);
   text += has_boxes ? std::string(kBoxCopies) : str(kTileCopies, kThreadCopies);
-  if (staged_ >= 0) text += kBoxesBehind;
+  if (staged_ >= 0) text += str(kLoadMatrices, kBoxesBehind);
   if (is_packed_) text += packed_results_text(output_);
   if (parts_ > 1) text += str("constexpr int kParts = ", parts_, ";\n", kClusters, kClusterSums);
   return text;
 }
 
-std::string ProductWriter::write_own_parts(const ProductEpilogue& epilogue,
-                                           const ProductTasks& tasks) {
+PackedResults ProductWriter::write_own_parts(const ProductEpilogue& epilogue,
+                                             const ProductTasks& tasks) {
   const bool is_staged = staged_ >= 0;
-  return str(is_staged ? "const BoxesBehind behind(ring);\n" : "",
-             tile_.takes_turns ? "ring.end_turn(turn);\n" : "",
-             "end_products(last_stage);\n"
-             "#pragma unroll\nfor (int block = 0; block < Product::kBlocks; ++block)\n"
-             "#pragma unroll\nfor (int warp_n = 0; warp_n < kTileN; warp_n += kWarpN) {\n"
-             "const int warp_m = (warp / 4 % kWarpGroups * Product::kBlocks + block) * 64 + warp % "
-             "4 * 16;\n",
-             is_packed_
-                 ? write_packed_results(
-                       args_, epilogue, staged_,
-                       str("[&](int i) { const Index row = first_row + warp_m + i; return row < "
-                           "rows ? out0 + (first + row * ",
-                           source_.value(tasks.row_stride), ") : nullptr; }"))
-                 : str("const ProductPart of_warp{product, block, warp_n};\n{\n"
-                       "const ProductPart& product = of_warp;\n",
-                       write_epilogue(epilogue, tasks.row_stride), "}\n"),
-             "}\n", is_staged ? "behind.release();\n" : "");
+  PackedResults results;
+  if (is_packed_)
+    results = write_packed_results(
+        args_, epilogue, staged_,
+        str("[&](int i) { const Index row = first_row + warp_m + i; return row < rows ? out0 + "
+            "(first + row * ",
+            source_.value(tasks.row_stride), ") : nullptr; }"));
+  else
+    results.text =
+        str("const ProductPart of_warp{product, block, warp_n};\n{\n"
+            "const ProductPart& product = of_warp;\n",
+            write_epilogue(epilogue, tasks.row_stride), "}\n");
+  results.text =
+      str(is_staged ? "const BoxesBehind behind(ring);\n" : "",
+          tile_.takes_turns ? "ring.end_turn(turn);\n" : "",
+          "end_products(last_stage);\n"
+          "#pragma unroll\nfor (int block = 0; block < Product::kBlocks; ++block)\n"
+          "#pragma unroll\nfor (int warp_n = 0; warp_n < kTileN; warp_n += kWarpN) {\n"
+          "const int warp_m = (warp / 4 % kWarpGroups * Product::kBlocks + block) * 64 + warp % "
+          "4 * 16;\n",
+          results.text, "}\n", is_staged ? "behind.release();\n" : "");
+  return results;
 }
 
 bool ProductWriter::keeps_registers(const ProductEpilogue& epilogue) const {
@@ -161,9 +167,9 @@ bool ProductWriter::keeps_registers(const ProductEpilogue& epilogue) const {
   return true;
 }
 
-std::string write_packed_results(const KernelArgs& args, const ProductEpilogue& epilogue,
-                                 int staged, std::string_view find_row) {
-  std::string of_warp, of_pair, of_row;
+PackedResults write_packed_results(const KernelArgs& args, const ProductEpilogue& epilogue,
+                                   int staged, std::string_view find_row) {
+  std::string of_tile, of_pair, of_row, of_columns;
   // Reads an input that has a value for each row, or column, as `name`. Gives an expression of it.
   const auto read = [&](const std::string& name, int input, const std::string& place) {
     const std::string value = str("load(in", input, "[", place, "])");
@@ -171,17 +177,18 @@ std::string write_packed_results(const KernelArgs& args, const ProductEpilogue& 
       of_row += str("const auto ", name, " = ", value, ";\n");
       return name;
     }
-    of_warp += str("const ColumnValues<", register_type(args.inputs[input].type.dtype), "> all_",
-                   name, "([&](Index column) { return ", value,
-                   "; }, first_column + warp_n + 2 * lane, columns);\n");
-    of_pair += str("const auto ", name, "_0 = all_", name, ".at(pair, 0), ", name, "_1 = all_",
-                   name, ".at(pair, 1);\n");
+    of_tile += str("const ColumnValues<", register_type(args.inputs[input].type.dtype), "> all_",
+                   name, "([&](Index column) { return ", value, "; }, first_column, columns);\n");
+    of_pair += str("const auto ", name, "_0 = all_", name, ".at(warp_n, pair, 0), ", name,
+                   "_1 = all_", name, ".at(warp_n, pair, 1);\n");
     return str("(i == 0 ? ", name, "_0 : ", name, "_1)");
   };
   if (staged >= 0) {
     const std::string pack = str("Pack<", storage_type(args.inputs[staged].type.dtype), ", 2>");
+    of_columns =
+        "if (first_pair % 8 == 0) behind.load(of_columns, warp_m, warp_n + 2 * first_pair);\n";
     of_row += str("const ", pack, " staged = *(const ", pack,
-                  "*)behind.find(tile_row, warp_n + 2 * pair);\n");
+                  "*)&of_columns[first_pair / 4 % 2][half / 8];\n");
   }
   std::string element = "float y = product.sums[block][warp_n / 2 + first_pair + half / 4 + i];\n";
   if (epilogue.bias >= 0)
@@ -200,26 +207,28 @@ std::string write_packed_results(const KernelArgs& args, const ProductEpilogue& 
                    ";\n");
   }
   if (program.present()) element += fused_program(program, args.outputs[0].type.dtype);
-  return str("Output* const results = (Output*)shared + warp * 16 * kResultRow;\n", of_warp,
-             "#pragma unroll\n"
-             "for (int first_pair = 0; first_pair < kWarpN / 2; first_pair += 4) {\n"
-             "const int pair = first_pair + lane % 4;\n",
-             of_pair,
-             "#pragma unroll\n"
-             "for (int half = 0; half < 16; half += 8) {\n"
-             "const int tile_row = warp_m + half + lane / 4;\n"
-             "const Index row = first_row + tile_row < rows ? first_row + tile_row : rows - 1;\n"
-             "(void)row;\n",
-             of_row,
-             "float values[2];\n"
-             "#pragma unroll\n"
-             "for (int i = 0; i < 2; ++i) {\n",
-             element, "values[i] = ", program.present() ? "z" : "y",
-             ";\n}\n"
-             "put_results(results + (half + lane / 4) * kResultRow + 2 * pair, values[0], "
-             "values[1]);\n}\n}\n__syncwarp();\n"
-             "store_results(results, ",
-             find_row, ", first_column + warp_n, columns, stores_packs);\n__syncwarp();\n");
+  return {of_tile,
+          str("Output* const results = (Output*)shared + warp * 16 * kResultRow;\n",
+              staged >= 0 ? "unsigned of_columns[2][2];\n" : "",
+              "#pragma unroll\n"
+              "for (int first_pair = 0; first_pair < kWarpN / 2; first_pair += 4) {\n"
+              "const int pair = first_pair + lane % 4;\n",
+              of_columns, of_pair,
+              "#pragma unroll\n"
+              "for (int half = 0; half < 16; half += 8) {\n"
+              "const int tile_row = warp_m + half + lane / 4;\n"
+              "const Index row = first_row + tile_row < rows ? first_row + tile_row : rows - 1;\n"
+              "(void)row;\n",
+              of_row,
+              "float values[2];\n"
+              "#pragma unroll\n"
+              "for (int i = 0; i < 2; ++i) {\n",
+              element, "values[i] = ", program.present() ? "z" : "y",
+              ";\n}\n"
+              "put_results(results + (half + lane / 4) * kResultRow + 2 * pair, values[0], "
+              "values[1]);\n}\n}\n__syncwarp();\n"
+              "store_results(results, ",
+              find_row, ", first_column + warp_n, columns, stores_packs);\n__syncwarp();\n")};
 }
 
 std::string ProductWriter::write_cluster_parts(const ProductEpilogue& epilogue,
@@ -254,6 +263,8 @@ GeneratedKernel ProductWriter::write_warp_groups(ProductOperand a, ProductOperan
                ? std::string()
                : str("asm volatile(\"setmaxnreg.", way, ".sync.aligned.u32 ", count, ";\");\n");
   };
+  const PackedResults results = parts_ > 1 ? PackedResults{"", write_cluster_parts(epilogue, tasks)}
+                                           : write_own_parts(epilogue, tasks);
   std::string text = str(
       "extern __shared__ uint4 memory[];\n"
       // Tiles' patterns follow the address.
@@ -283,11 +294,10 @@ GeneratedKernel ProductWriter::write_warp_groups(ProductOperand a, ProductOperan
                 "ring.skip(end_step - first_step + ",
                 staged_ >= 0 ? "kStagesBehind" : "0", ");\ncontinue;\n}\nring.begin_turn(turn);\n")
           : std::string(),
-      "const Index first = ", tasks.first,
-      ";\nProduct product;\n"
-      "const unsigned last_stage = multiply_tiles(product, ring, first_step, end_step);\n");
-  text += parts_ > 1 ? write_cluster_parts(epilogue, tasks) : write_own_parts(epilogue, tasks);
-  text += "}\n}\n";
+      "const Index first = ", tasks.first, ";\n", results.columns,
+      "Product product;\n"
+      "const unsigned last_stage = multiply_tiles(product, ring, first_step, end_step);\n",
+      results.text, "}\n}\n");
   Expr blocks = tasks.count * Expr(parts_);
   if (tile_.is_persistent) blocks = min(blocks, Expr(kFewBlocks * memory.blocks));
   GeneratedKernel kernel =

@@ -25,12 +25,19 @@ std::string warp_group_instruction(int n, const ProductOperand& a, const Product
 
 /// What write_packed_results() uses, for results of FP16 or BF16.
 std::string packed_results_text(DataType output);
-/// Code that makes results of the sums `product.sums[block]` that a warp's lanes have of 16 rows,
-/// from row `warp_m` of the tile on, and of kWarpN columns, from column `warp_n` on, and stores
-/// them through shared memory at `shared`. `staged`: the input that comes from stages as `behind`;
-/// -1: none. `find_row` is a function of the code: where row i of the 16 begins in the output, null
-/// for none.
-std::string write_packed_results(const KernelArgs& args, const ProductEpilogue& epilogue,
-                                 int staged, std::string_view find_row);
+/// Code of results of 16 bits.
+struct PackedResults {
+  /// Reads what lies along the tile's columns, from `first_column` on: in front of the products,
+  /// which hide how long that takes.
+  std::string columns;
+  /// Makes results of the sums `product.sums[block]` that a warp's lanes have of 16 rows, from row
+  /// `warp_m` of the tile on, and of kWarpN columns, from column `warp_n` on, and stores them
+  /// through shared memory at `shared`.
+  std::string text;
+};
+/// `staged`: the input that comes from stages as `behind`; -1: none. `find_row` is a function of
+/// the code: where row i of the 16 begins in the output, null for none.
+PackedResults write_packed_results(const KernelArgs& args, const ProductEpilogue& epilogue,
+                                   int staged, std::string_view find_row);
 
 }  // namespace opwright::gpu

@@ -262,20 +262,24 @@ __device__ inline void put_results(Output* to, float first, float second) {
   asm("cvt.rn.OUTPUT_PAIR.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
   *(unsigned*)to = pair;
 }
-// What lies along columns and is the same for all rows: each lane loads two of a warp's columns,
-// and hands them to those that need them.
+// What lies along columns and is the same for all rows: of each kWarpN columns of a tile a lane
+// loads two, and hands them to those that need them.
 template <class Value>
 struct ColumnValues {
-  Value values[2];
+  Value values[kTileN / kWarpN][2];
   template <class Read>
-  __device__ ColumnValues(Read read, Index column, Index columns) {
+  __device__ ColumnValues(Read read, Index first, Index columns) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i)
-      values[i] = read(column + i < columns ? column + i : columns - 1);
+    for (int part = 0; part < kTileN / kWarpN; ++part)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const Index column = first + part * kWarpN + (int)threadIdx.x % 32 * 2 + i;
+        values[part][i] = read(column < columns ? column : columns - 1);
+      }
   }
-  // Of the warp's column 2 `pair` + i.
-  __device__ Value at(int pair, int i) const {
-    return (Value)__shfl_sync(0xffffffffu, values[i], pair);
+  // Of column `part` + 2 `pair` + i of the tile, `part` being a multiple of kWarpN.
+  __device__ Value at(int part, int pair, int i) const {
+    return (Value)__shfl_sync(0xffffffffu, values[part / kWarpN][i], pair);
   }
 };
 // Rows of a warp from column `column` on. `find(i)` is where row i begins; null: nowhere.
@@ -413,6 +417,18 @@ struct BoxesBehind {
   __device__ int stage(int box) const {
     const int stage = first + box / kBoxesOfStage;
     return stage < kStages ? stage : stage - kStages;
+  }
+  // 16 rows of 16 columns from there on: of the lane's two pairs of columns what rows lane / 4 and
+  // lane / 4 + 8 have.
+  __device__ void load(unsigned (&to)[2][2], int row, int column) const {
+    const int lane = (int)threadIdx.x % 32, box = column / kSwizzled;
+    const ElementA* const from =
+        (const ElementA*)(ring.tiles + stage(box) * kStageBytes +
+                          box % kBoxesOfStage * kBoxBytes) +
+        (row + lane % 16) * kSwizzled;
+    // The column's vector is one of two neighbours.
+    const int vector = (lane / 16 ^ lane % 8) * kVector ^ column % kSwizzled;
+    load_matrices<false>(to[0][0], to[0][1], to[1][0], to[1][1], from + vector);
   }
   // Neighbours from that place of the tile on, which are copied at once.
   __device__ const ElementA* find(int row, int column) const {

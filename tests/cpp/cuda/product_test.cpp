@@ -72,7 +72,7 @@ TEST(CudaProduct, OpenExtentsInEveryTile) {
 
 /// Blocks that compute one tile after another, of more tiles than there are blocks.
 TEST(CudaProduct, BlocksThatStay) {
-  const int64_t m = 3000, n = 1504, k = 40;
+  const int64_t m = 3200, n = 1504, k = 40;
   const DataType type = DataType::kHALF;
   const MatrixMultiply op;
   const Values a = rounded(random_values({1, m, k}, 1), type);
@@ -88,7 +88,7 @@ TEST(CudaProduct, BlocksThatStay) {
     expect_close(kernel.run(inputs, outputs)[0], expected, tolerance_of(type));
     ++tested;
   }
-  EXPECT_EQ(tested, 7);
+  EXPECT_EQ(tested, 8);
 }
 
 /// Boxes that the copying unit brings, in every tile that has them: of both orders of the operands,
@@ -141,6 +141,62 @@ TEST(CudaProduct, BoxesInEveryTile) {
   if (before >= 0) {
     EXPECT_GE(tensor_maps() - before, 2l * 6 * 2 * 5) << "tiles came otherwise";
   }
+}
+
+/// Results of 16 bits, which the copying unit stores where rows begin at multiples of 16 bytes:
+/// with a bias, GELU or what lies as they do, over the edges of tiles.
+TEST(CudaProduct, ResultsOf16Bits) {
+  const int64_t m = 392, k = 72;
+  std::set<int64_t> tactics;
+  struct Case {
+    DataType type;
+    int64_t n;
+    bool has_residual;
+  };
+  for (const auto& [type, n, has_residual] : {Case{DataType::kHALF, 200, false},
+                                              {DataType::kHALF, 200, true},
+                                              {DataType::kBF16, 200, true},
+                                              {DataType::kHALF, 203, false}}) {
+    MatrixMultiplyParams params;
+    params.has_bias = true;
+    const auto values = [&, type = type](const Shape& shape, int seed) {
+      return TestInput{rounded(random_values(shape, seed), type), type, seed == 2};
+    };
+    std::vector<TestInput> inputs = {values({m, k}, 1), values({k, n}, 2), values({n}, 3)};
+    if (has_residual) {
+      ProgramWriter writer;
+      const int result[] = {
+          writer.binary(ElementWiseOperation::kSUM, writer.input(0, type), writer.input(1, type))};
+      std::vector<int> used;
+      params.fused.program = writer.finish(result, &used);
+      params.fused.places = {static_cast<int64_t>(FusedPlace::kElement)};
+      params.fused.result = type;
+      inputs.push_back(values({m, n}, 4));
+    } else {
+      params.activation.type = static_cast<int32_t>(ActivationType::kGELU_ERF);
+    }
+    const MatrixMultiply op(params);
+    Values expected = product(inputs[0].values, inputs[1].values, 1, m, n, k);
+    expected.shape = {m, n};
+    for (int64_t i = 0; i < expected.size(); ++i) {
+      double& y = expected[i];
+      y += inputs[2].values[i % n];
+      y = has_residual ? y + inputs[3].values[i] : 0.5 * y * std::erfc(-y / std::sqrt(2.0));
+    }
+    const std::vector<TestOutput> outputs = {{expected.shape, type}};
+    for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+      if (!candidate.tactic_name.starts_with("warpgroup")) continue;
+      tactics.insert(candidate.tactic);
+      TestKernel kernel(op, candidate, inputs, outputs);
+      for (const int shift : {0, 1}) {
+        SCOPED_TRACE(::testing::Message() << n << (has_residual ? " residual " : " GELU ")
+                                          << describe(candidate) << " shift " << shift);
+        expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected, tolerance_of(type));
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+  EXPECT_GE(tactics.size(), 6u) << "not every tile was tested";
 }
 
 /// Tiles of which several blocks compute parts, again and again: each run leaves the counters of
