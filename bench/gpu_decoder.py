@@ -183,24 +183,25 @@ def program() -> str:
     return found or str(Path(trt.__file__).parent / "bin" / "opwright")
 
 
-def by_program(engine: Path, folder: Path, prompt: np.ndarray, position: int, steps: int) -> dict:
+def by_program(command: str, engine: Path, prompt: np.ndarray, position: int, more: list) -> dict:
+    """What the native program prints of `opwright COMMAND` with these tokens at that position."""
+    folder = engine.parent
     np.save(folder / "tokens.npy", prompt.astype(np.int32))
     np.save(folder / "position.npy", np.array([position], np.int32))
     # fmt: off
     done = subprocess.run(
         [
-            program(), "run", str(engine), "--allow-device-code", "--json", "--defer-weight-check",
+            program(), command, str(engine), "--allow-device-code", "--json", "--defer-weight-check",
             "--input", f"tokens={folder / 'tokens.npy'}",
             "--input", f"position={folder / 'position.npy'}",
-            "--feed", "next=tokens", "--feed", "next_position=position",
-            "--steps", str(steps), "--output", f"next={folder / 'next.npy'}",
+            *more,
         ],
         capture_output=True, text=True, timeout=200,
     )
     # fmt: on
     if done.returncode != 0:
         raise RuntimeError(done.stderr)
-    return json.loads(done.stdout) | {"tokens": np.load(folder / "next.npy")}
+    return json.loads(done.stdout)
 
 
 def layer_times(engine: object, profile: int, count: int = 14) -> str:
@@ -253,13 +254,15 @@ def ours_by_python(ours: Ours, context: int) -> tuple[float, float]:
 
 
 def ours_by_program(plan: bytes, prompt: np.ndarray, context: int) -> tuple[float, float]:
-    """The prompt's first run, and a step around the context, of 64."""
+    """A run of the prompt, the median of 20, and a step around the context, of 128."""
+    feeds = ["--feed", "next=tokens", "--feed", "next_position=position"]
     with tempfile.TemporaryDirectory(dir=os.environ.get("OPWRIGHT_BENCH_FOLDER")) as name:
         engine = Path(name) / "decoder.engine"
         engine.write_bytes(plan)
         last = np.zeros((len(prompt), 1))
-        decode = by_program(engine, Path(name), last, context - 32, 64)["step_ms"]
-        return by_program(engine, Path(name), prompt, 0, 1)["first_ms"], decode
+        decode = by_program("run", engine, last, context - 64, [*feeds, "--steps", "128"])
+        prefill = by_program("bench", engine, prompt, 0, ["--iterations", "20", "--warmup", "3"])
+        return prefill["device_ms"], decode["step_ms"]
 
 
 def peer_times(peer: Peer, prompt: torch.Tensor, context: int, names: list[str]) -> dict:

@@ -31,12 +31,12 @@ GeneratedKernel AttentionWriter::write_direct(const Expr& tasks) {
           tactic_.parts > 1 ? "arrive_in_cluster();\n" : "",
           "const int warp = (int)threadIdx.x / 32;\n"
           "const int warp_m = warp % kWarpsM * 16;\n",
-          write_sizes(), write_direct_fetch(count), source_.wait(),
-          "for (Index number = blockIdx.x; number < ", count, "; number += gridDim.x) {\n",
-          write_task(), "const RowReader key_rows = ", reader(1), ", value_rows = ", reader(2),
-          ";\n", write_limits(), write_direct_loops(),
+          write_sizes(), write_direct_fetch(count),
           // Not before: what the next kernel reads would delay the keys and values.
-          KernelSource::kBeginNext, write_direct_output(), "__syncthreads();\n}\n");
+          KernelSource::kBeginNext, source_.wait(), "for (Index number = blockIdx.x; number < ",
+          count, "; number += gridDim.x) {\n", write_task(),
+          "const RowReader key_rows = ", reader(1), ", value_rows = ", reader(2), ";\n",
+          write_limits(), write_direct_loops(), write_direct_output(), "__syncthreads();\n}\n");
   GeneratedKernel kernel =
       source_.finish(text, tasks, 32 * tile_.warps_m * tile_.warps_n, 0, tactic_.parts);
   kernel.launch.shared_memory = SharedMemory(tile_, params_, type_).total;
