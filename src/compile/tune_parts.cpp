@@ -1,6 +1,7 @@
 #include "compile/tune_parts.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <optional>
 #include <string>
@@ -16,6 +17,9 @@ namespace {
 
 /// Of the product alone so many tactics are timed.
 constexpr size_t kTacticsOfProduct = 4;
+/// Two steps are taken for one of the same types where their times are so much less: times of
+/// different runs differ by more than nothing, and each step needs memory.
+constexpr float kClearlyLess = 0.97F;
 
 std::string tactic_of(const Candidate& candidate) {
   return tactic_text(candidate.tactic, candidate.tactic_name);
@@ -108,12 +112,20 @@ void add_combinations(const GraphNode& node, TunedNode& tuned, Tuner& tuner) {
       else if (option.time_ms < same->time_ms)
         *same = std::move(option);
     }
+  const auto as_one_step = static_cast<std::ptrdiff_t>(tuned.options.size());
   for (TunedOption& option : best) {
     if (!(option.time_ms < std::numeric_limits<float>::infinity())) continue;
     tuned.considered.push_back(
         {str(option.candidate), 0, option.candidate.tactic_name, option.time_ms, 0, ""});
-    tuned.sources.push_back({static_cast<int>(tuned.options.size()),
-                             is_cached(tuned.parts[0]) && is_cached(tuned.parts[1]), ""});
+    tuned.sources.push_back({-1, is_cached(tuned.parts[0]) && is_cached(tuned.parts[1]), ""});
+    const bool is_beaten = std::any_of(
+        tuned.options.begin(), tuned.options.begin() + as_one_step, [&](const TunedOption& fused) {
+          return fused.candidate.inputs == option.candidate.inputs &&
+                 fused.candidate.outputs == option.candidate.outputs &&
+                 option.time_ms > kClearlyLess * fused.time_ms;
+        });
+    if (is_beaten) continue;
+    tuned.sources.back().option = static_cast<int>(tuned.options.size());
     tuned.options.push_back(std::move(option));
   }
 }

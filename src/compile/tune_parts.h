@@ -14,9 +14,9 @@ std::vector<TuningJob> jobs_of_parts(const GraphNode& node, const TunedNode& tun
                                      const BuildConfig& config);
 
 /// Gives a fused node as further options its parts as two steps: for each combination of types at
-/// its ports the fastest two tactics with the conversion between them. Where nothing is timed, and
-/// the timing cache lacks the node or a part, it stays fused. A part that cannot be run, or that
-/// the build has no memory for, is no error.
+/// its ports the fastest two tactics with the conversion between them, unless one step of these
+/// types is about as fast. Where nothing is timed, and the timing cache lacks the node or a part,
+/// it stays fused. A part that cannot be run, or that the build has no memory for, is no error.
 void tune_parts(const GraphNode& node, TunedNode& tuned, Tuner& tuner, const BuildConfig& config);
 
 }  // namespace opwright
