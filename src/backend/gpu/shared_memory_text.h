@@ -48,6 +48,11 @@ __device__ inline void init_barrier(unsigned barrier, int arrivals) {
 __device__ inline void end_barriers_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
+// Arrives, and makes the phase wait for so many bytes.
+__device__ inline void expect(unsigned barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               :: "r"(barrier), "r"(bytes) : "memory");
+}
 __device__ inline void arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
 }
@@ -70,11 +75,6 @@ __device__ inline void arrive_behind_copies(unsigned barrier) {
 
 /// What the copying unit (TMA) copies, for one thread. Behind kBarriers, with a TensorMap.
 inline constexpr std::string_view kBoxes = R"(
-// Arrives, and makes the phase wait for so many bytes.
-__device__ inline void expect(unsigned barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-               :: "r"(barrier), "r"(bytes) : "memory");
-}
 __device__ inline void copy_box(void* to, const TensorMap& map, Index inner, Index outer,
                                 Index matrix, unsigned barrier) {
   asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
