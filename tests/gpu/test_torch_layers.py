@@ -175,3 +175,31 @@ def test_attention(torch, dtype):
             return x + self.out(y.transpose(1, 2).reshape(x.shape))
 
     check(torch, Attention(), (2, 50, 256), dtype, limit=3)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("cell", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize(
+    "shape, hidden, bidirectional, open_axes",
+    [
+        ((20, 1, 32), 100, True, ()),
+        ((30, 40, 64), 128, False, ()),
+        ((12, 3, 40), 256, True, (0, 1)),
+        ((40, 20, 512), 512, False, ()),
+    ],
+    ids=str,
+)
+def test_recurrent(torch, shape, hidden, bidirectional, open_axes, cell, dtype):
+    class States(torch.nn.Module):
+        """Those of all steps alone."""
+
+        def __init__(self):
+            super().__init__()
+            module = getattr(torch.nn, cell)
+            self.cell = module(shape[2], hidden, bidirectional=bidirectional)
+
+        def forward(self, x):
+            return self.cell(x)[0]
+
+    # A state is rounded in each step.
+    check(torch, States(), shape, dtype, open_axes, limit=2)

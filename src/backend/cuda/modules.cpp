@@ -92,6 +92,7 @@ class CudaFunction final : public DeviceFunction {
         module_(std::move(module)),
         name_(std::move(name)),
         num_parameters_(count_parameters()) {
+    allow_large_cluster();
     FoundFunctions::get().add(function_);
   }
   ~CudaFunction() override { FoundFunctions::get().remove(function_); }
@@ -137,6 +138,24 @@ class CudaFunction final : public DeviceFunction {
   }
 
  private:
+  /// Clusters of more blocks than all GPUs of the architecture can run are to be asked for.
+  void allow_large_cluster() const {
+    constexpr int kPortableBlocks = 8;
+    int64_t blocks = 1;
+    for (const CUfunction_attribute attribute :
+         {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+          CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH}) {
+      int extent = 0;
+      check(driver_.cuFuncGetAttribute(&extent, attribute, function_),
+            "asking for the clusters of '", name_, "'");
+      blocks *= std::max(1, extent);
+    }
+    if (blocks <= kPortableBlocks) return;
+    check(driver_.cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+                                     1),
+          "allowing kernel '", name_, "' clusters of ", blocks, " blocks");
+  }
+
   int count_parameters() const {
     if (driver_.cuFuncGetParamInfo == nullptr) return -1;
     int count = 0;

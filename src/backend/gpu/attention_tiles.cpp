@@ -53,12 +53,6 @@ constexpr int64_t kPartTiles = 2;
 /// rounded for tensor cores then.
 constexpr int64_t kFewProducts = 1 << 14;
 
-// Bytes of shared memory that a block has.
-int64_t most_shared(int architecture) {
-  if (architecture >= 90 && architecture < 120) return 227 << 10;
-  return architecture == 80 || architecture == 87 ? 163 << 10 : 99 << 10;
-}
-
 }  // namespace
 
 std::string AttentionTile::name() const {
@@ -136,7 +130,7 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
   for (int64_t i = 0; i < std::ssize(kTilesOfAttention); ++i) {
     const AttentionTile& tile = kTilesOfAttention[i];
     if (tile.is_tensor != is_tensor ||
-        SharedMemory(tile, params, type).total > most_shared(architecture))
+        SharedMemory(tile, params, type).total > most_shared_memory(architecture))
       continue;
     const int64_t tasks = heads * ((rows + tile.m - 1) / tile.m);
     if (tile.is_group) {

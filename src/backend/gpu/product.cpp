@@ -28,12 +28,6 @@ constexpr int kGroupedRows = 8;
 constexpr int kTensorArchitecture = 80;
 /// The one whose warpgroups multiply.
 constexpr int kWarpGroupArchitecture = 90;
-/// Bytes of shared memory that a block of that architecture has.
-int64_t most_shared(int architecture) {
-  constexpr int kHopper = 90, kAmpere = 80, kOrin = 87;
-  if (architecture >= kHopper && architecture < 120) return 227 << 10;
-  return architecture == kAmpere || architecture == kOrin ? 163 << 10 : 99 << 10;
-}
 /// More than any GPU runs at once.
 constexpr int64_t kManyBlocks = 4096;
 /// Parts of a tile at most, and tiles that have parts.
@@ -137,7 +131,8 @@ void replace_all(std::string& text, std::string_view name, std::string_view by) 
     text.replace(at, name.size(), by);
 }
 
-/// The function `multiply_fragments` of elements of these types.
+}  // namespace
+
 std::string tensor_instruction(DataType a, DataType b) {
   if (a == DataType::kFP8) return std::string(kFp8Instruction);
   std::string text(kTensorInstruction);
@@ -150,8 +145,6 @@ std::string tensor_instruction(DataType a, DataType b) {
   replace_all(text, "PRODUCT_SUM", is_floating(a) ? "f" : "r");
   return text;
 }
-
-}  // namespace
 
 std::vector<DataType> product_types(const CandidateQuery& query) {
   const DataType type = query.inputs[0].type.dtype;
@@ -241,7 +234,7 @@ std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const Prod
     return tile.unit == ProductUnit::kWarpGroup ||
            (tile.unit == ProductUnit::kTensor && tile.m * tile.n <= 64 * 64);
   };
-  const int64_t most = most_shared(architecture);
+  const int64_t most = most_shared_memory(architecture);
   std::vector<int64_t> tactics;
   int64_t smallest = 0;
   for (int64_t i = 0; i < std::ssize(kTiles); ++i) {

@@ -29,6 +29,10 @@ enum class ProductUnit {
 /// ones that the query allows; none where there is no kernel.
 std::vector<DataType> product_types(const CandidateQuery& query);
 
+/// The function `multiply_fragments` of tensor cores, of elements of these types and the type Sum:
+/// see kTensorInstruction and kFp8Instruction.
+std::string tensor_instruction(DataType a, DataType b);
+
 /// Types and formats of the output of a product with a fused program, and of the inputs that it
 /// reads. False where they cannot have the format.
 bool set_fused_types(Candidate& candidate, const FusedProgram& program, const CandidateQuery& query,

@@ -1,4 +1,4 @@
-#include "operators/recurrence.h"
+#include "backend/gpu/recurrence.h"
 
 #include <algorithm>
 
@@ -13,8 +13,6 @@
 
 namespace opwright::gpu {
 namespace {
-
-enum RecurrentPort { kX, kW, kR, kB, kLengths, kInitialH, kInitialC, kP };
 
 constexpr int kRecurrentThreads = 1024;
 /// Of a block's states; longer ones lie in global memory.
@@ -31,16 +29,16 @@ constexpr int64_t kEnoughClusters = 16;
 constexpr int64_t kSharedUnits = 64, kKeptBytes = 200 << 10;
 
 /// An activation as an expression of x.
-std::string recurrent_activation(int64_t kind, double alpha, double beta) {
+std::string recurrent_activation(int64_t kind, double alpha, double beta, bool is_quick) {
   const std::string a = float_literal(static_cast<float>(alpha));
   const std::string b = float_literal(static_cast<float>(beta));
   switch (static_cast<RecurrentActivation>(kind)) {
     case RecurrentActivation::kRELU:
       return "x < 0.0f ? 0.0f : x";
     case RecurrentActivation::kTANH:
-      return "tanhf(x)";
+      return is_quick ? "quick_tanh(x)" : "tanhf(x)";
     case RecurrentActivation::kSIGMOID:
-      return "1.0f / (1.0f + expf(-x))";
+      return is_quick ? "quick_sigmoid(x)" : "1.0f / (1.0f + expf(-x))";
     case RecurrentActivation::kAFFINE:
       return str(a, " * x + ", b);
     case RecurrentActivation::kLEAKY_RELU:
@@ -48,7 +46,7 @@ std::string recurrent_activation(int64_t kind, double alpha, double beta) {
     case RecurrentActivation::kTHRESHOLDED_RELU:
       return str("x < ", a, " ? 0.0f : x");
     case RecurrentActivation::kSCALED_TANH:
-      return str(a, " * tanhf(", b, " * x)");
+      return str(a, is_quick ? " * quick_tanh(" : " * tanhf(", b, " * x)");
     case RecurrentActivation::kHARD_SIGMOID:
       return str("fminf(fmaxf(", a, " * x + ", b, ", 0.0f), 1.0f)");
     case RecurrentActivation::kELU:
@@ -61,32 +59,25 @@ std::string recurrent_activation(int64_t kind, double alpha, double beta) {
   fail("unknown activation ", kind);
 }
 
-/// How a recurrent layer is divided.
-struct RecurrentPlan {
-  int rows = 1;    ///< of the batch, which go through all steps together
-  int blocks = 1;  ///< that share the units; more than one are a cluster
-  std::string name() const {
-    const std::string text = str(rows, rows == 1 ? " row per " : " rows per ");
-    return text + (blocks == 1 ? "block" : str("cluster of ", blocks));
-  }
-};
-
-/// The plans that are worth trying, the best guess first but for those of clusters, which are last.
-std::vector<RecurrentPlan> recurrent_plans(const RecurrenceParams& params, const Shape& x,
-                                           int64_t hidden) {
+/// The plans that are worth trying, whatever the GPU is: the number of one is its tactic's.
+std::vector<RecurrentPlan> recurrent_plans(const RecurrenceParams& params, const KernelArgs& args) {
+  const Shape& x = args.inputs[kX].opt;
+  const int64_t hidden = args.inputs[kR].max[2];
   const int64_t tasks = params.directions() * x[1];
   std::vector<RecurrentPlan> plans = {{1}};
   if (x[1] > 1) {
     plans.push_back({2});
     if (tasks > kEnoughBlocks) plans[0].rows = 4;
   }
-  const bool resets_first = params.cell == RecurrentCell::kGRU && !params.linear_before_reset;
-  if (resets_first || hidden < kSharedUnits) return plans;
-  const int most = static_cast<int>(std::min<int64_t>(x[1], 8));
-  int rows = 1;
-  while (rows < most && tasks > rows * kEnoughClusters) rows *= 2;
-  plans.push_back({rows, kClusterBlocks});
-  if (rows < most) plans.push_back({2 * rows, kClusterBlocks});
+  if (!resets_first(params) && hidden >= kSharedUnits) {
+    const int most = static_cast<int>(std::min<int64_t>(x[1], 8));
+    int rows = 1;
+    while (rows < most && tasks > rows * kEnoughClusters) rows *= 2;
+    plans.push_back({rows, kClusterBlocks});
+    if (rows < most) plans.push_back({2 * rows, kClusterBlocks});
+  }
+  const std::vector<RecurrentPlan> tiled = recurrent_tile_plans(params, args);
+  plans.insert(plans.end(), tiled.begin(), tiled.end());
   return plans;
 }
 
@@ -96,17 +87,18 @@ std::vector<RecurrentPlan> recurrent_plans(const RecurrenceParams& params, const
 /// memory where there is room, and wait for each other once a step.
 class RecurrenceWriter {
  public:
-  RecurrenceWriter(const RecurrenceParams& params, const KernelArgs& args)
+  RecurrenceWriter(const RecurrenceParams& params, const KernelArgs& args,
+                   const RecurrentPlan& plan)
       : params_(params),
         args_(args),
         source_("recurrence", args),
         hidden_(args.inputs[kR].max[2]),
         input_(args.inputs[kW].max[2]),
         gates_(gate_count(params.cell)),
-        plan_(recurrent_plans(params, args.inputs[kX].opt, hidden_).at(args.candidate->tactic)),
+        plan_(plan),
         rows_(plan_.rows),
         is_lstm_(params.cell == RecurrentCell::kLSTM),
-        resets_first_(params.cell == RecurrentCell::kGRU && !params.linear_before_reset),
+        resets_first_(resets_first(params)),
         stored_(storage_type(args.inputs[kX].type.dtype)) {
     units_ = (hidden_ + plan_.blocks - 1) / plan_.blocks;
     warps_ = static_cast<int>(
@@ -128,10 +120,10 @@ class RecurrenceWriter {
 
   GeneratedKernel write() {
     const SymShape& x = source_.dims(kX);
-    check_shapes();
+    check_recurrent_shapes(source_, args_);
     source_.add_declarations(kRecurrentProducts);
     if (is_cluster()) source_.add_declarations(str(kCopyGroups, kClusters, kRecurrentCluster));
-    declare_activations();
+    declare_recurrent_cell(source_, params_, has(kP), false);
     const Expr groups = ceil_div(x[1], Expr(rows_));
     const Expr tasks = groups * params_.directions();
     if (!is_shared_) {
@@ -216,45 +208,6 @@ class RecurrenceWriter {
       return str("float* const state = scratch + (Index)blockIdx.x * ", state_, ";\n");
     return str("__shared__ Pack<float, 4> memory[", std::max<int64_t>(1, state_ / 4),
                "];\nfloat* const state = (float*)memory;\n");
-  }
-
-  void check_shapes() {
-    const SymShape& x = source_.dims(kX);
-    const auto require_extent = [&](RecurrentPort port, int axis, const Expr& extent) {
-      if (has(port))
-        source_.check(
-            Expr::make(ExprOp::kEqual, source_.dims(port)[axis], extent),
-            str("input ", static_cast<int>(port), " must fit the sequences on axis ", axis));
-    };
-    require_extent(kX, 2, Expr(input_));
-    require_extent(kLengths, 0, x[1]);
-    require_extent(kInitialH, 1, x[1]);
-    require_extent(kInitialC, 1, x[1]);
-  }
-
-  void declare_activations() {
-    const int count = activation_count(params_.cell);
-    for (int i = 0; i < count; ++i) {
-      std::string of[2];
-      for (int d = 0; d < params_.directions(); ++d) {
-        const size_t at = static_cast<size_t>(d * count + i);
-        of[d] =
-            recurrent_activation(params_.activations[at], params_.alphas[at], params_.betas[at]);
-      }
-      const bool is_one = params_.directions() == 1 || of[0] == of[1];
-      source_.add_declarations(
-          str("__device__ inline float activation", i, "(float x, Index direction) {\nreturn ",
-              is_one ? of[0] : str("direction == 0 ? (", of[0], ") : (", of[1], ")"), ";\n}\n"));
-    }
-    const std::string limit = float_literal(static_cast<float>(params_.clip));
-    source_.add_declarations(str("__device__ inline float clipped(float x) {\nreturn ",
-                                 params_.clip > 0 ? str("x > ", limit, " ? ", limit, " : x < -",
-                                                        limit, " ? -", limit, " : x")
-                                                  : std::string("x"),
-                                 ";\n}\n"));
-  }
-  static std::string gate(int function, std::string_view sum) {
-    return str("activation", function, "(clipped(", sum, "), direction)");
   }
 
   /// How long each row's sequence is, which is `length` for the lane's own row.
@@ -423,35 +376,26 @@ class RecurrenceWriter {
   }
 
   std::string rnn() const {
-    return str("const float value = ", gate(0, sum(0, 0)), ";\n", finish_unit());
+    return str("const float value = gate0(", sum(0, 0), ", direction);\n", finish_unit());
   }
 
   std::string lstm() const {
-    const auto peephole = [&](int which, std::string_view cell) {
-      return has(kP) ? str(" + load(in7[direction * ", 3 * hidden_, " + ", which * hidden_,
-                           " + unit]) * ", cell)
-                     : std::string();
+    const auto peephole = [&](int which) {
+      return str(which > 0 ? ", " : "", "load(in7[direction * ", 3 * hidden_, " + ",
+                 which * hidden_, " + unit])");
     };
-    return str("float* const c = state + ", 2 * rows_ * row_,
-               " + place;\nconst float before = *c;\n",
-               "const float in = ", gate(0, sum(0, 0) + peephole(0, "before")), ";\n",
-               "const float forget = ",
-               params_.input_forget ? std::string("1.0f - in")
-                                    : gate(0, sum(2, 2) + peephole(2, "before")),
-               ";\nconst float candidate = ", gate(1, sum(3, 3)),
-               ";\nconst float cell = forget * before + in * candidate;\nconst float out = ",
-               gate(0, sum(1, 1) + peephole(1, "cell")),
-               // The cell is no sum of a gate: ONNX Runtime does not clip it.
-               ";\nconst float value = out * activation2(cell, direction);\n",
-               "if (step < length) *c = cell;\n", finish_unit());
+    const std::string peepholes =
+        has(kP) ? str("{", peephole(0), peephole(1), peephole(2), "}, ") : std::string();
+    return str("float* const c = state + ", 2 * rows_ * row_, " + place;\nfloat cell = *c;\n",
+               "const float value = next_state({", sum(0, 0), ", ", sum(1, 1), ", ", sum(2, 2),
+               ", ", sum(3, 3), "}, ", peepholes,
+               "cell, direction);\nif (step < length) *c = cell;\n", finish_unit());
   }
 
   std::string gru() const {
-    return str(
-        "const float z = ", gate(0, sum(0, 0)), ", r = ", gate(0, sum(1, 1)),
-        ";\nconst float candidate = ",
-        gate(1, str("from_x[2] + ", bias(2, false), " + r * (from_h[2] + ", bias(2, true), ")")),
-        ";\nconst float value = candidate + z * (h_before - candidate);\n", finish_unit());
+    return str("const float value = next_state({", sum(0, 0), ", ", sum(1, 1), ", from_x[2] + ",
+               bias(2, false), ", from_h[2] + ", bias(2, true), "}, h_before, direction);\n",
+               finish_unit());
   }
 
   /// The candidate's product needs the reset gates of all units.
@@ -462,14 +406,13 @@ class RecurrenceWriter {
             [&](const std::string& r) { return str("reset + ", r, " * ", row_); });
     begin_units();
     products(0, 2);
-    text_ += str("z[place] = ", gate(0, sum(0, 0)), ";\nreset[place] = h_before * ",
-                 gate(0, sum(1, 1)), ";\n");
+    text_ += str("z[place] = gate0(", sum(0, 0), ", direction);\nreset[place] = h_before * gate0(",
+                 sum(1, 1), ", direction);\n");
     end_units();
     begin_units();
     products(2, 3, "reset_rows");
-    text_ += str("const float candidate = ", gate(1, sum(2, 0)),
-                 ";\nconst float value = candidate + z[place] * (h_before - candidate);\n",
-                 finish_unit());
+    text_ += str("const float value = mix_states(z[place], ", sum(2, 0),
+                 ", h_before, direction);\n", finish_unit());
     end_units();
   }
 
@@ -495,29 +438,113 @@ std::vector<Candidate> recurrence_candidates(const Operator& op, const Candidate
   for (const int i : {kW, kR})
     if (query.inputs[i].min != query.inputs[i].max) return {};
   const RecurrenceParams& params = static_cast<const Recurrence&>(op).params();
-  const std::vector<RecurrentPlan> plans =
-      recurrent_plans(params, query.inputs[kX].opt, query.inputs[kR].max[2]);
-  std::vector<Candidate> candidates = moving_candidates(query, [&](const KernelArgs&) {
+  const int architecture = target_architecture(query);
+  // What is likely the fastest comes first, and what is not for this GPU is left out.
+  enum Rank { kTiles, kCluster, kOther, kNone };
+  std::vector<Rank> ranks;
+  const std::vector<Candidate> all = moving_candidates(query, [&](const KernelArgs& args) {
     std::vector<std::string> names;
-    for (const RecurrentPlan& plan : plans) names.push_back(plan.name());
+    const bool is_float = args.inputs[kX].type.dtype == DataType::kFLOAT;
+    for (const RecurrentPlan& plan : recurrent_plans(params, args)) {
+      const bool is_tiled = plan.tiles > 0, is_cluster = plan.blocks > 1;
+      const bool fits = is_tiled ? fits_tiles(plan, args, architecture)
+                                 : !is_cluster || architecture >= kClusterArchitecture;
+      names.push_back(plan.name());
+      ranks.push_back(!fits || (plan.is_rounded && !query.tf32)                  ? kNone
+                      : is_cluster && is_tiled && (!is_float || plan.is_rounded) ? kTiles
+                      : is_cluster && !is_tiled                                  ? kCluster
+                                                                                 : kOther);
+    }
     return names;
   });
-  const auto is_cluster = [&](const Candidate& candidate) {
-    return plans.at(candidate.tactic).blocks > 1;
-  };
-  if (target_architecture(query) < kClusterArchitecture)
-    std::erase_if(candidates, is_cluster);
-  else
-    std::stable_partition(candidates.begin(), candidates.end(), is_cluster);
+  std::vector<Candidate> candidates;
+  for (const Rank rank : {kTiles, kCluster, kOther})
+    for (size_t i = 0; i < all.size(); ++i)
+      if (ranks[i] == rank) candidates.push_back(all[i]);
   return candidates;
 }
 
 std::optional<GeneratedKernel> generate_recurrence(const Operator& op, const KernelArgs& args) {
-  return RecurrenceWriter(static_cast<const Recurrence&>(op).params(), args).write();
+  const RecurrenceParams& params = static_cast<const Recurrence&>(op).params();
+  const RecurrentPlan plan = recurrent_plans(params, args).at(args.candidate->tactic);
+  if (plan.tiles > 0) return generate_recurrent_tiles(params, args, plan);
+  return RecurrenceWriter(params, args, plan).write();
 }
 
 const RegisteredKernels<Recurrence> kRecurrenceKernels({recurrence_candidates, generate_recurrence,
                                                         nullptr});
 
 }  // namespace
+
+std::string RecurrentPlan::name() const {
+  const std::string text =
+      str(is_rounded ? "TF32 " : "", rows, rows == 1 ? " row per " : " rows per ",
+          blocks == 1 ? std::string("block") : str("cluster of ", blocks));
+  return text + (tiles > 0 ? ", tensor cores" : "");
+}
+
+void check_recurrent_shapes(KernelSource& source, const KernelArgs& args) {
+  const SymShape& x = source.dims(kX);
+  const auto require_extent = [&](RecurrentPort port, int axis, const Expr& extent) {
+    if (static_cast<size_t>(port) < args.inputs.size() && args.inputs[port].present)
+      source.check(Expr::make(ExprOp::kEqual, source.dims(port)[axis], extent),
+                   str("input ", static_cast<int>(port), " must fit the sequences on axis ", axis));
+  };
+  require_extent(kX, 2, Expr(args.inputs[kW].max[2]));
+  require_extent(kLengths, 0, x[1]);
+  require_extent(kInitialH, 1, x[1]);
+  require_extent(kInitialC, 1, x[1]);
+}
+
+void declare_recurrent_cell(KernelSource& source, const RecurrenceParams& params,
+                            bool has_peepholes, bool is_quick) {
+  std::string text(is_quick ? kQuickActivations : std::string_view());
+  const int count = activation_count(params.cell);
+  for (int i = 0; i < count; ++i) {
+    std::string of[2];
+    for (int d = 0; d < params.directions(); ++d) {
+      const size_t at = static_cast<size_t>(d * count + i);
+      of[d] = recurrent_activation(params.activations[at], params.alphas[at], params.betas[at],
+                                   is_quick);
+    }
+    const bool is_one = params.directions() == 1 || of[0] == of[1];
+    text += str("__device__ inline float activation", i, "(float x, Index direction) {\nreturn ",
+                is_one ? of[0] : str("direction == 0 ? (", of[0], ") : (", of[1], ")"), ";\n}\n");
+  }
+  const std::string limit = float_literal(static_cast<float>(params.clip));
+  text += str("__device__ inline float clipped(float x) {\nreturn ",
+              params.clip > 0
+                  ? str("x > ", limit, " ? ", limit, " : x < -", limit, " ? -", limit, " : x")
+                  : std::string("x"),
+              ";\n}\n");
+  for (int i = 0; i < std::min(count, 2); ++i)
+    text +=
+        str("__device__ inline float gate", i, "(float sum, Index direction) {\nreturn activation",
+            i, "(clipped(sum), direction);\n}\n");
+  if (params.cell == RecurrentCell::kLSTM) {
+    const auto peephole = [&](int which, std::string_view of) {
+      return has_peepholes ? str(" + peepholes[", which, "] * ", of) : std::string();
+    };
+    text += str("__device__ inline float next_state(const float (&sums)[4], ",
+                has_peepholes ? "const float (&peepholes)[3], " : "",
+                "float& cell, Index direction) {\nconst float in = gate0(sums[0]",
+                peephole(0, "cell"), ", direction);\nconst float forget = ",
+                params.input_forget ? std::string("1.0f - in")
+                                    : str("gate0(sums[2]", peephole(2, "cell"), ", direction)"),
+                ";\ncell = forget * cell + in * gate1(sums[3], direction);\n",
+                "const float out = gate0(sums[1]", peephole(1, "cell"), ", direction);\n",
+                // The cell is no sum of a gate: ONNX Runtime does not clip it.
+                "return out * activation2(cell, direction);\n}\n");
+  } else if (params.cell == RecurrentCell::kGRU) {
+    text +=
+        "__device__ inline float mix_states(float z, float sum, float before, Index direction) "
+        "{\nconst float candidate = gate1(sum, direction);\n"
+        "return candidate + z * (before - candidate);\n}\n"
+        "__device__ inline float next_state(const float (&sums)[4], float before, Index "
+        "direction) {\nconst float z = gate0(sums[0], direction), r = gate0(sums[1], "
+        "direction);\nreturn mix_states(z, sums[2] + r * sums[3], before, direction);\n}\n";
+  }
+  source.add_declarations(text);
+}
+
 }  // namespace opwright::gpu

@@ -48,6 +48,11 @@ __device__ inline void init_barrier(unsigned barrier, int arrivals) {
 __device__ inline void end_barriers_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
+// Arrives, and makes the phase wait for so many bytes.
+__device__ inline void expect(unsigned barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               :: "r"(barrier), "r"(bytes) : "memory");
+}
 __device__ inline void arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
 }

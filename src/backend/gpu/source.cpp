@@ -29,6 +29,13 @@ bool is_narrow_shape(const Shape& max) {
   return true;
 }
 
+int target_architecture(const Device& device, HardwareCompatibilityLevel level) {
+  constexpr int kLeastOfAmpere = 86;  // of shared memory
+  return level == HardwareCompatibilityLevel::kAMPERE_PLUS
+             ? kLeastOfAmpere
+             : architecture_number(device.architecture());
+}
+
 }  // namespace
 
 std::string_view storage_type(DataType type) {
@@ -86,10 +93,17 @@ int architecture_number(std::string_view architecture) {
 }
 
 int target_architecture(const CandidateQuery& query) {
-  constexpr int kLeastOfAmpere = 86;  // of shared memory
-  return query.hardware_compatibility == HardwareCompatibilityLevel::kAMPERE_PLUS
-             ? kLeastOfAmpere
-             : architecture_number(query.device->architecture());
+  return target_architecture(*query.device, query.hardware_compatibility);
+}
+
+int target_architecture(const KernelArgs& args) {
+  return target_architecture(*args.device, args.hardware_compatibility);
+}
+
+int64_t most_shared_memory(int architecture) {
+  constexpr int kHopper = 90, kAmpere = 80, kOrin = 87;
+  if (architecture >= kHopper && architecture < 120) return 227 << 10;
+  return architecture == kAmpere || architecture == kOrin ? 163 << 10 : 99 << 10;
 }
 
 std::string float_literal(float value) {

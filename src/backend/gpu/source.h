@@ -31,6 +31,9 @@ int architecture_number(std::string_view architecture);
 /// What the kernels of the query are to run on: the number of the device's architecture, or, for
 /// all from compute capability 8.0 on, that of one with the least of what those have.
 int target_architecture(const CandidateQuery& query);
+int target_architecture(const KernelArgs& args);
+/// Bytes of shared memory that a block of that architecture may have.
+int64_t most_shared_memory(int architecture);
 
 /// A floating constant as code that gives exactly that value, NaN and infinities included.
 std::string float_literal(float value);

@@ -28,11 +28,9 @@ struct Sample {
 };
 
 /// Each candidate with each run, at addresses that vectors may have and others.
-void check(const Operator& op, const std::vector<PortDesc>& inputs,
-           const std::vector<PortDesc>& outputs, const std::vector<Sample>& samples,
-           double tolerance) {
-  const std::vector<Candidate> candidates = candidates_of(op, inputs, outputs);
-  ASSERT_FALSE(candidates.empty());
+void check(const Operator& op, const std::vector<Candidate>& candidates,
+           const std::vector<PortDesc>& inputs, const std::vector<PortDesc>& outputs,
+           const std::vector<Sample>& samples, double tolerance) {
   for (const Candidate& candidate : candidates) {
     TestKernel kernel(op, candidate, inputs, outputs);
     for (const Sample& sample : samples)
@@ -47,6 +45,14 @@ void check(const Operator& op, const std::vector<PortDesc>& inputs,
         if (::testing::Test::HasFailure()) return;
       }
   }
+}
+
+void check(const Operator& op, const std::vector<PortDesc>& inputs,
+           const std::vector<PortDesc>& outputs, const std::vector<Sample>& samples,
+           double tolerance) {
+  const std::vector<Candidate> candidates = candidates_of(op, inputs, outputs);
+  ASSERT_FALSE(candidates.empty());
+  check(op, candidates, inputs, outputs, samples, tolerance);
 }
 
 constexpr TestAxis kOpen = {0, 300};
@@ -463,7 +469,8 @@ RecurrenceParams recurrent_params(RecurrentCell cell, RecurrentDirection directi
 }
 
 void check_recurrent(const RecurrenceParams& params, int64_t hidden, int64_t input, DataType type,
-                     bool has_all, std::initializer_list<std::pair<int64_t, int64_t>> sizes) {
+                     bool has_all, std::initializer_list<std::pair<int64_t, int64_t>> sizes,
+                     bool is_tf32 = false) {
   SCOPED_TRACE(::testing::Message() << "cell " << static_cast<int>(params.cell) << " direction "
                                     << static_cast<int>(params.direction) << " hidden " << hidden
                                     << " input " << input << " " << name(type));
@@ -520,7 +527,16 @@ void check_recurrent(const RecurrenceParams& params, int64_t hidden, int64_t inp
                         given(cell.p, 7)},
                        cell.run()});
   }
-  check(Recurrence(params), ports, results, samples, std::max(3e-5, tolerance_of(type)));
+  const Recurrence op(params);
+  if (!is_tf32) return check(op, ports, results, samples, std::max(3e-5, tolerance_of(type)));
+  CandidateQuery query;
+  query.layer = "test", query.inputs = ports, query.outputs = results;
+  query.device = &test_device(), query.tf32 = true;
+  std::vector<Candidate> candidates = op.candidates(query);
+  std::erase_if(candidates,
+                [](const Candidate& each) { return !each.tactic_name.starts_with("TF32 "); });
+  ASSERT_FALSE(candidates.empty());
+  check(op, candidates, ports, results, samples, 4e-3);
 }
 
 TEST(OpenRecurrence, EveryCellDirectionAndActivation) {
@@ -566,6 +582,31 @@ TEST(OpenRecurrence, ClustersOfBlocks) {
   check_recurrent(lstm, 64, 4, DataType::kFLOAT, true, {{3, 20}});
   check_recurrent(lstm, 64, 2048, DataType::kFLOAT, true, {{2, 1}});
   check_recurrent(lstm, 360, 4, DataType::kFLOAT, true, {{2, 1}});
+}
+
+/// On tensor cores: all cells, both forms of a GRU, more steps than are computed at once.
+TEST(OpenRecurrence, TensorCores) {
+  int first = 0;
+  for (const RecurrentCell cell : {RecurrentCell::kRNN, RecurrentCell::kGRU, RecurrentCell::kLSTM})
+    for (const bool linear : {false, true}) {
+      RecurrenceParams params = recurrent_params(cell, RecurrentDirection::kBIDIRECTIONAL, first++);
+      params.linear_before_reset = params.input_forget = linear;
+      if (linear) params.clip = 0.6;
+      check_recurrent(params, 24, 7, DataType::kFLOAT, true, {{11, 5}, {1, 1}, {0, 3}, {4, 0}});
+      check_recurrent(params, 50, 40, DataType::kHALF, linear, {{10, 3}});
+      check_recurrent(params, 50, 40, DataType::kBF16, linear, {{3, 3}});
+    }
+}
+
+/// Tiles of which a warp has several, sixteen rows, sixteen blocks, weights that shared memory
+/// keeps and that it does not, and FP32 in TF32.
+TEST(OpenRecurrence, TensorCoresOfManySizes) {
+  RecurrenceParams params = recurrent_params(RecurrentCell::kLSTM, RecurrentDirection::kREVERSE, 1);
+  check_recurrent(params, 130, 16, DataType::kHALF, true, {{3, 2}});
+  check_recurrent(params, 40, 16, DataType::kHALF, true, {{9, 20}, {3, 540}});
+  check_recurrent(params, 40, 3000, DataType::kHALF, true, {{2, 1}});
+  check_recurrent(params, 512, 8, DataType::kHALF, true, {{2, 1}});
+  check_recurrent(params, 60, 24, DataType::kFLOAT, true, {{9, 3}}, true);
 }
 
 }  // namespace

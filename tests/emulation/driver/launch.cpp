@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP};
 constexpr size_t kMaxShared = 227 * 1024;
-constexpr int kMaxCluster = 8;
+constexpr int kPortableCluster = 8, kMaxCluster = 16;
 
 /// Where the thread that runs a kernel goes on when the kernel faults.
 thread_local bool in_kernel = false;
@@ -120,8 +120,9 @@ CUresult check_launch(const CUDA_KERNEL_NODE_PARAMS& launch) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const int cluster = function->entry->cluster;
-  if (cluster < 1 || cluster > kMaxCluster || launch.gridDimX % cluster) {
-    return CUDA_ERROR_INVALID_VALUE;
+  if (cluster < 1 || launch.gridDimX % cluster) return CUDA_ERROR_INVALID_VALUE;
+  if (cluster > (function->allows_large_cluster ? kMaxCluster : kPortableCluster)) {
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   }
   if (threads > static_cast<unsigned>(function->entry->max_threads)) {
     return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;

@@ -369,6 +369,9 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
       case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         *value = function->max_dynamic_shared;
         return CUDA_SUCCESS;
+      case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+        *value = function->entry->cluster;
+        return CUDA_SUCCESS;
       default:
         *value = 0;
         return attribute >= 0 && attribute < CU_FUNC_ATTRIBUTE_MAX ? CUDA_SUCCESS
@@ -383,6 +386,8 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, i
       if (value < 0 || value > 227 * 1024) return CUDA_ERROR_INVALID_VALUE;
       function->max_dynamic_shared = value;
     }
+    if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED)
+      function->allows_large_cluster = value != 0;
     return CUDA_SUCCESS;
   });
 }

@@ -105,6 +105,7 @@ struct Function {
   const Entry* entry = nullptr;
   std::string name;
   int max_dynamic_shared = 48 * 1024;
+  bool allows_large_cluster = false;
 };
 
 struct Module {
