@@ -342,10 +342,10 @@ void ProductWriter::stage_behind(const Expr& m, const Expr& n, const Expr& batch
     if (static_cast<FusedPlace>(program.places[i]) == FusedPlace::kElement) staged_ = first + i;
   if (staged_ < 0) return;
   const DataType type = args_.inputs[staged_].type.dtype;
-  // They lie in tiles as the operands do.
+  // They lie in tiles as the operands do, in whole columns of the swizzled pattern.
   const DataType operand = args_.inputs[0].type.dtype;
-  if ((type != DataType::kHALF && type != DataType::kBF16) || bits(output_) != bits(type) ||
-      bits(operand) != bits(type)) {
+  if (bits(type) > 16 || type == DataType::kBOOL || bits(output_) != bits(type) ||
+      bits(operand) != bits(type) || tile_.n % (8 * vector_of(type)) != 0) {
     staged_ = -1;
     return;
   }

@@ -8,6 +8,7 @@
 #include "backend/gpu/warpgroup_text.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "operators/type_rules.h"
 
 namespace opwright::gpu {
 namespace {
@@ -98,10 +99,11 @@ std::string warp_group_instruction(int n, const ProductOperand& a, const Product
 }
 
 std::string packed_results_text(DataType output) {
-  std::string text(kPackedResults);
-  constexpr std::string_view kPair = "OUTPUT_PAIR";
-  return text.replace(text.find(kPair), kPair.size(),
-                      output == DataType::kHALF ? "f16x2" : "bf16x2");
+  std::string put(bits(output) == 8 ? kPutBytes : kPutHalves), text(kPackedResults);
+  constexpr std::string_view kPair = "OUTPUT_PAIR", kPut = "PUT_RESULTS";
+  if (const size_t at = put.find(kPair); at != std::string::npos)
+    put.replace(at, kPair.size(), output == DataType::kHALF ? "f16x2" : "bf16x2");
+  return text.replace(text.find(kPut), kPut.size(), put);
 }
 
 std::string ProductWriter::declare_warp_groups(const ProductOperand& a, const ProductOperand& b) {
@@ -146,8 +148,8 @@ std::string ProductWriter::write_own_parts(const ProductEpilogue& epilogue,
 }
 
 bool ProductWriter::keeps_registers(const ProductEpilogue& epilogue) const {
-  if (tile_.unit != ProductUnit::kWarpGroup || parts_ > 1 || sum_type_ != DataType::kFLOAT ||
-      (output_ != DataType::kHALF && output_ != DataType::kBF16))
+  if (tile_.unit != ProductUnit::kWarpGroup || parts_ > 1 || bits(output_) > 16 ||
+      output_ == DataType::kBOOL)
     return false;
   // Elements that lie as the output does are read from stages alone.
   if (epilogue.residual != staged_ && epilogue.residual >= 0) return false;
@@ -183,7 +185,9 @@ std::string write_packed_results(const KernelArgs& args, const ProductEpilogue& 
     of_row += str("const ", pack, " staged = *(const ", pack,
                   "*)behind.find(tile_row, warp_n + 2 * pair);\n");
   }
-  std::string element = "float y = product.sums[block][warp_n / 2 + first_pair + half / 4 + i];\n";
+  const std::string_view sum = register_type(type_of_product(args.inputs[0].type.dtype));
+  std::string element =
+      str("auto y = (", sum, ")product.sums[block][warp_n / 2 + first_pair + half / 4 + i];\n");
   if (epilogue.bias >= 0)
     element += str("y += ", read("bias", epilogue.bias, epilogue.bias_element), ";\n");
   if (epilogue.residual >= 0) element += "y += load(staged.at[i]);\n";
@@ -210,8 +214,8 @@ std::string write_packed_results(const KernelArgs& args, const ProductEpilogue& 
              "const int tile_row = warp_m + half + lane / 4;\n"
              "const Index row = first_row + tile_row < rows ? first_row + tile_row : rows - 1;\n"
              "(void)row;\n",
-             of_row,
-             "float values[2];\n"
+             of_row, register_type(args.outputs[0].type.dtype),
+             " values[2];\n"
              "#pragma unroll\n"
              "for (int i = 0; i < 2; ++i) {\n",
              element, "values[i] = ", program.present() ? "z" : "y",
