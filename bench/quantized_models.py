@@ -121,8 +121,12 @@ def quantized_to_int8(model, x: np.ndarray, all_operators: bool):
     import tempfile
 
     import onnx
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType
-    from onnxruntime.quantization import quantize_static
+    from onnxruntime.quantization import (
+        CalibrationDataReader,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
 
     class Once(CalibrationDataReader):
         def __init__(self):

@@ -167,7 +167,7 @@ TEST(CudaQuantizedProduct, FusedPrograms) {
   for (const auto& [type_a, type_b] : kTypes)
     for (const auto& [result, residual] :
          {std::pair(type_b, DataType::kHALF), std::pair(DataType::kHALF, DataType::kHALF),
-          std::pair(type_b, type_b)})
+          std::pair(type_b, type_b), std::pair(DataType::kHALF, type_b)})
       cases.push_back({type_a, type_b, result, residual});
   for (const auto& [type_a, type_b, result, type_of_residual] : cases) {
     constexpr DataType kFloat = DataType::kFLOAT;
