@@ -3,6 +3,10 @@ in one process and in turns; with the layers of each that take longest in all, h
 and the tensor cores allow, and how long a build takes.
 
 python bench/gpu_models.py [--only NAME ...] [--peers graph compile cublaslt] [--cache FOLDER] [--markdown FILE]
+                           [--quantized FOLDER]
+
+--quantized: beside each row those of the quantized models of the network that bench/quantized_models.py has written
+there; their ratio is to our engine of FP16, their error that from ONNX Runtime's results.
 
 Weights are random. A result that differs from PyTorch's in FP32 by more than FP16's error ends the program.
 """
@@ -22,12 +26,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gpu
+import numpy as np
+import quantized_models
 import torch
 
 import opwright
 
-# Of the norm of the results, for FP16 through some fifty layers.
-MAX_ERROR = 0.02
+# Of the norm of the results, for FP16 through some fifty layers, and where each rounds to bytes: a number that is at
+# the border of two in one sum is at either side of it in another.
+MAX_ERROR, MAX_ERROR_OF_BYTES = 0.02, 0.2
 
 
 class Case(NamedTuple):
@@ -196,7 +203,32 @@ def difference(y: torch.Tensor, expected: torch.Tensor) -> float:
     return float((y - expected).norm() / expected.norm())
 
 
-def measure(case: Case, peers: list[str], cache: Path | None) -> dict[str, Any]:
+def quantized(case: Case, folder: Path | None, cache: Path | None) -> list[dict[str, Any]]:
+    """What is known of each of the network's quantized models, and `run`, which calls its engine."""
+    rows = []
+    for kind in ("int8", "fp8"):
+        path = folder / f"{quantized_models.slug(case.name, kind)}.onnx" if folder else None
+        if path is None or not path.exists():
+            continue
+        known = np.load(path.with_suffix(".npz"))
+        x, expected = (torch.from_numpy(known[name]).cuda() for name in ("x", "y"))
+        start = time.perf_counter()
+        engine = opwright.build(path, device="cuda", timing_cache=cache)
+        row: dict[str, Any] = {"name": f"{case.name}, {kind.upper()}"}
+        row["build"] = time.perf_counter() - start
+        row["warm"], row["goal"] = float("nan"), 1.0
+        row["error"] = difference(engine(x), expected)
+        if not row["error"] < MAX_ERROR_OF_BYTES:
+            raise SystemExit(f"bench/gpu_models: {row['name']} is off by {row['error']:.1e}")
+        row["layers"] = sorted(engine.layers, key=lambda layer: -layer.get("TimeMs", 0))
+        row["run"] = lambda engine=engine, x=x: engine(x)
+        rows.append(row)
+    return rows
+
+
+def measure(
+    case: Case, peers: list[str], cache: Path | None, of_bytes: list[dict[str, Any]]
+) -> dict[str, Any]:
     torch.manual_seed(1)
     model = case.make().eval().cuda()
     x = case.input().cuda()
@@ -231,7 +263,10 @@ def measure(case: Case, peers: list[str], cache: Path | None) -> dict[str, Any]:
         if "compile" in peers:
             compiled = torch.compile(half, mode="reduce-overhead")
             functions["compile"] = lambda: compiled(x_last)
-        row.update(zip(functions, in_turns(list(functions.values()))))
+        times = in_turns([*functions.values(), *(other["run"] for other in of_bytes)])
+        row.update(zip(functions, times))
+        for other, seconds in zip(of_bytes, times[len(functions) :]):
+            other["ours"] = seconds
         row["layers"] = sorted(engine.layers, key=lambda layer: -layer.get("TimeMs", 0))
     return row
 
@@ -259,7 +294,7 @@ def shape_of(port: dict[str, Any] | None) -> list[int]:
 
 def bytes_of(port: dict[str, Any] | None) -> int:
     text = str(port.get("Format/Datatype", "")) if port else ""
-    sizes = {"FP32": 4, "INT32": 4, "INT64": 8, "FP16": 2, "BF16": 2}
+    sizes = {"FP32": 4, "INT32": 4, "INT64": 8, "FP16": 2, "BF16": 2, "FP8": 1, "INT8": 1}
     return math.prod(shape_of(port)) * next((n for t, n in sizes.items() if t in text), 1)
 
 
@@ -297,6 +332,34 @@ def key(layer: dict[str, Any]) -> tuple[Any, ...]:
     return layer["TimeMs"], layer["LayerType"], tuple(ports)
 
 
+def table_line(row: dict[str, Any]) -> str:
+    columns = ("ours", "cublaslt", "graph", "compile")
+    verdict = f"{row['goal']:g}" + ("" if row["ratio"] <= row["goal"] else " missed")
+    times = [f"{row[k] * 1e3:.3f}" if k in row else "" for k in columns]
+    return (
+        f"| {row['name']} | {' | '.join(times)} | {row['ratio']:.2f} | {verdict} | {row['error']:.1e} "
+        f"| {row['build']:.0f} | {row['warm']:.1f} |"
+    )
+
+
+def layers_of(row: dict[str, Any], memory: float, tensor: float) -> list[str]:
+    """The layers that take longest."""
+    kinds = collections.Counter()
+    for layer in row["layers"]:
+        kinds[layer["LayerType"]] += layer["TimeMs"] * 1e3
+    shares = ", ".join(f"{kind} {us:.0f}" for kind, us in kinds.most_common(6))
+    text = f"{row['name']}, {len(row['layers'])} layers, us by kind: {shares}; the slowest:"
+    # Layers of one tactic and one shape take the same time: each such group once.
+    groups = collections.Counter(key(layer) for layer in row["layers"])
+    different = {key(layer): layer for layer in reversed(row["layers"])}
+    several = sorted(groups, key=lambda k: -groups[k] * different[k]["TimeMs"])[:5]
+    return [
+        "",
+        text,
+        *(f"- {groups[k]} x {describe(different[k], memory, tensor)}" for k in several),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[])
@@ -309,6 +372,7 @@ def main() -> None:
     )
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--quantized", type=Path, metavar="FOLDER")
     options = parser.parse_args()
     gpu.need_gpu()
     memory, tensor = copy_speed(), tensor_speed()
@@ -328,35 +392,24 @@ def main() -> None:
         if options.only and not any(name in case.name for name in options.only):
             continue
         try:
-            row = measure(case, options.peers, options.cache)
+            of_bytes = quantized(case, options.quantized, options.cache)
+            row = measure(case, options.peers, options.cache, of_bytes)
         except (RuntimeError, ImportError) as error:
             lines.append(f"| {case.name} | {str(error).splitlines()[0]} ||||||||")
             print(lines[-1], flush=True)
             continue
         known = [row[peer] for peer in ("graph", "compile") if peer in row]
-        ratio = row["ours"] / min(known) if known else float("nan")
-        columns = ("ours", "cublaslt", "graph", "compile")
-        verdict = f"{case.goal:g}" + ("" if ratio <= case.goal else " missed")
-        times = [f"{row[k] * 1e3:.3f}" if k in row else "" for k in columns]
-        lines.append(
-            f"| {case.name} | {' | '.join(times)} | {ratio:.2f} | {verdict} | {row['error']:.1e} "
-            f"| {row['build']:.0f} | {row['warm']:.1f} |"
-        )
-        print(lines[-1], flush=True)
-        kinds = collections.Counter()
-        for layer in row["layers"]:
-            kinds[layer["LayerType"]] += layer["TimeMs"] * 1e3
-        shares = ", ".join(f"{kind} {us:.0f}" for kind, us in kinds.most_common(6))
-        slow += [
-            "",
-            f"{case.name}, {len(row['layers'])} layers, us by kind: {shares}; the slowest:",
-        ]
-        # Layers of one tactic and one shape take the same time: each such group once.
-        groups = collections.Counter(key(layer) for layer in row["layers"])
-        different = {key(layer): layer for layer in reversed(row["layers"])}
-        several = sorted(groups, key=lambda k: -groups[k] * different[k]["TimeMs"])[:5]
-        slow += [f"- {groups[k]} x {describe(different[k], memory, tensor)}" for k in several]
-        print("\n".join(slow[-len(several) - 1 :]), flush=True)
+        row["ratio"] = row["ours"] / min(known) if known else float("nan")
+        row["goal"] = case.goal
+        for other in of_bytes:
+            other["ratio"] = other["ours"] / row["ours"]
+        for each in (row, *of_bytes):
+            lines.append(table_line(each))
+            print(lines[-1], flush=True)
+        for each in (row, *of_bytes):
+            slowest = layers_of(each, memory, tensor)
+            slow += slowest
+            print("\n".join(slowest[1:]), flush=True)
     if options.markdown:
         options.markdown.write_text("\n".join([*lines, *slow]) + "\n")
 

@@ -76,13 +76,79 @@ void add(Ints& to, const Ints& more) {
   for (size_t i = 0; i < more.size(); ++i) to[i] += more[i];
 }
 
+/// Taps of one axis of a kernel that meet padding alone: so many before the others, and behind
+/// them.
+struct IdleTaps {
+  int64_t before = 0, behind = 0;
+  int64_t pre = 0, post = 0;  ///< the padding without them
+};
+
+IdleTaps idle_taps(int64_t x, int64_t taps, int64_t stride, int64_t dilation, int64_t pre,
+                   int64_t y) {
+  const auto meets = [&](int64_t tap) {
+    for (int64_t at = 0; at < y; ++at) {
+      const int64_t place = at * stride - pre + tap * dilation;
+      if (place >= 0 && place < x) return true;
+    }
+    return false;
+  };
+  IdleTaps idle;
+  while (idle.before + 1 < taps && !meets(idle.before)) ++idle.before;
+  while (idle.before + idle.behind + 1 < taps && !meets(taps - 1 - idle.behind)) ++idle.behind;
+  const int64_t reach = (taps - idle.before - idle.behind - 1) * dilation + 1;
+  idle.pre = pre - idle.before * dilation;
+  // The last windows may leave out some of x.
+  idle.post = std::max<int64_t>(0, (y - 1) * stride + reach - x - idle.pre);
+  if ((x + idle.pre + idle.post - reach) / stride + 1 != y) return {};
+  return idle;
+}
+
+/// Of a kernel that is dilated beyond its input, taps may meet padding alone.
+void leave_out_taps(Graph& graph, const PassContext& context, GraphNode* node) {
+  constexpr int64_t kMostPlaces = 1 << 12;
+  ConvolutionParams params = node->as<Convolution>()->params();
+  const GraphValue &x = *node->inputs[0], &kernel = *node->inputs[1];
+  const SymShape& y = node->outputs[0]->info.dims;
+  if (params.padding_mode != PaddingMode::kEXPLICIT_ROUND_DOWN || !kernel.is_constant()) return;
+  const size_t axes = y.size() - 2;
+  params.stride.resize(axes, 1), params.dilation.resize(axes, 1);
+  params.pre_padding.resize(axes, 0), params.post_padding.resize(axes, 0);
+  TensorInfo info;
+  info.dtype = kernel.info.dtype, info.dims = kernel.info.dims;
+  SliceParams part;
+  bool leaves_out = false;
+  for (size_t i = 0; i < axes + 2; ++i) {
+    part.start.push_back(0), part.stride.push_back(1);
+    if (i < 2 || !x.info.dims[i].is_constant() || !y[i].is_constant()) continue;
+    const size_t axis = i - 2;
+    const int64_t taps = info.dims[i].constant(), extent = x.info.dims[i].constant();
+    if (params.dilation[axis] < 2 || y[i].constant() < 1 || y[i].constant() > kMostPlaces) continue;
+    const IdleTaps idle = idle_taps(extent, taps, params.stride[axis], params.dilation[axis],
+                                    params.pre_padding[axis], y[i].constant());
+    if (idle.before + idle.behind == 0 || idle.pre < 0 || idle.post < 0) continue;
+    leaves_out = true;
+    part.start[i] = idle.before;
+    info.dims[i] = taps - idle.before - idle.behind;
+    params.pre_padding[axis] = idle.pre, params.post_padding[axis] = idle.post;
+  }
+  if (!leaves_out) return;
+  for (const Expr& extent : info.dims) part.size.push_back(extent.constant());
+  GraphNode* const slice =
+      graph.insert_before(node, std::make_shared<Slice>(part), {node->inputs[1]}, std::move(info),
+                          kernel.name + " without taps of padding");
+  std::vector<GraphValue*> inputs = node->inputs;
+  inputs[1] = slice->outputs[0];
+  if (!fold(graph, slice, context)) return;
+  graph.replace(node, std::make_shared<Convolution>(params), std::move(inputs));
+}
+
 bool is_zero(const Ints& values) {
   return std::all_of(values.begin(), values.end(), [](int64_t v) { return v == 0; });
 }
 
 }  // namespace
 
-void fold_padding(Graph& graph) {
+void fold_padding(Graph& graph, const PassContext& context) {
   for (GraphNode* node : graph.nodes()) {
     const auto* convolution = node->as<Convolution>();
     const auto* pooling = node->as<Pooling>();
@@ -112,6 +178,8 @@ void fold_padding(Graph& graph) {
     join(*pad, *node);
     graph.replace(node, std::move(op), std::move(inputs));
   }
+  for (GraphNode* node : graph.nodes())
+    if (node->as<Convolution>()) leave_out_taps(graph, context, node);
 }
 
 }  // namespace opwright

@@ -48,7 +48,7 @@ bool fuse_one(Graph& graph, GraphNode* consumer) {
     GraphNode* producer = input->producer;
     // Programs compute in FP32: only what is stored is rounded to FP8.
     if (producer == nullptr || !producer->as<Pointwise>() || producer->outputs.size() != 1 ||
-        input->stored_type || input->info.dtype == DataType::kFP8 ||
+        input->stored_type || input->is_stored || input->info.dtype == DataType::kFP8 ||
         !may_join(*producer, *consumer) || input->info.dims != consumer->outputs[0]->info.dims)
       continue;
     const bool alone = graph.single_user(*input) == consumer;

@@ -201,6 +201,14 @@ GraphNode* Graph::insert_before(GraphNode* position, OperatorPtr op,
   return node;
 }
 
+GraphValue* Graph::add_output(GraphNode* node, TensorInfo output, std::string name) {
+  GraphValue* value = new_value(std::move(output), std::move(name));
+  value->producer = node;
+  value->producer_output = static_cast<int>(node->outputs.size());
+  node->outputs.push_back(value);
+  return value;
+}
+
 void Graph::drop_uses(GraphNode* node) {
   for (GraphValue* input : node->inputs)
     if (input) std::erase_if(input->uses, [&](const auto& use) { return use.node == node; });

@@ -37,6 +37,7 @@ struct GraphValue {
   int debug_uses = 0;       ///< how many debug tensors
   Derived origin;           ///< of a constant that refitting changes
   bool may_change = false;  ///< whether passes may make no use of a constant's elements
+  bool is_stored = false;   ///< whether it goes through memory, though a program could take it over
 
   /// A constant whose elements passes may look at.
   bool is_fixed() const { return is_constant() && !may_change; }
@@ -131,6 +132,8 @@ class Graph {
   /// A node with one output of the given type and shape, placed before `position`.
   GraphNode* insert_before(GraphNode* position, OperatorPtr op, std::vector<GraphValue*> inputs,
                            TensorInfo output, std::string name);
+  /// Another output of the node, behind those that it has.
+  GraphValue* add_output(GraphNode* node, TensorInfo output, std::string name);
   /// Gives the node another operator and other inputs; the outputs stay.
   void replace(GraphNode* node, OperatorPtr op, std::vector<GraphValue*> inputs);
   /// The same for a node that also does the work of `producer`, whose result nothing else reads.

@@ -5,6 +5,7 @@
 #include "operators/fused_attention.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
+#include "operators/pointwise.h"
 
 namespace opwright {
 namespace {
@@ -13,7 +14,8 @@ namespace {
 /// weights.
 struct Projection {
   GraphNode* product = nullptr;
-  std::vector<size_t> operands;  ///< of the attention
+  std::vector<GraphNode*> behind;  ///< programs of its elements and constants, in order
+  std::vector<size_t> operands;    ///< of the attention
   int64_t width = 0;
 };
 
@@ -39,7 +41,9 @@ class Merging {
     while (left.size() > 1) {
       std::vector<Projection> group = {left.front()};
       for (size_t i = 1; i < left.size(); ++i)
-        if (are_alike(*group[0].product, *left[i].product)) group.push_back(left[i]);
+        if (are_alike(*group[0].product, *left[i].product) &&
+            std::ranges::equal(group[0].behind, left[i].behind, compute_alike))
+          group.push_back(left[i]);
       std::erase_if(left, [&](const Projection& each) {
         return std::ranges::any_of(
             group, [&](const Projection& one) { return one.product == each.product; });
@@ -52,12 +56,23 @@ class Merging {
   Projection projection_of(size_t operand) const {
     const FusedAttentionParams& params = attention_->as<FusedAttention>()->params();
     if (params.layout(static_cast<int>(operand)) == AttentionLayout::kHEADS_FIRST) return {};
-    const GraphValue& value = *attention_->inputs[operand];
-    GraphNode* const node = value.producer;
-    const auto* product = node != nullptr ? node->as<MatrixMultiply>() : nullptr;
-    if (product == nullptr || graph_.single_user(value) != attention_ || value.stored_type ||
-        !may_join(*node, *attention_))
-      return {};
+    Projection result;
+    const GraphValue* at = attention_->inputs[operand];
+    const GraphNode* user = attention_;
+    GraphNode* node = nullptr;
+    for (;; user = node) {
+      node = at->producer;
+      if (node == nullptr || graph_.single_user(*at) != user || at->stored_type ||
+          !may_join(*node, *attention_))
+        return {};
+      const GraphValue* const before = element_input(*node);
+      if (before == nullptr) break;
+      result.behind.insert(result.behind.begin(), node);
+      at = before;
+    }
+    const GraphValue& value = *at;
+    const auto* product = node->as<MatrixMultiply>();
+    if (product == nullptr) return {};
     const MatrixMultiplyParams& of_product = product->params();
     if (of_product.op0 != MatrixOperation::kNONE || of_product.op1 == MatrixOperation::kVECTOR ||
         of_product.activation.present() || of_product.fused.present())
@@ -67,7 +82,29 @@ class Merging {
     if (of_product.has_bias &&
         !(is_stack_of_one(*node->inputs[2]) && node->inputs[2]->info.dims.back() == width))
       return {};
-    return {node, {operand}, width.constant()};
+    result.product = node, result.operands = {operand}, result.width = width.constant();
+    return result;
+  }
+  /// What a program reads beside constants of rows, or of one element: a tensor of the output's
+  /// shape. Null where it is another node.
+  static const GraphValue* element_input(const GraphNode& node) {
+    if (!node.as<Pointwise>() || node.outputs.size() != 1) return nullptr;
+    const SymShape& dims = node.outputs[0]->info.dims;
+    const GraphValue* found = nullptr;
+    for (const GraphValue* input : node.inputs) {
+      if (input->is_constant()) {
+        if (!is_row(*input, dims.back())) return nullptr;
+      } else {
+        if (found != nullptr || input->info.dims != dims) return nullptr;
+        found = input;
+      }
+    }
+    return found;
+  }
+  static bool is_one(const GraphValue& value) { return numel(value.info.dims) == Expr(1); }
+  static bool is_row(const GraphValue& value, const Expr& width) {
+    const SymShape& dims = value.info.dims;
+    return is_one(value) || (dims.back() == width && numel(dims) == width);
   }
   /// A constant of a matrix or vector, with extents of 1 before it at most.
   static bool is_stack_of_one(const GraphValue& value) {
@@ -86,21 +123,61 @@ class Merging {
     return true;
   }
 
+  /// Whether programs differ in their constant rows alone.
+  static bool compute_alike(const GraphNode* a, const GraphNode* b) {
+    const PointwiseParams &of_a = a->as<Pointwise>()->params(),
+                          &of_b = b->as<Pointwise>()->params();
+    return of_a.code == of_b.code && of_a.immediates == of_b.immediates &&
+           of_a.results == of_b.results &&
+           std::ranges::equal(a->inputs, b->inputs, [](const GraphValue* x, const GraphValue* y) {
+             return x->info.dtype == y->info.dtype && x->is_constant() == y->is_constant() &&
+                    x->info.dims.size() == y->info.dims.size() &&
+                    (!x->is_constant() || x == y || (!is_one(*x) && !is_one(*y)));
+           });
+  }
+
   /// Input `input` of all of them as one constant; null where it cannot be computed.
   GraphValue* joined(const std::vector<Projection>& group, size_t input, int64_t axis) {
     std::vector<GraphValue*> parts;
     for (const Projection& each : group) parts.push_back(each.product->inputs[input]);
+    return joined(parts, axis, group[0].product);
+  }
+  GraphValue* joined(const std::vector<GraphValue*>& parts, int64_t axis, GraphNode* before) {
     TensorInfo info;
     info.dtype = parts[0]->info.dtype;
     info.dims = parts[0]->info.dims;
     Expr& extent = info.dims[static_cast<size_t>(axis)];
     for (size_t i = 1; i < parts.size(); ++i)
       extent = extent + parts[i]->info.dims[static_cast<size_t>(axis)];
-    GraphNode* const node = graph_.insert_before(
-        group[0].product, std::make_shared<Concatenation>(ConcatenationParams{axis}), parts,
-        std::move(info), parts[0]->name + " and others");
+    GraphNode* const node =
+        graph_.insert_before(before, std::make_shared<Concatenation>(ConcatenationParams{axis}),
+                             parts, std::move(info), parts[0]->name + " and others");
     GraphValue* const result = node->outputs[0];
     return fold(graph_, node, context_) ? result : nullptr;
+  }
+
+  /// The program at that place behind all of the products, behind the one that they became; null
+  /// where its constants cannot be computed.
+  GraphValue* behind_merged(const std::vector<Projection>& group, size_t place, GraphValue* value) {
+    const GraphNode& first = *group[0].behind[place];
+    std::vector<GraphValue*> inputs = first.inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!inputs[i]->is_constant()) {
+        inputs[i] = value;
+        continue;
+      }
+      if (is_one(*inputs[i])) continue;
+      std::vector<GraphValue*> parts;
+      for (const Projection& each : group) parts.push_back(each.behind[place]->inputs[i]);
+      inputs[i] = joined(parts, static_cast<int64_t>(inputs[i]->info.dims.size()) - 1, attention_);
+      if (inputs[i] == nullptr) return nullptr;
+    }
+    TensorInfo info;
+    info.dtype = first.outputs[0]->info.dtype, info.dims = value->info.dims;
+    GraphNode* const node =
+        graph_.insert_before(attention_, first.op, std::move(inputs), std::move(info), first.name);
+    node->precision = first.precision, node->metadata = first.metadata;
+    return node->outputs[0];
   }
 
   void merge(const std::vector<Projection>& group) {
@@ -127,9 +204,14 @@ class Merging {
     info.dims.back() = width;
     GraphNode* const merged = graph_.insert_before(
         attention_, std::make_shared<MatrixMultiply>(params), inputs, std::move(info), first.name);
+    GraphValue* result = merged->outputs[0];
+    for (size_t place = 0; place < group[0].behind.size(); ++place) {
+      result = behind_merged(group, place, result);
+      if (result == nullptr) return;
+    }
     std::vector<GraphValue*> operands = attention_->inputs;
     for (const Projection& each : group)
-      for (const size_t operand : each.operands) operands[operand] = merged->outputs[0];
+      for (const size_t operand : each.operands) operands[operand] = result;
     auto op = std::make_shared<FusedAttention>(std::move(of_attention));
     // Where it cannot run nobody reads it.
     if (!context_.can_run(*merged->op, *merged, inputs) ||

@@ -32,6 +32,8 @@ void run_passes(Graph& graph, const PassContext& context) {
   agree_extents(graph, context);
   fold_shapes(graph);
   graph.remove_dead();
+  move_quantization(graph, context);
+  graph.remove_dead();
   quantize_products(graph, context);
   graph.remove_dead();
   lower(graph);
@@ -44,7 +46,7 @@ void run_passes(Graph& graph, const PassContext& context) {
   graph.remove_dead();
   check_time();
 
-  fold_padding(graph);
+  fold_padding(graph, context);
   recognize_normalization(graph, context);
   if (context.fuses_attention) recognize_attention(graph, context);
   graph.remove_dead();

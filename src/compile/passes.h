@@ -37,6 +37,9 @@ void plan_for_broadcasts(const Graph& graph, std::span<ProfileRanges> profiles);
 /// become views that a run refuses in which they are others: so what follows is planned for extents
 /// that fit each other.
 void agree_extents(Graph& graph, const PassContext& context);
+/// Bytes that are dequantized, moved and quantized again are moved as they are. Zero points that
+/// the other type of bytes has at 0 go with that type.
+void move_quantization(Graph& graph, const PassContext& context);
 /// Convolutions and matrix products of what is dequantized by constant scales multiply the bytes
 /// themselves, where the device does that fast.
 void quantize_products(Graph& graph, const PassContext& context);
@@ -58,8 +61,9 @@ void merge_equal(Graph& graph);
 /// Per-channel scales and shifts after a convolution or matrix product with constant weights go
 /// into the weights and the bias.
 void fold_scales(Graph& graph, const PassContext& context);
-/// Explicit padding with zeros becomes padding of the following convolution or pooling.
-void fold_padding(Graph& graph);
+/// Explicit padding with zeros becomes padding of the following convolution or pooling; taps of a
+/// convolution that meet padding alone are left out.
+void fold_padding(Graph& graph, const PassContext& context);
 /// The operators that exporters write for a layer or RMS normalization become one.
 void recognize_normalization(Graph& graph, const PassContext& context);
 /// Products, softmax and masks of an attention, and what moves elements around them, become one

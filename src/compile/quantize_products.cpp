@@ -2,9 +2,9 @@
 #include <optional>
 
 #include "backend/candidates.h"
-#include "base/half.h"
 #include "base/types.h"
 #include "compile/passes.h"
+#include "compile/scalar_quantization.h"
 #include "operators/convolution.h"
 #include "operators/elementwise.h"
 #include "operators/matrix.h"
@@ -22,14 +22,6 @@ struct ByteOperand {
   int64_t zero_point = 0;
   bool is_turned = false;  ///< the last two axes change places behind it
 };
-
-std::optional<std::vector<float>> fixed_elements(const GraphValue& value) {
-  if (!value.is_fixed()) return std::nullopt;
-  std::vector<float> elements(constant_shape(value.info.dims).numel());
-  convert(value.info.constant.data(), value.info.dtype, elements.data(), DataType::kFLOAT,
-          static_cast<int64_t>(elements.size()));
-  return elements;
-}
 
 /// Whether it does nothing but to transpose a matrix.
 bool is_transpose(const GraphNode& node) {
@@ -129,6 +121,9 @@ class ByteProduct {
         product = std::make_shared<MatrixMultiply>(of_bytes);
       }
     }
+    // So that products of one operand differ in rows alone, and may become one.
+    if (!context_.device.is_host() && w_.scales.size() == 1)
+      w_.scales.assign(static_cast<size_t>(channels_), w_.scales[0]);
     const bool is_along_k = of_bytes.op1 == MatrixOperation::kTRANSPOSE;
     finish(
         product, x_.bytes, nullptr,
@@ -260,6 +255,60 @@ class ByteProduct {
   SymShape shape_;  ///< of a vector along the output's channels
 };
 
+/// Whether it is a constant, or will be once constants are folded.
+bool is_of_constants(const GraphValue& value) {
+  if (value.is_known() || value.producer == nullptr) return value.is_known();
+  return std::ranges::all_of(value.producer->inputs, [](const GraphValue* input) {
+    return input == nullptr || is_of_constants(*input);
+  });
+}
+
+/// What is computed of a product of bytes, element by element, and read by the next alone; null
+/// where it is none.
+const GraphNode* product_behind(const Graph& graph, const GraphValue& value) {
+  const GraphValue* at = &value;
+  while (at->producer != nullptr) {
+    const GraphNode& node = *at->producer;
+    if (node.as<Convolution>() || node.as<MatrixMultiply>())
+      return is_quantized(node.inputs[0]->info.dtype) ? &node : nullptr;
+    if (!node.as<ElementWise>() && !node.as<Activation>() && !node.as<Cast>()) return nullptr;
+    const GraphValue* next = nullptr;
+    for (const GraphValue* input : node.inputs) {
+      if (is_of_constants(*input)) continue;
+      if (next != nullptr) return nullptr;
+      next = input;
+    }
+    if (next == nullptr || graph.single_user(*next) != &node) return nullptr;
+    at = next;
+  }
+  return nullptr;
+}
+
+/// Of two products that are quantized and added up, one takes what follows: the bytes of the other
+/// go there through memory, not its sums.
+void store_summand(const Graph& graph, const GraphNode& sum, const std::vector<GraphNode*>& order) {
+  if (sum.inputs.size() != 2 || sum.as<ElementWise>()->params().op != ElementWiseOperation::kSUM)
+    return;
+  GraphValue* bytes[2] = {};
+  const GraphNode* products[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    const GraphNode* const dequantize = sum.inputs[i]->producer;
+    if (dequantize == nullptr || !dequantize->as<Dequantize>() ||
+        graph.single_user(*sum.inputs[i]) != &sum)
+      return;
+    bytes[i] = dequantize->inputs[0];
+    const GraphNode* const quantize = bytes[i]->producer;
+    if (quantize == nullptr || !quantize->as<Quantize>() ||
+        graph.single_user(*bytes[i]) != dequantize)
+      return;
+    products[i] = product_behind(graph, *quantize->inputs[0]);
+    if (products[i] == nullptr) return;
+  }
+  const bool is_second_first =
+      std::ranges::find(order, products[1]) < std::ranges::find(order, products[0]);
+  bytes[is_second_first ? 1 : 0]->is_stored = true;
+}
+
 }  // namespace
 
 void quantize_products(Graph& graph, const PassContext& context) {
@@ -269,6 +318,9 @@ void quantize_products(Graph& graph, const PassContext& context) {
     else if (const auto* op = node->as<MatrixMultiply>())
       ByteProduct(graph, context, node).replace_product(*op);
   }
+  const std::vector<GraphNode*> order = graph.nodes();
+  for (const GraphNode* node : order)
+    if (node->as<ElementWise>()) store_summand(graph, *node, order);
 }
 
 }  // namespace opwright

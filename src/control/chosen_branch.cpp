@@ -1,13 +1,11 @@
 #include "control/chosen_branch.h"
 
-#include <cstring>
-
 #include "backend/candidates.h"
 #include "backend/device.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "control/body.h"
 #include "network/attributes.h"
-#include "network/no_kernel.h"
 #include "network/operator_registry.h"
 
 namespace opwright {
@@ -25,7 +23,7 @@ struct ChosenBranchParams {
 class ChosenBranchKernel final : public Kernel {
  public:
   ChosenBranchKernel(const ChosenBranchParams& params, const KernelArgs& args)
-      : layer_(args.layer), params_(params), bytes_(args.outputs.size()) {
+      : layer_(args.layer), params_(params), device_(*args.device), bytes_(args.outputs.size()) {
     for (const PortDesc& port : args.outputs) types_.push_back(port.type.dtype);
   }
 
@@ -37,18 +35,21 @@ class ChosenBranchKernel final : public Kernel {
     }
   }
 
-  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
-    if ((*static_cast<const uint8_t*>(inputs[0]) != 0) != params_.expected) [[unlikely]]
+  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) override {
+    const bool holds = read_number<uint8_t>(device_, layer_, inputs[0], queue) != 0;
+    if (holds != params_.expected) [[unlikely]]
       fail_with(ErrorCode::kINVALID_STATE, "layer '", layer_, "': the condition is ",
                 params_.expected ? "false" : "true",
                 ", but the branch that it chooses could not be built: ", params_.problem);
     for (size_t i = 0; i < bytes_.size(); ++i)
-      if (bytes_[i] > 0) std::memcpy(outputs[i], inputs[i + 1], bytes_[i]);
+      if (bytes_[i] > 0) device_.copy(outputs[i], inputs[i + 1], bytes_[i], queue);
   }
+  std::string capture_obstacle() const override { return "the host looks at its condition"; }
 
  private:
   const std::string layer_;
   const ChosenBranchParams params_;
+  const Device& device_;
   std::vector<DataType> types_;
   std::vector<size_t> bytes_;
 };
@@ -62,7 +63,6 @@ class PlannedChosenBranch final : public PlannedOperator {
     return ChosenBranch(params_.expected, params_.problem).infer(context);
   }
   void check(const KernelArgs& args) const override {
-    require(args.device->is_host(), "layer '", args.layer, "': it runs on the CPU alone");
     require(args.inputs.size() >= 2 && args.outputs.size() + 1 == args.inputs.size(), "it has ",
             args.inputs.size(), " inputs and ", args.outputs.size(),
             " outputs; expected a condition, and as many inputs behind it as outputs");
@@ -121,11 +121,6 @@ std::vector<OutputInfo> ChosenBranch::infer(InferContext& context) const {
 }
 
 std::vector<Candidate> ChosenBranch::candidates(const CandidateQuery& query) const {
-  if (!query.device->is_host())
-    throw NoKernelError(ErrorCode::kUNSUPPORTED_STATE,
-                        str("layer '", query.layer,
-                            "': conditions one of whose branches could not be built run on the "
-                            "CPU alone"));
   return {linear_candidate(query, "copy")};
 }
 

@@ -1,8 +1,10 @@
 #include "operators/normalization.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "operators/infer.h"
+#include "operators/type_rules.h"
 
 namespace opwright {
 
@@ -11,21 +13,24 @@ bool is_per_group(const NormalizationParams& params, const SymShape& x, const Sy
          factor[1] == Expr(params.num_groups) && factor[1] != x[1] && x[1].is_constant();
 }
 
-std::vector<OutputInfo> Normalization::infer(InferContext& context) const {
-  const Inference inference(context, kKind, {"x", "scale", "bias"}, 1);
+namespace {
+
+constexpr int kNormalizationInputs = 3;
+
+OutputInfo infer_normalized(const Inference& inference, const NormalizationParams& params) {
   const TensorInfo& x = inference.input(0);
-  const int64_t groups = params().num_groups;
+  const int64_t groups = params.num_groups;
   inference.require_floating(0);
-  inference.require(std::isfinite(params().epsilon) && params().epsilon >= 0,
-                    "epsilon must be finite and not negative, but is ", params().epsilon);
-  const std::vector<int> axes = inference.axes_of(params().axes, inference.rank(0));
+  inference.require(std::isfinite(params.epsilon) && params.epsilon >= 0,
+                    "epsilon must be finite and not negative, but is ", params.epsilon);
+  const std::vector<int> axes = inference.axes_of(params.axes, inference.rank(0));
   inference.require(groups >= 1, "the number of groups must be at least 1, but is ", groups);
   if (groups > 1) {
     inference.require_rank(0, 2, Dims::MAX_DIMS);
-    inference.require(!(params().axes & 3),
+    inference.require(!(params.axes & 3),
                       "with groups, the mask must leave out the batch (axis 0) and the channels "
                       "(axis 1, which the groups split), but is ",
-                      params().axes);
+                      params.axes);
     const Expr& channels = x.dims[1];
     inference.require(!channels.is_constant() || channels.constant() % groups == 0,
                       "the number of groups, ", groups, ", must divide the channels of ",
@@ -33,14 +38,35 @@ std::vector<OutputInfo> Normalization::infer(InferContext& context) const {
   } else {
     inference.require(!axes.empty(), "at least one axis must be normalized over");
   }
-  for (int i = 1; i < inference.count(); ++i) {
+  for (int i = 1; i < std::min(inference.count(), kNormalizationInputs); ++i) {
     if (!inference.optional(i)) continue;
     inference.require_same_type(i, 0);
     SymShape expected = x.dims;
-    if (is_per_group(params(), x.dims, inference.input(i).dims)) expected[1] = groups;
+    if (is_per_group(params, x.dims, inference.input(i).dims)) expected[1] = groups;
     inference.require_broadcasts_to(i, expected);
   }
-  return {make_output(x.dtype, x.dims)};
+  return make_output(x.dtype, x.dims);
+}
+
+}  // namespace
+
+std::vector<OutputInfo> Normalization::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x", "scale", "bias"}, 1);
+  return {infer_normalized(inference, params())};
+}
+
+std::vector<OutputInfo> QuantizedNormalization::infer(InferContext& context) const {
+  const Inference inference(context, kKind,
+                            {"x", "scale", "bias", "scale of the quantization", "zero point"}, 5);
+  OutputInfo y = infer_normalized(inference, params());
+  inference.require_floating(kScale);
+  const DataType type = inference.input(kZeroPoint).dtype;
+  inference.require_type(kZeroPoint, is_quantized(type), "INT8, UINT8 or FP8");
+  for (const int i : {kScale, kZeroPoint})
+    inference.require(numel(inference.input(i).dims) == Expr(1), inference.port(i),
+                      " must have one element");
+  OutputInfo quantized = make_output(type, y.dims);
+  return {std::move(y), std::move(quantized)};
 }
 
 std::vector<OutputInfo> Lrn::infer(InferContext& context) const {

@@ -30,6 +30,18 @@ class Normalization final : public BuiltinOperator<Normalization, NormalizationP
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
+/// A normalization whose result is quantized as well. Inputs: those of Normalization, and behind
+/// them scale and zero point of a Quantize, of one element each. Outputs: y, and what is quantized,
+/// of the zero point's type. Made by the compiler, for devices that have a kernel for it.
+class QuantizedNormalization final
+    : public BuiltinOperator<QuantizedNormalization, NormalizationParams> {
+ public:
+  static constexpr std::string_view kKind = "QuantizedNormalization";
+  static constexpr int kScale = 3, kZeroPoint = 4;
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
 /// Whether a scale or bias has an element for each group of channels.
 bool is_per_group(const NormalizationParams& params, const SymShape& x, const SymShape& factor);
 

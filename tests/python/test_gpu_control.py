@@ -174,3 +174,27 @@ def test_a_captured_stream_cannot_be_waited_for():
     driver().call("cuStreamEndCapture", handle, ctypes.byref(graph))
     assert context.execute_async_v3(stream)
     assert_close(y.numpy(), X * 3)
+
+
+def test_a_branch_that_fits_no_shape_fails_when_it_is_taken():
+    model = parse_model(f"""{HEAD}
+        net (float[n, 4] x) => (float[n, 4] y)
+        <float[5, 4] w = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}}> {{
+            sum = ReduceSum <keepdims = 0> (x)
+            zero = Constant <value_float = 0.0> ()
+            c = Greater (sum, zero)
+            r = If (c) <
+                then_branch = t () => (float[n, 4] a) {{ a = Neg (x) }},
+                else_branch = e () => (float[n, 4] d) {{ d = MatMul (x, w) }}
+            >
+            y = Exp (r)
+        }}""")
+    shapes = {"x": ((1, 4), (2, 4), (3, 4))}
+    engine = opwright.build(model.SerializeToString(), shapes=shapes, timing=False, device="cuda")
+    for rows in (3, 1):
+        x = X[:rows] + 1
+        assert_close(engine(x=x), np.exp(-x))
+        with pytest.raises(
+            opwright.Error, match=r"condition is false.*could not be built: .*MatMul"
+        ):
+            engine(x=-x)

@@ -338,3 +338,119 @@ def test_e5m2_is_refused_by_name():
     y = m.node("DequantizeLinear", y, m.constant(np.float32(1)), zero)
     with pytest.raises(opwright.Error, match="FLOAT8E4M3FN"):
         build(m.finish(y, shape=[4]))
+
+
+def types_between(engine) -> set[str]:
+    """The types of what the engine's steps hand each other."""
+    ports = [port for layer in engine.layers[:-1] for port in layer["Outputs"]]
+    return {str(port["Format/Datatype"]).split()[0] for port in ports}
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+@pytest.mark.parametrize("kind", TYPES)
+def test_bytes_are_moved_as_they_are(kind, device):
+    """What quantizers write around pooling, reshapes and the like, with the scale that was there before."""
+    m = Model(kind)
+    if kind == "fp8" and device == "cpu":
+        pytest.skip("products of FP8 are for GPUs")
+    x = m.quantized("x", 0.03)
+    pooled = m.quantized(
+        m.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4), 0.03
+    )
+    turned = m.quantized(m.node("Transpose", pooled, perm=[0, 2, 3, 1]), 0.03)
+    both = m.quantized(m.node("Concat", turned, turned, axis=1), 0.03)
+    flat = m.quantized(m.node("Flatten", both, axis=3), 0.03)
+    model = m.finish(m.node("MatMul", flat, m.weights((16, 8), 1)), shape=[2, 16, 9, 11])
+    engine = build(model, device)
+    name = {"fp8": "FP8", "int8": "INT8", "uint8": "UINT8"}[kind]
+    assert device == "cpu" or types_between(engine) == {name}, engine.layers
+    feed = m.random.normal(size=(2, 16, 9, 11)).astype("f")
+    agrees(engine(feed), reference(model, feed))
+
+
+def test_of_a_table_of_bytes_picked_rows_are_dequantized():
+    m = Model("int8")
+    table = m.constant(m.random.integers(-127, 128, (1000, 32)).astype(np.int8))
+    scale = (m.constant(np.float32(0.02)), m.zero(np.int8))
+    rows = m.node("Cast", "x", to=onnx.TensorProto.INT64)
+    model = m.finish(m.node("Gather", m.node("DequantizeLinear", table, *scale), rows), shape=[5])
+    engine = build(model)
+    assert all(layer["Outputs"][0]["Dimensions"][0] == 5 for layer in engine.layers)
+    x = np.array([3, 999, 0, -1, 512], "f")
+    np.testing.assert_allclose(engine(x), reference(model, x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+@pytest.mark.parametrize("kind,zero_point", [("int8", -128), ("uint8", 128)])
+def test_zero_points_of_the_other_type(kind, zero_point, device):
+    """What comes from an activation has its zero at the range's end: bytes of the other sign have it at 0, where
+    windows beyond the borders are zeros."""
+    m = Model(kind)
+    y = m.node("Relu", "x") if kind == "int8" else "x"
+    y = m.node("Conv", m.quantized(y, 0.03, zero_point), m.weights((24, 32, 3, 3), 0), pads=[1] * 4)
+    model = m.finish(y, shape=[2, 32, 7, 9])
+    engine = build(model, device)
+    (product,) = [layer for layer in engine.layers if layer["LayerType"] == "Convolution"]
+    other = "UINT8" if kind == "int8" else "'INT8"
+    assert other in str(product["Inputs"][0])
+    assert device == "cpu" or product["TacticName"].startswith(("tensor", "warpgroup"))
+    feed = m.random.normal(size=(2, 32, 7, 9)).astype("f")
+    agrees(engine(feed), reference(model, feed))
+
+
+def test_of_two_products_the_summand_is_stored_as_bytes():
+    m = Model("int8")
+    x = m.quantized("x", 0.03)
+    bias = [m.constant(m.random.normal(size=48).astype("f")) for _ in range(2)]
+    shortcut = m.quantized(m.node("Conv", x, m.weights((48, 32, 1, 1), 0), bias[0]), 0.05)
+    y = m.quantized(
+        m.node("Relu", m.node("Conv", x, m.weights((32, 32, 3, 3), 0), pads=[1] * 4)), 0.1
+    )
+    y = m.quantized(m.node("Conv", y, m.weights((48, 32, 1, 1), 0), bias[1]), 0.1)
+    y = m.quantized(m.node("Relu", m.quantized(m.node("Add", y, shortcut), 0.2)), 0.15)
+    model = m.finish(m.node("Conv", y, m.weights((16, 48, 1, 1), 0)), shape=[2, 32, 7, 9])
+    engine = build(model)
+    assert len(engine.layers) == 5 and types_between(engine) == {"INT8"}, engine.layers
+    feed = m.random.normal(size=(2, 32, 7, 9)).astype("f")
+    agrees(engine(feed), reference(model, feed), step=1.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("kind", TYPES)
+def test_what_is_normalized_is_quantized_at_once(kind, dtype):
+    """The sum behind reads what is normalized, the product its bytes."""
+    m = Model(kind, dtype)
+    factors = [m.constant(m.random.normal(size=72).astype(dtype)) for _ in range(2)]
+    normal = m.node("LayerNormalization", "x", *factors, axis=-1)
+    zero_point = 0 if kind == "fp8" else 9
+    y = m.node("MatMul", m.quantized(normal, 0.05, zero_point), m.weights((72, 72), 1))
+    model = m.finish(m.node("Add", y, normal), shape=[5, 11, 72])
+    engine = build(model)
+    kinds = [layer["LayerType"] for layer in engine.layers]
+    assert kinds == ["QuantizedNormalization", "MatrixMultiply"], kinds
+    feed = m.random.normal(size=(5, 11, 72)).astype(dtype)
+    agrees(engine(feed), reference(model, feed), step=0.6)
+
+
+@pytest.mark.parametrize("kind", ["fp8", "int8"])
+def test_projections_to_queries_keys_and_values_are_one_product(kind):
+    heads, size, length = 2, 16, 12
+    width = heads * size
+    m = Model(kind, np.float16)
+    x, parts = m.quantized("x", 0.003), []
+    split = m.constant(np.array([1, length, heads, size]))
+    for name in "qkv":
+        y = m.node("MatMul", x, m.weights((width, width), 1 if kind == "int8" else None))
+        y = m.node("Add", y, m.constant(m.random.normal(size=width).astype(np.float16)))
+        perm = [0, 2, 3, 1] if name == "k" else [0, 2, 1, 3]
+        parts.append(m.node("Transpose", m.node("Reshape", y, split), perm=perm))
+    scores = m.node("Mul", m.node("MatMul", parts[0], parts[1]), m.constant(np.float16(size**-0.5)))
+    y = m.node("MatMul", m.node("Softmax", scores, axis=-1), parts[2])
+    y = m.node("Transpose", y, perm=[0, 2, 1, 3])
+    y = m.node("Reshape", y, m.constant(np.array([1, length, width])))
+    model = m.finish(y, shape=[1, length, width])
+    engine = build(model)
+    kinds = [layer["LayerType"] for layer in engine.layers]
+    assert kinds.count("MatrixMultiply") == 1 and "FusedAttention" in kinds, kinds
+    feed = (m.random.normal(size=(1, length, width)) * 0.1).astype(np.float16)
+    agrees(engine(feed), reference(model, feed), step=0.02)

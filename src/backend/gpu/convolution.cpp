@@ -276,8 +276,10 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
     // Transposed convolutions of FP8 have no type of their own for sums.
     if (is_transposed && is_quantized(type)) continue;
     std::vector<TensorFormat> formats = formats_of(query, query.inputs[0].opt.rank());
+    const bool is_image = !is_transposed && is_fixed &&
+                          is_image_convolution(shape, params, type, target_architecture(query));
     // What tensor cores do not multiply lies between layers that are converted anyway.
-    if (is_quantized(type) &&
+    if (is_quantized(type) && !is_image &&
         (params.zero_point != 0 ||
          product_units(type, query.inputs[1].type.dtype, query).front() != ProductUnit::kTensor))
       formats.resize(1);
@@ -302,6 +304,12 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
         depthwise = depthwise_tactics(shape, type);
       for (const DepthwiseTactic& tactic : depthwise) add(tactic.number, tactic.name);
       if (!depthwise.empty()) continue;
+      if (is_last && is_image) {
+        Candidate of_image = candidate;
+        of_image.inputs[0].format = of_image.inputs[1].format = TensorFormat::kLINEAR;
+        of_image.tactic = kImageConvolution, of_image.tactic_name = "image, 4 warps";
+        found.push_back(of_image);
+      }
       // Tiles would pad with 0, not with the zero point.
       const bool has_tiles = params.zero_point == 0 && !(is_narrow && k <= kFewProducts);
       if (!has_tiles || (is_narrow && !is_transposed) || k <= kFewProducts / 4)
@@ -323,11 +331,6 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
           tactics.resize(kLinearTactics);
         for (const int64_t tactic : tactics)
           add(tactic, str(has_patches ? "patches, " : "", product_tactic(tactic).name(type)));
-      }
-      if (is_last && is_fixed &&
-          is_image_convolution(shape, params, type, target_architecture(query))) {
-        candidate.inputs[0].format = candidate.inputs[1].format = TensorFormat::kLINEAR;
-        add(kImageConvolution, "image, 4 warps");
       }
     }
   }

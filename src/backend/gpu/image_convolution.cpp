@@ -6,6 +6,7 @@
 #include "backend/gpu/shared_memory_text.h"
 #include "backend/gpu/warpgroup_product.h"
 #include "base/types.h"
+#include "operators/type_rules.h"
 
 namespace opwright::gpu {
 namespace {
@@ -95,8 +96,16 @@ bool is_image_convolution(const ConvolutionShape& shape, const ConvolutionParams
     return static_cast<FusedPlace>(place) != FusedPlace::kElement &&
            static_cast<FusedPlace>(place) != FusedPlace::kRepeated;
   };
-  return architecture == kHopper && (type == DataType::kHALF || type == DataType::kBF16) &&
-         params.zero_point == 0 && (!params.fused.present() || bits(params.fused.result) == 16) &&
+  // Sums of bytes are whole numbers that FP32 has.
+  constexpr int64_t kMostProducts = (1 << 23) / (255 * 128);
+  const bool is_short = type == DataType::kHALF || type == DataType::kBF16;
+  const DataType result = params.fused.present() ? params.fused.result : type_of_product(type);
+  const Expr products = shape.channels * shape.taps();
+  return architecture == kHopper &&
+         (is_short
+              ? params.zero_point == 0
+              : is_byte(type) && products.is_constant() && products.constant() <= kMostProducts) &&
+         bits(result) <= 16 && result != DataType::kBOOL &&
          std::all_of(params.fused.places.begin(), params.fused.places.end(), is_of_channels) &&
          ImageTiles::find(shape);
 }
@@ -110,10 +119,12 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
     return str("constexpr int ", name, " = ", value, ";\n");
   };
   ProductOperand operand;
-  operand.type = type;
+  operand.type = is_byte(type) ? DataType::kHALF : type;
   std::string declarations = str(
       "typedef float Sum;\ntypedef ", storage_type(type), " ElementA;\ntypedef ",
-      storage_type(args.outputs[0].type.dtype), " Output;\n", constant("kChannels", tiles.channels),
+      storage_type(args.inputs[1].type.dtype), " ElementB;\ntypedef ", storage_type(operand.type),
+      " Multiplied;\ntypedef ", storage_type(args.outputs[0].type.dtype), " Output;\n",
+      constant("kZeroPoint", params.zero_point), constant("kChannels", tiles.channels),
       constant("kPixels", tiles.pixels), constant("kWindowY", tiles.window_y),
       constant("kWindowX", tiles.window_x), constant("kStrideY", tiles.stride_y),
       constant("kLead", tiles.lead), constant("kTaps", tiles.taps),
@@ -177,7 +188,8 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
       "put_places<false>", put, ";\n",
       // The products read by another way than threads have written.
       "asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\");\n"
-      "const bool may_be_infinite = __syncthreads_or(is_infinite) != 0;\n" results.columns,
+      "const bool may_be_infinite = __syncthreads_or(is_infinite) != 0;\n",
+      results.columns,
       "for (int of_row = 0; of_row < kBlocks; ++of_row) {\n"
       "const Product product(places + 8 * of_row, weights, may_be_infinite);\n"
       "constexpr int block = 0, warp_n = 0;\n"

@@ -3,7 +3,8 @@
 #include <string_view>
 
 // The parts of convolutions of images of few channels, beside those of warpgroup_text.h. They use
-// the types ElementA and Output and the constants kChannels, kPixels, kWindowY, kWindowX, kStrideY,
+// the types ElementA and ElementB of image and weights, Multiplied, which both become, and Output,
+// and the constants kZeroPoint, kChannels, kPixels, kWindowY, kWindowX, kStrideY,
 // kLead, kTaps, kColumns and kTileN.
 namespace opwright::gpu {
 
@@ -12,7 +13,7 @@ namespace opwright::gpu {
 /// each other in a product's operand are neighbours of one row of places, and taps along k are
 /// neighbours, too: the instruction reads windows out of the image as it is, overlapping.
 inline constexpr std::string_view kImageTiles = R"(
-constexpr int kVector = 8, kPack = 8;  // neighbours of 16 bytes
+constexpr int kVector = 8, kPack = 16 / sizeof(Output);  // neighbours of 16 bytes
 constexpr int kWarpN = kTileN;
 // Of the results of a tile there are eight rows of kColumns.
 constexpr int kRowsOfTile = 8, kBlocks = kColumns / 8;
@@ -21,11 +22,19 @@ constexpr int kSteps = kWindowY * kTaps;  // places of a window
 // Whether places of a window have pixels that lie beside it.
 constexpr bool kHasOthers = kLead > 0 || kTaps * kPixels != kWindowX;
 static_assert(kChannels * kPixels <= kVector && kTaps % 2 == 0, "an instruction takes two places");
-typedef Pack<ElementA, kVector> Place;
+typedef Pack<Multiplied, kVector> Place;
+// Bytes are whole numbers of FP16, without the zero point.
+template <class Element>
+__device__ inline Multiplied multiplied(Element x, int zero_point) {
+  if constexpr (sizeof(Element) == sizeof(Multiplied))
+    return x;
+  else
+    return store<Multiplied>((float)(x - zero_point));
+}
 
 // The weights of kTileN maps: place by place of the window those of each map, 0 for what the window
 // has no tap for. `kernel` has `maps` times the linear channels and taps.
-__device__ inline void put_weights(Place* to, const ElementA* kernel, Index maps) {
+__device__ inline void put_weights(Place* to, const ElementB* kernel, Index maps) {
 #pragma unroll 4
   for (int at = threadIdx.x; at < kSteps * kTileN; at += blockDim.x) {
     const int map = at % kTileN, y = at / kTileN / kTaps, tap = at / kTileN % kTaps;
@@ -37,7 +46,7 @@ __device__ inline void put_weights(Place* to, const ElementA* kernel, Index maps
         const int x = tap * kPixels + pixel - kLead;
         if (map < maps && x >= 0 && x < kWindowX)
           place.at[channel * kPixels + pixel] =
-              kernel[((map * kChannels + channel) * kWindowY + y) * kWindowX + x];
+              multiplied(kernel[((map * kChannels + channel) * kWindowY + y) * kWindowX + x], 0);
       }
     to[at] = place;
   }
@@ -66,16 +75,16 @@ __device__ inline bool put_places(Place* to, const ElementA* image, Index y, Ind
     for (int channel = 0; channel < kChannels; ++channel) {
       const ElementA* const from = image + (channel * height + row) * width + column;
       if (are_pairs) {
-        Pack<ElementA, kPixels> pixels = {};
-        if (has_row && column >= 0 && column < width) pixels = *(const Pack<ElementA, kPixels>*)from;
+        if (!has_row || column < 0 || column >= width) continue;
+        const Pack<ElementA, kPixels> pixels = *(const Pack<ElementA, kPixels>*)from;
 #pragma unroll
         for (int pixel = 0; pixel < kPixels; ++pixel)
-          place.at[channel * kPixels + pixel] = pixels.at[pixel];
+          place.at[channel * kPixels + pixel] = multiplied(pixels.at[pixel], kZeroPoint);
       } else {
 #pragma unroll
         for (int pixel = 0; pixel < kPixels; ++pixel)
           if (has_row && column + pixel >= 0 && column + pixel < width)
-            place.at[channel * kPixels + pixel] = from[pixel];
+            place.at[channel * kPixels + pixel] = multiplied(from[pixel], kZeroPoint);
       }
     }
     to[at] = place;

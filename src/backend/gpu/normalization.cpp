@@ -205,7 +205,10 @@ class NormalizationWriter {
       text += str("const int team = (int)threadIdx.x % ", teams, ", lane = (int)threadIdx.x / ",
                   teams, ";\n");
     if (width > 1) {
-      std::string condition = alignment(0, width, "in0") + " && " + alignment(0, width, "out0");
+      std::string condition = alignment(0, width, "in0");
+      for (size_t i = 0; i < args_.outputs.size(); ++i)
+        condition += str(" && is_aligned<", storage_type(args_.outputs[i].type.dtype), ", ", width,
+                         ">(out", i, ")");
       for (const std::string& each : conditions) condition += " && " + each;
       for (int i = 1; i < 3; ++i)
         if (takes_packs(i, width)) condition += " && " + alignment(i, width, str("in", i));
@@ -275,6 +278,19 @@ class NormalizationWriter {
   std::string sum_of(std::string_view value) const {
     if (lanes_.is_inner) return str("reduce<Sum, ", lanes_.count, ">(", value, ")");
     return str("column_sum<", lanes_.count, ", ", lanes_.teams(), ">(", value, ")");
+  }
+
+  /// What is stored is quantized: neighbours in `results`, which lie from `place` on.
+  std::string quantize(int width, const std::string& all) const {
+    const DataType type = args_.outputs[1].type.dtype;
+    const std::string pack = str("Pack<", storage_type(type), ", ", width, ">");
+    std::string value =
+        str("__fdiv_rn(load(results.at[q]), load(in", QuantizedNormalization::kScale, "[0]))");
+    if (type != DataType::kFP8)
+      value = str("convert<", register_type(type), ">(rintf(", value, ") + (float)load(in",
+                  QuantizedNormalization::kZeroPoint, "[0]))");
+    return str(pack, " quantized;\n", all, "quantized.at[q] = store<", storage_type(type), ">(",
+               value, ");\n*(", pack, "*)(out1 + place) = quantized;\n");
   }
 
   /// The rows with accesses of `width` neighbours.
@@ -378,9 +394,10 @@ class NormalizationWriter {
     std::string result = params_.rms ? "v[q] * factor" : "(v[q] - mean) * factor";
     if (has(1)) result += " * load(pack1.at[q])";
     if (has(2)) result += " + load(pack2.at[q])";
-    write +=
-        str("Pack<", y, ", ", width, "> results;\n", all, "results.at[q] = store<", y, ">(", result,
-            ");\n*(Pack<", y, ", ", width, ">*)(out0 + (", offset(0), ")) = results;\n");
+    write += str("const Index place = ", offset(0), ";\nPack<", y, ", ", width, "> results;\n", all,
+                 "results.at[q] = store<", y, ">(", result, ");\n*(Pack<", y, ", ", width,
+                 ">*)(out0 + place) = results;\n");
+    if (args_.outputs.size() > 1) write += quantize(width, all);
     each(false, write, true);
     return text + "}\n";
   }
@@ -394,6 +411,7 @@ class NormalizationWriter {
   int64_t most_ = 1;  ///< elements that are normalized together
 };
 
+template <class Op>
 std::vector<Candidate> normalization_candidates(const Operator& op, const CandidateQuery& query) {
   const PortDesc& x = query.inputs[0];
   if (!is_floating(x.type.dtype)) return {};
@@ -403,9 +421,10 @@ std::vector<Candidate> normalization_candidates(const Operator& op, const Candid
     for (const TensorFormat format : formats_of(query, x.opt.rank())) {
       int64_t tactic = 0;
       for (const NormalizationLanes& lanes :
-           lanes_of(static_cast<const Normalization&>(op).params(), x.opt, format)) {
+           lanes_of(static_cast<const Op&>(op).params(), x.opt, format)) {
         Candidate& candidate = result.emplace_back(type);
-        candidate.inputs[0].format = candidate.outputs[0].format = format;
+        candidate.inputs[0].format = format;
+        for (PortType& output : candidate.outputs) output.format = format;
         candidate.tactic = tactic++;
         candidate.tactic_name = lanes.name();
       }
@@ -413,12 +432,16 @@ std::vector<Candidate> normalization_candidates(const Operator& op, const Candid
   return result;
 }
 
+template <class Op>
 std::optional<GeneratedKernel> generate_normalization(const Operator& op, const KernelArgs& args) {
-  return NormalizationWriter(static_cast<const Normalization&>(op).params(), args).write();
+  return NormalizationWriter(static_cast<const Op&>(op).params(), args).write();
 }
 
-const RegisteredKernels<Normalization> kNormalizationKernels({normalization_candidates,
-                                                              generate_normalization, nullptr});
+const RegisteredKernels<Normalization> kNormalizationKernels(
+    {normalization_candidates<Normalization>, generate_normalization<Normalization>, nullptr});
+const RegisteredKernels<QuantizedNormalization> kQuantizedNormalizationKernels(
+    {normalization_candidates<QuantizedNormalization>,
+     generate_normalization<QuantizedNormalization>, nullptr});
 
 }  // namespace
 }  // namespace opwright::gpu

@@ -5,6 +5,7 @@
 #include "backend/gpu/source.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "operators/type_rules.h"
 
 namespace opwright::gpu {
 namespace {
@@ -333,6 +334,17 @@ __device__ inline float clip(float x, float low, float high) {
   const float y = x < low ? low : x;
   return y > high ? high : y;
 }
+// x / y, for y whose reciprocal is given, rounded correctly (Markstein, 1990).
+__device__ inline float divide_by(float x, float y, float of_y) {
+  const float q = __fmul_rn(x, of_y);
+  // Of an infinity there is no remainder.
+  return fmaf(fminf(fmaf(-q, y, x), 3.402823466e+38f), of_y, q);
+}
+// To the nearest even within bounds of less than 2^22.
+__device__ inline float round_within(float x, float low, float high) {
+  constexpr float kWhole = 12582912.0f;
+  return __fadd_rn(__fadd_rn(fminf(fmaxf(x, low), high), kWhole), -kWhole);
+}
 __device__ inline float reciprocal(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -432,17 +444,94 @@ std::string pointwise_functions(bool has_short_results) {
   return str(kPointwiseFunctions, has_short_results ? kShortGelu : kGelu);
 }
 
+namespace {
+
+/// Quantizations in a program, as short as they can be: what is divided by a constant, rounded and
+/// bounded is bounded first, so that a sum with a large number rounds it.
+class QuantizingProgram {
+ public:
+  explicit QuantizingProgram(std::vector<PointwiseInstruction> instructions)
+      : instructions_(std::move(instructions)),
+        uses_(instructions_.size()),
+        expressions_(instructions_.size()) {
+    for (const PointwiseInstruction& i : instructions_) {
+      if (i.op == opcode(kInput)) continue;
+      for (const int32_t operand : {i.a, i.b, i.c})
+        if (operand >= 0) ++uses_[operand];
+    }
+    for (size_t i = 0; i < instructions_.size(); ++i) match(i);
+  }
+  std::string expression(size_t index) const {
+    return expressions_[index].empty()
+               ? pointwise_expression(instructions_, static_cast<int>(index))
+               : expressions_[index];
+  }
+  /// Whether the instruction's result is a bounded whole number.
+  bool is_whole(size_t index) const { return !expressions_[index].empty(); }
+
+ private:
+  const double* constant_at(int32_t index) const {
+    const PointwiseInstruction& i = instructions_[index];
+    return i.op == opcode(kConstant) && i.type == DataType::kFLOAT ? &i.alpha : nullptr;
+  }
+  void match(size_t index) {
+    const PointwiseInstruction& clip = instructions_[index];
+    // Where a sum with 1.5 * 2^23 rounds.
+    constexpr double kMost = 1 << 20;
+    if (clip.op != opcode(ActivationType::kCLIP) || clip.type != DataType::kFLOAT ||
+        !(std::fabs(clip.alpha) < kMost) || !(std::fabs(clip.beta) < kMost) ||
+        clip.alpha != std::floor(clip.alpha) || clip.beta != std::floor(clip.beta))
+      return;
+    int32_t round = clip.a;
+    double zero_point = 0;
+    if (const PointwiseInstruction& sum = instructions_[round];
+        sum.op == opcode(ElementWiseOperation::kSUM) && uses_[round] == 1) {
+      const double* const constant = constant_at(sum.b);
+      if (constant == nullptr || *constant != std::floor(*constant) ||
+          !(std::fabs(*constant) < kMost))
+        return;
+      zero_point = *constant, round = sum.a;
+    }
+    if (instructions_[round].op != opcode(UnaryOperation::kROUND) || uses_[round] != 1 ||
+        instructions_[round].type != DataType::kFLOAT)
+      return;
+    expressions_[round] = str("round_within(r", instructions_[round].a, ", ",
+                              float_literal(static_cast<float>(clip.alpha - zero_point)), ", ",
+                              float_literal(static_cast<float>(clip.beta - zero_point)), ")");
+    expressions_[index] = str("r", clip.a);
+    const int32_t divided = instructions_[round].a;
+    const PointwiseInstruction& division = instructions_[divided];
+    if (division.op != opcode(ElementWiseOperation::kDIV) || uses_[divided] != 1) return;
+    const double* const divisor = constant_at(division.b);
+    constexpr float kLeast = 0x1p-40f;
+    if (divisor == nullptr) return;
+    const auto scale = static_cast<float>(*divisor);
+    if (std::fabs(scale) >= kLeast && std::fabs(scale) <= 1 / kLeast)
+      expressions_[divided] = str("divide_by(r", division.a, ", ", float_literal(scale), ", ",
+                                  float_literal(1 / scale), ")");
+  }
+
+  std::vector<PointwiseInstruction> instructions_;
+  std::vector<int> uses_;
+  std::vector<std::string> expressions_;  ///< of instructions that are written otherwise
+};
+
+}  // namespace
+
 std::string fused_program(const FusedProgram& program, DataType output) {
   const std::vector<PointwiseInstruction> instructions = decode(program.program);
+  const QuantizingProgram quantizing(instructions);
   std::string text = "const auto x0 = y;\n";
   for (size_t i = 0; i < instructions.size(); ++i) {
     const std::string_view type = register_type(instructions[i].type);
     // The cast is for integers shorter than int, which C++ computes as int.
-    text += str("const ", type, " r", i, " = (", type, ")(",
-                pointwise_expression(instructions, static_cast<int>(i)), ");\n");
+    text += str("const ", type, " r", i, " = (", type, ")(", quantizing.expression(i), ");\n");
   }
-  return text + str("const ", register_type(output), " z = convert<", register_type(output), ">(r",
-                    program.program.results[0], ");\n");
+  const int64_t result = program.program.results[0];
+  const std::string_view type = register_type(output);
+  const bool is_whole = quantizing.is_whole(result) && is_byte(output);
+  return text + (is_whole ? str("const ", type, " z = (", type, ")(int)r", result, ";\n")
+                          : str("const ", type, " z = convert<", type, ">(r", result, ");\n"));
 }
 
 std::string fused_activation(const FusedActivation& activation) {

@@ -324,26 +324,25 @@ ProductOperand ProductWriter::matrix(bool is_a, int input, bool is_along_k,
 
 void ProductWriter::stage_behind(const Expr& m, const Expr& n, const Expr& batches,
                                  const Expr& row_stride, const ProductEpilogue& epilogue) {
-  const auto is_aligned = [&](const Expr& number) {
-    return number.is_constant() && number.constant() > 0 &&
-           number.constant() % vector_of(output_) == 0;
-  };
-  // Parts of a cluster put their sums where the stages are.
-  if (parts_ > 1 || batches != Expr(1) || !is_aligned(n) || !is_aligned(row_stride)) return;
-  staged_ = epilogue.residual;
+  int found = epilogue.residual;
   const FusedProgram& program = epilogue.program;
   const int first = static_cast<int>(args_.inputs.size()) - program.inputs();
-  for (int i = 0; i < program.inputs() && staged_ < 0; ++i)
-    if (static_cast<FusedPlace>(program.places[i]) == FusedPlace::kElement) staged_ = first + i;
-  if (staged_ < 0) return;
-  const DataType type = args_.inputs[staged_].type.dtype;
-  // They lie in tiles as the operands do.
-  const DataType operand = args_.inputs[0].type.dtype;
-  if ((type != DataType::kHALF && type != DataType::kBF16) || bits(output_) != bits(type) ||
-      bits(operand) != bits(type)) {
-    staged_ = -1;
+  for (int i = 0; i < program.inputs() && found < 0; ++i)
+    if (static_cast<FusedPlace>(program.places[i]) == FusedPlace::kElement) found = first + i;
+  // Parts of a cluster put their sums where the stages are.
+  if (found < 0 || parts_ > 1 || batches != Expr(1)) return;
+  // They lie in tiles as the operands do, in whole columns of the swizzled pattern; what is stored
+  // at once is in one of its vectors.
+  const DataType type = args_.inputs[found].type.dtype;
+  const auto is_aligned = [&](const Expr& number) {
+    return number.is_constant() && number.constant() > 0 &&
+           number.constant() % vector_of(type) == 0;
+  };
+  if (bits(type) != bits(args_.inputs[0].type.dtype) || bits(type) > 16 ||
+      type == DataType::kBOOL || bits(output_) < bits(type) ||
+      tile_.n % (8 * vector_of(type)) != 0 || !is_aligned(n) || !is_aligned(row_stride))
     return;
-  }
+  staged_ = found;
   KernelTensorMap map;
   map.input = staged_, map.type = type;
   map.extents = {n, m, 1};

@@ -8,6 +8,7 @@
 #include "backend/gpu/warpgroup_text.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "operators/type_rules.h"
 
 namespace opwright::gpu {
 namespace {
@@ -99,10 +100,11 @@ std::string warp_group_instruction(int n, const ProductOperand& a, const Product
 }
 
 std::string packed_results_text(DataType output) {
-  std::string text(kPackedResults);
-  constexpr std::string_view kPair = "OUTPUT_PAIR";
-  return text.replace(text.find(kPair), kPair.size(),
-                      output == DataType::kHALF ? "f16x2" : "bf16x2");
+  std::string put(bits(output) == 8 ? kPutBytes : kPutHalves), text(kPackedResults);
+  constexpr std::string_view kPair = "OUTPUT_PAIR", kPut = "PUT_RESULTS";
+  if (const size_t at = put.find(kPair); at != std::string::npos)
+    put.replace(at, kPair.size(), output == DataType::kHALF ? "f16x2" : "bf16x2");
+  return text.replace(text.find(kPut), kPut.size(), put);
 }
 
 std::string ProductWriter::declare_warp_groups(const ProductOperand& a, const ProductOperand& b) {
@@ -152,8 +154,8 @@ PackedResults ProductWriter::write_own_parts(const ProductEpilogue& epilogue,
 }
 
 bool ProductWriter::keeps_registers(const ProductEpilogue& epilogue) const {
-  if (tile_.unit != ProductUnit::kWarpGroup || parts_ > 1 || sum_type_ != DataType::kFLOAT ||
-      (output_ != DataType::kHALF && output_ != DataType::kBF16))
+  if (tile_.unit != ProductUnit::kWarpGroup || parts_ > 1 || bits(output_) > 16 ||
+      output_ == DataType::kBOOL)
     return false;
   // Elements that lie as the output does are read from stages alone.
   if (epilogue.residual != staged_ && epilogue.residual >= 0) return false;
@@ -184,13 +186,19 @@ PackedResults write_packed_results(const KernelArgs& args, const ProductEpilogue
     return str("(i == 0 ? ", name, "_0 : ", name, "_1)");
   };
   if (staged >= 0) {
-    const std::string pack = str("Pack<", storage_type(args.inputs[staged].type.dtype), ", 2>");
-    of_columns =
-        "if (first_pair % 8 == 0) behind.load(of_columns, warp_m, warp_n + 2 * first_pair);\n";
+    const DataType type = args.inputs[staged].type.dtype;
+    const std::string pack = str("Pack<", storage_type(type), ", 2>");
+    const bool by_matrices = bits(type) == 16;
+    if (by_matrices)
+      of_columns =
+          "if (first_pair % 8 == 0) behind.load(of_columns, warp_m, warp_n + 2 * first_pair);\n";
     of_row += str("const ", pack, " staged = *(const ", pack,
-                  "*)&of_columns[first_pair / 4 % 2][half / 8];\n");
+                  by_matrices ? "*)&of_columns[first_pair / 4 % 2][half / 8];\n"
+                              : "*)behind.find(tile_row, warp_n + 2 * pair);\n");
   }
-  std::string element = "float y = product.sums[block][warp_n / 2 + first_pair + half / 4 + i];\n";
+  const std::string_view sum = register_type(type_of_product(args.inputs[0].type.dtype));
+  std::string element =
+      str("auto y = (", sum, ")product.sums[block][warp_n / 2 + first_pair + half / 4 + i];\n");
   if (epilogue.bias >= 0)
     element += str("y += ", read("bias", epilogue.bias, epilogue.bias_element), ";\n");
   if (epilogue.residual >= 0) element += "y += load(staged.at[i]);\n";
@@ -209,7 +217,7 @@ PackedResults write_packed_results(const KernelArgs& args, const ProductEpilogue
   if (program.present()) element += fused_program(program, args.outputs[0].type.dtype);
   return {of_tile,
           str("Output* const results = (Output*)shared + warp * 16 * kResultRow;\n",
-              staged >= 0 ? "unsigned of_columns[2][2];\n" : "",
+              !of_columns.empty() ? "unsigned of_columns[2][2];\n" : "",
               "#pragma unroll\n"
               "for (int first_pair = 0; first_pair < kWarpN / 2; first_pair += 4) {\n"
               "const int pair = first_pair + lane % 4;\n",
@@ -219,8 +227,8 @@ PackedResults write_packed_results(const KernelArgs& args, const ProductEpilogue
               "const int tile_row = warp_m + half + lane / 4;\n"
               "const Index row = first_row + tile_row < rows ? first_row + tile_row : rows - 1;\n"
               "(void)row;\n",
-              of_row,
-              "float values[2];\n"
+              of_row, register_type(args.outputs[0].type.dtype),
+              " values[2];\n"
               "#pragma unroll\n"
               "for (int i = 0; i < 2; ++i) {\n",
               element, "values[i] = ", program.present() ? "z" : "y",

@@ -251,18 +251,13 @@ __device__ inline void end_products(unsigned last_stage) {
 }
 )";
 
-/// How results of 16 bits come from registers to memory: a warp's 16 rows of kWarpN columns go
+/// How results of 8 or 16 bits come from registers to memory: a warp's 16 rows of kWarpN columns go
 /// through shared memory, so that rows are stored in vectors.
 inline constexpr std::string_view kPackedResults = R"(
 static_assert(kWarpN <= 64, "a lane has two columns of a bias");
 // Neighbouring rows begin in different banks.
-constexpr int kResultRow = kWarpN + 8;
-__device__ inline void put_results(Output* to, float first, float second) {
-  unsigned pair;
-  asm("cvt.rn.OUTPUT_PAIR.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-  *(unsigned*)to = pair;
-}
-// What lies along columns and is the same for all rows: of each kWarpN columns of a tile a lane
+constexpr int kResultRow = kWarpN + 16 / sizeof(Output);
+PUT_RESULTS// What lies along columns and is the same for all rows: of each kWarpN columns of a tile a lane
 // loads two, and hands them to those that need them.
 template <class Value>
 struct ColumnValues {
@@ -301,6 +296,21 @@ __device__ inline void store_results(const Output* from, Find find, Index column
         if (first + e < columns) to[first + e] = results[e];
     }
   }
+}
+)";
+
+/// What stores two neighbours, of 16 bits or of 8.
+inline constexpr std::string_view kPutHalves = R"(
+__device__ inline void put_results(Output* to, float first, float second) {
+  unsigned pair;
+  asm("cvt.rn.OUTPUT_PAIR.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  *(unsigned*)to = pair;
+}
+)";
+inline constexpr std::string_view kPutBytes = R"(
+template <class Value>
+__device__ inline void put_results(Output* to, Value first, Value second) {
+  *(Pack<Output, 2>*)to = {store<Output>(first), store<Output>(second)};
 }
 )";
 

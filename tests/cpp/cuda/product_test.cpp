@@ -733,6 +733,64 @@ TEST(CudaConvolution, PatchesOfImages) {
   EXPECT_GE(tactics.size(), 6u) << "not every tile was tested";
 }
 
+/// The same images as bytes with a zero point, which stands beyond the borders, too: sums are
+/// exact.
+TEST(CudaConvolution, ImagesOfBytes) {
+  int tested = 0;
+  for (const DataType type : {DataType::kINT8, DataType::kUINT8})
+    for (const auto& [channels, maps, stride] : {std::tuple(3, 64, 2), std::tuple(1, 24, 1)}) {
+      ConvolutionParams params;
+      params.stride = {stride, stride};
+      params.pre_padding = params.post_padding = {3, 3};
+      params.zero_point = type == DataType::kINT8 ? -7 : 113;
+      ProgramWriter writer;
+      int y = writer.cast(writer.input(0, DataType::kINT32), DataType::kFLOAT);
+      y = writer.binary(ElementWiseOperation::kDIV, y, writer.input(1, DataType::kFLOAT));
+      y = writer.unary(UnaryOperation::kROUND, y);
+      y = writer.activation(ActivationType::kCLIP, y, -128, 127);
+      const int result[] = {writer.cast(y, DataType::kINT8)};
+      std::vector<int> used;
+      params.fused.program = writer.finish(result, &used);
+      params.fused.places = {1};
+      params.fused.result = DataType::kINT8;
+      const Convolution op(params);
+      const int64_t images = 2, height = 21, width = 34;
+      const Shape shape = {images, maps, (height - 1) / stride + 1, (width - 1) / stride + 1};
+      const auto bytes = [](const Shape& extents, int seed, double from, double to) {
+        Values values = random_values(extents, seed);
+        for (double& value : values.data)
+          value = std::clamp(std::nearbyint((value + 1) / 2 * (to - from) + from), from, to);
+        return values;
+      };
+      const double low = type == DataType::kINT8 ? -128 : 0;
+      Values divisors = random_values({maps, 1, 1}, 4);
+      for (double& value : divisors.data) value = std::exp2(std::floor(value * 2) + 12);
+      const std::vector<TestInput> inputs = {
+          {bytes({images, channels, height, width}, 1, low, low + 255), type},
+          {bytes({maps, channels, 7, 7}, 2, -127, 127), DataType::kINT8, true},
+          absent(),
+          {divisors, DataType::kFLOAT, true}};
+      Values moved = inputs[0].values;
+      for (double& value : moved.data) value -= static_cast<double>(params.zero_point);
+      Values expected = reference_convolution(moved, inputs[1].values, shape, 1, params.stride, {},
+                                              params.pre_padding);
+      for (int64_t i = 0; i < expected.size(); ++i)
+        expected[i] =
+            std::clamp(std::nearbyint(expected[i] / divisors[i / (shape[2] * shape[3]) % maps]),
+                       -128.0, 127.0);
+      const std::vector<TestOutput> outputs = {{shape, DataType::kINT8}};
+      for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+        if (!candidate.tactic_name.starts_with("image")) continue;
+        SCOPED_TRACE(::testing::Message()
+                     << channels << " channels of type " << static_cast<int>(type));
+        TestKernel kernel(op, candidate, inputs, outputs);
+        expect_close(kernel.run(inputs, outputs)[0], expected, 0);
+        ++tested;
+      }
+    }
+  EXPECT_EQ(tested, 4);
+}
+
 /// In both layouts and by threads for themselves: max(sum, 0) * channel + element, and the result
 /// as bytes where the sums are of bytes.
 TEST(CudaConvolution, FusedPrograms) {

@@ -160,65 +160,75 @@ TEST(CudaQuantizedProduct, TilesInParts) {
 TEST(CudaQuantizedProduct, FusedPrograms) {
   using Op = ElementWiseOperation;
   const int64_t m = 70, n = 136, k = 160;
+  struct Case {
+    DataType type_a, type_b, result, residual;
+  };
+  std::vector<Case> cases;
   for (const auto& [type_a, type_b] : kTypes)
-    for (const DataType result : {type_b, DataType::kHALF}) {
-      constexpr DataType kFloat = DataType::kFLOAT;
-      ProgramWriter writer;
-      int y = writer.cast(writer.input(0, type_of_product(type_a)), kFloat);
-      y = writer.binary(Op::kPROD, y, writer.input(1, kFloat));
-      y = writer.binary(Op::kSUM, y, writer.cast(writer.input(2, DataType::kHALF), kFloat));
-      y = writer.binary(Op::kMAX, y, writer.constant(0, kFloat));
-      if (result == DataType::kINT8) {
-        y = writer.unary(UnaryOperation::kROUND, y);
-        y = writer.activation(ActivationType::kCLIP, y, -128, 127);
-      }
-      const int results[] = {writer.cast(y, result)};
-      std::vector<int> used;
-      MatrixMultiplyParams params;
-      params.op1 = MatrixOperation::kTRANSPOSE;
-      params.fused.program = writer.finish(results, &used);
-      params.fused.places = {static_cast<int64_t>(FusedPlace::kChannel),
-                             static_cast<int64_t>(FusedPlace::kElement)};
-      params.fused.result = result;
-      const MatrixMultiply op(params);
-      Values scales = random_values({n}, 3);
-      for (double& scale : scales.data)
-        scale = (type_a == DataType::kFP8 ? 0.05 : 0.001) * (1.5 + scale);
-      scales = rounded(scales, kFloat);
-      Values residual = random_values({1, m, n}, 4);
-      for (double& value : residual.data) value *= 9;
-      const std::vector<TestInput> inputs = {{numbers({1, m, k}, 1, type_a), type_a},
-                                             {numbers({1, n, k}, 2, type_b), type_b, true},
-                                             {scales, kFloat, true},
-                                             {rounded(residual, DataType::kHALF), DataType::kHALF}};
-      Values expected = product_along_k(inputs[0].values, inputs[1].values);
-      for (int64_t i = 0; i < expected.size(); ++i) {
-        expected[i] = std::max(expected[i] * scales[i % n] + inputs[3].values[i], 0.0);
-        if (result == DataType::kINT8) expected[i] = std::min(std::nearbyint(expected[i]), 127.0);
-      }
-      if (result == DataType::kFP8) expected = rounded(expected, result);
-      const std::vector<TestOutput> outputs = {{expected.shape, result}};
-      int tested = 0;
-      for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
-        if (!is_tensor(candidate)) continue;
-        ++tested;
-        SCOPED_TRACE(describe(candidate));
-        TestKernel kernel(op, candidate, inputs, outputs);
-        const Values y = kernel.run(inputs, outputs)[0];
-        // A sum that is rounded in FP32 may fall on the other side of a half.
-        int64_t apart = 0;
-        for (int64_t i = 0; i < y.size(); ++i) {
-          const double step = result == DataType::kFP8    ? std::max(expected[i] / 8, 0x1p-9)
-                              : result == DataType::kINT8 ? 1
-                                                          : std::max(expected[i] * 0x1p-10, 1e-3);
-          EXPECT_LE(std::abs(y[i] - expected[i]), step) << "at " << i;
-          if (y[i] != expected[i] && result != DataType::kHALF) ++apart;
-        }
-        EXPECT_LE(apart, y.size() / 500);
-        if (::testing::Test::HasFailure()) return;
-      }
-      EXPECT_GE(tested, 6);
+    for (const auto& [result, residual] :
+         {std::pair(type_b, DataType::kHALF), std::pair(DataType::kHALF, DataType::kHALF),
+          std::pair(type_b, type_b), std::pair(DataType::kHALF, type_b)})
+      cases.push_back({type_a, type_b, result, residual});
+  for (const auto& [type_a, type_b, result, type_of_residual] : cases) {
+    constexpr DataType kFloat = DataType::kFLOAT;
+    ProgramWriter writer;
+    int y = writer.cast(writer.input(0, type_of_product(type_a)), kFloat);
+    y = writer.binary(Op::kPROD, y, writer.input(1, kFloat));
+    y = writer.binary(Op::kSUM, y, writer.cast(writer.input(2, type_of_residual), kFloat));
+    y = writer.binary(Op::kMAX, y, writer.constant(0, kFloat));
+    if (result == DataType::kINT8) {
+      y = writer.binary(Op::kDIV, y, writer.constant(0.5, kFloat));
+      y = writer.unary(UnaryOperation::kROUND, y);
+      y = writer.activation(ActivationType::kCLIP, y, -128, 127);
     }
+    const int results[] = {writer.cast(y, result)};
+    std::vector<int> used;
+    MatrixMultiplyParams params;
+    params.op1 = MatrixOperation::kTRANSPOSE;
+    params.fused.program = writer.finish(results, &used);
+    params.fused.places = {static_cast<int64_t>(FusedPlace::kChannel),
+                           static_cast<int64_t>(FusedPlace::kElement)};
+    params.fused.result = result;
+    const MatrixMultiply op(params);
+    Values scales = random_values({n}, 3);
+    for (double& scale : scales.data)
+      scale = (type_a == DataType::kFP8 ? 0.05 : 0.001) * (1.5 + scale);
+    scales = rounded(scales, kFloat);
+    Values residual = random_values({1, m, n}, 4);
+    for (double& value : residual.data) value = std::nearbyint(value * 9);
+    const std::vector<TestInput> inputs = {{numbers({1, m, k}, 1, type_a), type_a},
+                                           {numbers({1, n, k}, 2, type_b), type_b, true},
+                                           {scales, kFloat, true},
+                                           {residual, type_of_residual}};
+    Values expected = product_along_k(inputs[0].values, inputs[1].values);
+    for (int64_t i = 0; i < expected.size(); ++i) {
+      expected[i] = std::max(expected[i] * scales[i % n] + inputs[3].values[i], 0.0);
+      if (result == DataType::kINT8)
+        expected[i] = std::min(std::nearbyint(expected[i] / 0.5), 127.0);
+    }
+    if (result == DataType::kFP8) expected = rounded(expected, result);
+    const std::vector<TestOutput> outputs = {{expected.shape, result}};
+    int tested = 0;
+    for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+      if (!is_tensor(candidate)) continue;
+      ++tested;
+      SCOPED_TRACE(describe(candidate));
+      TestKernel kernel(op, candidate, inputs, outputs);
+      const Values y = kernel.run(inputs, outputs)[0];
+      // A sum that is rounded in FP32 may fall on the other side of a half.
+      int64_t apart = 0;
+      for (int64_t i = 0; i < y.size(); ++i) {
+        const double step = result == DataType::kFP8    ? std::max(expected[i] / 8, 0x1p-9)
+                            : result == DataType::kINT8 ? 1
+                                                        : std::max(expected[i] * 0x1p-10, 1e-3);
+        EXPECT_LE(std::abs(y[i] - expected[i]), step) << "at " << i;
+        if (y[i] != expected[i] && result != DataType::kHALF) ++apart;
+      }
+      EXPECT_LE(apart, y.size() / 500);
+      if (::testing::Test::HasFailure()) return;
+    }
+    EXPECT_GE(tested, 6);
+  }
 }
 
 /// Windows of both layouts: of channels that boxes have and of others, over borders, with strides,
