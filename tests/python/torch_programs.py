@@ -427,7 +427,7 @@ def _hifigan() -> Any:
     from speechbrain.lobes.models.HifiGAN import HifiganGenerator
 
     model = HifiganGenerator(
-        20, 1, "1", [[1, 3], [1, 3]], [3, 5], [8, 4], 16, [4, 2], inference_padding=0
+        20, 1, "1", [[1, 3, 5], [1, 3, 5]], [3, 5], [8, 4], 16, [4, 2], inference_padding=0
     )
     return model, (normal(1, 20, 12),)
 

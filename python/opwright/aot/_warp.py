@@ -238,9 +238,9 @@ def warp(
         raise CompileError(
             f"the Warp kernel '{name}' does not compile for {arch}: {error}"
         ) from error
-    shared = {array.aliased for array in outs if array is not None}
+    updated = {array.aliased for array in outs if array is not None}
     for place, argument in zip(taken, specialized.adj.args):
-        if place < len(ins) and place not in shared and argument.is_write:
+        if place < len(ins) and place not in updated and argument.is_write:
             raise fail(
                 f"it writes to '{argument.label}', which takes input {place}, whose values an engine "
                 "keeps: describe an output as aliased to it, x.aliased()"

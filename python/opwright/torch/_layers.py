@@ -281,13 +281,13 @@ def _reduction_weights(
 def _upsample_smoothed(name: str, kernel: Any, reach: int) -> None:
     @converter(name)
     def convert(w: Writer, x: ITensor, size: Any, align: bool, *scales: float | None) -> ITensor:
-        extents, result = list(x.shape)[2:], [known(each) for each in w.meta.shape[2:]]
-        if None in result or -1 in extents:
+        extents = list(x.shape)[2:]
+        if not all_known(w.meta.shape[2:]) or -1 in extents:
             raise Unsupported("it is smoothed, and its extents are not known")
         given = [*scales, None, None][:2]
         rows, columns = (
-            _reduction_weights(kernel, reach, *each, align, scale)  # type: ignore[arg-type]
-            for *each, scale in zip(extents, result, given)
+            _reduction_weights(kernel, reach, extent, known(each) or 1, align, scale)
+            for extent, each, scale in zip(extents, w.meta.shape[2:], given)
         )
         y = w.matmul(w.cast(x, DataType.FLOAT), w.constant(columns.float().mT))
         return w.cast(w.matmul(w.constant(rows.float()), y), x.dtype)

@@ -54,8 +54,9 @@ def _bernoulli(w: Writer, x: ITensor, **_options: Any) -> ITensor:
 
 @converter("randint", "randint.low", "randint_like", "randint_like.low_dtype", table=RANDOM)
 def _randint(w: Writer, *args: Any, **_options: Any) -> ITensor:
-    numbers = [known(each) for each in args if isinstance(each, (int, torch.SymInt))]
-    if None in numbers:
+    given = [each for each in args if isinstance(each, (int, torch.SymInt))]
+    numbers = [number for number in map(known, given) if number is not None]
+    if len(numbers) != len(given):
         raise Unsupported("random numbers up to one that is not known")
     low, high = numbers if len(numbers) == 2 else (0, numbers[0])
     drawn = _drawn(w, FillOperation.RANDOM_UNIFORM, low, high)
