@@ -56,6 +56,12 @@ int64_t most_shared(int architecture) {
   return architecture == 80 || architecture == 87 ? 163 << 10 : 99 << 10;
 }
 
+/// Tiles of keys that a warp of a direct tile has, one after another.
+int64_t turns(const AttentionTile& tile, int64_t keys, int64_t parts) {
+  const auto divided = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  return divided(divided(divided(keys, tile.n), parts), tile.warps_n);
+}
+
 }  // namespace
 
 std::string AttentionTile::name() const {
@@ -123,12 +129,22 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
   const int64_t rows = params.group() * queries.opt[axis_of(0, false)],
                 keys = query.inputs[1].opt[axis_of(1, false)],
                 heads = queries.opt[axis_of(0, true)] * params.shared_heads;
+  const auto fits = [&](const AttentionTile& tile) {
+    return tile.is_tensor == is_tensor &&
+           SharedMemory(tile, params, type).total <= most_shared(architecture);
+  };
+  // Of blocks that are alone on their multiprocessor those whose warps have one tile each are
+  // faster in a chain of kernels than those with two, which alone they hardly are.
+  const auto has_quicker = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
+    return tasks * parts <= kFewBlocks && turns(tile, keys, parts) == 2 &&
+           std::ranges::any_of(kTiles, [&](const AttentionTile& other) {
+             return other.is_direct && fits(other) && turns(other, keys, parts) == 1;
+           });
+  };
   std::vector<int64_t> found;
   for (int64_t i = 0; i < std::ssize(kTiles); ++i) {
     const AttentionTile& tile = kTiles[i];
-    if (tile.is_tensor != is_tensor ||
-        SharedMemory(tile, params, type).total > most_shared(architecture))
-      continue;
+    if (!fits(tile)) continue;
     const int64_t tasks = heads * ((rows + tile.m - 1) / tile.m);
     if (tile.is_group) {
       const bool is_large = rows > tile.m / 2 && keys >= 64 && (tile.m <= 128 || rows >= 1024);
@@ -146,7 +162,8 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
       found.push_back(i);
       for (int64_t parts = 2; parts <= kMostParts && architecture >= kClusterArchitecture;
            parts *= 2)
-        if (tasks * parts <= 4 * kFewBlocks && 2 * keys >= parts * tile.n * tile.warps_n)
+        if (tasks * parts <= 4 * kFewBlocks && 2 * keys >= parts * tile.n * tile.warps_n &&
+            !has_quicker(tile, tasks, parts))
           found.push_back(parts * kPartsUnit + i);
       continue;
     }
