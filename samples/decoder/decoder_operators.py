@@ -102,14 +102,20 @@ def rotary_cache_gpu(qkv, cosines, sines, position, keys, values, heads, outputs
     batch, tokens, heads, shared, room, size = rotary_arguments(qkv, keys, heads)
     integers = [trtp.SymInt32(n) for n in (heads, shared, room, tokens)]
     extra = trtp.SymExprs.from_tuple([*integers, trtp.SymFloat32(size**-0.5)])
-    half = size // 2
+    half, at_once = size // 2, 8
     code = aot.triton(
         decoder_operators_triton.rotary_cache,
-        {"HALF": half, "BLOCK": 1 << (half - 1).bit_length(), "EARLY": begins_early()},
+        {
+            "HEADS": at_once,
+            "HALF": half,
+            "BLOCK": 1 << (half - 1).bit_length(),
+            "EARLY": begins_early(),
+        },
         inputs=[qkv, cosines, sines, position, keys, values],
         extra=extra,
         outputs=outputs,
-        num_warps=1,
+        num_warps=4,
     )
-    launch = code.launch(grid_x=heads + 2 * shared, grid_y=tokens, grid_z=batch)
+    programs = -(-(heads + 2 * shared) // at_once)
+    launch = code.launch(grid_x=programs, grid_y=tokens, grid_z=batch)
     return code.name, code, launch, extra

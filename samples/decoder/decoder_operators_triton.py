@@ -49,44 +49,53 @@ def rotary_cache(
     queries,
     keys,
     values,
+    HEADS: tl.constexpr,
     HALF: tl.constexpr,
     BLOCK: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """A head of a token, which one program makes: heads of queries are turned and scaled, those of
-    keys turned into the cache, those of values copied there."""
+    """HEADS heads of a token, which one program makes: those of queries are turned and scaled, those
+    of keys turned into the cache, those of values copied there."""
     begin_next_kernel(EARLY)
-    head = tl.program_id(0)
+    head = tl.program_id(0) * HEADS + tl.arange(0, HEADS)[:, None]
     token = tl.program_id(1)
     batch = tl.program_id(2).to(tl.int64)
-    i = tl.arange(0, BLOCK)
-    inside = i < HALF
+    i = tl.arange(0, BLOCK)[None, :]
+    is_half = i < HALF
     # The position mostly is what it will be when kernels before have ended: what it leads to comes
     # meanwhile. It stays out of the first cache, which would keep what it was.
     early = tl.load(position, cache_modifier=".cg") + token
     early = tl.where((early >= 0) & (early < room), early, 0)
-    cosine = tl.load(cosines + early * HALF + i, mask=inside, other=0)
-    sine = tl.load(sines + early * HALF + i, mask=inside, other=0)
+    cosine = tl.load(cosines + early * HALF + i, mask=is_half, other=0)
+    sine = tl.load(sines + early * HALF + i, mask=is_half, other=0)
     wait_for_kernels(EARLY)
     place = tl.load(position) + token
     is_there = (place >= 0) & (place < room)
     place = tl.where(is_there, place, 0)
+    inside = is_half & (head < heads + 2 * shared)
     source = qkv + ((batch * tokens + token) * (heads + 2 * shared) + head) * (2 * HALF) + i
     a = tl.load(source, mask=inside, other=0).to(tl.float32)
     b = tl.load(source + HALF, mask=inside, other=0).to(tl.float32)
-    is_other = inside & (place != early)
+    is_other = is_half & (place != early)
     cosine = tl.load(cosines + place * HALF + i, mask=is_other, other=cosine)
     sine = tl.load(sines + place * HALF + i, mask=is_other, other=sine)
-    if head < heads:
-        scale = tl.where(is_there, factor, 0.0)
-        target = queries + ((batch * heads + head) * tokens + token) * (2 * HALF) + i
-        tl.store(target, (a * cosine - b * sine) * scale, mask=inside)
-        tl.store(target + HALF, (b * cosine + a * sine) * scale, mask=inside)
-    elif head < heads + shared:
-        target = keys + ((batch * shared + head - heads) * room + place) * (2 * HALF) + i
-        tl.store(target, a * cosine - b * sine, mask=inside & is_there)
-        tl.store(target + HALF, b * cosine + a * sine, mask=inside & is_there)
-    else:
-        target = values + ((batch * shared + head - heads - shared) * room + place) * (2 * HALF) + i
-        tl.store(target, a, mask=inside & is_there)
-        tl.store(target + HALF, b, mask=inside & is_there)
+    low = a * cosine - b * sine
+    high = b * cosine + a * sine
+
+    scale = tl.where(is_there, factor, 0.0)
+    target = queries + ((batch * heads + head) * tokens + token) * (2 * HALF) + i
+    is_query = inside & (head < heads)
+    tl.store(target, low * scale, mask=is_query)
+    tl.store(target + HALF, high * scale, mask=is_query)
+
+    key = head - heads
+    is_key = inside & is_there & (key >= 0) & (key < shared)
+    target = keys + ((batch * shared + key) * room + place) * (2 * HALF) + i
+    tl.store(target, low, mask=is_key)
+    tl.store(target + HALF, high, mask=is_key)
+
+    value = key - shared
+    is_value = inside & is_there & (value >= 0)
+    target = values + ((batch * shared + value) * room + place) * (2 * HALF) + i
+    tl.store(target, a, mask=is_value)
+    tl.store(target + HALF, b, mask=is_value)

@@ -33,15 +33,8 @@ constexpr AttentionTile kTilesOfAttention[] = {
     {true, 16, 16, 1, 16, 1, true},
 };
 
-/// The first architecture whose tensor cores multiply by m16n8k16, and that copies to shared memory
-/// without registers.
-constexpr int kFirstArchitecture = 80;
-/// The one from which on blocks of a cluster read each other's shared memory.
-constexpr int kClusterArchitecture = 90;
 /// Elements of a head that lanes keep in registers.
 constexpr int64_t kMaxDirectSize = 128, kMaxGroupSize = 128;
-/// The one whose warpgroups multiply.
-constexpr int kGroupArchitecture = 90;
 /// A tactic's number is that of its tile, and this times the parts where there are several.
 constexpr int64_t kAttentionPartsUnit = 100;
 /// Parts of the keys at most, and blocks whose keys have parts.
@@ -51,7 +44,13 @@ constexpr int64_t kMostTasksOfParts = 256;
 constexpr int64_t kPartTiles = 2;
 /// Multiply-adds of an attention up to which launching it is all that counts: weights are not
 /// rounded for tensor cores then.
-constexpr int64_t kFewProducts = 1 << 14;
+constexpr int64_t kFewMultiplications = 1 << 14;
+
+/// Tiles of keys that a warp of a direct tile has, one after another.
+int64_t turns(const AttentionTile& tile, int64_t keys, int64_t parts) {
+  const auto divided = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  return divided(divided(divided(keys, tile.n), parts), tile.warps_n);
+}
 
 }  // namespace
 
@@ -125,20 +124,30 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
       static_cast<double>(query.inputs[1].max[axis_of(1, false)]) *
       static_cast<double>(params.heads * (params.size + params.value_size));
   const bool is_tensor =
-      is_short && architecture >= kFirstArchitecture && most_products > kFewProducts;
+      is_short && architecture >= kTensorArchitecture && most_products > kFewMultiplications;
+  const auto fits = [&](const AttentionTile& tile) {
+    return tile.is_tensor == is_tensor &&
+           SharedMemory(tile, params, type).total <= most_shared_memory(architecture);
+  };
+  // Of blocks that are alone on their multiprocessor those whose warps have one tile each are
+  // faster in a chain of kernels than those with two, which alone they hardly are.
+  const auto has_quicker = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
+    return tasks * parts <= kFewBlocks && turns(tile, keys, parts) == 2 &&
+           std::ranges::any_of(kTilesOfAttention, [&](const AttentionTile& other) {
+             return other.is_direct && fits(other) && turns(other, keys, parts) == 1;
+           });
+  };
   std::vector<int64_t> found;
   for (int64_t i = 0; i < std::ssize(kTilesOfAttention); ++i) {
     const AttentionTile& tile = kTilesOfAttention[i];
-    if (tile.is_tensor != is_tensor ||
-        SharedMemory(tile, params, type).total > most_shared_memory(architecture))
-      continue;
+    if (!fits(tile)) continue;
     const int64_t tasks = heads * ((rows + tile.m - 1) / tile.m);
     if (tile.is_group) {
       const bool is_large = rows > tile.m / 2 && keys >= 64 && (tile.m <= 128 || rows >= 1024);
       // The sums of three warpgroups' long heads leave no registers for scores.
       const bool spills = tile.m > 128 && params.value_size > 64;
       if (spills) continue;
-      if (architecture == kGroupArchitecture && is_large && params.size <= kMaxGroupSize &&
+      if (architecture == kWarpGroupArchitecture && is_large && params.size <= kMaxGroupSize &&
           params.value_size <= kMaxGroupSize)
         found.push_back(i);
       continue;
@@ -149,7 +158,8 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
       found.push_back(i);
       for (int64_t parts = 2; parts <= kMostParts && architecture >= kClusterArchitecture;
            parts *= 2)
-        if (tasks * parts <= 4 * kFewBlocks && 2 * keys >= parts * tile.n * tile.warps_n)
+        if (tasks * parts <= 4 * kFewBlocks && 2 * keys >= parts * tile.n * tile.warps_n &&
+            !has_quicker(tile, tasks, parts))
           found.push_back(parts * kAttentionPartsUnit + i);
       continue;
     }

@@ -11,8 +11,6 @@ namespace {
 
 /// Threads that copy: a warpgroup, of which one lets the copying unit do it.
 constexpr int kCopiers = 128;
-/// The unit in which patterns of tiles repeat, so that their beginnings are multiples of it.
-constexpr int kPattern = 1024;
 
 /// Registers of a thread that copies and of one that multiplies, in multiples of 8; those of a
 /// block are allotted alike at first.
@@ -289,7 +287,7 @@ GeneratedKernel AttentionWriter::write_groups(const Expr& tasks) {
       "extern __shared__ uint4 shared[];\n"
       // Tiles' patterns follow the address.
       "Element* const query_tile = (Element*)((char*)shared + (0u - shared_address(shared)) % ",
-      kPattern,
+      kBoxPattern,
       ");\n"
       "const auto key_tile = [&](int stage) {\n"
       "  return query_tile + kTileM * kSize + stage * (kTileN * kSize);\n};\n"

@@ -18,7 +18,7 @@ constexpr int64_t kKeptElements = 32;
 /// Rows that leave most of a GPU idle with a small block for each.
 constexpr int64_t kFewGroups = 256;
 /// Rows up to which each has a block of its own among the candidates.
-constexpr int64_t kFewRows = 1024;
+constexpr int64_t kFewNormalizedRows = 1024;
 
 /// An axis of x, or several that lie together.
 struct NormalizedAxis {
@@ -134,7 +134,7 @@ std::vector<NormalizationLanes> lanes_of(const NormalizationParams& params, cons
   std::vector<NormalizationLanes> result;
   for (const int lanes : counts) result.push_back({lanes, is_inner});
   // Then a row's time is that of its loads and reductions, which more threads shorten.
-  if (is_inner && rows <= kFewRows && count <= kWarp * kKeptElements)
+  if (is_inner && rows <= kFewNormalizedRows && count <= kWarp * kKeptElements)
     for (const int lanes : {kWarp, 4 * kWarp})
       if (count > 2 * lanes) result.push_back({lanes, is_inner, true});
   return result;

@@ -23,11 +23,6 @@ constexpr int kPartPadding = 4;
 /// Tiles below each other that neighbouring blocks compute, which share the columns of b.
 constexpr int kGroupedRows = 8;
 
-/// The first architecture whose tensor cores multiply FP16 and BF16 by m16n8k16, and that copies to
-/// shared memory without registers.
-constexpr int kTensorArchitecture = 80;
-/// The one whose warpgroups multiply.
-constexpr int kWarpGroupArchitecture = 90;
 /// More than any GPU runs at once.
 constexpr int64_t kManyBlocks = 4096;
 /// Parts of a tile at most, and tiles that have parts.

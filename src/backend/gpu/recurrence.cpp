@@ -20,8 +20,6 @@ constexpr int64_t kStateBytes = 40960;
 /// Blocks that fill a GPU: then each takes several rows of the batch, for which it reads the
 /// weights once.
 constexpr int64_t kEnoughBlocks = 128;
-/// The first architecture whose blocks reach each other's shared memory.
-constexpr int kClusterArchitecture = 90;
 constexpr int kClusterBlocks = 8;
 /// Clusters that fill a GPU of that architecture.
 constexpr int64_t kEnoughClusters = 16;

@@ -20,7 +20,6 @@ constexpr int64_t kFewestUnits = 16;
 constexpr int64_t kHeadBytes = 256;
 /// Fewer units leave most of a tile's work undone.
 constexpr int64_t kFewestTiledUnits = 16;
-constexpr int kTensorArchitecture = 80, kTileClusterArchitecture = 90;
 
 /// How a block's shared memory is divided: head, two states, inputs of some steps, their sums, and
 /// the input's weights where there is room.
@@ -401,7 +400,7 @@ std::vector<RecurrentPlan> recurrent_tile_plans(const RecurrenceParams& params,
 }
 
 bool fits_tiles(const RecurrentPlan& plan, const KernelArgs& args, int architecture) {
-  const int first = plan.blocks > 1 ? kTileClusterArchitecture : kTensorArchitecture;
+  const int first = plan.blocks > 1 ? kClusterArchitecture : kTensorArchitecture;
   return architecture >= first && TileMemory(plan, args, architecture).steps > 0;
 }
 

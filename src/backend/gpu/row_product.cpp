@@ -8,14 +8,10 @@
 namespace opwright::gpu {
 namespace {
 
-/// The first architecture whose tensor cores multiply FP16 and BF16 by m16n8k16.
-constexpr int kFirstRowArchitecture = 80;
 /// What the epilogue has in shared memory for 16 columns: rows of sums, with what is behind them.
-constexpr int64_t kStoredElements = 16 * (16 + 4);
+constexpr int64_t kStoredElements = int64_t{16} * (16 + 4);
 /// Behind each row of a warp's sums, in elements.
 constexpr int64_t kSumPadding = 4;
-/// The first architecture that copies whole rows to shared memory.
-constexpr int kStreamArchitecture = 90;
 /// Elements along k that four lanes read at once.
 constexpr int64_t kLaneStep = 32;
 /// Rows at most, and bytes of columns at least, of which streamed products are known to be the best
@@ -23,6 +19,8 @@ constexpr int64_t kLaneStep = 32;
 constexpr int64_t kChainRows = 2, kChainBytes = 4 << 20;
 /// Bytes of shared memory of a multiprocessor, and those that each block takes beside its own.
 constexpr int64_t kSharedBytes = 228 << 10, kReservedBytes = 1 << 10;
+/// Bytes that a block may have on every GPU from 9.0 on.
+constexpr int64_t kBlockBytes = 99 << 10;
 
 /// Places in shared memory of a streamed product, in bytes: the stages come first.
 struct StreamMemory {
@@ -82,10 +80,10 @@ std::vector<int64_t> row_product_tactics(DataType a, DataType b, const ProductSi
                                          int architecture) {
   const bool is_short = (a == DataType::kHALF || a == DataType::kBF16) && a == b;
   if (!is_short || !a_along_k || size.m > kMostRows || size.m == 0 ||
-      architecture < kFirstRowArchitecture)
+      architecture < kTensorArchitecture)
     return {};
   // Columns that are there before, and of which every warp has whole stages.
-  const bool may_stream = architecture >= kStreamArchitecture && size.is_fixed && b_along_k &&
+  const bool may_stream = architecture >= kBulkArchitecture && size.is_fixed && b_along_k &&
                           b_is_constant && size.batches == 1 && size.n > 0 && size.k > 0;
   // Alone others are as fast: what these gain is that they have columns when kernels before end.
   const bool is_of_chain = size.m <= kChainRows && 2 * size.n * size.k >= kChainBytes;
@@ -93,8 +91,11 @@ std::vector<int64_t> row_product_tactics(DataType a, DataType b, const ProductSi
   for (int64_t i = 0; i < std::ssize(kRowTiles); ++i) {
     const ProductTile& tile = kRowTiles[i];
     const bool fits_rows = tile.m == 8 ? size.m <= 8 : size.m > 8;
+    const int64_t depth = int64_t{tile.k} * tile.warps_n;
     if (tile.unit == ProductUnit::kStreamedRows) {
-      if (!may_stream || !fits_rows || size.k % (tile.k * tile.warps_n) != 0) continue;
+      if (!may_stream || !fits_rows || size.k % depth != 0 ||
+          StreamMemory(tile, size.m).total > kBlockBytes)
+        continue;
       if (is_of_chain) return {kFirstRowTactic + i};
       tactics.push_back(kFirstRowTactic + i);
       continue;
@@ -102,7 +103,7 @@ std::vector<int64_t> row_product_tactics(DataType a, DataType b, const ProductSi
     // Across k a lane reads 8 columns at once.
     const bool fits_columns = b_along_k || tile.n == 64;
     // Warps without a part of k.
-    const bool is_idle = tile.k * tile.warps_n >= 2 * size.k && tile.k * tile.warps_n > 512;
+    const bool is_idle = depth >= 2 * size.k && depth > 512;
     if (fits_rows && fits_columns && !is_idle) tactics.push_back(kFirstRowTactic + i);
   }
   return tactics;

@@ -20,7 +20,7 @@ constexpr int64_t kMaxKept = 32;
 constexpr int64_t kWarpRow = kWarp * kMaxKept;
 
 /// Rows that leave most of a GPU idle with a small block for each.
-constexpr int64_t kFewRows = 256;
+constexpr int64_t kFewSoftmaxRows = 256;
 
 /// Threads for a row that are worth trying, the best guess first.
 std::vector<int> lanes_per_row(const SoftmaxParams& params, const KernelArgs& args) {
@@ -29,7 +29,7 @@ std::vector<int> lanes_per_row(const SoftmaxParams& params, const KernelArgs& ar
   for (int i = axis + 1; i < max.rank(); ++i)
     if (args.inputs[0].min[i] != 1 || max[i] != 1) return {1};
   if (opt[axis] <= kWarpRow) return {kWarp};
-  if (opt.numel() < kFewRows * opt[axis]) return {kMaxThreads, kThreads};
+  if (opt.numel() < kFewSoftmaxRows * opt[axis]) return {kMaxThreads, kThreads};
   return {kThreads, kMaxThreads};
 }
 

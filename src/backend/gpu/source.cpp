@@ -252,9 +252,8 @@ std::string KernelSource::wait() {
 }
 
 bool KernelSource::begins_early() const {
-  constexpr int kFirstArchitecture = 90;
   return args_.hardware_compatibility != HardwareCompatibilityLevel::kAMPERE_PLUS &&
-         architecture_number(args_.device->architecture()) >= kFirstArchitecture;
+         architecture_number(args_.device->architecture()) >= kEarlyArchitecture;
 }
 
 GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, int threads,

@@ -26,6 +26,13 @@ inline constexpr int kThreads = 256;
 inline constexpr int kWarp = 32;
 /// About as many as GPUs have multiprocessors, which fewer blocks leave idle.
 inline constexpr int64_t kFewBlocks = 132;
+/// The first architectures whose tensor cores multiply FP16 and BF16 by m16n8k16, and that copy to
+/// shared memory without registers; whose blocks of a cluster reach each other's shared memory;
+/// that copy boxes and whole rows to it; and whose kernels may begin before others end.
+inline constexpr int kTensorArchitecture = 80, kClusterArchitecture = 90, kBulkArchitecture = 90,
+                     kEarlyArchitecture = 90;
+/// The one whose warpgroups multiply.
+inline constexpr int kWarpGroupArchitecture = 90;
 /// 90 of "sm_90" and "sm_90a".
 int architecture_number(std::string_view architecture);
 /// What the kernels of the query are to run on: the number of the device's architecture, or, for
@@ -34,6 +41,9 @@ int target_architecture(const CandidateQuery& query);
 int target_architecture(const KernelArgs& args);
 /// Bytes of shared memory that a block of that architecture may have.
 int64_t most_shared_memory(int architecture);
+
+/// Bytes after which the patterns of boxes in shared memory repeat: tiles begin at multiples.
+inline constexpr int64_t kBoxPattern = 1024;
 
 /// A floating constant as code that gives exactly that value, NaN and infinities included.
 std::string float_literal(float value);

@@ -13,8 +13,6 @@
 namespace opwright::gpu {
 namespace {
 
-/// The unit in which patterns of tiles repeat, so that their beginnings are multiples of it.
-constexpr int64_t kPattern = 1024;
 /// Threads of a block that multiply, and that copy: a group of which one lets the copying unit do
 /// it, for registers are handed over by groups; else as many as multiply where the sums of an
 /// instruction leave the registers for them.
@@ -64,7 +62,7 @@ WarpGroupMemory::WarpGroupMemory(const ProductTile& tile, DataType type, bool is
   const auto fits = [&](int wanted_blocks, int wanted_columns) {
     blocks = wanted_blocks, columns = wanted_columns;
     stored = int64_t{warps} * kRows * (columns * bytes + kPadding);
-    total = kPattern + stages + stored + barriers;
+    total = kBoxPattern + stages + stored + barriers;
     return blocks * (total + kReserved) <= kAll;
   };
   // Two small blocks take turns at copying, multiplying and storing.
@@ -277,7 +275,7 @@ GeneratedKernel ProductWriter::write_warp_groups(ProductOperand a, ProductOperan
       "extern __shared__ uint4 memory[];\n"
       // Tiles' patterns follow the address.
       "char* const tiles = (char*)memory + (0u - shared_address(memory)) % ",
-      kPattern, ";\nuint4* const shared = (uint4*)(tiles + ", memory.stages,
+      kBoxPattern, ";\nuint4* const shared = (uint4*)(tiles + ", memory.stages,
       ");\nRing ring(tiles, (char*)shared + ", memory.stored,
       ");\nif (threadIdx.x == 0) ring.init();\n",
       has_boxes ? str("if (threadIdx.x == 32) {\nprefetch_map(a_map);\nprefetch_map(b_map);\n",
