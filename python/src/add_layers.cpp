@@ -98,15 +98,9 @@ class MethodBinder {
 };
 
 /// Sets the parameters of an operator that a dict names; the others stay as they are.
-class ParameterSetter {
+class ParameterSetter : public StoredParameterVisitor<ParameterSetter> {
  public:
   explicit ParameterSetter(const nb::dict& given) : given_(given) {}
-  template <class T, class... Hints>
-  void shown(const char*, T&, Hints...) {}
-  template <class T>
-  void internal(const char* name, T& member) {
-    (*this)(name, member);
-  }
   template <class T, class... Hints>
   void operator()(const char* name, T& member, Hints...) {
     if (!given_.contains(name)) return;

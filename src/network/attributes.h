@@ -40,22 +40,29 @@ struct PerSpatialAxis {
   int64_t otherwise = 0;
 };
 
-/// Turns a parameter struct into Attributes and back. The struct lists its members once:
+/// A parameter struct lists its members once:
 ///     template <class V> void visit(V& v) {
 ///       v("stride_nd", stride, PerSpatialAxis{1}), v("num_groups", groups);
 ///       v.internal("has_residual", has_residual);    // which no API shows
 ///       v.shown("padding_nd", pre_padding, ...);     // which no plan stores
 ///     }
 /// Names are those of TensorRT's Python API. Members are bool, integers, enums, double, float or
-/// one of the types of AttributeValue.
-class AttributeWriter {
+/// one of the types of AttributeValue. This is the base of visitors that are called for what plans
+/// store.
+template <class Visitor>
+class StoredParameterVisitor {
  public:
   template <class T, class... Hints>
-  void shown(const char*, const T&, Hints...) {}
+  void shown(const char*, T&, Hints...) {}
   template <class T>
-  void internal(const char* name, const T& member) {
-    (*this)(name, member);
+  void internal(const char* name, T& member) {
+    static_cast<Visitor&>(*this)(name, member);
   }
+};
+
+/// Turns parameters into Attributes.
+class AttributeWriter : public StoredParameterVisitor<AttributeWriter> {
+ public:
   template <class T, class... Hints>
   void operator()(const char* name, const T& member, Hints...) {
     if constexpr (std::is_enum_v<T> || std::is_integral_v<T>)
@@ -70,16 +77,10 @@ class AttributeWriter {
 
 /// The way back. Throws Error naming `owner` and the attribute when one is missing, of another type
 /// or beyond the range of its member's type. Whether an enum has the value is left to the operator.
-class AttributeReader {
+class AttributeReader : public StoredParameterVisitor<AttributeReader> {
  public:
   AttributeReader(std::string_view owner, const Attributes& attributes)
       : owner_(owner), attributes_(attributes) {}
-  template <class T, class... Hints>
-  void shown(const char*, T&, Hints...) {}
-  template <class T>
-  void internal(const char* name, T& member) {
-    (*this)(name, member);
-  }
   template <class T, class... Hints>
   void operator()(const char* name, T& member, Hints...) {
     if constexpr (std::is_enum_v<T> || std::is_integral_v<T>) {

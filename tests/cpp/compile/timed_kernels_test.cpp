@@ -59,7 +59,6 @@ TEST(WithSizes, SizeTensorsAreZeroWhenARunBegins) {
   EXPECT_EQ(kernel.sizes, (std::vector<int64_t>{0, 0}));
 }
 
-
 TEST(CountCopies, TogetherTheyAreMoreThanTheCachesHold) {
   const Device& device = get_device(DeviceType::kCPU);
   EXPECT_EQ(count_copies(device, uint64_t{1} << 40), 1u) << "what no cache holds needs none";

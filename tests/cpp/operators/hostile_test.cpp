@@ -35,7 +35,7 @@
 namespace opwright::testing {
 namespace {
 
-class Random {
+class Random : public StoredParameterVisitor<Random> {
  public:
   explicit Random(uint32_t seed) : engine_(seed) {}
 
@@ -59,12 +59,6 @@ class Random {
                                std::numeric_limits<double>::infinity(),
                                std::numeric_limits<double>::quiet_NaN()};
     return below(3) ? below(4) : kOdd[below(std::size(kOdd))];
-  }
-  template <class T, class... Hints>
-  void shown(const char*, T&, Hints...) {}
-  template <class T>
-  void internal(const char* name, T& member) {
-    (*this)(name, member);
   }
   /// Visits the members of parameters.
   template <class T, class... Hints>
