@@ -140,6 +140,52 @@ def test_a_long_lstm():
             assert_close(got, want)
 
 
+def test_an_lstm_on_tensor_cores_is_the_same_in_each_run_and_when_loaded(tmp_path):
+    rng = np.random.default_rng(1)
+    hidden, size = 100, 40
+    shapes = {
+        "w": (2, 4 * hidden, size),
+        "r": (2, 4 * hidden, hidden),
+        "b": (2, 8 * hidden),
+    }
+    weights = {n: rng.uniform(-0.2, 0.2, s).astype(np.float16) for n, s in shapes.items()}
+
+    def model_of(kind):
+        weight = ", ".join(f"{kind}{list(s)} {n}" for n, s in shapes.items())
+        return parse_model(
+            f"""{HEAD}
+            net ({kind}[t, n, {size}] x, {weight}, int32[n] lengths)
+                => ({kind}[t, 2, n, {hidden}] y, {kind}[2, n, {hidden}] h, {kind}[2, n, {hidden}] c) {{
+                y, h, c = LSTM <hidden_size = {hidden}, direction = "bidirectional"> (x, w, r, b, lengths)
+            }}"""
+        )
+
+    engine = opwright.build(
+        model_of("float16").SerializeToString(),
+        timing=False,
+        device="cuda",
+        shapes={
+            "x": ((1, 1, size), (20, 12, size), (20, 12, size)),
+            "lengths": ((1,), (12,), (12,)),
+        },
+    )
+    assert any("tensor cores" in layer.get("TacticName", "") for layer in engine.layers)
+    path = str(tmp_path / "lstm.engine")
+    engine.save(path)
+    loaded = opwright.load(path, allow_device_code=True)
+    session = reference_session(model_of("float"))
+    for steps, batch in ((20, 12), (1, 1), (9, 10)):
+        x = rng.standard_normal((steps, batch, size)).astype(np.float16)
+        inputs = {"x": x, **weights, "lengths": (np.arange(batch) * 7 % steps + 1).astype(np.int32)}
+        wide = {n: a.astype(np.float32) if a.dtype == np.float16 else a for n, a in inputs.items()}
+        results = as_list(engine(**inputs))
+        for got, want in zip(results, session.run(None, wide)):
+            np.testing.assert_allclose(got.astype(np.float32), want, atol=3e-3)
+        for again in (as_list(engine(**inputs)), as_list(loaded(**inputs))):
+            for got, first in zip(again, results):
+                np.testing.assert_array_equal(got, first)
+
+
 def test_stored_loops_need_permission_for_their_code(tmp_path):
     engine = opwright.build(parse_model(ADDING).SerializeToString(), timing=False, device="cuda")
     path = str(tmp_path / "loop.engine")

@@ -19,7 +19,7 @@ constexpr int kOf16 = 16 / sizeof(Element);  // elements of 16 bytes
 constexpr int kDepth = 4 * kOf16;            // of a part
 constexpr int kThreads = 32 * kWarps, kColumns = kRows / 8;
 constexpr int kUnits = 4 * kTiles * kWarps;  // of a block
-constexpr int parts_of(int length) { return (length + kDepth - 1) / kDepth; }
+__device__ constexpr int parts_of(int length) { return (length + kDepth - 1) / kDepth; }
 constexpr int kPartsX = parts_of(kInput), kPartsH = parts_of(kHidden);
 // Two rows of inputs, one below the other, begin in different banks. States lie part by part.
 constexpr int kInputBytes = kPartsX * 64 + (kPartsX % 2 == 0 ? 64 : 0);
