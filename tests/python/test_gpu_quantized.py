@@ -454,3 +454,28 @@ def test_projections_to_queries_keys_and_values_are_one_product(kind):
     assert kinds.count("MatrixMultiply") == 1 and "FusedAttention" in kinds, kinds
     feed = (m.random.normal(size=(1, length, width)) * 0.1).astype(np.float16)
     agrees(engine(feed), reference(model, feed), step=0.02)
+
+
+def test_layers_that_differ_in_scales_are_timed_once():
+    """A cache that knows one model's times has those of the other, whose scales are others."""
+    logger = opwright.Logger(opwright.Logger.ERROR)
+    cache = None
+    for scale in (0.05, 0.07):
+        m = Model("int8")
+        y = m.node("MatMul", m.quantized("x", scale), m.weights((72, 40), 1))
+        y = m.quantized(m.node("Relu", y), scale * 3)
+        model = m.finish(m.node("MatMul", y, m.weights((40, 24), 1)), shape=[9, 72])
+        builder = opwright.Builder(logger)
+        network = builder.create_network()
+        assert opwright.OnnxParser(network, logger).parse(model)
+        config = builder.create_builder_config()
+        config.default_device_type = opwright.DeviceType.GPU
+        if cache is not None:
+            config.set_flag(opwright.BuilderFlag.ERROR_ON_TIMING_CACHE_MISS)
+        times = config.create_timing_cache(bytes(cache.serialize()) if cache else b"")
+        assert config.set_timing_cache(times, False)
+        engine = builder.build_engine_with_config(network, config)
+        assert engine is not None
+        cache = config.get_timing_cache()
+        x = m.random.normal(size=(9, 72)).astype("f")
+        agrees(opwright.Engine(engine)(x), reference(model, x), step=0.6)

@@ -197,6 +197,11 @@ class NormalizationWriter {
       width = vector_width(source_, size, std::span(&reduced_.back().extent, 1), conditions);
     std::string text = str("const Index rows = ", source_.value(rows_),
                            ", count = ", source_.value(count_), ";\n");
+    // Constants are read before the kernel before is waited for.
+    if (args_.outputs.size() > 1)
+      text += str("const float quantum = load(in", QuantizedNormalization::kScale,
+                  "[0]), zero_point = (float)load(in", QuantizedNormalization::kZeroPoint,
+                  "[0]);\n(void)zero_point;\n");
     const int teams = lanes_.teams();
     if (lanes_.is_inner)
       text += str("const int team = (int)threadIdx.x / ", lanes_.count,
@@ -415,6 +420,8 @@ template <class Op>
 std::vector<Candidate> normalization_candidates(const Operator& op, const CandidateQuery& query) {
   const PortDesc& x = query.inputs[0];
   if (!is_floating(x.type.dtype)) return {};
+  for (size_t i = QuantizedNormalization::kScale; i < query.inputs.size(); ++i)
+    if (!query.inputs[i].is_constant) return {};
   std::vector<Candidate> types = {linear_candidate(query, {})}, result;
   add_lower_precisions(query, x, types);
   for (const Candidate& type : types)

@@ -252,8 +252,10 @@ std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const Prod
     if (tile.is_persistent || is_tall) continue;
     // A few tiles over a long k leave multiprocessors idle, unless several share a tile.
     if (!is_fixed || blocks == 0 || blocks > kMostTilesOfParts) continue;
-    const int64_t part_steps =
-        tile.unit == ProductUnit::kWarpGroup ? kClusterPartSteps : kPartSteps;
+    // Steps of bytes are twice as long.
+    const int64_t part_steps = tile.unit != ProductUnit::kWarpGroup ? kPartSteps
+                               : is_quantized(type)                 ? kClusterPartSteps / 2
+                                                                    : kClusterPartSteps;
     for (int64_t parts = 2; parts <= kMostPartsOfTile; parts *= 2)
       if (blocks * parts <= 2 * kFewBlocks && 4 * blocks * parts >= kFewBlocks &&
           k >= parts * part_steps * tile.k)
