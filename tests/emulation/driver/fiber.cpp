@@ -8,8 +8,8 @@
 namespace emulation {
 namespace {
 
-constexpr size_t kStack = 128 * 1024;
-constexpr size_t kGuard = 64 * 1024;
+constexpr size_t kStack = size_t{128} * 1024;
+constexpr size_t kGuard = size_t{64} * 1024;
 
 }  // namespace
 

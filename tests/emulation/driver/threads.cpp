@@ -170,10 +170,10 @@ bool release(const Threads& threads, int count, int block) {
   bool any = release_barrier(threads, 0, count, Thread::kCluster);
   for (int first = 0; first < count; first += block)
     any |= release_barrier(threads, first, first + block, Thread::kBarrier);
-  std::bitset<kBarriers * kMaxCluster> seen;
+  std::bitset<size_t{kBarriers} * kMaxCluster> seen;
   for (int t = 0; t < count; ++t) {
     Thread& thread = *threads[t];
-    const size_t barrier = static_cast<size_t>(thread.block * kBarriers + thread.number);
+    const auto barrier = static_cast<size_t>(thread.block) * kBarriers + thread.number;
     if (thread.status == Thread::kNumberedBarrier && !seen[barrier]) {
       seen[barrier] = true;
       any |= release_numbered_barrier(threads, count, thread);
