@@ -257,7 +257,9 @@ def test_wrong_shapes(built, shapes, match):
 def test_messages_while_building(cli):
     cli.save("m.onnx", convolution())
     done = cli.run("build", "m.onnx", "-o", "e")
-    assert "tuning" in done.stderr and re.search(r"e: \d+ layers?, \d+\.\d KiB, built in", done.stdout)
+    assert "tuning" in done.stderr and re.search(
+        r"e: \d+ layers?, \d+\.\d KiB, built in", done.stdout
+    )
     done = cli.run("build", "m.onnx", "-o", "e", "--quiet")
     assert done.stdout == done.stderr == ""
     done = cli.run("build", "m.onnx", "-o", "e", "--verbose", "--quiet")

@@ -247,7 +247,7 @@ TEST(FusedAttention, FewQueriesOverALongCache) {
 
 /// Tiles of many queries and keys, with rows and keys beyond the last whole tile.
 TEST(FusedAttention, ManyQueries) {
-  Selection selection(23);
+  Selection selection(41);
   for (const DataType type : {DataType::kHALF, DataType::kBF16})
     for (const int64_t size : {64, 80, 128})
       for (const CausalMaskKind causal : {CausalMaskKind::kNONE, CausalMaskKind::kLOWER_RIGHT})

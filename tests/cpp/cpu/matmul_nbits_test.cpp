@@ -82,7 +82,7 @@ void check(const Case& c, Selection& selection) {
 }
 
 TEST(MatMulNBits, EveryKernel) {
-  Selection selection(7);
+  Selection selection(13);
   for (const DataType type : {DataType::kHALF, DataType::kBF16, DataType::kFLOAT})
     for (const int64_t bits : {2, 4, 8})
       for (const int64_t vectors : {1, 9, 40, 130})

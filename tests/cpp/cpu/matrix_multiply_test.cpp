@@ -99,6 +99,9 @@ class MatrixMultiplyCases : public ::testing::TestWithParam<int> {
 
 TEST_P(MatrixMultiplyCases, EveryTypeAgreesWithTheLoops) {
   const MatrixMultiply op(params());
+  Selection selection(3);
+  // Cases begin with different candidates: together they have all of them.
+  for (int i = 0; i < GetParam() % 3; ++i) selection.takes_next();
   for (const bool constant : {false, true}) {
     for (const DataType dtype : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16}) {
       const std::vector<TestInput> inputs = {{random_values(c().a, 1), dtype},
@@ -107,6 +110,7 @@ TEST_P(MatrixMultiplyCases, EveryTypeAgreesWithTheLoops) {
       const auto candidates = candidates_of(op, inputs, outputs, {true, true});
       ASSERT_FALSE(candidates.empty());
       for (const Candidate& candidate : candidates) {
+        if (!selection.takes_next()) continue;
         SCOPED_TRACE(describe(candidate));
         const DataType computed = candidate.inputs[0].dtype;
         const Values expected =

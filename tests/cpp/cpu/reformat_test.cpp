@@ -21,7 +21,7 @@ void check(const Shape& shape, const Shape& opt, PortType from, PortType to, con
   SCOPED_TRACE(::testing::Message() << name(from.dtype) << " " << name(from.format) << " -> "
                                     << name(to.dtype) << " " << name(to.format) << " " << shape);
   const Device& device = test_device();
-  static Selection selection(11);
+  static Selection selection(23);
   if (from.format != to.format && !selection.takes_next()) return;
   const Reformat op;
   PortDesc input, output;

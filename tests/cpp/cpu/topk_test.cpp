@@ -37,7 +37,7 @@ void check(const Values& x, DataType type, TopKOperation operation, int axis, in
       indices[to] = static_cast<double>(order[i]);
     }
   }
-  static Selection selection(3);
+  static Selection selection(7);
   for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
     if (!selection.takes_next()) continue;
     SCOPED_TRACE(describe(candidate));

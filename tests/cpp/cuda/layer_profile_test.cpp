@@ -574,7 +574,7 @@ TEST(OpenRecurrence, ClustersOfBlocks) {
          {RecurrentDirection::kREVERSE, RecurrentDirection::kBIDIRECTIONAL}) {
       RecurrenceParams params = recurrent_params(cell, direction, first++);
       params.linear_before_reset = true;
-      check_recurrent(params, 70, 7, DataType::kFLOAT, true, {{6, 5}, {1, 1}, {0, 3}, {4, 0}});
+      check_recurrent(params, 70, 7, DataType::kFLOAT, true, {{3, 5}, {1, 1}, {0, 3}, {4, 0}});
       check_recurrent(params, 72, 16, DataType::kHALF, false, {{3, 2}});
     }
   const RecurrenceParams lstm =

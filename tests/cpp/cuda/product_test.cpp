@@ -97,49 +97,54 @@ TEST(CudaProduct, BlocksThatStay) {
 TEST(CudaProduct, BoxesInEveryTile) {
   constexpr auto kPlain = MatrixOperation::kNONE, kTransposed = MatrixOperation::kTRANSPOSE;
   const int64_t m = 136, n = 200, k = 72;
+  struct Case {
+    DataType type;
+    MatrixOperation order;
+    int64_t stack_a, stack_b;
+  };
+  const Case cases[] = {{DataType::kHALF, kPlain, 2, 2},
+                        {DataType::kHALF, kPlain, 2, 1},
+                        {DataType::kHALF, kTransposed, 1, 1},
+                        {DataType::kBF16, kTransposed, 2, 1}};
   std::set<int64_t> tactics;
   const long before = tensor_maps();
-  for (const DataType type : {DataType::kHALF, DataType::kBF16})
-    for (const auto& [of_a, of_b] :
-         {std::pair{kPlain, kPlain}, std::pair{kTransposed, kTransposed}})
-      for (const auto& [stack_a, stack_b] : {std::pair<int64_t, int64_t>{1, 1}, {2, 2}, {2, 1}}) {
-        MatrixMultiplyParams params;
-        params.op0 = of_a, params.op1 = of_b;
-        const MatrixMultiply op(params);
-        Values a = rounded(random_values({stack_a, m, k}, 1), type);
-        Values b = rounded(random_values({stack_b, k, n}, 2), type);
-        const Values expected = make_values({stack_a, m, n}, [&, stack_b = stack_b](int64_t i) {
-          const int64_t column = i % n, row = i / n, matrix = stack_b == 1 ? 0 : row / m;
-          double sum = 0;
-          for (int64_t e = 0; e < k; ++e) sum += a[row * k + e] * b[(matrix * k + e) * n + column];
-          return sum;
-        });
-        const auto transposed = [](const Values& x) {
-          const int64_t rows = x.shape[1], columns = x.shape[2];
-          return make_values({x.shape[0], columns, rows}, [&](int64_t i) {
-            const int64_t matrix = i / (rows * columns), at = i % (rows * columns);
-            return x[(matrix * rows + at % rows) * columns + at / rows];
-          });
-        };
-        if (of_a == kTransposed) a = transposed(a);
-        if (of_b == kTransposed) b = transposed(b);
-        const std::vector<TestInput> inputs = {{a, type}, {b, type}};
-        const std::vector<TestOutput> outputs = {{expected.shape, type}};
-        for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
-          if (!candidate.tactic_name.starts_with("warpgroup")) continue;
-          tactics.insert(candidate.tactic);
-          TestKernel kernel(op, candidate, inputs, outputs);
-          for (const int shift : {0, 1}) {
-            SCOPED_TRACE(::testing::Message() << stack_a << " " << stack_b << " "
-                                              << describe(candidate) << " shift " << shift);
-            expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected, tolerance_of(type));
-            if (::testing::Test::HasFailure()) return;
-          }
-        }
+  for (const auto& [type, order, stack_a, stack_b] : cases) {
+    MatrixMultiplyParams params;
+    params.op0 = params.op1 = order;
+    const MatrixMultiply op(params);
+    Values a = rounded(random_values({stack_a, m, k}, 1), type);
+    Values b = rounded(random_values({stack_b, k, n}, 2), type);
+    const Values expected = make_values({stack_a, m, n}, [&, stack_b = stack_b](int64_t i) {
+      const int64_t column = i % n, row = i / n, matrix = stack_b == 1 ? 0 : row / m;
+      double sum = 0;
+      for (int64_t e = 0; e < k; ++e) sum += a[row * k + e] * b[(matrix * k + e) * n + column];
+      return sum;
+    });
+    const auto transposed = [](const Values& x) {
+      const int64_t rows = x.shape[1], columns = x.shape[2];
+      return make_values({x.shape[0], columns, rows}, [&](int64_t i) {
+        const int64_t matrix = i / (rows * columns), at = i % (rows * columns);
+        return x[(matrix * rows + at % rows) * columns + at / rows];
+      });
+    };
+    if (order == kTransposed) a = transposed(a), b = transposed(b);
+    const std::vector<TestInput> inputs = {{a, type}, {b, type}};
+    const std::vector<TestOutput> outputs = {{expected.shape, type}};
+    for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+      if (!candidate.tactic_name.starts_with("warpgroup")) continue;
+      tactics.insert(candidate.tactic);
+      TestKernel kernel(op, candidate, inputs, outputs);
+      for (const int shift : {0, 1}) {
+        SCOPED_TRACE(::testing::Message() << stack_a << " " << stack_b << " " << describe(candidate)
+                                          << " shift " << shift);
+        expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected, tolerance_of(type));
+        if (::testing::Test::HasFailure()) return;
       }
+    }
+  }
   EXPECT_GE(tactics.size(), 5u) << "not every tile was tested";
   if (before >= 0) {
-    EXPECT_GE(tensor_maps() - before, 2l * 6 * 2 * 5) << "tiles came otherwise";
+    EXPECT_GE(tensor_maps() - before, 2l * 4 * 5) << "tiles came otherwise";
   }
 }
 
@@ -233,7 +238,7 @@ TEST(CudaProduct, TilesInParts) {
 }
 
 /// Few rows, read straight from memory: of b along k and across it, with a bias and an activation,
-/// at addresses that vectors may have and others.
+/// at addresses that vectors may have and others. BF16 differs by its conversions alone.
 TEST(CudaProduct, FewRows) {
   std::set<int64_t> tactics;
   for (const DataType type : {DataType::kHALF, DataType::kBF16})
@@ -244,6 +249,7 @@ TEST(CudaProduct, FewRows) {
                                     {11, 131, 40},
                                     {16, 64, 520},
                                     {5, 9, 3}}) {
+        if (type == DataType::kBF16 && m != 3 && m != 16) continue;
         const Values a = rounded(random_values({1, m, k}, 1), type);
         const Values b = rounded(random_values({1, k, n}, 2), type);
         const Values bias = rounded(random_values({n}, 3), type);
@@ -385,6 +391,7 @@ TEST(CudaProduct, TensorCoresOfTf32AndBytes) {
   for (const DataType type : {DataType::kFLOAT, DataType::kINT8})
     for (const auto& [m, n, k] : sizes)
       for (const bool transposed : {false, true}) {
+        if (transposed && m == 64) continue;
         Values a = random_values({1, m, k}, 1), b = random_values({1, k, n}, 2);
         if (type == DataType::kINT8)
           for (Values* values : {&a, &b})

@@ -55,7 +55,7 @@ bool is_tensor(const Candidate& candidate) {
 }
 
 /// Every tile, of operands along k, copied by boxes and by threads, beyond the ends of all axes and
-/// at addresses that vectors may not have.
+/// at addresses that vectors may not have. UINT8 differs from INT8 by the instruction's name alone.
 TEST(CudaQuantizedProduct, EveryTile) {
   MatrixMultiplyParams params;
   params.op1 = MatrixOperation::kTRANSPOSE;
@@ -68,6 +68,8 @@ TEST(CudaQuantizedProduct, EveryTile) {
     };
     for (const auto& [k, stack_a, stack_b] : {Stacks{160, 1, 1}, {160, 2, 1}, {149, 2, 2}}) {
       const int64_t m = 140, n = 136;
+      if (k == 160 && stack_a != (type_a == DataType::kINT8 ? 1 : 2)) continue;
+      if (k != 160 && type_a == DataType::kUINT8) continue;
       const Values a = numbers({stack_a, m, k}, 1, type_a);
       const Values b = numbers({stack_b, n, k}, 2, type_b);
       const Values expected = product_along_k(a, b);
@@ -89,7 +91,7 @@ TEST(CudaQuantizedProduct, EveryTile) {
     EXPECT_GE(tactics.size(), 10u) << "not every tile was tested";
   }
   if (before >= 0) {
-    EXPECT_GE(tensor_maps() - before, 3l * 2 * 2 * 2 * 5) << "tiles came otherwise";
+    EXPECT_GE(tensor_maps() - before, 3l * 2 * 5) << "tiles came otherwise";
   }
 }
 
@@ -98,6 +100,7 @@ TEST(CudaQuantizedProduct, AcrossKAndOpenExtents) {
   const TestAxis open = {0, 512};
   for (const auto& [type_a, type_b] : kTypes)
     for (const MatrixOperation of_b : {MatrixOperation::kNONE, MatrixOperation::kTRANSPOSE}) {
+      if (of_b == MatrixOperation::kTRANSPOSE && type_a == DataType::kUINT8) continue;
       MatrixMultiplyParams params;
       params.op1 = of_b;
       const MatrixMultiply op(params);
@@ -232,7 +235,7 @@ TEST(CudaQuantizedProduct, FusedPrograms) {
 }
 
 /// Windows of both layouts: of channels that boxes have and of others, over borders, with strides,
-/// dilations and groups.
+/// dilations and groups. Windows are found alike for all types: two of them have some cases alone.
 TEST(CudaQuantizedConvolution, Windows) {
   struct Case {
     int64_t channels, maps, groups, size, window, stride, dilation, padding;
@@ -243,6 +246,8 @@ TEST(CudaQuantizedConvolution, Windows) {
   const long before = tensor_maps();
   for (const auto& [type_a, type_b] : kTypes)
     for (const Case& of : cases) {
+      if (type_a == DataType::kFP8 && of.maps != 72) continue;
+      if (type_a == DataType::kUINT8 && of.maps != 40 && of.groups == 1) continue;
       ConvolutionParams params;
       params.groups = of.groups;
       params.stride = {of.stride, of.stride}, params.dilation = {of.dilation, of.dilation};
@@ -273,7 +278,7 @@ TEST(CudaQuantizedConvolution, Windows) {
       EXPECT_EQ(formats.size(), 2u) << "a layout is missing";
     }
   if (before >= 0) {
-    EXPECT_GE(tensor_maps() - before, 3l * 2 * 2 * 3) << "windows came otherwise";
+    EXPECT_GE(tensor_maps() - before, 2l * 2 * 3) << "windows came otherwise";
   }
 }
 

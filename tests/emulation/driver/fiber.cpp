@@ -8,8 +8,8 @@
 namespace emulation {
 namespace {
 
-constexpr size_t kStack = 128 * 1024;
-constexpr size_t kGuard = 64 * 1024;
+constexpr size_t kStack = size_t{128} * 1024;
+constexpr size_t kGuard = size_t{64} * 1024;
 
 }  // namespace
 
@@ -25,7 +25,6 @@ Fiber::~Fiber() { munmap(stack_, kGuard + kStack); }
 
 #ifdef __x86_64__
 
-extern "C" void opwright_emulation_switch(void** save, void* to);
 // Without the system calls that swapcontext() makes for signal masks.
 asm(R"(
 .text
@@ -58,9 +57,6 @@ void Fiber::start(void (*body)()) {
   top[6] = reinterpret_cast<void*>(body);
   own_ = top;
 }
-
-void Fiber::resume() { opwright_emulation_switch(&caller_, own_); }
-void Fiber::suspend() { opwright_emulation_switch(&own_, caller_); }
 
 #else
 

@@ -7,6 +7,11 @@
 
 namespace emulation {
 
+#ifdef __x86_64__
+/// Keeps the registers and the stack pointer in `save`, and goes on at `to`.
+extern "C" void opwright_emulation_switch(void** save, void* to);
+#endif
+
 /// A function with a stack of its own.
 class Fiber {
  public:
@@ -31,5 +36,10 @@ class Fiber {
   ucontext_t own_, caller_;
 #endif
 };
+
+#ifdef __x86_64__
+inline void Fiber::resume() { opwright_emulation_switch(&caller_, own_); }
+inline void Fiber::suspend() { opwright_emulation_switch(&own_, caller_); }
+#endif
 
 }  // namespace emulation

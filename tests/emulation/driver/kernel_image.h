@@ -32,6 +32,14 @@ struct Block {
   void (*trap)();
   /// How often threads have waited for the kernels before (griddepcontrol.wait).
   int waits;
+  /// How many clusters have begun, this one included.
+  uint64_t runs;
+  /// Adds the products of two rows, of `depth` elements, and every fourth row of `columns` of b to
+  /// two rows: what one lane has of a product of warpgroups.
+  void (*multiply_floats)(const float* first, const float* second, const float* b, int depth,
+                          int columns, float* to_first, float* to_second);
+  void (*multiply_ints)(const int* first, const int* second, const int* b, int depth, int columns,
+                        int* to_first, int* to_second);
 };
 
 /// What a CUtensorMap holds; all axes from the innermost one.

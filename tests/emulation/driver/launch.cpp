@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP};
 constexpr size_t kMaxShared = 227 * 1024;
-constexpr int kPortableCluster = 8, kMaxCluster = 16;
+constexpr int kPortableCluster = 8;
 
 /// Where the thread that runs a kernel goes on when the kernel faults.
 thread_local bool in_kernel = false;
@@ -85,7 +85,7 @@ CUresult run_grid(const Table& table, const Entry& entry, const CUDA_KERNEL_NODE
   for (block.block.z = 0; block.block.z < launch.gridDimZ; ++block.block.z) {
     for (block.block.y = 0; block.block.y < launch.gridDimY; ++block.block.y) {
       for (block.block.x = 0; block.block.x < launch.gridDimX; block.block.x += cluster) {
-        block.waits = 0;
+        block.waits = 0, ++block.runs;
         if (!table.collective) {
           entry.run_block(parameters);
         } else if (run_collective_blocks(table, entry, parameters, shared) == BlockEnd::kDeadlock) {

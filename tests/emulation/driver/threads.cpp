@@ -1,13 +1,19 @@
 #include "driver/threads.h"
 
-#include <deque>
+#include <algorithm>
+#include <bit>
+#include <bitset>
+#include <memory>
+#include <vector>
 
 #include "driver/fiber.h"
+#include "driver/products.h"
 
 namespace emulation {
 namespace {
 
 constexpr int kWarp = 32;
+constexpr int kBarriers = 16;  // that a block has numbers for
 
 struct Thread {
   Fiber fiber;
@@ -30,12 +36,16 @@ struct Thread {
   int number = 0, needed = 0;  ///< of a numbered barrier
   const uint64_t* word = nullptr;
   unsigned bit = 0;
+  /// What the lanes of an exchange gave, in the thread of the first of them: all read it before
+  /// anything else is released.
   uint64_t exchanged[kWarp + 1] = {};
+  const uint64_t* received = nullptr;
 };
+using Threads = std::vector<std::unique_ptr<Thread>>;
 
 // Blocks run one at a time, under the driver's lock.
-std::deque<Thread>& pool() {
-  static auto* pool = new std::deque<Thread>;
+Threads& pool() {
+  static auto* pool = new Threads;
   return *pool;
 }
 Thread* running = nullptr;
@@ -60,7 +70,7 @@ int wait_barrier(int predicate) {
 
 void wait_numbered_barrier(int number, int count) {
   Thread* self = running;
-  if (number < 0 || number > 15 || count <= 0 || count % kWarp != 0) trap();
+  if (number < 0 || number >= kBarriers || count <= 0 || count % kWarp != 0) trap();
   self->number = number;
   self->needed = count;
   self->status = Thread::kNumberedBarrier;
@@ -93,29 +103,29 @@ const uint64_t* wait_exchange(unsigned mask, uint64_t value) {
   self->value = value;
   self->status = Thread::kExchange;
   self->fiber.suspend();
-  return self->exchanged;
+  return self->received;
 }
 
 /// Lets the threads from `first` to `end` go on that wait for all of them, once those that live do.
-bool release_barrier(std::deque<Thread>& threads, int first, int end, int status) {
+bool release_barrier(const Threads& threads, int first, int end, int status) {
   int waiting = 0, total = 0;
   for (int t = first; t < end; ++t) {
-    const Thread& thread = threads[t];
+    const Thread& thread = *threads[t];
     if (thread.status == Thread::kFinished) continue;
     if (thread.status != status) return false;
     ++waiting;
     total += thread.predicate;
   }
   for (int t = first; t < end; ++t) {
-    if (threads[t].status != status) continue;
-    threads[t].barrier_count = total;
-    threads[t].status = Thread::kRunnable;
+    if (threads[t]->status != status) continue;
+    threads[t]->barrier_count = total;
+    threads[t]->status = Thread::kRunnable;
   }
   return waiting > 0;
 }
 
 /// Lets the threads go on that wait at the barrier of `first`, once there are as many as it needs.
-bool release_numbered_barrier(std::deque<Thread>& threads, int count, const Thread& first) {
+bool release_numbered_barrier(const Threads& threads, int count, const Thread& first) {
   const int number = first.number, needed = first.needed;
   const auto waits = [&](const Thread& thread) {
     return thread.status == Thread::kNumberedBarrier && thread.number == number &&
@@ -123,53 +133,66 @@ bool release_numbered_barrier(std::deque<Thread>& threads, int count, const Thre
   };
   int waiting = 0;
   for (int t = 0; t < count; ++t) {
-    if (!waits(threads[t])) continue;
-    if (threads[t].needed != needed) trap();
+    if (!waits(*threads[t])) continue;
+    if (threads[t]->needed != needed) trap();
     ++waiting;
   }
   if (waiting != needed) return false;
   for (int t = 0; t < count; ++t)
-    if (waits(threads[t])) threads[t].status = Thread::kRunnable;
+    if (waits(*threads[t])) threads[t]->status = Thread::kRunnable;
   return true;
 }
 
 /// Lets the lanes of one mask go on, once all of them that live wait with that mask.
-bool release_exchange(std::deque<Thread>& threads, int first, int lanes, unsigned mask) {
-  uint64_t exchanged[kWarp + 1] = {};
+bool release_exchange(const Threads& threads, int first, int lanes, unsigned mask) {
+  uint64_t present = 0;
   for (int lane = 0; lane < lanes; ++lane) {
-    const Thread& thread = threads[first + lane];
+    const Thread& thread = *threads[first + lane];
     if (!(mask >> lane & 1) || thread.status == Thread::kFinished) continue;
     if (thread.status != Thread::kExchange || thread.mask != mask) return false;
-    exchanged[lane] = thread.value;
-    exchanged[kWarp] |= uint64_t{1} << lane;
+    present |= uint64_t{1} << lane;
   }
-  for (int lane = 0; lane < lanes; ++lane) {
-    Thread& thread = threads[first + lane];
-    if (!(exchanged[kWarp] >> lane & 1)) continue;
-    for (int i = 0; i <= kWarp; ++i) thread.exchanged[i] = exchanged[i];
+  uint64_t* const exchanged = threads[first + std::countr_zero(present)]->exchanged;
+  for (int lane = 0; lane < kWarp; ++lane) {
+    exchanged[lane] = 0;
+    if (!(present >> lane & 1)) continue;
+    Thread& thread = *threads[first + lane];
+    exchanged[lane] = thread.value;
+    thread.received = exchanged;
     thread.status = Thread::kRunnable;
   }
+  exchanged[kWarp] = present;
   return true;
 }
 
 /// `count` threads, of blocks of `block` each.
-bool release(std::deque<Thread>& threads, int count, int block) {
+bool release(const Threads& threads, int count, int block) {
   bool any = release_barrier(threads, 0, count, Thread::kCluster);
   for (int first = 0; first < count; first += block)
     any |= release_barrier(threads, first, first + block, Thread::kBarrier);
+  std::bitset<size_t{kBarriers} * kMaxCluster> seen;
   for (int t = 0; t < count; ++t) {
-    Thread& thread = threads[t];
-    if (thread.status == Thread::kNumberedBarrier)
+    Thread& thread = *threads[t];
+    const auto barrier = static_cast<size_t>(thread.block) * kBarriers + thread.number;
+    if (thread.status == Thread::kNumberedBarrier && !seen[barrier]) {
+      seen[barrier] = true;
       any |= release_numbered_barrier(threads, count, thread);
+    }
     if (thread.status == Thread::kWord && *thread.word >> 63 != thread.bit) {
       thread.status = Thread::kRunnable;
       any = true;
     }
-    if (thread.status != Thread::kExchange) continue;
-    int first = t - thread.lane, end = (thread.block + 1) * block;
-    int lanes = end - first < kWarp ? end - first : kWarp;
-    any |= release_exchange(threads, first, lanes, threads[t].mask);
+    any |= thread.status == Thread::kRunnable;
   }
+  return any;
+}
+
+/// Lets the lanes of a warp go on whose exchanges are complete.
+bool release_exchanges(const Threads& threads, int first, int lanes) {
+  bool any = false;
+  for (int t = first; t < first + lanes; ++t)
+    if (threads[t]->status == Thread::kExchange)
+      any |= release_exchange(threads, first, lanes, threads[t]->mask);
   return any;
 }
 
@@ -184,38 +207,55 @@ void set_callbacks(Block& block, void (*on_trap)()) {
   block.wait_while = wait_while;
   block.cluster_barrier = wait_cluster_barrier;
   block.shared_of = shared_of;
+  block.multiply_floats = multiply_rows;
+  block.multiply_ints = multiply_rows;
 }
 
 BlockEnd run_collective_blocks(const Table& table, const Entry& entry, void** parameters,
                                std::span<char* const> shared) {
-  std::deque<Thread>& threads = pool();
+  Threads& threads = pool();
   const Dim3 extent = table.block->block_extent, first = table.block->block;
   const int block = extent.x * extent.y * extent.z;
   const int count = block * static_cast<int>(shared.size());
-  while (static_cast<int>(threads.size()) < count) threads.emplace_back();
+  while (static_cast<int>(threads.size()) < count) threads.push_back(std::make_unique<Thread>());
   running_entry = &entry;
   running_parameters = parameters;
   running_shared = shared;
   for (int t = 0; t < count; ++t) {
     const unsigned place = t % block;
-    threads[t].index = {place % extent.x, place / extent.x % extent.y, place / extent.x / extent.y};
-    threads[t].block = t / block;
-    threads[t].lane = place % kWarp;
-    threads[t].status = Thread::kRunnable;
-    threads[t].fiber.start(run_thread);
+    Thread& thread = *threads[t];
+    thread.index = {place % extent.x, place / extent.x % extent.y, place / extent.x / extent.y};
+    thread.block = t / block;
+    thread.lane = place % kWarp;
+    thread.status = Thread::kRunnable;
+    thread.fiber.start(run_thread);
   }
+  const int warps_of_block = (block + kWarp - 1) / kWarp, block_count = count / block;
   int finished = 0;
-  // Threads take turns forwards and backwards, so that a kernel that lacks a barrier fails.
+  // Threads take turns forwards and backwards, so that a kernel that lacks a barrier fails. A warp
+  // goes on for as long as it waits for itself alone: its stacks stay in the caches. Yet not for
+  // ever, for what it waits for may be another's.
   for (bool forwards = true;; forwards = !forwards) {
-    for (int i = 0; i < count; ++i) {
-      Thread& thread = threads[forwards ? i : count - 1 - i];
-      if (thread.status != Thread::kRunnable) continue;
-      running = &thread;
-      table.block->thread = thread.index;
-      table.block->block = {first.x + thread.block, first.y, first.z};
-      table.block->dynamic_shared = shared[thread.block];
-      thread.fiber.resume();
-      finished += thread.status == Thread::kFinished;
+    for (int i = 0; i < warps_of_block * block_count; ++i) {
+      const int warp = forwards ? i : warps_of_block * block_count - 1 - i;
+      const int begin = warp % warps_of_block * kWarp, lanes = std::min(kWarp, block - begin);
+      const int of_block = warp / warps_of_block;
+      table.block->block = {first.x + of_block, first.y, first.z};
+      table.block->dynamic_shared = shared[of_block];
+      constexpr int kRounds = 64;
+      for (int round = 0; round < kRounds; ++round) {
+        for (int lane = 0; lane < lanes; ++lane) {
+          const bool is_forwards = forwards == (round % 2 == 0);
+          Thread& thread =
+              *threads[of_block * block + begin + (is_forwards ? lane : lanes - 1 - lane)];
+          if (thread.status != Thread::kRunnable) continue;
+          running = &thread;
+          table.block->thread = thread.index;
+          thread.fiber.resume();
+          finished += thread.status == Thread::kFinished;
+        }
+        if (!release_exchanges(threads, of_block * block + begin, lanes)) break;
+      }
     }
     table.block->block = first;
     if (finished == count) return BlockEnd::kFinished;

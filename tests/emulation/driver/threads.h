@@ -6,6 +6,9 @@
 
 namespace emulation {
 
+/// Blocks that a cluster may have.
+inline constexpr int kMaxCluster = 16;
+
 /// How a block of threads that wait for each other ended.
 enum class BlockEnd { kFinished, kDeadlock };
 

@@ -1,0 +1,11 @@
+#pragma once
+
+namespace emulation {
+
+/// What `Block::multiply_floats` and `Block::multiply_ints` are.
+void multiply_rows(const float* first, const float* second, const float* b, int depth, int columns,
+                   float* to_first, float* to_second);
+void multiply_rows(const int* first, const int* second, const int* b, int depth, int columns,
+                   int* to_first, int* to_second);
+
+}  // namespace emulation
