@@ -30,6 +30,8 @@ constexpr AttentionTile kTiles[] = {
     {true, 128, 128, 8, 1, 2, false, true, true},
     {true, 192, 128, 12, 1, 2, false, true, true},
     {true, 128, 176, 8, 1, 2, false, true, true},
+    {true, 128, 208, 8, 1, 2, false, true},
+    {true, 64, 208, 4, 1, 2, false, true},
 };
 
 /// The first architecture whose tensor cores multiply by m16n8k16, and that copies to shared memory
@@ -46,6 +48,8 @@ constexpr int64_t kPartsUnit = 100;
 /// Parts of the keys at most, and blocks whose keys have parts.
 constexpr int kMostParts = 8;
 constexpr int64_t kMostTasksOfParts = 256;
+/// Keys of a tile of warpgroups that a few hundred of them seldom fill.
+constexpr int kLongTile = 176;
 /// Tiles of keys of a part at least.
 constexpr int64_t kPartTiles = 2;
 /// Multiply-adds of an attention up to which launching it is all that counts: weights are not
@@ -141,8 +145,10 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
     if (tile.is_group) {
       const bool is_large = rows > tile.m / 2 && keys >= 64 && (tile.m <= 128 || rows >= 1024);
       // The sums of three warpgroups' long heads leave no registers for scores.
-      const bool spills = tile.m > 128 && params.value_size > 64;
-      if (spills) continue;
+      const bool spills = (tile.m > 128 || tile.n > kLongTile) && params.value_size > 64;
+      // Fewer keys that are not there are what many at once are for.
+      const bool wastes = tile.n > kLongTile && rounded(keys, tile.n) >= rounded(keys, 128);
+      if (spills || wastes) continue;
       if (architecture == kGroupArchitecture && is_large && params.size <= kMaxGroupSize &&
           params.value_size <= kMaxGroupSize)
         found.push_back(i);
