@@ -131,6 +131,24 @@ def test_linear_with_a_chain_behind_it(torch, shape, dtype):
     check(torch, Chain(), shape, dtype, limit=3)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("shape", [(32, 197, 768), (32, 128, 768)])
+def test_products_of_a_large_batch(torch, shape, dtype):
+    """Products whose tiles take all multiprocessors: with GELU, with a residual, with neither."""
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wide, self.narrow = torch.nn.Linear(768, 3072), torch.nn.Linear(3072, 768)
+            self.square, self.last = torch.nn.Linear(768, 768), torch.nn.Linear(768, 2304)
+
+        def forward(self, x):
+            x = self.narrow(torch.nn.functional.gelu(self.wide(x))) + x
+            return self.last(self.square(x) + x)
+
+    check(torch, Layer(), shape, dtype, limit=3)
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("groups", [1, 64])
 def test_convolution_with_a_chain_behind_it(torch, groups, dtype):

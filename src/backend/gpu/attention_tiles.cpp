@@ -31,6 +31,8 @@ constexpr AttentionTile kTilesOfAttention[] = {
     {true, 192, 128, 12, 1, 2, false, true, true},
     {true, 128, 176, 8, 1, 2, false, true, true},
     {true, 16, 16, 1, 16, 1, true},
+    {true, 128, 208, 8, 1, 2, false, true},
+    {true, 64, 208, 4, 1, 2, false, true},
 };
 
 /// Elements of a head that lanes keep in registers.
@@ -40,6 +42,8 @@ constexpr int64_t kAttentionPartsUnit = 100;
 /// Parts of the keys at most, and blocks whose keys have parts.
 constexpr int kMostParts = 8;
 constexpr int64_t kMostTasksOfParts = 256;
+/// Keys of a tile of warpgroups that a few hundred of them seldom fill.
+constexpr int kLongTile = 176;
 /// Tiles of keys of a part at least.
 constexpr int64_t kPartTiles = 2;
 /// Multiply-adds of an attention up to which launching it is all that counts: weights are not
@@ -145,8 +149,10 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
     if (tile.is_group) {
       const bool is_large = rows > tile.m / 2 && keys >= 64 && (tile.m <= 128 || rows >= 1024);
       // The sums of three warpgroups' long heads leave no registers for scores.
-      const bool spills = tile.m > 128 && params.value_size > 64;
-      if (spills) continue;
+      const bool spills = (tile.m > 128 || tile.n > kLongTile) && params.value_size > 64;
+      // Fewer keys that are not there are what many at once are for.
+      const bool wastes = tile.n > kLongTile && rounded(keys, tile.n) >= rounded(keys, 128);
+      if (spills || wastes) continue;
       if (architecture == kWarpGroupArchitecture && is_large && params.size <= kMaxGroupSize &&
           params.value_size <= kMaxGroupSize)
         found.push_back(i);
