@@ -24,6 +24,8 @@ constexpr int64_t kFewProducts = 64;
 constexpr size_t kLinearTactics = 3;
 /// Channels of an image, whose windows are read linear where they can be.
 constexpr int64_t kFewChannels = 4;
+/// Bytes that a thread copies to shared memory at once.
+constexpr int64_t kLeastPieceBytes = 4, kMostPieceBytes = 16;
 /// Channels of a group below which tiles are mostly empty.
 constexpr int64_t kNarrowGroup = 16;
 
@@ -46,7 +48,6 @@ bool is_pointwise(const Windows& windows) {
 /// Neighbours of a row of a window that may be copied at once where x is linear and every window
 /// lies inside of it; 0 where that is not so, or where they are fewer than 4 bytes.
 int64_t patch_piece(const ConvolutionShape& shape, const ConvolutionParams& params, DataType type) {
-  constexpr int kLeastBytes = 4, kMostBytes = 16;
   const Windows& windows = shape.windows;
   const PaddingMode mode = params.padding_mode;
   if (windows.is_transposed || shape.groups != Expr(1) || mode == PaddingMode::kSAME_UPPER ||
@@ -56,8 +57,8 @@ int64_t patch_piece(const ConvolutionShape& shape, const ConvolutionParams& para
     if (axis.dilation != 1 || axis.pre != 0 || axis.post != 0) return 0;
   const int64_t piece =
       std::gcd(std::gcd(windows.window.back().constant(), windows.axes.back().stride),
-               kMostBytes * 8 / bits(type));
-  return piece * bits(type) / 8 >= kLeastBytes ? piece : 0;
+               kMostPieceBytes * 8 / bits(type));
+  return piece * bits(type) / 8 >= kLeastPieceBytes ? piece : 0;
 }
 
 /// A convolution as a product: of pixels and maps channels-last, of maps and pixels linear.
@@ -203,7 +204,11 @@ class ConvolutionWriter {
     const auto value = [&](const Expr& number) { return source_.value(number); };
     writer_.add_reader(windows.constants());
     writer_.add_reader(Windows::text());
-    writer_.add_reader(str("constexpr int kPiece = ", piece_, ";\n", kPatchReader));
+    // The kernel's rows begin at multiples of that.
+    const int64_t vector = kMostPieceBytes * 8 / bits(args_.inputs[1].type.dtype);
+    const int64_t row_piece = std::gcd(k_.constant(), vector);
+    writer_.add_reader(
+        str("constexpr int kPiece = ", piece_, ", kRowPiece = ", row_piece, ";\n", kPatchReader));
     std::string is_aligned = str("is_aligned<ElementA, kPiece>(in0)");
     if (!row.is_constant() || row.constant() % piece_ != 0)
       is_aligned += str(" && ", value(row), " % kPiece == 0");
@@ -211,8 +216,13 @@ class ConvolutionWriter {
         true, args_.inputs[0].type.dtype, str("PatchReader<", ProductWriter::side(true), ">"),
         str("{in0, ", windows.make(source_), ", first_row, ", value(count), ", ",
             value(shape_.channels * numel(windows.x)), ", ", value(k_), ", ", is_aligned, "}")};
-    const ProductOperand b = writer_.matrix(false, 1, true, kernel_of("batch"), shape_.maps, k_, k_,
-                                            writer_.alignment(1, {k_}));
+    ProductOperand b = writer_.matrix(false, 1, true, kernel_of("batch"), shape_.maps, k_, k_,
+                                      writer_.alignment(1, {k_}));
+    if (row_piece < vector && row_piece * bits(b.type) / 8 >= kLeastPieceBytes) {
+      b.reader = str("PieceReader<", ProductWriter::side(false), ">");
+      b.make = str("{in1 + first_column * ", value(k_), ", ", value(k_), ", ", value(shape_.maps),
+                   " - first_column, is_aligned<ElementB, kRowPiece>(in1)}");
+    }
     epilogue_.bias_element = epilogue_.channel_element = "column";
     return writer_.write(count, shape_.maps, k_, shape_.groups, {}, a, b, "0", shape_.maps,
                          epilogue_);

@@ -153,20 +153,47 @@ struct WindowBoxes {
 )";
 
 /// `PatchReader`: windows of a linear x that lie inside of it, along k: channel by channel the rows
-/// of a window, `kPiece` neighbours of which are copied at once.
+/// of a window, `kPiece` neighbours of which are copied at once. `PieceReader`: the rows of a
+/// matrix along k, which begin at multiples of `kRowPiece` elements.
 inline constexpr std::string_view kPatchReader = R"(
-// Of elements that are neighbours in memory.
-template <class Element>
-__device__ inline void copy_piece(Element* to, const Element* from, bool is_there) {
-  constexpr int kBytes = kPiece * (int)sizeof(Element);
+// Elements that are neighbours in memory, or zeros.
+template <int piece, class Element>
+__device__ inline void copy_piece(Element* to, const Element* from, bool is_there,
+                                  bool is_aligned) {
+  constexpr int kBytes = piece * (int)sizeof(Element);
   const int bytes = is_there ? kBytes : 0;
-  if constexpr (kBytes == 16)
+  if (!is_aligned) {
+#pragma unroll
+    for (int e = 0; e < piece; ++e) to[e] = is_there ? from[e] : Element{};
+  } else if constexpr (kBytes == 16) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
                  :: "r"(shared_address(to)), "l"(from), "r"(bytes) : "memory");
-  else
+  } else {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
                  :: "r"(shared_address(to)), "l"(from), "n"(kBytes), "r"(bytes) : "memory");
+  }
 }
+template <class Element, int extent>
+struct PieceReader {
+  const Element* rows;
+  Index depth, left;
+  bool is_aligned;
+  __device__ void copy(Element* tile, Index k) const {
+#pragma unroll
+    for (int start = 0; start < kTileK * extent; start += kThreads * kVector) {
+      const int at = start + copying_thread() * kVector, inner = at % kTileK, row = at / kTileK;
+      if (kTileK * extent % (kThreads * kVector) != 0 && at >= kTileK * extent) break;
+      Element* const to = tile + TileLayout<kTileK, extent>::place(row, inner);
+#pragma unroll
+      for (int p = 0; p < kVector; p += kRowPiece) {
+        const Index position = k + inner + p;
+        const bool is_there = row < left && position < depth;
+        copy_piece<kRowPiece>(to + p, is_there ? rows + row * depth + position : nullptr, is_there,
+                              is_aligned);
+      }
+    }
+  }
+};
 // Windows are numbered as those of WindowReader.
 template <class Element, int extent>
 struct PatchReader {
@@ -223,13 +250,7 @@ struct PatchReader {
       for (int p = 0; p < kPieces; ++p) {
         const bool is_there = patches[i] != nullptr && k + inner + p * kPiece < depth;
         const Element* const from = is_there ? patches[i] + places[p] : nullptr;
-        if (is_aligned) {
-          copy_piece(to + p * kPiece, from, is_there);
-        } else {
-#pragma unroll
-          for (int e = 0; e < kPiece; ++e)
-            to[p * kPiece + e] = is_there ? from[e] : Element{};
-        }
+        copy_piece<kPiece>(to + p * kPiece, from, is_there, is_aligned);
       }
     }
   }

@@ -688,13 +688,13 @@ TEST(CudaConvolution, PatchesOfImages) {
   struct Case {
     int64_t channels, maps, size_y, size_x, window_y, window_x, stride_y, stride_x;
   };
-  const Case cases[] = {{3, 72, 64, 96, 16, 16, 16, 16}, {3, 40, 43, 47, 14, 14, 14, 14},
-                        {1, 24, 25, 33, 4, 4, 4, 4},     {4, 136, 30, 56, 5, 8, 3, 4},
+  const Case cases[] = {{3, 72, 32, 48, 16, 16, 16, 16}, {3, 40, 43, 47, 14, 14, 14, 14},
+                        {1, 24, 25, 33, 4, 4, 4, 4},     {4, 72, 30, 56, 5, 8, 3, 4},
                         {2, 16, 12, 26, 2, 2, 2, 2},     {3, 8, 40, 48, 1, 16, 2, 16}};
   std::set<int64_t> tactics;
   for (const DataType type : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16})
     for (const Case& of : cases) {
-      if (type != DataType::kHALF && &of != &cases[0] && &of != &cases[3]) continue;
+      if (type != DataType::kHALF && &of != &cases[0] && &of != &cases[1]) continue;
       ConvolutionParams params;
       params.stride = {of.stride_y, of.stride_x};
       params.has_residual = true;
