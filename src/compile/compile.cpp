@@ -216,8 +216,8 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
       rethrow_naming(*nodes[i], error);
     }
   };
-  std::vector<TuningJob> jobs;
-  for (const GraphNode* node : nodes) jobs.push_back({node, {}});
+  std::vector<TuningJob> jobs(nodes.size());
+  for (size_t i = 0; i < nodes.size(); ++i) jobs[i].node = nodes[i];
   compile_ahead(jobs);
   std::vector<TunedNode> tuned;
   for (int i = 0; i < total; ++i) {
@@ -235,8 +235,7 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   compile_ahead(jobs);
   for (size_t i = 0; i < fused.size(); ++i) {
     const GraphNode& node = *nodes[fused[i]];
-    progress("comparing fused layers with their parts", static_cast<int>(i),
-             static_cast<int>(fused.size()), &node);
+    progress("tuning parts", static_cast<int>(i), static_cast<int>(fused.size()), &node);
     tune_parts(node, tuned[fused[i]], tuner, config);
   }
   SelectionProblem problem;
