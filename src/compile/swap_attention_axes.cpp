@@ -77,15 +77,15 @@ class AxisSwap {
                    std::move(inputs));
   }
 
-  /// The nodes from `rows`, which are [a, b, row], on, each of the one before, computed with these
-  /// extents before the row. They stand before `position`; `old` is what the first one read.
+  /// What the nodes make of `rows`, one after the other, with these extents before the row. The new
+  /// nodes stand before `position`.
   GraphValue* repeated(const std::vector<GraphNode*>& nodes, GraphValue* rows,
                        const SymShape& outer, GraphNode* position) {
     for (const GraphNode* const node : nodes) {
       if (node->as<Reshape>()) continue;
-      const GraphValue* const before = row_input(*node);
+      GraphValue* const before = row_input(*node);
       std::vector<GraphValue*> inputs = node->inputs;
-      std::ranges::replace(inputs, const_cast<GraphValue*>(before), rows);
+      std::ranges::replace(inputs, before, rows);
       TensorInfo info;
       info.dtype = node->outputs[0]->info.dtype;
       info.dims = outer;
