@@ -56,7 +56,7 @@ class StoredParameterVisitor {
   void shown(const char*, T&, Hints...) {}
   template <class T>
   void internal(const char* name, T& member) {
-    static_cast<Visitor&>(*this)(name, member);
+    static_cast<Visitor&> (*this)(name, member);
   }
 };
 
