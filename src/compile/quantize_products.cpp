@@ -255,11 +255,14 @@ class ByteProduct {
   SymShape shape_;  ///< of a vector along the output's channels
 };
 
-/// Whether it is a constant, or will be once constants are folded.
-bool is_of_constants(const GraphValue& value) {
-  if (value.is_known() || value.producer == nullptr) return value.is_known();
-  return std::ranges::all_of(value.producer->inputs, [](const GraphValue* input) {
-    return input == nullptr || is_of_constants(*input);
+/// Nodes that a scale is computed by, one behind the other, at most.
+constexpr int kMostScaleNodes = 4;
+
+/// Whether it is a constant, or will be once `nodes` nodes in front of it are folded.
+bool is_of_constants(const GraphValue& value, int nodes = kMostScaleNodes) {
+  if (value.is_known() || value.producer == nullptr || nodes == 0) return value.is_known();
+  return std::ranges::all_of(value.producer->inputs, [&](const GraphValue* input) {
+    return input == nullptr || is_of_constants(*input, nodes - 1);
   });
 }
 
