@@ -449,12 +449,10 @@ def _yolo(name: str) -> None:
         from ultralytics.nn import tasks
         from ultralytics.nn.tasks import yaml_model_load
 
-        kinds = {"seg": "SegmentationModel", "pose": "PoseModel", "cls": "ClassificationModel"}
-        kind = kinds.get(name.partition("-")[2], "DetectionModel")
-        kind = "RTDETRDetectionModel" if "rtdetr" in name else kind
+        kind = "ClassificationModel" if name.endswith("-cls") else "DetectionModel"
         model = getattr(tasks, kind)(yaml_model_load(f"{name}.yaml"), ch=3, verbose=False)
         return model, (normal(1, 3, 128, 128),)
 
 
-for _name in "yolov8n yolo11n yolo12n yolo11n-seg yolo11n-pose yolov8n-cls rtdetr-l".split():
+for _name in "yolov8n yolo11n yolo12n yolov8n-cls".split():
     _yolo(_name)
