@@ -56,11 +56,6 @@ __device__ inline void expect(unsigned barrier, int bytes) {
 __device__ inline void arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
 }
-// Arrives, and makes the phase wait for so many bytes.
-__device__ inline void expect(unsigned barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
-               :: "r"(barrier), "r"(bytes) : "memory");
-}
 // Neighbours in memory come by the copying unit, all at multiples of 16 bytes. They are read once:
 // the second cache keeps what others need rather than them.
 __device__ inline void copy_once(void* to, const void* from, int bytes, unsigned barrier) {
