@@ -64,16 +64,19 @@ void* open_nvrtc() {
             reason, "); ", kInstall);
 }
 
-/// "/usr/lib/libnvrtc.so.13, 104857600 bytes of 1719829384": whatever replaces it differs.
-std::string describe_file(const void* function) {
+std::filesystem::path file_of(const void* function) {
   Dl_info info{};
   dladdr(function, &info);
-  const std::filesystem::path path = info.dli_fname != nullptr ? info.dli_fname : "";
   std::error_code error;
-  const auto file = std::filesystem::canonical(path, error);
+  return std::filesystem::canonical(info.dli_fname != nullptr ? info.dli_fname : "", error);
+}
+
+/// Its size and time: whatever replaces the file differs.
+std::string state_of(const std::filesystem::path& file) {
+  std::error_code error;
   const auto bytes = std::filesystem::file_size(file, error);
   const auto written = std::filesystem::last_write_time(file, error).time_since_epoch().count();
-  return str(file.string(), ", ", bytes, " bytes of ", written);
+  return str(bytes, " bytes of ", written);
 }
 
 }  // namespace
@@ -110,8 +113,10 @@ Nvrtc::Nvrtc() {
       dlsym(library, "nvrtcSetFlowCallback"));
   int major = 0, minor = 0;
   functions->nvrtcVersion(&major, &minor);
-  identity_ = str("NVRTC ", major, ".", minor, ", ",
-                  describe_file(reinterpret_cast<const void*>(functions->nvrtcVersion)));
+  const std::filesystem::path file =
+      file_of(reinterpret_cast<const void*>(functions->nvrtcVersion));
+  name_ = str("NVRTC ", major, ".", minor, ", ", file.string());
+  identity_ = str(name_, ", ", state_of(file));
   functions_ = functions.release();
 }
 
@@ -132,7 +137,7 @@ int Nvrtc::newest_known(int architecture) const {
   int best = 0;
   for (const int each : known)
     if (each <= architecture) best = std::max(best, each);
-  require(best != 0, "this NVRTC (", identity_, ") compiles for no GPU as old as sm_", architecture,
+  require(best != 0, "this NVRTC (", name_, ") compiles for no GPU as old as sm_", architecture,
           "; ", kInstall);
   return best;
 }
@@ -170,7 +175,7 @@ Blob Nvrtc::compile(const std::string& source, const std::string& name, const st
     std::string log(size, '\0');
     nvrtc.nvrtcGetProgramLog(program, log.data());
     fail(name, " does not compile for ", target, " (", nvrtc.nvrtcGetErrorString(result), "; ",
-         identity_, "):\n", log.c_str());
+         name_, "):\n", log.c_str());
   }
   const bool is_ptx = target.starts_with("compute_");
   size_t size = 0;

@@ -35,8 +35,8 @@ class Nvrtc {
   Nvrtc();
   int newest_known(int architecture) const;
 
-  const Functions* functions_;  // never unloaded
-  std::string identity_;
+  const Functions* functions_;   // never unloaded
+  std::string name_, identity_;  ///< for messages, and as a key
 };
 
 }  // namespace opwright::cuda
