@@ -44,7 +44,6 @@ CASES = [
     Case("LSTM", 50, 64, 128, 128, False, torch.float16),
     Case("LSTM", 100, 32, 512, 512, False, torch.float16),
     Case("LSTM", 50, 64, 128, 128, False, torch.float32),
-    Case("LSTM", 100, 8, 512, 512, False, torch.float32),
     Case("LSTM", 50, 256, 256, 256, False, torch.float16),
     Case("GRU", 100, 32, 512, 512, False, torch.float16),
     Case("GRU", 50, 64, 128, 128, True, torch.bfloat16),

@@ -21,12 +21,11 @@ constexpr int64_t kHeadBytes = 256;
 /// Fewer units leave most of a tile's work undone.
 constexpr int64_t kFewestTiledUnits = 16;
 
-/// How a block's shared memory is divided: head, two states, inputs of some steps, their sums,
-/// weights of the state that registers have no room for, and the input's where there is some.
+/// How a block's shared memory is divided: head, two states, inputs of some steps, their sums, and
+/// the input's weights where there is room.
 struct TileMemory {
   int steps = 0;  ///< at once; 0: there is no room
   bool keeps_w = false;
-  int64_t parts_in_registers = 0;
   int64_t state = 0, inputs = 0, sums = 0, total = 0;
 
   TileMemory(const RecurrentPlan& plan, const KernelArgs& args, int architecture) {
@@ -38,9 +37,6 @@ struct TileMemory {
     const int64_t threads = int64_t{32} * plan.warps;
     state = parts(units * plan.blocks) * plan.rows * 64;
     const int64_t kept = parts(input) * plan.tiles * threads * 32;
-    const int64_t all = parts(args.inputs[kR].max[2]);
-    parts_in_registers = std::min(all, kWeightRegisters / (8 * plan.tiles));
-    const int64_t rest = (all - parts_in_registers) * plan.tiles * threads * 32;
     constexpr int64_t kMostSteps = 8, kStepsWithWeights = 4;
     const int64_t typical = std::clamp<int64_t>(args.inputs[kX].opt[0], 1, kMostSteps);
     for (const bool keeps : {true, false})
@@ -49,7 +45,7 @@ struct TileMemory {
         keeps_w = keeps;
         inputs = n * plan.rows * row;
         sums = n * plan.rows / 8 * plan.tiles * threads * 16;
-        total = kHeadBytes + 2 * state + inputs + sums + rest + (keeps ? kept : 0);
+        total = kHeadBytes + 2 * state + inputs + sums + (keeps ? kept : 0);
         if (total <= most_shared_memory(architecture)) steps = static_cast<int>(n);
       }
   }
@@ -80,27 +76,26 @@ class RecurrentTileWriter {
     declare();
     const Expr groups = ceil_div(x[1], Expr(plan_.rows));
     if (!args_.inputs[kR].is_constant) wait();
-    text_ +=
-        str("extern __shared__ uint4 memory[];\n",
-            is_cluster() ? "const unsigned barriers = shared_address(memory);\n" : "",
-            "Index* const lengths = (Index*)(memory + 2);\nchar* const state = (char*)memory + ",
-            kHeadBytes, ";\nchar* const inputs = state + 2 * kStateBytes;\n",
-            "float4* const sums = (float4*)(inputs + ", memory_.inputs, ");\n",
-            "uint4* const kept_h = (uint4*)((char*)sums + ", memory_.sums, ");\n",
-            memory_.keeps_w ? "uint4* const kept_w = kept_h + kPartsKept * kTiles * kThreads * 2;\n"
-                            : "",
-            "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n",
-            "const Index steps = ", source_.value(x[0]), ", batch = ", source_.value(x[1]),
-            ", groups = ", source_.value(groups), ";\n",
-            "const int rank = (int)((Index)blockIdx.x % kBlocks);\n",
-            "const Index task = (Index)blockIdx.x / kBlocks, direction = task / groups, "
-            "first = task % groups * kRows;\n",
-            "const bool is_reverse = ",
-            params_.direction == RecurrentDirection::kREVERSE ? "true" : "direction == 1", ";\n",
-            // Of the lane's sums, and its unit and row in each tile.
-            "const int low = lane / 16, high = low + 2, own_unit = lane / 4 % 4, "
-            "own_row = lane % 4 * 2 + lane / 16;\n",
-            "const int first_unit = rank * kUnits + warp * kTiles * 4 + own_unit;\n");
+    text_ += str(
+        "extern __shared__ uint4 memory[];\n",
+        is_cluster() ? "const unsigned barriers = shared_address(memory);\n" : "",
+        "Index* const lengths = (Index*)(memory + 2);\nchar* const state = (char*)memory + ",
+        kHeadBytes, ";\nchar* const inputs = state + 2 * kStateBytes;\n",
+        "float4* const sums = (float4*)(inputs + ", memory_.inputs, ");\n",
+        memory_.keeps_w ? str("uint4* const kept_w = (uint4*)((char*)sums + ", memory_.sums, ");\n")
+                        : std::string(),
+        "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n",
+        "const Index steps = ", source_.value(x[0]), ", batch = ", source_.value(x[1]),
+        ", groups = ", source_.value(groups), ";\n",
+        "const int rank = (int)((Index)blockIdx.x % kBlocks);\n",
+        "const Index task = (Index)blockIdx.x / kBlocks, direction = task / groups, "
+        "first = task % groups * kRows;\n",
+        "const bool is_reverse = ",
+        params_.direction == RecurrentDirection::kREVERSE ? "true" : "direction == 1", ";\n",
+        // Of the lane's sums, and its unit and row in each tile.
+        "const int low = lane / 16, high = low + 2, own_unit = lane / 4 % 4, "
+        "own_row = lane % 4 * 2 + lane / 16;\n",
+        "const int first_unit = rank * kUnits + warp * kTiles * 4 + own_unit;\n");
     load_weights();
     wait();
     begin();
@@ -143,7 +138,6 @@ class RecurrentTileWriter {
         str("typedef ", storage_type(type_), " Element;\ntypedef float Sum;\n",
             "constexpr int kRows = ", plan_.rows, ", kTiles = ", plan_.tiles,
             ", kWarps = ", plan_.warps, ", kBlocks = ", plan_.blocks, ", kSteps = ", memory_.steps,
-            ", kPartsInRegisters = ", memory_.parts_in_registers,
             ";\nconstexpr int kHidden = ", hidden_, ", kInput = ", input_,
             ";\nconstexpr bool kSplits = ", flag(is_float && !plan_.is_rounded),
             ", kRounds = ", flag(is_float && plan_.is_rounded), ";\n", kCopyGroups,
@@ -176,13 +170,6 @@ class RecurrentTileWriter {
                ", is_aligned_", name, ")");
   }
 
-  /// Fragments to shared memory.
-  std::string keep(std::string_view kept, RecurrentPort port, std::string_view parts,
-                   std::string_view part) const {
-    return str("for (int t = 0; t < kTiles; ++t)\nfor (int p = 0; p < ", parts,
-               "; ++p)\nkeep_fragment(", kept, ", t, p, ", parts, ", ", fragment(port, "t", part),
-               ");\n");
-  }
   /// Weights of the state to registers, and those of the input to shared memory.
   void load_weights() {
     const auto matrix = [&](RecurrentPort port, std::string_view name, int64_t length) {
@@ -191,14 +178,19 @@ class RecurrentTileWriter {
                  name, " = ", is_aligned(port, length), ";\n");
     };
     text_ += str(matrix(kR, "h", hidden_),
-                 "Fragment fragments[kTiles][kPartsInRegisters];\n#pragma unroll\n"
+                 "Fragment fragments[kTiles][kPartsH];\n#pragma unroll\n"
                  "for (int t = 0; t < kTiles; ++t)\n#pragma unroll\n"
-                 "for (int p = 0; p < kPartsInRegisters; ++p) fragments[t][p] = ",
-                 fragment(kR, "t", "p"), ";\n",
-                 keep("kept_h", kR, "kPartsKept", "kPartsInRegisters + p"));
+                 "for (int p = 0; p < kPartsH; ++p) fragments[t][p] = ",
+                 fragment(kR, "t", "p"), ";\n");
     if (!args_.inputs[kW].is_constant) wait();
     text_ += matrix(kW, "x", input_);
-    if (memory_.keeps_w) text_ += keep("kept_w", kW, "kPartsX", "p");
+    if (!memory_.keeps_w) return;
+    text_ +=
+        str("for (int t = 0; t < kTiles; ++t)\nfor (int p = 0; p < kPartsX; ++p) {\n"
+            "const Fragment one = ",
+            fragment(kW, "t", "p"),
+            ";\nuint4* const to = kept_w + ((t * kPartsX + p) * kWarps + warp) * 64 + lane;\n"
+            "to[0] = one.low, to[32] = one.high;\n}\n");
   }
 
   /// What is there before the first step.
@@ -271,8 +263,10 @@ class RecurrentTileWriter {
     text_ +=
         str("wait_for_copies<0>();\n__syncthreads();\n"
             "multiply_inputs(sums, inputs, [&](int t, int p) -> Fragment {\n",
-            memory_.keeps_w ? std::string("return kept_fragment(kept_w, t, p, kPartsX);\n")
-                            : str("return ", fragment(kW, "t", "p"), ";\n"),
+            memory_.keeps_w
+                ? std::string("const uint4* const from = kept_w + ((t * kPartsX + p) * kWarps "
+                              "+ warp) * 64 + lane;\nreturn {from[0], from[32]};\n")
+                : str("return ", fragment(kW, "t", "p"), ";\n"),
             "}, biases);\n__syncthreads();\ncopy_steps(chunk + kSteps);\n");
   }
 
@@ -326,28 +320,27 @@ class RecurrentTileWriter {
       value = "const float value = next_state(slots, own[t][c], direction);\n";
     else
       value = "const float value = gate0(slots[0], direction);\n";
-    text_ += str(receive("step"), "multiply_state<true, true>(step_sums, ", place("step"),
-                 ", fragments, kept_h);\n", each_unit(value + finish_unit("(step + 1)")),
-                 send("(step + 1)"));
+    text_ +=
+        str(receive("step"), "multiply_state<true, true>(step_sums, ", place("step"),
+            ", fragments);\n", each_unit(value + finish_unit("(step + 1)")), send("(step + 1)"));
   }
 
   /// The candidate's product needs the reset gates of all units.
   void step_in_two() {
-    text_ += str("float updates[kTiles][kColumns];\n", receive("(2 * step)"),
-                 "multiply_state<true, false>(step_sums, ", place("(2 * step)"),
-                 ", fragments, kept_h);\n",
-                 each_unit(str("(void)n;\nupdates[t][c] = gate0(slots[0], direction);\n"
-                               "const float reset = own[t][c] * gate0(slots[1], direction);\n"
-                               "*place_in_state(",
-                               place("(2 * step + 1)"),
-                               ", row, unit) = store<Element>(unit < kHidden ? reset : 0.0f);\n")),
-                 send("(2 * step + 1)"), receive("(2 * step + 1)"),
-                 "multiply_state<false, true>(step_sums, ", place("(2 * step + 1)"),
-                 ", fragments, kept_h);\n",
-                 each_unit("const float value = mix_states(updates[t][c], slots[2], own[t][c], "
-                           "direction);\n" +
-                           finish_unit("(2 * step + 2)")),
-                 send("(2 * step + 2)"));
+    text_ +=
+        str("float updates[kTiles][kColumns];\n", receive("(2 * step)"),
+            "multiply_state<true, false>(step_sums, ", place("(2 * step)"), ", fragments);\n",
+            each_unit(str("(void)n;\nupdates[t][c] = gate0(slots[0], direction);\n"
+                          "const float reset = own[t][c] * gate0(slots[1], direction);\n"
+                          "*place_in_state(",
+                          place("(2 * step + 1)"),
+                          ", row, unit) = store<Element>(unit < kHidden ? reset : 0.0f);\n")),
+            send("(2 * step + 1)"), receive("(2 * step + 1)"),
+            "multiply_state<false, true>(step_sums, ", place("(2 * step + 1)"), ", fragments);\n",
+            each_unit("const float value = mix_states(updates[t][c], slots[2], own[t][c], "
+                      "direction);\n" +
+                      finish_unit("(2 * step + 2)")),
+            send("(2 * step + 2)"));
   }
 
   void end() {
@@ -393,8 +386,7 @@ std::vector<RecurrentPlan> recurrent_tile_plans(const RecurrenceParams& params,
     plan.tiles = static_cast<int>(std::bit_ceil<uint64_t>((tiles + kMostWarps - 1) / kMostWarps));
     plan.warps = static_cast<int>((tiles + plan.tiles - 1) / plan.tiles);
     if (plan.tiles * plan.warps % 2 != 0) ++plan.warps;  // pieces of 16 bytes
-    // Shared memory has room for as many again, of one tile.
-    if (8 * parts * plan.tiles > kWeightRegisters * (plan.tiles == 1 ? 2 : 1)) continue;
+    if (8 * parts * plan.tiles > kWeightRegisters) continue;
     for (const bool is_rounded : {false, true}) {
       if (is_rounded && type != DataType::kFLOAT) continue;
       plan.is_rounded = is_rounded, plan.rows = 8;

@@ -6,7 +6,7 @@
 namespace opwright::gpu {
 
 /// Uses the type Element, the constants kRows, kTiles, kWarps, kBlocks, kSteps, kHidden, kInput,
-/// kPartsInRegisters, kSplits and kRounds, and of product_text.h multiply_fragments().
+/// kKeepsW, kSplits and kRounds, and of product_text.h multiply_fragments().
 ///
 /// Tensor cores take 16 rows of weights at once, a tile: four units in four slots each, which are
 /// gates. A lane finds the four slots of one of the tile's units, and of one row of the batch, in
@@ -21,7 +21,6 @@ constexpr int kThreads = 32 * kWarps, kColumns = kRows / 8;
 constexpr int kUnits = 4 * kTiles * kWarps;  // of a block
 __device__ constexpr int parts_of(int length) { return (length + kDepth - 1) / kDepth; }
 constexpr int kPartsX = parts_of(kInput), kPartsH = parts_of(kHidden);
-constexpr int kPartsKept = kPartsH - kPartsInRegisters;
 // Two rows of inputs, one below the other, begin in different banks. States lie part by part.
 constexpr int kInputBytes = kPartsX * 64 + (kPartsX % 2 == 0 ? 64 : 0);
 constexpr int kStateBytes = parts_of(kBlocks * kUnits) * kRows * 64;
@@ -85,19 +84,6 @@ __device__ inline Fragment fetch_weights(const Element* weights, int low_gate, i
   };
   return {of_gate(low_gate), of_gate(high_gate)};
 }
-// Where shared memory keeps what a lane multiplies, of `parts` parts.
-__device__ inline int kept_place(int tile, int part, int parts) {
-  return ((tile * parts + part) * kWarps + (int)threadIdx.x / 32) * 64 + (int)threadIdx.x % 32;
-}
-__device__ inline void keep_fragment(uint4* kept, int tile, int part, int parts,
-                                     const Fragment& fragment) {
-  uint4* const to = kept + kept_place(tile, part, parts);
-  to[0] = fragment.low, to[32] = fragment.high;
-}
-__device__ inline Fragment kept_fragment(const uint4* kept, int tile, int part, int parts) {
-  const uint4* const from = kept + kept_place(tile, part, parts);
-  return {from[0], from[32]};
-}
 // Copies 16 bytes of a row of inputs to shared memory.
 __device__ inline void copy_inputs(char* to, const Element* row, int k, bool is_aligned) {
   if (is_aligned) {
@@ -158,11 +144,9 @@ __device__ inline void load_sums(float (&to)[kTiles][kColumns][4], const float4*
     }
 }
 // Adds what a state adds to slots 0 and 1 (`low`), and to slots 2 and 3 (`high`).
-// The weights of its last parts are in shared memory.
 template <bool low, bool high>
 __device__ inline void multiply_state(float (&sums)[kTiles][kColumns][4], const char* state,
-                                      const Fragment (&weights)[kTiles][kPartsInRegisters],
-                                      const uint4* kept) {
+                                      const Fragment (&weights)[kTiles][kPartsH]) {
   // Products that do not wait for each other.
   constexpr int kAtOnce = kTiles * kColumns < 4 ? 4 / (kTiles * kColumns) : 1;
   const int lane = (int)threadIdx.x % 32;
@@ -175,13 +159,9 @@ __device__ inline void multiply_state(float (&sums)[kTiles][kColumns][4], const 
       const uint4 b = rounded(
           *(const uint4*)(state + (p * kRows + c * 8 + lane / 4) * 64 + lane % 4 * 16));
 #pragma unroll
-      for (int t = 0; t < kTiles; ++t) {
-        const Fragment a = p < kPartsInRegisters
-                               ? weights[t][p < kPartsInRegisters ? p : 0]
-                               : kept_fragment(kept, t, p - kPartsInRegisters, kPartsKept);
+      for (int t = 0; t < kTiles; ++t)
         multiply_part(chains[2 * p % kAtOnce][t][c], chains[(2 * p + 1) % kAtOnce][t][c],
-                      {low ? a.low : none, high ? a.high : none}, b);
-      }
+                      {low ? weights[t][p].low : none, high ? weights[t][p].high : none}, b);
     }
 #pragma unroll
   for (int i = 0; i < kAtOnce; ++i)
