@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "operators/host_run.h"
+#include "operators/movement.h"
 
 namespace opwright::gpu {
 namespace {
@@ -59,8 +60,8 @@ void check(const Operator& op, const KernelArgs& args, bool keeps_type) {
   // transposition that moves the channels to where a format has them.
   const PortDesc &x = args.inputs[0], &y = args.outputs[0];
   const bool are_same_bytes =
-      keeps_type &&
-      (are_dense(from, to) || (has_shape_of(x, y) && same_bytes(x.min, x.max, from, to)));
+      keeps_type && ((op.kind() == Reshape::kKind && are_dense(from, to)) ||
+                     (has_shape_of(x, y) && same_bytes(x.min, x.max, from, to)));
   if (!fits && !are_same_bytes)
     reject("it is from ", str(from), " to ", str(to), ", and a copy keeps the ",
            keeps_type ? "type" : "size of elements", ", in LINEAR");

@@ -329,8 +329,8 @@ void ProductWriter::stage_behind(const Expr& m, const Expr& n, const Expr& batch
   // Of sums in registers each has the program for itself: of a long one, as several quantizations
   // are, the compiler has too much. It is computed in a loop then, behind shared memory.
   constexpr size_t kLongProgram = 24;
-  const bool is_long =
-      is_quantized(args_.inputs[0].type.dtype) && decode(program.program).size() > kLongProgram;
+  const bool is_long = program.present() && is_quantized(args_.inputs[0].type.dtype) &&
+                       decode(program.program).size() > kLongProgram;
   // Parts of a cluster put their sums where the stages are.
   if (found < 0 || is_long || parts_ > 1 || batches != Expr(1)) return;
   // They lie in tiles as the operands do, in whole columns of the swizzled pattern; what is stored
