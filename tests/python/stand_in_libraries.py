@@ -45,10 +45,14 @@ def _set_torch_stream(*, stream_id: int, device_index: int, device_type: int) ->
     _state().torch = (stream_id, device_index, device_type)
 
 
+_STRIDED = object()
+
+
 class Tensor:
     """torch.Tensor in GPU memory."""
 
-    is_cuda = True
+    is_cuda, is_cpu, requires_grad = True, False, False
+    layout = _STRIDED
 
     def __init__(self, values: Any, order: str = "C"):
         self.array = DeviceArray(values)
@@ -173,7 +177,17 @@ def install_torch(private: bool = True) -> ModuleType:
         core._cuda_getCurrentRawStream = lambda device: _state().torch[0]
         core._cuda_getCurrentStream = lambda device: _state().torch
         core._cuda_setStream = _set_torch_stream
-    return _module("torch", cuda=cuda, _C=core, Tensor=Tensor, empty=_torch_empty, **_TORCH_TYPES)
+    return _module(
+        "torch",
+        cuda=cuda,
+        _C=core,
+        nn=SimpleNamespace(Parameter=type("Parameter", (Tensor,), {})),
+        Tensor=Tensor,
+        strided=_STRIDED,
+        empty=_torch_empty,
+        is_grad_enabled=lambda: False,
+        **_TORCH_TYPES,
+    )
 
 
 def install_cupy() -> ModuleType:
