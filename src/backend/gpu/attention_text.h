@@ -51,11 +51,6 @@ struct RowReader {
     }
   }
 };
-__device__ inline float exponential(float x) {  // of 2
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 )";
 
 /// `Unit`: what a warp does with tiles, by multiply-adds. A lane has every fourth query and every
@@ -220,7 +215,7 @@ struct State {
   // Raises the largest score of a row, and gives what scores are subtracted from: never infinity.
   __device__ float raise(int i, float score) {
     const float next = fmaxf(most[i], score), base = next == nothing() ? 0.0f : next;
-    const float factor = exponential(most[i] - base);
+    const float factor = power_of_two(most[i] - base);
     most[i] = next;
     sum[i] *= factor;
 #pragma unroll
@@ -241,7 +236,7 @@ struct State {
       const float base = raise(i, largest);
 #pragma unroll
       for (int j = 0; j < Unit::kColumns; ++j) {
-        scores[i][j] = exponential(scores[i][j] - base);
+        scores[i][j] = power_of_two(scores[i][j] - base);
         sum[i] += scores[i][j];
       }
     }
@@ -272,7 +267,7 @@ struct State {
 #pragma unroll
     for (int i = 0; i < Unit::kRows; ++i) {
       const float score = saved<is_global>(from);
-      const float factor = exponential(score - raise(i, score));
+      const float factor = power_of_two(score - raise(i, score));
       from += threads;
       sum[i] = fmaf(saved<is_global>(from), factor, sum[i]), from += threads;
 #pragma unroll

@@ -5,6 +5,7 @@
 #include "backend/gpu/attention_text.h"
 #include "backend/gpu/direct_attention_text.h"
 #include "backend/gpu/part_counters.h"
+#include "backend/gpu/pointwise_math.h"
 #include "backend/gpu/shared_memory_text.h"
 
 namespace opwright::gpu::attention {
@@ -101,7 +102,7 @@ void AttentionWriter::write_declarations() {
                                                   : tile_.is_group ? 64
                                                                    : 16)),
           constant("kValueSize", rounded(params_.value_size, is_wide() ? 64 : 16)), kCopyGroups,
-          kAttentionTiles);
+          kApproximations, kAttentionTiles);
   if (tile_.is_tensor) {
     std::string unit;
     if (tile_.is_direct)

@@ -129,7 +129,7 @@ struct Merged {
   // The largest of all scores is known before.
   __device__ explicit Merged(float most) : most(most == nothing() ? 0.0f : most) {}
   __device__ void add(float other_most, float other_sum, float other_value) {
-    const float factor = exponential(other_most - most);
+    const float factor = power_of_two(other_most - most);
     sum = fmaf(factor, other_sum, sum);
     value = fmaf(factor, other_value, value);
   }

@@ -229,12 +229,12 @@ struct State {
         largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, distance));
       const float next = fmaxf(most[i], largest * kScoreFactor);
       const float base = next == nothing() ? 0.0f : next;
-      factors[i] = exponential(most[i] - base);
+      factors[i] = power_of_two(most[i] - base);
       most[i] = next;
       float added[2] = {0.0f, 0.0f};
 #pragma unroll
       for (int j = 0; j < Unit::kColumns; ++j) {
-        scores[i][j] = exponential(fmaf(scores[i][j], kScoreFactor, -base));
+        scores[i][j] = power_of_two(fmaf(scores[i][j], kScoreFactor, -base));
         added[j % 2] += scores[i][j];
       }
       sum[i] = fmaf(sum[i], factors[i], added[0] + added[1]);

@@ -293,7 +293,7 @@ std::string find_expression(std::span<const PointwiseInstruction> program, int i
   return fill_in(pattern, a, name(instruction.b));
 }
 
-/// `gelu`. Behind kPointwiseFunctions' power_of_two().
+/// `gelu`. Behind kApproximations.
 constexpr std::string_view kGelu = R"(
 // x, or 0 where it is negative, less |x| times the normal distribution's probability of more than
 // |x|. That one's binary logarithm is a polynomial of |x|, fitted up to 7, and falling beyond, for
@@ -344,16 +344,6 @@ __device__ inline float divide_by(float x, float y, float of_y) {
 __device__ inline float round_within(float x, float low, float high) {
   constexpr float kWhole = 12582912.0f;
   return __fadd_rn(__fadd_rn(fminf(fmaxf(x, low), high), kWhole), -kWhole);
-}
-__device__ inline float reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ inline float power_of_two(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
 }
 // 1 / (1 + 2^t), t and its rounding error being -x / log(2).
 __device__ inline float sigmoid(float x) {
@@ -441,7 +431,7 @@ std::string pointwise_expression(std::span<const PointwiseInstruction> program, 
 }
 
 std::string pointwise_functions(bool has_short_results) {
-  return str(kPointwiseFunctions, has_short_results ? kShortGelu : kGelu);
+  return str(kApproximations, kPointwiseFunctions, has_short_results ? kShortGelu : kGelu);
 }
 
 namespace {

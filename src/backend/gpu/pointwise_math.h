@@ -9,7 +9,20 @@
 
 namespace opwright::gpu {
 
-/// Device functions that pointwise_expression() calls.
+/// What an instruction of the GPU approximates.
+inline constexpr std::string_view kApproximations = R"(
+__device__ inline float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+)";
+/// Device functions that pointwise_expression() calls, kApproximations among them.
 /// `has_short_results`: what they give is rounded to 16 bits.
 std::string pointwise_functions(bool has_short_results = false);
 /// Source for instruction `index` of a program, registers named r0, r1, ... and inputs x0, x1,

@@ -4,6 +4,7 @@
 
 #include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
+#include "backend/gpu/pointwise_math.h"
 #include "backend/gpu/recurrence_text.h"
 #include "backend/gpu/rows.h"
 #include "backend/gpu/shared_memory_text.h"
@@ -496,7 +497,7 @@ void check_recurrent_shapes(KernelSource& source, const KernelArgs& args) {
 
 void declare_recurrent_cell(KernelSource& source, const RecurrenceParams& params,
                             bool has_peepholes, bool is_quick) {
-  std::string text(is_quick ? kQuickActivations : std::string_view());
+  std::string text = is_quick ? str(kApproximations, kQuickActivations) : std::string();
   const int count = activation_count(params.cell);
   for (int i = 0; i < count; ++i) {
     std::string of[2];

@@ -6,22 +6,13 @@
 namespace opwright::gpu {
 
 /// Sigmoid and tanh by approximations of the exponential and the reciprocal, some 1e-7 off.
+/// Behind kApproximations.
 inline constexpr std::string_view kQuickActivations = R"(
-__device__ inline float quick_power(float x) {  // 2 to the power of x
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ inline float quick_reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 __device__ inline float quick_sigmoid(float x) {
-  return quick_reciprocal(1.0f + quick_power(-1.44269504f * x));
+  return reciprocal(1.0f + power_of_two(-1.44269504f * x));
 }
 __device__ inline float quick_tanh(float x) {
-  return 1.0f - 2.0f * quick_reciprocal(1.0f + quick_power(2.88539008f * x));
+  return 1.0f - 2.0f * reciprocal(1.0f + power_of_two(2.88539008f * x));
 }
 )";
 
