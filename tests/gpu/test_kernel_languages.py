@@ -11,11 +11,15 @@ import os
 import sys
 from pathlib import Path
 
+import in_place_kernels
 import numpy as np
 import pytest
+from engines import build, network, new_id, op_of
 
 import opwright as trt
+import opwright.plugin as trtp
 from conftest import ROOT
+from opwright import aot
 
 KERNELS = os.environ.get("OPWRIGHT_KERNELS")
 LANGUAGES = [
@@ -86,6 +90,47 @@ def test_an_engine_with_a_kernel_of(sample, language, precision, tmp_path, monke
             np.testing.assert_allclose(y, right, rtol=0, atol=sample.TOLERANCE[precision])
 
 
+@pytest.mark.driver
+@pytest.mark.parametrize("language", in_place_kernels.PACKAGES)
+def test_an_engine_with_a_kernel_that_changes_its_argument(language, tmp_path, rng):
+    """x += 2 y; the engine copies what the caller gives as x, which stays as it is."""
+    file = Path(KERNELS or "") / in_place_kernels.file_of(language)
+    if not KERNELS:
+        pytest.importorskip(in_place_kernels.PACKAGES[language])
+    plugin_id = new_id("in_place")
+
+    @trtp.register(plugin_id)
+    def desc(x: trtp.TensorDesc, y: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.aliased()
+
+    @trtp.aot_impl(plugin_id, device="cuda")
+    def kernel(x, y, outputs, tactic):
+        tensors = {"inputs": [x, y], "outputs": list(outputs)}
+        code = (
+            aot.load(file, **tensors) if KERNELS else in_place_kernels.compile(language, **tensors)
+        )
+        return (
+            code.name,
+            code,
+            code.launch(**in_place_kernels.grid(language, x)),
+            trtp.SymExprs.from_tuple([]),
+        )
+
+    net = network()
+    x, y = (net.add_input(name, trt.float32, (-1, -1)) for name in "xy")
+    layer = net.add_plugin(op_of(plugin_id)(x, y))
+    shapes = {name: ((1, 1), (64, 768), (256, 2048)) for name in "xy"}
+    engine = build(net, layer.get_output(0), shapes=shapes)
+    engine.save(tmp_path / "in_place.engine")
+    stored = trt.load(tmp_path / "in_place.engine", allow_device_code=True)
+    for shape in [(64, 768), (3, 77), (1, 1), (200, 1025)]:
+        x, y = (rng.standard_normal(shape, np.float32) for _ in range(2))
+        given = x.copy()
+        for each in (engine, stored):
+            np.testing.assert_allclose(each(x=x, y=y), given + 2 * y, rtol=1e-6, atol=1e-6)
+            np.testing.assert_array_equal(x, given)
+
+
 def test_a_kernel_that_was_saved(sample, tmp_path, monkeypatch, rng):
     """The kernel of CUDA C++, for open extents; also on the emulated driver."""
     tactic = sample.Tactic.CUDA
@@ -106,11 +151,6 @@ def test_a_kernel_that_was_saved(sample, tmp_path, monkeypatch, rng):
 
 def device_architecture() -> str:
     """What kernels are compiled for while an engine is built here."""
-    from engines import build, network, new_id, op_of
-
-    import opwright.plugin as trtp
-    from opwright import aot
-
     seen = []
     name = new_id("architecture")
 

@@ -3,10 +3,12 @@ Warp, TileLang and Pallas, compiled without a GPU. The sample's kernels run on o
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
 
+import in_place_kernels
 import numpy as np
 import pytest
 
@@ -344,6 +346,27 @@ def test_a_warp_kernel_that_writes_to_what_it_reads(tmp_path, monkeypatch):
     with pytest.raises(aot.CompileError, match="writes to 'y', which takes input 1"):
         engine_of(in_place(make(writing_kernels.to_another)))
     del sys.modules["writing_kernels"]
+
+
+@pytest.mark.usefixtures("nvidias_nvrtc")
+@pytest.mark.parametrize("language", in_place_kernels.PACKAGES)
+def test_a_kernel_that_changes_its_first_argument(language, tmp_path):
+    """Saved for open extents; it runs in tests/gpu, from the folder OPWRIGHT_KERNELS where that is set."""
+    pytest.importorskip(in_place_kernels.PACKAGES[language])
+    x, y = ((F32, list(aot.open_extents("rows", "columns"))) for _ in range(2))
+    code = in_place_kernels.compile(language, [x, y], [aot.aliased(x)], arch="sm_90")
+    inputs, extra, outputs = code.parameters
+    assert (inputs, extra, outputs) == (2, (), 1)
+    # Of the aliased output neither the address nor the extents are taken.
+    assert set(code.order) == set(range(2 + len(list(code.added))))
+    file = Path(os.environ.get("OPWRIGHT_KERNELS", tmp_path)) / in_place_kernels.file_of(language)
+    code.save(file)
+    assert bytes(aot.load(file, inputs=[x, y], outputs=[aot.aliased(x)])) == bytes(code)
+    for output in (x, aot.aliased(y)):
+        with pytest.raises(aot.CompileError, match="output 0 in the memory of input 0"):
+            aot.load(file, inputs=[x, y], outputs=[output])
+    with pytest.raises(ValueError, match="aliased to a tensor that is 2 of the inputs"):
+        in_place_kernels.compile(language, [x, x], [aot.aliased(x)], arch="sm_90")
 
 
 # Kernels of others, whose parameters are in another order.

@@ -23,6 +23,7 @@ language or its compiler.
 
 from __future__ import annotations
 
+from ._arrays import aliased
 from ._code import Code, CompileError
 from ._cpp import cpp
 from ._cuda import cuda
@@ -41,6 +42,7 @@ from ._warp import warp
 __all__ = [
     "Code",
     "CompileError",
+    "aliased",
     "architecture",
     "cpp",
     "cuda",

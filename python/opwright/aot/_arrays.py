@@ -73,6 +73,45 @@ class Array:
         return f"{self.dtype.name} of rank {len(self.extents)}"
 
 
+@dataclass(frozen=True)
+class Aliased:
+    """An output in the memory of an input."""
+
+    tensor: Any
+    """The input: a descriptor, or a pair of a data type and extents."""
+
+
+def aliased(tensor: Any) -> Aliased:
+    """An output in the memory of an input, for a kernel that changes the input in place and is compiled where no
+    engine is being built; where one is, the descriptor of the output says so itself (``x.aliased()``).
+
+    ::
+
+        x, y = ((trt.float32, aot.open_extents("rows", "columns")) for _ in range(2))
+        aot.cute(update, inputs=[x, y], outputs=[aot.aliased(x)], arch="sm_90")
+
+    :param tensor: the pair of a data type and extents that stands among the inputs, the same object.
+    """
+    return Aliased(tensor)
+
+
+def aliased_input(maker: str, output: Any, inputs: Iterable[Any]) -> int:
+    """The number of the input whose memory an output has, or -1."""
+    if isinstance(output, Aliased):
+        shared = output.tensor
+    elif isinstance(output, TensorDesc) and output.is_aliased:
+        shared = output.get_aliased()
+    else:
+        return -1
+    found = [i for i, each in enumerate(inputs) if each is shared]
+    if len(found) != 1:
+        raise ValueError(
+            f"{maker}: an output is aliased to a tensor that is {len(found)} of the inputs; "
+            "give each input a pair of its own, and aot.aliased() one of them"
+        )
+    return found[0]
+
+
 def _extent(value: Any) -> Any:
     if isinstance(value, int):
         return value
@@ -94,6 +133,9 @@ def arrays(
         if tensor is None:
             made.append(None)
             continue
+        memory = aliased_input(maker, tensor, inputs)
+        if isinstance(tensor, Aliased):
+            tensor = tensor.tensor
         if isinstance(tensor, TensorDesc):
             dtype, extents = tensor.dtype, list(tensor.shape_expr)
         elif isinstance(tensor, tuple) and len(tensor) == 2 and isinstance(tensor[0], DataType):
@@ -105,11 +147,7 @@ def arrays(
             )
         if dtype not in known or dtype not in _SIZES:
             raise CompileError(f"{maker}: it has no type for elements of type {dtype}")
-        aliased = -1
-        if isinstance(tensor, TensorDesc) and tensor.is_aliased:
-            shared = tensor.get_aliased()
-            aliased = next(i for i, each in enumerate(inputs) if each is shared)
-        made.append(Array(dtype, [_extent(extent) for extent in extents], aliased))
+        made.append(Array(dtype, [_extent(extent) for extent in extents], memory))
     return made
 
 

@@ -139,7 +139,9 @@ def cutile(
         return CompileError(f"aot.cutile: the kernel `{text}`: {reason}")
 
     layout, constraints = Layout(len(ins), given, len(outs)), {}
-    aliased = {array.aliased for array in outs if array is not None} - {-1}
+    taken = [i for i in range(len(outs)) if len(ins) + len(given) + i not in without]
+    # cuTile wants of each name of a memory that two arrays have it.
+    aliased = {array.aliased for i in taken if (array := outs[i]) is not None} - {-1}
     index = tile.int32 if index_bits == 32 else tile.int64
     for place, parameter in zip(places(free, order, fail, without), free):
         number = place - len(ins)

@@ -29,7 +29,7 @@ from .._core._plugin import (
     make_expression,
     open_extent,
 )
-from ._arrays import symbols
+from ._arrays import Aliased, aliased_input, symbols
 from ._code import Code, CompileError
 
 _MAGIC = b"opwright kernel 1\n"
@@ -83,11 +83,15 @@ class Ports:
     inputs: list[Port | None]
     extra: list[Any]
     outputs: list[Port | None]
+    aliased: list[int]
+    """Of each output: the number of the input whose memory it has, or -1."""
 
 
 def _port(maker: str, tensor: Any) -> Port | None:
     if tensor is None:
         return None
+    if isinstance(tensor, Aliased):
+        tensor = tensor.tensor
     if isinstance(tensor, DataType):
         return Port(tensor, None)
     if isinstance(tensor, TensorDesc):
@@ -118,6 +122,7 @@ def portable(maker: _Maker) -> _Maker:
             [_port(name, tensor) for tensor in inputs],
             options.get("extra", []),
             [_port(name, tensor) for tensor in outputs],
+            [aliased_input(name, tensor, inputs) for tensor in outputs],
         )
         return code
 
@@ -173,6 +178,7 @@ def save(code: Code, path: str | os.PathLike[str]) -> None:
         "target": code.target,
         "inputs": [_packed_port(port) for port in code.ports.inputs],
         "outputs": [_packed_port(port) for port in code.ports.outputs],
+        "aliased": code.ports.aliased,
         "extra": [
             [type(each).__name__, _packed(each) if isinstance(each, SymIntExpr) else None]
             for each in code.ports.extra
@@ -287,6 +293,18 @@ class _Matcher:
                     self._places.setdefault(str(wanted[1]), where)
         for pair in pairs:
             self._check(*pair)
+
+    def aliases(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """A kernel that changes an input is not told the address of the output that it makes there."""
+        saved = self.reader.facts.get("aliased", [-1] * len(outputs))  # older files do not say
+        if not isinstance(saved, list) or len(saved) != len(outputs):
+            raise self.reader.damaged(f"its 'aliased' is {saved!r}")
+        for number, (tensor, wanted) in enumerate(zip(outputs, saved)):
+            if wanted not in (-1, aliased_input("aot.load", tensor, inputs)):
+                raise self.reader.fail(
+                    f"was compiled for output {number} in the memory of input {wanted}, which it "
+                    f"changes; describe that output as aliased to it, x.aliased()"
+                )
 
     def _tensor(self, where: str, tensor: Any, packed: Any) -> list[tuple[str, Any, Any]]:
         """Each axis, the extent that comes, and the one that is expected."""
@@ -405,6 +423,7 @@ def _make(
     matcher.tensors("input", inputs)
     classes = matcher.extra(extra)
     matcher.tensors("output", outputs)
+    matcher.aliases(inputs, outputs)
     added = []
     for each, value in map(reader.symbol, reader.item("added", list)):
         if not issubclass(each, SymIntExpr):
