@@ -78,6 +78,8 @@ class Case:
     block: int = 0
     tolerance: float = 1e-5
     refused: str = ""
+    in_place: dict[int, int] = field(default_factory=dict)
+    """Of outputs in the memory of an input: its number."""
 
     @property
     def name(self) -> str:
@@ -88,12 +90,12 @@ class Case:
         return inputs, self.reference(*inputs)
 
     def tensors(self) -> dict[str, Any]:
-        inputs, outputs = self.arrays()
-        return {
-            "inputs": [(TYPES[a.dtype.type], list(a.shape)) for a in inputs],
-            "outputs": [(TYPES[a.dtype.type], list(a.shape)) for a in outputs],
-            "extra": self.extra,
-        }
+        inputs, outputs = (
+            [(TYPES[a.dtype.type], list(a.shape)) for a in arrays] for arrays in self.arrays()
+        )
+        for output, number in self.in_place.items():
+            outputs[output] = aot.aliased(inputs[number])
+        return {"inputs": inputs, "outputs": outputs, "extra": self.extra}
 
 
 def normal(*shapes: tuple[int, ...], dtype: Any = np.float32) -> Callable[..., Arrays]:
@@ -403,16 +405,74 @@ def _nothing(*arrays: np.ndarray) -> list[np.ndarray]:
     return [arrays[0]]
 
 
+def _heights(heights: np.ndarray, vertices: np.ndarray) -> list[np.ndarray]:
+    return [np.stack([vertices[:, 0], heights, vertices[:, 2]], -1)]
+
+
+def _waves(previous: np.ndarray, current: np.ndarray) -> list[np.ndarray]:
+    """A step of waves over a field of 24 rows, 32 columns, whose border repeats itself."""
+    h0, h1 = (h.astype(np.float64).reshape(24, 32) for h in (previous, current))
+    wide = np.pad(h1, 1, mode="edge")
+    sides = wide[:-2, 1:-1] + wide[2:, 1:-1] + wide[1:-1, :-2] + wide[1:-1, 2:]
+    force = 1.5 * (sides - 4 * h1) * 2**2 - 0.25 * (h1 - h0)
+    return [(2 * h1 - h0 + 0.125**2 * force).astype(np.float32).ravel()]
+
+
+def _drop(current: np.ndarray, previous: np.ndarray) -> list[np.ndarray]:
+    y, x = np.mgrid[:24, :32]
+    is_near = ((x - 12.5) ** 2 + (y - 9.5) ** 2 < 36).ravel()
+    return [np.where(is_near, np.float32(2 * np.sin(0.75)), h) for h in (current, previous)]
+
+
+def _bodies(p: np.ndarray, v: np.ndarray) -> list[np.ndarray]:
+    """Gravity with softening, a step in time: positions and velocities."""
+    r = p[None].astype(np.float64) - p[:, None]
+    acceleration = (r / ((r * r).sum(-1) + 0.01)[..., None] ** 1.5).sum(1)
+    v = v + acceleration * 0.016
+    return [(p + v * 0.016).astype(np.float32), v.astype(np.float32)]
+
+
+_FIELD = [SymInt32(32), SymInt32(24)]
 WARP = [
     Case(
         "warp",
         "core/example_wave.py",
         "grid_update",
         normal((1000,), (1000, 3)),
-        _nothing,
+        _heights,
         warp("grid_update", 1000),
+        in_place={0: 1},
+    ),
+    Case(
+        "warp",
+        "core/example_wave.py",
+        "wave_solve",
+        normal((768,), (768,)),
+        _waves,
+        warp("wave_solve", 768),
+        [*_FIELD, SymFloat32(2), SymFloat32(1.5), SymFloat32(0.25), SymFloat32(0.125)],
+        in_place={0: 0},
+    ),
+    Case(
+        "warp",
+        "core/example_wave.py",
+        "wave_displace",
+        normal((768,), (768,)),
+        _drop,
+        warp("wave_displace", 768),
+        [*_FIELD, *map(SymFloat32, (12.5, 9.5, 6.0, 2.0, 0.75))],
+        in_place={0: 0, 1: 1},
+    ),
+    Case(
+        "warp",
+        "core/example_wave.py",
+        "wave_solve",
+        normal((768,), (768,)),
+        _nothing,
+        warp("wave_solve", 768),
+        [*_FIELD, SymFloat32(2), SymFloat32(1.5), SymFloat32(0.25), SymFloat32(0.125)],
         grid=None,
-        refused="it has 2 parameters, but 2 inputs, 0 extra arguments and 1 outputs come",
+        refused="it has 8 parameters, but 2 inputs, 6 extra arguments and 1 outputs come",
     ),
     Case(
         "warp",
@@ -471,7 +531,7 @@ WARP = [
         "tile/example_tile_nbody.py",
         "integrate_bodies_tiled",
         normal((1024, 3), (1024, 3)),
-        lambda p, v: [_bodies(p, v)],
+        _bodies,
         warp(
             "integrate_bodies_tiled",
             1024,
@@ -480,6 +540,7 @@ WARP = [
         ),
         [SymInt32(1024)],
         tolerance=1e-3,
+        in_place={1: 1},
     ),
     Case(
         "warp",
@@ -517,13 +578,6 @@ def _pressure(p: np.ndarray, d: np.ndarray) -> np.ndarray:
     """A Jacobi step, whose neighbours beyond the edges are those at the edges."""
     e = np.pad(p, 1, mode="edge")
     return (e[:-2, 1:-1] + e[2:, 1:-1] + e[1:-1, :-2] + e[1:-1, 2:] - d) * np.float32(0.25)
-
-
-def _bodies(p: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Gravity with softening, a step in time."""
-    r = p[None].astype(np.float64) - p[:, None]
-    acceleration = (r / ((r * r).sum(-1) + 0.01)[..., None] ** 1.5).sum(1)
-    return (p + (v + acceleration * 0.016) * 0.016).astype(np.float32)
 
 
 TILELANG = [

@@ -32,25 +32,33 @@ def test_an_engine_with_the_kernel(case):
 
     names = ", ".join(f"x{i}: trtp.TensorDesc" for i in range(len(fed)))
     results = ", ".join("trtp.TensorDesc" for _ in outputs)
-    scope = {"trtp": trtp, "shapes": [(o.shape, TYPES[o.dtype]) for o in outputs]}
-    exec(
-        f"def desc({names}) -> tuple[{results}]:\n"
-        "    return tuple(\n"
-        "        trtp.from_shape_expr(trtp.ShapeExprs.from_tuple(s), dtype=t) for s, t in shapes\n"
-        "    )\n",
-        scope,
-    )
+
+    def describe(*inputs):
+        return tuple(
+            inputs[case.in_place[i]].aliased()
+            if i in case.in_place
+            else trtp.from_shape_expr(trtp.ShapeExprs.from_tuple(o.shape), dtype=TYPES[o.dtype])
+            for i, o in enumerate(outputs)
+        )
+
+    given = ", ".join(f"x{i}" for i in range(len(fed)))
+    scope = {"trtp": trtp, "describe": describe}
+    exec(f"def desc({names}) -> tuple[{results}]:\n    return describe({given})\n", scope)
     trtp.register(plugin_id)(scope["desc"])
 
-    def kernel():
+    def kernel(*inputs, results):
         tensors = case.tensors()
+        for output, number in case.in_place.items():
+            tensors["inputs"][number] = inputs[number]
+            tensors["outputs"][output] = results[output]
         code = aot.load(file, **tensors)
         launch = code.launch(**dict(zip(("grid_x", "grid_y", "grid_z"), case.grid)))
         return code.name, code, launch, tensors["extra"]
 
-    parameters = ", ".join(f"x{i}" for i in range(len(fed)))
     scope = {"kernel": kernel}
-    exec(f"def impl({parameters}, outputs, tactic):\n    return kernel()\n", scope)
+    exec(
+        f"def impl({given}, outputs, tactic):\n    return kernel({given}, results=outputs)\n", scope
+    )
     trtp.aot_impl(plugin_id, device="cuda")(scope["impl"])
     net = strongly_typed()
     tensors = [net.add_input(f"x{i}", TYPES[a.dtype], a.shape) for i, a in enumerate(fed)]
