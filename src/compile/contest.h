@@ -44,7 +44,7 @@ class Contest {
   std::vector<int> choose(const SelectionProblem& problem,
                           const std::vector<bool>& contested) const;
   /// Whether an engine is faster whose steps run beside each other as `rules` lets them, where they
-  /// do.
+  /// do. One with plugins or bodies is not run, and taken to be.
   bool gain_streams(const std::vector<int>& assignment, const ScheduleRules& rules) const;
 
  private:
