@@ -2,8 +2,8 @@
 in one process and in turns; with the layers of each that take longest in all, how far these are from what the memory
 and the tensor cores allow, and how long a build takes.
 
-python bench/gpu_models.py [--only NAME ...] [--peers graph compile cublaslt] [--cache FOLDER] [--markdown FILE]
-                           [--quantized FOLDER]
+python bench/gpu_models.py [--only NAME ...] [--peers graph compile cublaslt one-stream] [--cache FOLDER]
+                           [--markdown FILE] [--quantized FOLDER]
 
 --quantized: beside each row those of the quantized models of the network that bench/quantized_models.py has written
 there; their ratio is to our engine of FP16, their error that from ONNX Runtime's results.
@@ -72,6 +72,24 @@ def resnet() -> torch.nn.Module:
     return calm(torchvision.models.resnet50())
 
 
+def googlenet() -> torch.nn.Module:
+    import torchvision
+
+    return calm(torchvision.models.googlenet(weights=None, aux_logits=False, init_weights=False))
+
+
+def inception() -> torch.nn.Module:
+    import torchvision
+
+    return calm(torchvision.models.inception_v3(weights=None, aux_logits=False, init_weights=False))
+
+
+def squeezenet() -> torch.nn.Module:
+    import torchvision
+
+    return torchvision.models.squeezenet1_1()
+
+
 def mobilenet() -> torch.nn.Module:
     import torchvision
 
@@ -117,6 +135,9 @@ CASES = [
     Case("ViT-B/16, batch 32", vit, images(32), 0.75),
     Case("DeepLabV3-MobileNet, 1 x 320", deeplab, images(1, 320), 0.68),
     Case("MobileNetV2, batch 1", mobilenet, images(1), 1.0),
+    Case("GoogLeNet, batch 1", googlenet, images(1), 1.0),
+    Case("Inception v3, batch 1", inception, images(1, 299), 1.0),
+    Case("SqueezeNet 1.1, batch 1", squeezenet, images(1), 1.0),
 ]
 
 
@@ -183,18 +204,29 @@ def built(model: bytes, cache: Path | None) -> tuple[Any, float]:
     return engine, time.perf_counter() - start
 
 
-def built_with_cublaslt(model: bytes) -> Any:
-    """The engine where cuBLASLt's products are among the candidates."""
+def with_cublaslt(config: Any) -> None:
+    config.set_tactic_sources(1 << int(opwright.TacticSource.CUBLAS_LT))
+
+
+def with_one_stream(config: Any) -> None:
+    config.max_aux_streams = 0
+
+
+OTHERS = {"cublaslt": with_cublaslt, "one-stream": with_one_stream}
+
+
+def built_with(model: bytes, change: Callable[[Any], None]) -> Any:
+    """The engine of another config."""
     builder = opwright.Builder(opwright.Logger())
     network = builder.create_network()
     if not opwright.OnnxParser(network, opwright.Logger()).parse(model):
         raise RuntimeError("the model cannot be parsed")
     config = builder.create_builder_config()
     config.default_device_type = opwright.DeviceType.GPU
-    config.set_tactic_sources(1 << int(opwright.TacticSource.CUBLAS_LT))
+    change(config)
     engine = builder.build_engine_with_config(network, config)
     if engine is None:
-        raise RuntimeError("no engine with cuBLASLt")
+        raise RuntimeError("no engine of another config")
     return opwright.Engine(engine)
 
 
@@ -242,7 +274,7 @@ def measure(
         engine, seconds = built(onnx, cache)
         # Timings and kernels are known now.
         _, again = built(onnx, cache) if cache else (None, float("nan"))
-        vendor = built_with_cublaslt(onnx) if "cublaslt" in peers else None
+        variants = {name: built_with(onnx, OTHERS[name]) for name in peers if name in OTHERS}
         row: dict[str, Any] = {"name": case.name, "build": seconds, "warm": again}
         row["error"] = difference(engine(x), expected)
         row["peer_error"] = difference(half(x), expected)
@@ -254,10 +286,10 @@ def measure(
             x_last = x.to(memory_format=torch.channels_last)
         else:
             x_last = x
-        if vendor is not None:
-            if not difference(vendor(x), expected) < MAX_ERROR:
-                raise SystemExit(f"bench/gpu_models: {case.name} with cuBLASLt is off")
-            functions["cublaslt"] = lambda: vendor(x)
+        for name, variant in variants.items():
+            if not difference(variant(x), expected) < MAX_ERROR:
+                raise SystemExit(f"bench/gpu_models: {case.name} with {name} is off")
+            functions[name] = lambda variant=variant: variant(x)
         if "graph" in peers:
             functions["graph"] = captured(half, x_last)
         if "compile" in peers:
@@ -333,7 +365,7 @@ def key(layer: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def table_line(row: dict[str, Any]) -> str:
-    columns = ("ours", "cublaslt", "graph", "compile")
+    columns = ("ours", "one-stream", "cublaslt", "graph", "compile")
     verdict = f"{row['goal']:g}" + ("" if row["ratio"] <= row["goal"] else " missed")
     times = [f"{row[k] * 1e3:.3f}" if k in row else "" for k in columns]
     return (
@@ -367,8 +399,9 @@ def main() -> None:
         "--peers",
         nargs="*",
         default=["graph", "compile"],
-        choices=["graph", "compile", "cublaslt"],
-        help="cublaslt: the same engine with that library's products among the candidates",
+        choices=["graph", "compile", *OTHERS],
+        help="cublaslt: the same engine with that library's products among the candidates; "
+        "one-stream: with nothing beside anything",
     )
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--markdown", type=Path)
@@ -383,9 +416,10 @@ def main() -> None:
         "",
     ]
     lines += [
-        "| model | ours ms | with cuBLASLt | CUDA graph | compile | ratio | goal | error | build s | warm |"
+        "| model | ours ms | one stream | with cuBLASLt | CUDA graph | compile | ratio | goal | error | build s "
+        "| warm |"
     ]
-    lines += ["|---|---|---|---|---|---|---|---|---|---|"]
+    lines += ["|---|---|---|---|---|---|---|---|---|---|---|"]
     slow: list[str] = []
     print("\n".join(lines), flush=True)
     for case in CASES:
@@ -395,7 +429,7 @@ def main() -> None:
             of_bytes = quantized(case, options.quantized, options.cache)
             row = measure(case, options.peers, options.cache, of_bytes)
         except (RuntimeError, ImportError) as error:
-            lines.append(f"| {case.name} | {str(error).splitlines()[0]} ||||||||")
+            lines.append(f"| {case.name} | {str(error).splitlines()[0]} |||||||||")
             print(lines[-1], flush=True)
             continue
         known = [row[peer] for peer in ("graph", "compile") if peer in row]

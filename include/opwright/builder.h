@@ -307,8 +307,8 @@ class IBuilderConfig : public INoCopy {
   /// The others are kept and given back, without effect.
   virtual bool setTacticSources(TacticSources tacticSources) noexcept = 0;
   virtual TacticSources getTacticSources() const noexcept = 0;
-  /// Permission for so many streams beside that of the run; at first -1, as the builder likes.
-  /// Kept and given back, without effect: engines use none.
+  /// On so many streams beside that of the run an engine for a GPU may run layers beside each
+  /// other, where the times that were measured say that it pays; at first -1, as the builder likes.
   /// \return false for a negative number.
   virtual bool setMaxAuxStreams(int32_t nbStreams) noexcept = 0;
   virtual int32_t getMaxAuxStreams() const noexcept = 0;

@@ -246,8 +246,9 @@ class IExecutionContext : public INoCopy {
   virtual bool setTemporaryStorageAllocator(IGpuAllocator* allocator) noexcept = 0;
   virtual IGpuAllocator* getTemporaryStorageAllocator() const noexcept = 0;
 
-  /// Streams that TensorRT's engines may use beside that of the run. Opwright's use none
-  /// (ICudaEngine::getNbAuxStreams()), and streams beyond that number are left alone.
+  /// Streams that runs use beside their own (ICudaEngine::getNbAuxStreams()), each another one and
+  /// none the default stream: of fewer the others are the context's, more are left alone. What is
+  /// replayed as a CUDA graph runs on the run's stream. They must outlive the runs.
   virtual void setAuxStreams(cudaStream_t* auxStreams, int32_t nbStreams) noexcept = 0;
   /// A hint on how much of the L2 cache may hold intermediate tensors from layer to layer, in
   /// bytes; kept and given back, without effect.
@@ -398,7 +399,8 @@ class ICudaEngine : public INoCopy {
   /// The sources that the engine has kernels from, which it needs to be loaded: none, or
   /// kCUBLAS_LT.
   virtual TacticSources getTacticSources() const noexcept = 0;
-  /// The streams that contexts use beside that of the run: 0.
+  /// On so many streams beside that of the run layers run beside each other that need nothing of
+  /// each other; 0 on the CPU.
   virtual int32_t getNbAuxStreams() const noexcept = 0;
   /// -1 if there is no such number.
   virtual int64_t getEngineStat(EngineStat stat) const noexcept = 0;

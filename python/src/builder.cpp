@@ -196,10 +196,12 @@ void bind_config_target(nb::class_<BuilderConfig>& c) {
           "then needs that library, in that version, where it runs. Others are kept and given "
           "back, without effect.")
       .def("get_tactic_sources", [](const Self& self) { return self.tactic_sources; })
-      .def_prop_rw(
-          "max_aux_streams", &Self::max_aux_streams, &Self::set_max_aux_streams,
-          "Permission for so many streams beside that of the run; without effect, engines use "
-          "none.")
+      .def_prop_rw("max_aux_streams", &Self::max_aux_streams, &Self::set_max_aux_streams,
+                   "On so many streams beside that of the run an engine for a GPU may run layers "
+                   "beside each "
+                   "other, where the times that were measured say that it pays. 0: on none; -1, as "
+                   "at first: "
+                   "on as many as the builder likes.")
       .def_prop_rw("tiling_optimization_level", &Self::tiling_optimization_level,
                    &Self::set_tiling_optimization_level, "A hint, without effect.")
       .def_prop_rw("l2_limit_for_tiling", &Self::l2_limit_for_tiling,

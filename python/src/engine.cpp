@@ -183,9 +183,10 @@ void bind_engine_properties(ReportingClass<Engine>& c) {
           "tactic_sources", &Engine::tactic_sources,
           "Bits 1 << int(TacticSource): the libraries whose kernels the engine has, which it needs "
           "to be loaded.")
-      .def_prop_ro(
-          "num_aux_streams", [](const Engine&) { return 0; },
-          "0: a run uses no stream but the one that it is given.")
+      .def_prop_ro("num_aux_streams", &Engine::num_aux_streams,
+                   "On so many streams beside that of the run layers run beside each other that "
+                   "need nothing "
+                   "of each other; 0 on the CPU.")
       .def_prop_ro("profiling_verbosity", &Engine::profiling_verbosity)
       .def("is_debug_tensor", &Engine::is_debug_tensor, nb::arg("name"),
            "Whether INetworkDefinition.mark_debug marked a tensor of that name.")

@@ -228,9 +228,17 @@ void bind_working_memory(ReportingClass<ExecutionContext>& c) {
           [](const Self& self) { return RuntimeConfig{self.memory_strategy()}; },
           "How the context was made.")
       .def(
-          "set_aux_streams", [](const Self&, const std::vector<Handle>&) {}, nb::arg("aux_streams"),
-          "Streams that may be used beside that of the run. Without effect: engines use none "
-          "(ICudaEngine.num_aux_streams).");
+          "set_aux_streams",
+          [](Self& self, const std::vector<Handle>& streams) {
+            std::vector<Queue> queues;
+            for (const Handle& stream : streams) queues.push_back(stream.as<void*>());
+            self.set_aux_queues(queues);
+          },
+          nb::arg("aux_streams"),
+          "Streams that runs use beside their own (ICudaEngine.num_aux_streams), each another one "
+          "and none the default stream: of fewer the others are the context's, more are left "
+          "alone. "
+          "What is replayed as a CUDA graph runs on the run's stream.");
 }
 
 /// Profiles, and times of layers.

@@ -5,6 +5,9 @@
 namespace opwright {
 namespace {
 
+/// Where the caller leaves it open.
+constexpr int kDefaultAuxStreams = 3;
+
 template <class Enum>
 void check_enum(Enum value, const char* what) {
   const auto number = static_cast<int32_t>(value);
@@ -145,6 +148,7 @@ BuildConfig BuilderConfig::build_config(bool strongly_typed) const {
   build.strip = strips_plan(flags.bits);
   build.debug_plugins = debug_plugins;
   build.graphs = graphs;
+  build.max_aux_streams = max_aux_streams_ < 0 ? kDefaultAuxStreams : max_aux_streams_;
   build.tactic_sources = tactic_sources;
   build.kernel_seconds = kernel_seconds_;
   build.limits = limits_;

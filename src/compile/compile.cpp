@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "backend/backend.h"
+#include "backend/queues.h"
 #include "base/error.h"
 #include "compile/build_budget.h"
 #include "compile/contest.h"
@@ -238,6 +239,9 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
     progress("tuning parts", static_cast<int>(i), static_cast<int>(fused.size()), &node);
     tune_parts(node, tuned[fused[i]], tuner, config);
   }
+  const Contest contest({graph, network, ranges, device, config, budget, nodes, tuned, emitter,
+                         tuner, cache,
+                         [&](int done, int of) { progress("comparing whole engines", done, of); }});
   SelectionProblem problem;
   std::vector<int> assignment, chosen;
   // Of what the timing cache knows a kernel may fail to compile here: then others are chosen.
@@ -245,9 +249,6 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
     progress("selecting formats", 0, 1);
     problem = make_problem(graph, network, nodes, tuned, tuner);
     if (config.timing_filter) return;
-    const Contest contest(
-        {graph, network, ranges, device, config, budget, nodes, tuned, emitter, tuner, cache,
-         [&](int done, int of) { progress("comparing whole engines", done, of); }});
     assignment = contest.choose(problem, contested);
     const auto first = assignment.begin() + static_cast<ptrdiff_t>(graph.inputs.size());
     chosen.assign(first, first + total);
@@ -263,11 +264,16 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   for (int i = 0; i < total; ++i)
     report_tuning(*nodes[i], tuned[i], chosen[i], costs[graph.inputs.size() + i], config.log);
   progress("planning memory", 0, 1);
-  StepSchedule steps = make_schedule(graph, network, ranges, device, nodes, tuned, chosen);
-  for (ScheduleStep& step : steps.steps)
-    if (step.node == nullptr && config.timing)
-      step.time_ms = tuner.reformat_time(*steps.tensors[step.inputs[0]].value,
-                                         step.candidate.inputs[0], step.candidate.outputs[0]);
+  ScheduleRules rules;
+  if (dynamic_cast<const QueueMaker*>(&device) != nullptr)
+    rules.aux_streams = config.max_aux_streams;
+  if (config.timing)
+    rules.conversion_time = [&](const GraphValue& value, PortType from, PortType to) {
+      return tuner.reformat_time(value, from, to);
+    };
+  if (!contest.gain_streams(assignment, rules)) rules.aux_streams = 0;
+  const StepSchedule steps =
+      make_schedule(graph, network, ranges, device, nodes, tuned, chosen, rules);
   progress("writing", 0, 1);
   emitter.add_schedule(steps, ranges, tuner.constants());
   config.log.info("Compiled ", total, " layers into ", steps.steps.size(), " steps, ",

@@ -147,6 +147,8 @@ struct BuildConfig {
   bool embed_plugin_sources = false;
   bool debug_plugins = false;  ///< whether the engine checks every call of a plugin
   bool graphs = true;          ///< whether contexts on a GPU replay their runs as graphs
+  /// On so many streams beside that of the run an engine for a GPU may run steps beside each other.
+  int max_aux_streams = 0;
   /// What other GPUs an engine for a GPU must run on, too.
   HardwareCompatibilityLevel hardware_compatibility{};
   RefitMode refit = RefitMode::kNone;

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "compile/build_budget.h"
 #include "compile/candidate_failure.h"
+#include "compile/expansion.h"
 #include "operators/host_run.h"
 #include "operators/movement.h"
 #include "plan/hash.h"
@@ -26,6 +27,7 @@ constexpr double kMost = 1.2;
 // What is chosen instead of the least sum of times is faster by so much: by more than two runs of
 // one engine differ on a busy machine.
 constexpr double kClearly = 0.9;
+constexpr double kClearlyOnStreams = 0.98;
 // One that is slower than the best by so much is not run any more.
 constexpr double kHopeless = 2;
 // Short engines are compared this many times as often as the config says, for so long at most.
@@ -34,6 +36,9 @@ constexpr double kShortMilliseconds = 1000;
 // A sample is the median of so many runs that they take about this time.
 constexpr double kSampleMilliseconds = 10;
 constexpr double kMaxRuns = 5;
+// A GPU that takes less for a run is given so many before it is waited for.
+constexpr double kShortRunMilliseconds = 1;
+constexpr int kRunsAtOnce = 10;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -96,7 +101,7 @@ std::vector<std::vector<int>> Contest::groups(const std::vector<bool>& contested
   return groups;
 }
 
-std::string Contest::key(const std::vector<int>& assignment) const {
+std::string Contest::key(const Contestant& contestant) const {
   std::map<const GraphValue*, size_t> numbers;
   const auto number = [&](const GraphValue* value) {
     if (value == nullptr || value->is_known()) return std::string("-");
@@ -106,7 +111,7 @@ std::string Contest::key(const std::vector<int>& assignment) const {
   for (const GraphValue* input : build_.graph.inputs) text += number(input) + ",";
   for (size_t i = 0; i < build_.nodes.size(); ++i) {
     const GraphNode& node = *build_.nodes[i];
-    const std::string own = build_.tuner.key(node, option(assignment, i).candidate);
+    const std::string own = build_.tuner.key(node, option(contestant.assignment, i).candidate);
     if (own.empty()) return {};
     text += "\n" + own + "|";
     for (const GraphValue* input : node.inputs) text += number(input) + ",";
@@ -114,51 +119,88 @@ std::string Contest::key(const std::vector<int>& assignment) const {
   }
   text += "\n";
   for (const GraphValue* output : build_.graph.outputs()) text += number(output) + ",";
+  if (contestant.rules.aux_streams > 0) {
+    text += "\nstreams";
+    for (const ScheduleStep& step : schedule(contestant).steps) text += str(' ', step.stream);
+  }
   const Hash128 hash = hash128(std::as_bytes(std::span(text)));
   return str("Engine|", hash[0], "-", hash[1], "|0|");
 }
 
 std::vector<int> Contest::choose(const SelectionProblem& problem,
                                  const std::vector<bool>& contested) const {
-  std::vector<std::vector<int>> assignments =
-      select_several(problem, groups(contested), kContestants, kMost);
-  if (assignments.size() < 2) return assignments[0];
+  std::vector<Contestant> contestants;
+  for (std::vector<int>& assignment :
+       select_several(problem, groups(contested), kContestants, kMost))
+    contestants.push_back({std::move(assignment)});
+  if (contestants.size() < 2) return contestants[0].assignment;
+  const std::vector<float> times = this->times(contestants);
+  if (times.empty()) return contestants[0].assignment;
+  size_t winner = static_cast<size_t>(std::ranges::min_element(times) - times.begin());
+  if (!(times[winner] < kClearly * times[0])) winner = 0;
+  report(problem, contestants, times, winner);
+  return contestants[winner].assignment;
+}
+
+bool Contest::gain_streams(const std::vector<int>& assignment, const ScheduleRules& rules) const {
+  const std::vector<Contestant> contestants = {{assignment}, {assignment, rules}};
+  if (rules.aux_streams == 0 ||
+      std::ranges::all_of(schedule(contestants[1]).steps,
+                          [](const ScheduleStep& step) { return step.stream == kAlone; }))
+    return false;
+  // Made-up inputs are no harm to the engine's own kernels. Plugins may rely on what the network
+  // computes for them.
+  if (std::ranges::any_of(build_.nodes, [](const GraphNode* node) {
+        return dynamic_cast<const PluginOperator*>(node->op.get()) != nullptr ||
+               dynamic_cast<const BodyOwner*>(node->op.get()) != nullptr;
+      }))
+    return true;
+  const std::vector<float> times = this->times(contestants);
+  if (times.empty()) return false;
+  build_.config.log.verbose("Compared engines as a whole: ", time_text(times[0]),
+                            " ms with one stream, ", time_text(times[1]), " ms with several");
+  return times[1] < kClearlyOnStreams * times[0];
+}
+
+std::vector<float> Contest::times(const std::vector<Contestant>& contestants) const {
   std::vector<std::string> keys;
   std::vector<float> times;
-  for (const std::vector<int>& assignment : assignments) {
-    keys.push_back(key(assignment));
+  for (const Contestant& contestant : contestants) {
+    keys.push_back(key(contestant));
     const std::optional<float> known = build_.cache.find(keys.back());
     if (known) times.push_back(*known);
   }
-  if (times.size() < keys.size()) {
-    times = time(assignments, !keys[0].empty());
-    if (times.empty()) return assignments[0];
-    for (size_t i = 0; i < keys.size(); ++i)
-      if (!keys[i].empty() && times[i] < kInfinity) build_.cache.insert(keys[i], times[i]);
-  }
-  size_t winner = static_cast<size_t>(std::ranges::min_element(times) - times.begin());
-  if (!(times[winner] < kClearly * times[0])) winner = 0;
-  report(problem, assignments, times, winner);
-  return assignments[winner];
+  if (times.size() == keys.size()) return times;
+  times = time(contestants, !keys[0].empty());
+  for (size_t i = 0; i < times.size(); ++i)
+    if (!keys[i].empty() && times[i] < kInfinity) build_.cache.insert(keys[i], times[i]);
+  return times;
 }
 
-std::vector<float> Contest::time(const std::vector<std::vector<int>>& assignments,
+std::vector<float> Contest::time(const std::vector<Contestant>& contestants,
                                  bool can_be_cached) const {
   const BuildConfig& config = build_.config;
   if (!config.timing) return {};
-  std::vector<std::function<void()>> runs = make_runs(assignments);
+  std::vector<std::function<void()>> runs = make_runs(contestants);
   if (runs.empty()) return {};
   if (can_be_cached && config.error_on_timing_cache_miss)
     fail_with(ErrorCode::kINVALID_STATE,
-              "The times of whole engines, which are compared because plugins' own code runs in "
-              "them, are not in the timing cache, and ERROR_ON_TIMING_CACHE_MISS is set; build "
-              "once without the flag and use the timing cache of that build");
+              "The times of whole engines, which are compared where plugins' own code runs in them "
+              "or steps may run beside each other, are not in the timing cache, and "
+              "ERROR_ON_TIMING_CACHE_MISS is set; build once without the flag and use the timing "
+              "cache of that build");
   std::vector<float> times(runs.size(), kInfinity);
   double spent = 0;
+  int at_once = 1;
   const auto run = [&](size_t i) {
-    const double time = milliseconds_of(runs[i]);
-    spent += time;
-    return time;
+    const double all = milliseconds_of([&] {
+      for (int count = 0; count < at_once; ++count) runs[i]();
+      build_.device.synchronize(nullptr);
+    });
+    spent += all;
+    const double one = all / at_once;
+    if (!build_.device.is_host() && one < kShortRunMilliseconds) at_once = kRunsAtOnce;
+    return one;
   };
   const auto sample = [&](size_t i) {
     const double first = run(i);  // after another engine's
@@ -224,13 +266,16 @@ void Contest::add_tensors(Trial& trial) const {
   }
 }
 
-Trial Contest::make_trial(const std::vector<int>& assignment) const {
-  const auto first = assignment.begin() + static_cast<long>(build_.graph.inputs.size());
+StepSchedule Contest::schedule(const Contestant& contestant) const {
+  const auto first = contestant.assignment.begin() + static_cast<long>(build_.graph.inputs.size());
   const std::vector<int> chosen(first, first + static_cast<long>(build_.nodes.size()));
+  return make_schedule(build_.graph, build_.network, build_.ranges, build_.device, build_.nodes,
+                       build_.tuned, chosen, contestant.rules);
+}
+
+Trial Contest::make_trial(const Contestant& contestant) const {
   PlanEmitter emitter = build_.emitter;
-  emitter.add_schedule(make_schedule(build_.graph, build_.network, build_.ranges, build_.device,
-                                     build_.nodes, build_.tuned, chosen),
-                       build_.ranges, build_.tuner.constants());
+  emitter.add_schedule(schedule(contestant), build_.ranges, build_.tuner.constants());
   Trial trial;
   trial.operators = emitter.operators();
   trial.plan = emitter.finish();
@@ -242,14 +287,14 @@ Trial Contest::make_trial(const std::vector<int>& assignment) const {
 }
 
 std::vector<std::function<void()>> Contest::make_runs(
-    const std::vector<std::vector<int>>& assignments) const {
+    const std::vector<Contestant>& contestants) const {
   std::vector<std::optional<Trial>> trials;
   uint64_t bytes = 0;
-  for (const std::vector<int>& assignment : assignments) {
+  for (const Contestant& contestant : contestants) {
     build_.budget.check_time("comparing whole engines");
     std::optional<Trial>& trial = trials.emplace_back();
     try {
-      trial = make_trial(assignment);
+      trial = make_trial(contestant);
       bytes += memory_of(trial->plan.schedules.back());
     } catch (...) {
       // The least sum of times is what the build would make without the comparison.
@@ -274,23 +319,22 @@ std::vector<std::function<void()>> Contest::make_runs(
   return runs;
 }
 
-void Contest::report(const SelectionProblem& problem,
-                     const std::vector<std::vector<int>>& assignments,
+void Contest::report(const SelectionProblem& problem, const std::vector<Contestant>& contestants,
                      const std::vector<float>& times, size_t winner) const {
   std::string lines;
-  for (size_t i = 0; i < assignments.size(); ++i) {
+  for (size_t i = 0; i < contestants.size(); ++i) {
     lines += str(i == winner ? "\n  *  " : "\n     ", time_text(times[i]), " ms, ",
-                 time_text(static_cast<float>(selection_cost(problem, assignments[i]))),
+                 time_text(static_cast<float>(selection_cost(problem, contestants[i].assignment))),
                  " as the sum of separate times");
     int others = 0;
     for (size_t n = 0; n < build_.nodes.size(); ++n) {
-      const Candidate& candidate = option(assignments[i], n).candidate;
-      if (candidate == option(assignments[0], n).candidate || ++others > 1) continue;
+      const Candidate& candidate = option(contestants[i].assignment, n).candidate;
+      if (candidate == option(contestants[0].assignment, n).candidate || ++others > 1) continue;
       lines += str("; layer '", build_.nodes[n]->name, "' ", label_of(candidate));
     }
     if (others > 1) lines += str(" and ", others - 1, " other layers");
   }
-  build_.config.log.verbose("Compared ", assignments.size(),
+  build_.config.log.verbose("Compared ", contestants.size(),
                             " engines as a whole, since plugins' own code runs in them:", lines);
 }
 

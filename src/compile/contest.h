@@ -18,8 +18,8 @@ namespace opwright {
 /// that runs before or behind such a one. None on a GPU.
 std::vector<bool> beside_callbacks(std::span<GraphNode* const> nodes, const Device& device);
 
-/// Compares assignments of one profile as whole engines, which is what counts where the time of a
-/// layer depends on its neighbours.
+/// Compares assignments and schedules of one profile as whole engines, which is what counts where
+/// the time of a layer depends on its neighbours.
 class Contest {
  public:
   /// What the build has when kernels are chosen. `emitter` has the profiles before.
@@ -43,23 +43,31 @@ class Contest {
   /// problem's first nodes are the network's inputs.
   std::vector<int> choose(const SelectionProblem& problem,
                           const std::vector<bool>& contested) const;
+  /// Whether an engine is faster whose steps run beside each other as `rules` lets them, where they
+  /// do. One with plugins or bodies is not run, and taken to be.
+  bool gain_streams(const std::vector<int>& assignment, const ScheduleRules& rules) const;
 
  private:
+  struct Contestant {
+    std::vector<int> assignment;
+    ScheduleRules rules = {};
+  };
   std::vector<std::vector<int>> groups(const std::vector<bool>& contested) const;
   const TunedOption& option(const std::vector<int>& assignment, size_t node) const;
   /// In the timing cache; empty where a layer is timed every time.
-  std::string key(const std::vector<int>& assignment) const;
-  /// Milliseconds of each, infinite for one that failed; empty where nothing can be compared.
-  std::vector<float> time(const std::vector<std::vector<int>>& assignments,
-                          bool can_be_cached) const;
+  std::string key(const Contestant& contestant) const;
+  /// Milliseconds of each, which the timing cache may know, infinite for one that failed; empty
+  /// where nothing can be compared.
+  std::vector<float> times(const std::vector<Contestant>& contestants) const;
+  std::vector<float> time(const std::vector<Contestant>& contestants, bool can_be_cached) const;
+  StepSchedule schedule(const Contestant& contestant) const;
   /// Throws Error where one of the kernels cannot be made.
-  Trial make_trial(const std::vector<int>& assignment) const;
+  Trial make_trial(const Contestant& contestant) const;
   /// What runs an engine with each, null for one that cannot be made; empty where nothing can be
   /// compared.
-  std::vector<std::function<void()>> make_runs(
-      const std::vector<std::vector<int>>& assignments) const;
+  std::vector<std::function<void()>> make_runs(const std::vector<Contestant>& contestants) const;
   void add_tensors(Trial& trial) const;
-  void report(const SelectionProblem& problem, const std::vector<std::vector<int>>& assignments,
+  void report(const SelectionProblem& problem, const std::vector<Contestant>& contestants,
               const std::vector<float>& times, size_t winner) const;
 
   const Build build_;

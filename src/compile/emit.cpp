@@ -147,6 +147,7 @@ PlanStep PlanEmitter::step(const StepSchedule& steps, const ScheduleStep& step,
   result.outputs.assign(step.outputs.begin(), step.outputs.end());
   result.candidate = step.candidate;
   result.time_ms = step.time_ms;
+  result.stream = step.stream;
   if (step.node && step.node->defines_sizes())
     result.size_symbols.assign(step.node->size_symbols.begin(), step.node->size_symbols.end());
 
@@ -200,11 +201,13 @@ void PlanEmitter::add_schedule(const StepSchedule& steps, const ProfileRanges& r
   operators_.emplace_back();
   for (const ScheduleTensor& each : steps.tensors)
     schedule.tensors.push_back(tensor(steps, each, ranges));
+  std::vector<int32_t> streams;
+  std::vector<uint64_t> workspaces;
   for (const ScheduleStep& each : steps.steps) {
-    uint64_t workspace = 0;
-    schedule.steps.push_back(step(steps, each, ranges, constants, &workspace));
-    schedule.workspace_size = std::max(schedule.workspace_size, workspace);
+    streams.push_back(each.stream);
+    schedule.steps.push_back(step(steps, each, ranges, constants, &workspaces.emplace_back()));
   }
+  schedule.workspace_size = place_workspaces(streams, workspaces).size;
   const std::vector<bool> is_read = tensors_read(schedule);
   for (size_t i = 0; i < schedule.tensors.size(); ++i) {
     PlanTensor& each = schedule.tensors[i];

@@ -10,11 +10,14 @@
 #include "backend/device.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "compile/expansion.h"
 #include "compile/memory_plan.h"
 #include "compile/ports.h"
+#include "compile/stream_choice.h"
 #include "compile/tuning_report.h"
 #include "operators/movement.h"
 #include "plan/concatenation.h"
+#include "plugin/model/plugin_operator.h"
 
 namespace opwright {
 namespace {
@@ -24,10 +27,11 @@ using Location = PlanTensor::Location;
 class ScheduleBuilder {
  public:
   ScheduleBuilder(const Graph& graph, const Network& network, const ProfileRanges& ranges,
-                  const Device& device)
+                  const Device& device, const ScheduleRules& rules)
       : graph_(graph),
         network_(network),
         ranges_(ranges),
+        rules_(rules),
         is_host_(device.is_host()),
         aliased_(aliased_inputs(network)) {
     for (size_t i = 0; i < graph.inputs.size(); ++i) {
@@ -96,6 +100,7 @@ class ScheduleBuilder {
     place_outputs();
     share_memory();
     if (is_host_) place_operands();
+    if (rules_.aux_streams > 0) choose_streams();
     place_in_arena();
     return std::move(schedule_);
   }
@@ -145,6 +150,8 @@ class ScheduleBuilder {
     else
       step.op = std::make_shared<Reformat>();
     step.candidate = {{source.type}, {to}, 0, ""};
+    if (rules_.conversion_time)
+      step.time_ms = rules_.conversion_time(*source.value, source.type, to);
     step.inputs = {from};
     step.outputs = {result};
     schedule_.steps.push_back(std::move(step));
@@ -355,6 +362,64 @@ class ScheduleBuilder {
     return placed;
   }
 
+  /// Whether the step's result is its operand, where that lies.
+  bool is_view(const ScheduleStep& step) const {
+    return step.op->kind() == Reshape::kKind &&
+           schedule_.tensors[step.inputs[0]].storage == schedule_.tensors[step.outputs[0]].storage;
+  }
+
+  /// Lets steps run beside each other that need nothing of each other.
+  void choose_streams() {
+    struct Use {
+      int writer = -1;
+      std::vector<int> readers;  // since then
+    };
+    std::vector<Use> uses(schedule_.storages.size());
+    std::vector<StreamCandidate> candidates;
+    for (size_t s = 0; s < schedule_.steps.size(); ++s) {
+      const ScheduleStep& step = schedule_.steps[s];
+      const int number = static_cast<int>(s);
+      StreamCandidate& candidate = candidates.emplace_back();
+      const auto use = [&](int tensor) -> Use& { return uses[schedule_.tensors[tensor].storage]; };
+      for (const int input : step.inputs) {
+        if (input < 0) continue;
+        if (use(input).writer >= 0) candidate.needs.push_back(use(input).writer);
+        use(input).readers.push_back(number);
+      }
+      if (is_view(step)) {
+        use(step.outputs[0]).writer = number;
+        continue;
+      }
+      for (const int output : step.outputs) {
+        Use& memory = use(output);
+        for (const int reader : memory.readers)
+          if (reader != number) candidate.needs.push_back(reader);
+        memory = {number, {}};
+      }
+      candidate.time = 1000.0 * step.time_ms;
+      candidate.may_move =
+          step.node == nullptr || (!step.node->defines_sizes() &&
+                                   dynamic_cast<const BodyOwner*>(step.op.get()) == nullptr &&
+                                   dynamic_cast<const PluginOperator*>(step.op.get()) == nullptr);
+    }
+    const std::vector<int32_t> streams = opwright::choose_streams(candidates, rules_.aux_streams);
+    for (size_t s = 0; s < streams.size(); ++s) schedule_.steps[s].stream = streams[s];
+  }
+
+  /// Per step, the first and the last one that run beside it.
+  std::vector<std::pair<int, int>> groups() const {
+    const int steps = static_cast<int>(schedule_.steps.size());
+    std::vector<std::pair<int, int>> groups;
+    for (int first = 0, last = 0; first < steps; first = last + 1) {
+      last = first;
+      while (schedule_.steps[last].stream != kAlone && last + 1 < steps &&
+             schedule_.steps[last + 1].stream != kAlone)
+        ++last;
+      groups.resize(last + 1, {first, last});
+    }
+    return groups;
+  }
+
   /// The storage of which this one is a part, or itself.
   int outermost(int memory) const {
     while (schedule_.storages[memory].within >= 0) memory = schedule_.storages[memory].within;
@@ -371,13 +436,16 @@ class ScheduleBuilder {
     const int steps = static_cast<int>(schedule_.steps.size());
     std::vector<Lifetime> lifetimes(schedule_.storages.size());
     std::vector<bool> used(schedule_.storages.size());
+    std::vector<std::pair<int, int>> at_once = groups();
+    at_once.emplace_back(steps, steps);  // the copies into outputs
     auto touch = [&](int tensor, int step) {
       if (tensor < 0 || !is_arena(tensor)) return;
       const int memory = outermost(schedule_.tensors[tensor].storage);
       Lifetime& lifetime = lifetimes[memory];
-      if (!used[memory]) lifetime = {schedule_.storages[memory].size, step, step};
-      lifetime.first = std::min(lifetime.first, step);
-      lifetime.last = std::max(lifetime.last, step);
+      const auto [first, last] = at_once[step];
+      if (!used[memory]) lifetime = {schedule_.storages[memory].size, first, last};
+      lifetime.first = std::min(lifetime.first, first);
+      lifetime.last = std::max(lifetime.last, last);
       used[memory] = true;
     };
     for (int s = 0; s < steps; ++s) {
@@ -415,6 +483,7 @@ class ScheduleBuilder {
   const Graph& graph_;
   const Network& network_;
   const ProfileRanges& ranges_;
+  const ScheduleRules& rules_;
   const bool is_host_;
   const std::vector<int> aliased_;  // per network output, as aliased_inputs() gives it
   StepSchedule schedule_;
@@ -462,8 +531,9 @@ std::vector<int> aliased_inputs(const Network& network) {
 
 StepSchedule make_schedule(const Graph& graph, const Network& network, const ProfileRanges& ranges,
                            const Device& device, const std::vector<GraphNode*>& nodes,
-                           const std::vector<TunedNode>& tuned, const std::vector<int>& chosen) {
-  ScheduleBuilder builder(graph, network, ranges, device);
+                           const std::vector<TunedNode>& tuned, const std::vector<int>& chosen,
+                           const ScheduleRules& rules) {
+  ScheduleBuilder builder(graph, network, ranges, device, rules);
   builder.note_positions(nodes);
   for (size_t i = 0; i < nodes.size(); ++i)
     builder.add(*nodes[i], static_cast<int>(i), tuned[i], tuned[i].options[chosen[i]]);

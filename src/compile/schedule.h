@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct ScheduleStep {
   float time_ms = 0;
   std::vector<TimedCandidate> considered;
   std::vector<int> inputs, outputs;  ///< tensors, -1: absent
+  int32_t stream = kAlone;
 };
 
 /// The steps of one profile in order, what they read and write, and where that lies.
@@ -55,12 +57,21 @@ PortType network_port_type(const Tensor& tensor);
 /// results cannot have one memory. No other operator changes the memory of a network input.
 std::vector<int> aliased_inputs(const Network& network);
 
+/// What a schedule may go by beside the chosen candidates.
+struct ScheduleRules {
+  /// Milliseconds that a conversion of the value takes; empty: that is not known.
+  std::function<float(const GraphValue& value, PortType from, PortType to)> conversion_time = {};
+  int aux_streams = 0;  ///< on so many, beside that of the run, steps may run beside each other
+};
+
 /// Lays the graph out: conversions where a tensor is needed in another type, views instead of
 /// reshapes, outputs in the user's memory, results in place of operands that die, operands of a
-/// concatenation in their place in its result, one arena. Debug tensors are LINEAR as soon as they
-/// are written, before an in-place operator may change them.
+/// concatenation in their place in its result, one arena, in which the tensors of steps that run
+/// beside each other lie apart. Debug tensors are LINEAR as soon as they are written, before an
+/// in-place operator may change them.
 StepSchedule make_schedule(const Graph& graph, const Network& network, const ProfileRanges& ranges,
                            const Device& device, const std::vector<GraphNode*>& nodes,
-                           const std::vector<TunedNode>& tuned, const std::vector<int>& chosen);
+                           const std::vector<TunedNode>& tuned, const std::vector<int>& chosen,
+                           const ScheduleRules& rules = {});
 
 }  // namespace opwright

@@ -8,6 +8,7 @@
 #include "network/operator.h"
 #include "network/symbols.h"
 #include "plan/refit.h"
+#include "plan/streams.h"
 #include "symbolic/expr_program.h"
 
 namespace opwright {
@@ -53,6 +54,7 @@ struct PlanStep {
   float time_ms = 0;
   std::vector<TimedCandidate> considered;
   std::string capture_obstacle;  ///< why no graph has the step; empty: one may
+  int32_t stream = kAlone;       ///< of those that run beside each other (plan/streams.h)
 };
 
 struct ProfileInput {
@@ -83,7 +85,7 @@ struct Schedule {
   std::vector<OutputCopy> copies;
   std::vector<DebugTensor> debug;  ///< with the same marked ones in all schedules
   uint64_t arena_size = 0;
-  uint64_t workspace_size = 0;  ///< the largest workspace of a step; all steps share it
+  uint64_t workspace_size = 0;  ///< what place_workspaces() gives for the steps
 };
 
 struct PlanPort {

@@ -378,6 +378,7 @@ class Reader {
     to.code = numbers(from.code());
     to.size_symbols = numbers(from.size_symbols());
     to.time_ms = from.time_ms();
+    to.stream = from.stream();
     each(from.candidates(), to.considered, [&](const fb::TimedCandidate& item) {
       return TimedCandidate{text(item.types()), item.tactic(),      text(item.tactic_name()),
                             item.time_ms(),     item.reformat_ms(), text(item.dropped())};

@@ -197,6 +197,8 @@ class ScheduleCheck {
     check_text(step.metadata, "a layer");
     check_text(step.capture_obstacle, "a layer");
     check_text(step.candidate.tactic_name, "a layer");
+    require(step.stream >= kAlone && step.stream <= kMaxAuxStreams, "layer '", step.name,
+            "' is on stream ", step.stream, "; at most ", kMaxAuxStreams, " are possible");
     try {
       validate(step.attributes);
     } catch (const Error& error) {

@@ -292,7 +292,7 @@ class Writer {
     const Text obstacle = from.capture_obstacle.empty() ? Text() : text(from.capture_obstacle);
     return fb::CreateStep(builder_, name, metadata, kind, attributes, inputs, outputs, input_types,
                           output_types, from.candidate.tactic, tactic_name, packed, code,
-                          size_symbols, from.time_ms, considered, obstacle);
+                          size_symbols, from.time_ms, considered, obstacle, from.stream);
   }
 
   auto schedule(const Schedule& from) {

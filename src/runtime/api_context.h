@@ -133,7 +133,15 @@ class ContextApi final : public IExecutionContext {
   IGpuAllocator* getTemporaryStorageAllocator() const noexcept override {
     return context_.allocator().get();
   }
-  void setAuxStreams(cudaStream_t*, int32_t) noexcept override {}
+  void setAuxStreams(cudaStream_t* auxStreams, int32_t nbStreams) noexcept override {
+    errors_.run([&] {
+      require(nbStreams >= 0 && (auxStreams != nullptr || nbStreams == 0),
+              "setAuxStreams: ", nbStreams, " streams, whose array is ",
+              auxStreams == nullptr ? "null" : "there");
+      context_.set_aux_queues(
+          {reinterpret_cast<Queue*>(auxStreams), static_cast<size_t>(nbStreams)});
+    });
+  }
   void setPersistentCacheLimit(size_t size) noexcept override {
     context_.notes().persistent_cache_limit = size;
   }

@@ -131,7 +131,7 @@ class EngineApi final : public ICudaEngine {
     return engine_->hardware_compatibility_level();
   }
   TacticSources getTacticSources() const noexcept override { return engine_->tactic_sources(); }
-  int32_t getNbAuxStreams() const noexcept override { return 0; }
+  int32_t getNbAuxStreams() const noexcept override { return engine_->num_aux_streams(); }
   int64_t getEngineStat(EngineStat stat) const noexcept override {
     return errors_.guard<int64_t>(-1, [&] { return engine_->stat(stat); });
   }

@@ -1,5 +1,6 @@
 #include "runtime/context.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -230,6 +231,20 @@ void Context::set_input_consumed_event(void* event) {
 
 void* Context::input_consumed_event() const { return state_->input_consumed; }
 
+void Context::set_aux_queues(std::span<const Queue> queues) {
+  check_idle("given other auxiliary streams");
+  const auto count = std::min<size_t>(queues.size(), engine_->num_aux_streams());
+  for (size_t i = 0; i < count; ++i) {
+    require(queues[i] != nullptr && std::count(&queues[0], &queues[i], queues[i]) == 0,
+            "auxiliary stream ", i, " of ", engine_->name(),
+            queues[i] == nullptr ? " is the default stream" : " is there twice",
+            ", so that steps could not run beside each other");
+    state_->gpu->check_queue(queues[i]);
+  }
+  state_->aux_queues.assign(queues.begin(), queues.begin() + static_cast<ptrdiff_t>(count));
+  state_->is_ready = false;
+}
+
 void Context::set_layer_time_callback(LayerTimeCallback callback) {
   check_idle("given another profiler");
   state_->callback = std::move(callback);
@@ -311,6 +326,7 @@ void Context::prepare() {
   check_addresses();
   s.current->runner->shapes().refresh();
   s.current->runner->set_input_event(s.input_consumed);
+  s.current->runner->set_aux_queues(s.aux_queues);
   s.times.resize(plan.schedules[profile_].steps.size());
   s.is_ready = true;
 }

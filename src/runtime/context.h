@@ -136,6 +136,11 @@ class Context {
   void set_input_consumed_event(void* event);
   void* input_consumed_event() const;
 
+  /// The application's queues that runs may use beside their own (Engine::num_aux_streams()): of
+  /// fewer, or none, the others are the context's. Throws Error for one that is null, twice there,
+  /// or not of the device.
+  void set_aux_queues(std::span<const Queue> queues);
+
   /// Threads that runs on the CPU use, of those that the process may use. At first those of the
   /// engine, or else of the thread that made the context. Kernels are made anew for another number.
   /// Throws Error for less than 1.

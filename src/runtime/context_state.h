@@ -52,6 +52,7 @@ struct Context::State {
   void* workspace = nullptr;
   Queue queue = kNoQueue;  ///< the last one that was checked
   void* input_consumed = nullptr;
+  std::vector<Queue> aux_queues;
   LayerTimeCallback callback;
   std::vector<float> times;
   bool are_times_known = false;  ///< of the last run

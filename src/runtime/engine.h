@@ -182,6 +182,8 @@ class Engine {
   HardwareCompatibilityLevel hardware_compatibility_level() const;
   /// Bits 1 << TacticSource: libraries of others that it needs.
   uint32_t tactic_sources() const;
+  /// On so many streams beside that of the run steps run beside each other.
+  int num_aux_streams() const;
   int64_t stat(EngineStat stat) const;
   bool is_debug_tensor(std::string_view name) const;
   /// Weights stay in the device's memory, so that there is no budget but 0.

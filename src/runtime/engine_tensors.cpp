@@ -165,6 +165,13 @@ uint32_t Engine::tactic_sources() const {
   return sources;
 }
 
+int Engine::num_aux_streams() const {
+  int32_t most = 0;
+  for (const Schedule& schedule : plan_.schedules)
+    for (const PlanStep& step : schedule.steps) most = std::max(most, step.stream);
+  return most;
+}
+
 int64_t Engine::stat(EngineStat stat) const {
   if (stat == EngineStat::kSTRIPPED_WEIGHTS_SIZE)
     return static_cast<int64_t>(plan_.refit.stripped_bytes);

@@ -341,6 +341,7 @@ void write_layer(JsonWriter& json, const Dimensions& dimensions, const Schedule&
   json.member("TacticValue", step.candidate.tactic);
   json.member("TacticName", step.candidate.tactic_name);
   json.member("TimeMs", step.time_ms);
+  if (step.stream != kAlone) json.member("Stream", int64_t{step.stream});
   json.key("Attributes");
   json.begin_object();
   for (const Attribute& attribute : step.attributes)

@@ -82,6 +82,9 @@ void RunGraph::move() {
 
 /// Into a graph.
 void RunGraph::enqueue_part(const GraphReplay::Part& part, Queue queue, uint32_t& current) {
+  auto* const workspace = static_cast<std::byte*>(workspace_);
+  std::optional<RunStreams::Fork> fork;
+  if (table_.streams) fork.emplace(*table_.streams, queue, part.last, RunStreams::Owner::kContext);
   for (const RunTable::Run& run : table_.runs) {
     if (run.last <= part.first) continue;
     if (run.first >= part.last) break;
@@ -91,7 +94,9 @@ void RunGraph::enqueue_part(const GraphReplay::Part& part, Queue queue, uint32_t
       const RunTable::Step& step = table_.steps[current];
       table_.enter(static_cast<int>(current));
       if (step.sizes != nullptr) shapes_.clear(*step.sizes, queue);
-      step.kernel->enqueue(step.inputs, step.outputs, workspace_, queue);
+      step.kernel->enqueue(step.inputs, step.outputs, workspace + step.workspace,
+                           fork ? fork->enter(current) : queue);
+      if (fork) fork->leave(current);
       // Others would be blamed for it.
       require(!table_.device.is_capture_broken(queue), "the capture broke in this step");
     }

@@ -41,6 +41,7 @@ RunTable::RunTable(const Engine& e, int number, const ShapeState& shapes,
   group_sizes(shapes);
   find_last_reader();
   find_shown(shapes);
+  group_streams();
   group_domains();
 }
 
@@ -73,7 +74,6 @@ void RunTable::make_kernel(int number, const ShapeState& shapes, const ProfileVa
     if (engine.debug_plugins() && is_plugin(op))
       kernel = debug_plugin(std::move(kernel), {engine, shapes, profile, number, guarded_bytes_});
     kernels.push_back(std::move(kernel));
-    workspace_size = std::max(workspace_size, kernels.back()->workspace_size());
   } catch (const Error& error) {
     rethrow(error, number);
   }
@@ -297,6 +297,32 @@ void RunTable::group_sizes(const ShapeState& shapes) {
         copies_need = group;
     }
   }
+}
+
+void RunTable::group_streams() {
+  std::vector<int32_t> stream_of;
+  std::vector<uint64_t> sizes_of;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    stream_of.push_back(schedule.steps[i].stream);
+    sizes_of.push_back(kernels[i]->workspace_size());
+  }
+  const WorkspacePlan workspaces = place_workspaces(stream_of, sizes_of);
+  workspace_size = workspaces.size;
+  for (size_t i = 0; i < steps.size(); ++i)
+    steps[i].workspace = workspaces.offsets[static_cast<size_t>(std::max(stream_of[i], 0))];
+  const auto* const queues = dynamic_cast<const QueueMaker*>(&device);
+  if (queues == nullptr || std::ranges::none_of(stream_of, [](int32_t each) { return each > 0; }))
+    return;
+  // Plugins stay on the queue that they are called with, and the host looks at sizes in order.
+  std::vector<bool> may_move;
+  for (size_t i = 0; i < steps.size(); ++i)
+    may_move.push_back(kernels[i]->domain() == nullptr && kernels[i]->capture_obstacle().empty() &&
+                       !is_plugin(op(static_cast<int>(i))) && steps[i].sizes == nullptr &&
+                       group_of(knowledge[i].ready) == nullptr);
+  streams.emplace(device, *queues, plan, schedule, may_move);
+  // Whether inputs have been read is known at the end of a group.
+  if (last_reader <= num_steps() && last_reader > 0)
+    last_reader = streams->end_of_group(last_reader - 1);
 }
 
 void RunTable::group_domains() {

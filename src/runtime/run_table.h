@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "runtime/debug_tensors.h"
 #include "runtime/engine.h"
 #include "runtime/host_values.h"
+#include "runtime/run_streams.h"
 #include "runtime/shape_state.h"
 #include "runtime/size_group.h"
 
@@ -28,6 +30,7 @@ class RunTable {
     void* const* outputs = nullptr;
     SizeGroup* sizes = nullptr;  ///< the size tensors that the step writes
     SizeGroup* needs = nullptr;  ///< must have been read before; null: none
+    size_t workspace = 0;        ///< where its scratch memory begins
   };
   /// Consecutive steps within one domain, none of which but the first has `needs`, and the last of
   /// which may be the last that reads inputs.
@@ -95,11 +98,12 @@ class RunTable {
   const int profile;
   const std::unordered_map<int32_t, int32_t> sizes;  ///< as size_tensors() gives them
   std::vector<std::unique_ptr<Kernel>> kernels;
-  size_t workspace_size = 0;  ///< bytes of scratch memory that the kernels share
+  size_t workspace_size = 0;  ///< bytes of scratch memory of all kernels
   std::vector<Step> steps;
   std::vector<Knowledge> knowledge;  ///< of each step
   std::vector<Run> runs;
-  std::vector<void*> pointers;  ///< by slot
+  std::optional<RunStreams> streams;  ///< none: all steps run one after the other
+  std::vector<void*> pointers;        ///< by slot
   std::vector<std::vector<uint32_t>> input_slots, output_slots;
   std::vector<std::pair<uint32_t, uint64_t>> arena_slots;  ///< slot, offset
   bool are_addresses_new = false;  ///< an input or output has moved since the graphs looked
@@ -128,6 +132,7 @@ class RunTable {
   struct Connection;
   void connect(const ShapeState& shapes);
   void group_sizes(const ShapeState& shapes);
+  void group_streams();
   void group_domains();
   std::vector<int32_t> writing_steps() const;
   void find_shown(const ShapeState& shapes);

@@ -67,7 +67,10 @@ template <class Clock>
 void Runner::enqueue_steps(uint32_t first, uint32_t last, Queue queue, Clock& clock,
                            uint32_t& current) {
   const RunTable::Step* const steps = table_.steps.data();
-  void* const workspace = workspace_;
+  auto* const workspace = static_cast<std::byte*>(workspace_);
+  std::optional<RunStreams::Fork> fork;
+  if (std::is_same_v<Clock, NoClock> && table_.streams) [[unlikely]]
+    fork.emplace(*table_.streams, queue, last, RunStreams::Owner::kAnybody);
   for (const RunTable::Run& run : table_.runs) {
     if (run.last <= first) continue;
     if (run.first >= last) break;
@@ -84,7 +87,9 @@ void Runner::enqueue_steps(uint32_t first, uint32_t last, Queue queue, Clock& cl
       if (step.sizes != nullptr) [[unlikely]]
         shapes_.clear(*step.sizes, queue);
       clock.start();
-      step.kernel->enqueue(step.inputs, step.outputs, workspace, queue);
+      step.kernel->enqueue(step.inputs, step.outputs, workspace + step.workspace,
+                           fork ? fork->enter(number) : queue);
+      if (fork) fork->leave(number);
       clock.stop(number);
       if (step.sizes != nullptr) [[unlikely]]
         shapes_.take(*step.sizes, queue);

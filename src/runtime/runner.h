@@ -26,6 +26,10 @@ class Runner {
   void set_arena(std::byte* arena);
   /// The application's event that runs record once they have read the inputs; null: none.
   void set_input_event(void* event) { input_event_ = event; }
+  /// The application's queues that runs use before those of the context.
+  void set_aux_queues(std::span<const Queue> queues) {
+    if (table_.streams) table_.streams->set_queues(queues);
+  }
 
   /// Runs all steps and output copies. An Error names its layer; other exceptions pass unchanged.
   /// Returns whether it found that the caller captures the queue's work, for which it only looks
@@ -54,6 +58,7 @@ class Runner {
   void begin(void* workspace, Queue queue);
   [[noreturn]] void fail_at(uint32_t step);
   void end(Queue queue, bool are_outputs_copied = false);
+  /// On several queues where the clock has no times to take.
   template <class Clock>
   void enqueue_steps(uint32_t first, uint32_t last, Queue queue, Clock& clock, uint32_t& current);
   void run_replayed(void* workspace, Queue queue);

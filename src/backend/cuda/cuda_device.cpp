@@ -128,6 +128,13 @@ std::unique_ptr<Event> CudaDevice::make_event(bool is_timed) const {
   return std::make_unique<CudaEvent>(is_timed);
 }
 
+std::shared_ptr<void> CudaDevice::make_queue() const {
+  const DeviceScope scope(*this);
+  CUstream stream = nullptr;
+  check(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "making a stream");
+  return {stream, [](void* made) { driver().cuStreamDestroy(static_cast<CUstream>(made)); }};
+}
+
 std::shared_ptr<const DeviceFunction> CudaDevice::load_function(const CodeObject& code,
                                                                 const std::string& name) const {
   const DeviceScope scope(*this);

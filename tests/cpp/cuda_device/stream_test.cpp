@@ -19,6 +19,26 @@ TEST(CudaStreams, EventsOrderStreams) {
   EXPECT_EQ(out.read(second.get()), (std::vector<float>{20, 40, 60}));
 }
 
+TEST(CudaStreams, QueuesAreMade) {
+  const CudaDevice& device = gpu();
+  const DeviceScope scope(device);
+  const Scale scale(device);
+  const DeviceArray<float> in(device, {1, 2, 3}), middle(device, {0, 0, 0}), out(device, {0, 0, 0});
+  const std::unique_ptr<Event> event = device.make_event(false);
+  {
+    const std::shared_ptr<void> first = device.make_queue(), second = device.make_queue();
+    EXPECT_NE(first, second);
+    EXPECT_EQ(message([&] { device.check_queue(first.get()); }), "");
+    scale(in.data(), 2, 3, middle.data(), first.get());
+    event->record(first.get());
+    event->make_wait(second.get());
+    scale(middle.data(), 10, 3, out.data(), second.get());
+    event->record(second.get());
+  }
+  event->synchronize();  // queues that go do what they were given first
+  EXPECT_EQ(out.read(nullptr), (std::vector<float>{20, 40, 60}));
+}
+
 TEST(CudaStreams, EventsTellTheTime) {
   const CudaDevice& device = gpu();
   const DeviceScope scope(device);

@@ -14,6 +14,10 @@ extern "C" __global__ void twice(const float* x, float* y, long long n) {
   const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) y[i] = 2 * x[i];
 }
+extern "C" __global__ void half(const float* x, float* y, long long n) {
+  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] / 2;
+}
 extern "C" __global__ void add(const float* x, const float* w, float* y, long long n) {
   const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) y[i] = x[i] + w[i];
@@ -57,7 +61,8 @@ inline void launch(const std::string& name, const FakeRun& run) {
 
 /// Registers operators of the kinds "Gpu:twice", "Gpu:add", ...
 inline void register_gpu_kinds() {
-  for (const std::string name : {"twice", "add", "to_float", "keep_positive", "out_of_bounds"})
+  for (const std::string name :
+       {"twice", "half", "add", "to_float", "keep_positive", "out_of_bounds"})
     register_fake("Gpu:" + name, {.run = [name](const FakeRun& run) { launch(name, run); }});
 }
 

@@ -134,6 +134,7 @@ inline Plan sample_plan() {
     scale.candidate = {{fp32, fp32, fp32}, {fp32}, 3, "vector"};
     scale.packed = {{1, floats({1.0f, 2.0f, 3.0f, 0.0f}), "padded to 4"}};
     scale.time_ms = 0.25f;
+    scale.stream = 3;
     scale.considered = {{"FP32, FP32, FP32 -> FP32", 3, "vector", 0.25f, 0, ""},
                         {"FP16, FP16 -> FP16", 4, "scalar", 0.125f, 0.5f, ""},
                         {"FP8, FP8 -> FP8", 4, "scalar", 0, 0, "FP8 is not allowed"}};

@@ -48,6 +48,7 @@ void expect_same_step(const PlanStep& a, const PlanStep& b) {
   EXPECT_EQ(a.code, b.code);
   EXPECT_EQ(a.size_symbols, b.size_symbols);
   EXPECT_EQ(a.time_ms, b.time_ms);
+  EXPECT_EQ(a.stream, b.stream);
   ASSERT_EQ(a.packed.size(), b.packed.size());
   for (size_t i = 0; i < a.packed.size(); ++i) {
     EXPECT_EQ(a.packed[i].input, b.packed[i].input);

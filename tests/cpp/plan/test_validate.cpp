@@ -41,6 +41,8 @@ const Damage kDamages[] = {
     {"device", [](Plan& p) { p.device_type = static_cast<DeviceType>(9); }, "device type 9"},
     {"backend", [](Plan& p) { p.backend.clear(); }, "the backend that the engine is for has no"},
     {"no_profile", [](Plan& p) { p.schedules.clear(); }, "no optimization profile"},
+    {"stream_below", [](Plan& p) { first(p).steps[1].stream = -2; }, "'filter' is on stream -2"},
+    {"stream_above", [](Plan& p) { first(p).steps[1].stream = 16; }, "on stream 16; at most 15"},
     {"zero_byte", [](Plan& p) { p.name = std::string("a\0b", 3); }, "zero byte"},
     {"same_names", [](Plan& p) { p.inputs[1].name = "x"; }, "used twice"},
     {"port_dims", [](Plan& p) { p.inputs[0].dims[0] = 99; }, "uses expression 99"},
