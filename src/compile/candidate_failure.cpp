@@ -63,6 +63,21 @@ std::string without_layer(std::string text, const GraphNode& node) {
   return text;
 }
 
+std::string without_warnings(const std::string& text) {
+  std::istringstream lines(text);
+  std::string line, kept;
+  bool is_warning = false;
+  while (std::getline(lines, line)) {
+    // What belongs to a message is indented, or an empty line behind it.
+    if (!line.empty() && !line.starts_with(' '))
+      is_warning = line.find("): warning ") != std::string::npos ||
+                   line.find(": warning: ") != std::string::npos || line.starts_with("Remark: ");
+    if (!is_warning) kept += line + '\n';
+  }
+  if (!text.ends_with('\n') && !kept.empty()) kept.pop_back();
+  return kept;
+}
+
 std::string headline(const std::string& text) {
   std::istringstream lines(text);
   std::string first, line, before;

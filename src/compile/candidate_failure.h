@@ -22,6 +22,8 @@ bool is_error(const std::exception_ptr& reason);
 std::string text_of(const std::exception_ptr& reason);
 /// What the layer's own errors begin with is not another one's.
 std::string without_layer(std::string text, const GraphNode& node);
+/// Of a compiler's messages in the text the errors alone.
+std::string without_warnings(const std::string& text);
 /// The line of an error's text that says most: of a traceback that which follows it.
 std::string headline(const std::string& text);
 

@@ -29,10 +29,10 @@ constexpr double kMost = 1.2;
 constexpr double kClearly = 0.9;
 constexpr double kClearlyOnStreams = 0.98;
 // One that is slower than the best by so much is not run any more.
-constexpr double kHopeless = 2;
+constexpr double kHopelessEngine = 2;
 // Short engines are compared this many times as often as the config says, for so long at most.
-constexpr int kMaxRounds = 4;
-constexpr double kShortMilliseconds = 1000;
+constexpr int kEngineRounds = 4;
+constexpr double kEngineMilliseconds = 1000;
 // A sample is the median of so many runs that they take about this time.
 constexpr double kSampleMilliseconds = 10;
 constexpr double kMaxRuns = 5;
@@ -40,7 +40,7 @@ constexpr double kMaxRuns = 5;
 constexpr double kShortRunMilliseconds = 1;
 constexpr int kRunsAtOnce = 10;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNotRun = std::numeric_limits<float>::infinity();
 
 double milliseconds_of(const std::function<void()>& run) {
   const auto start = std::chrono::steady_clock::now();
@@ -173,7 +173,7 @@ std::vector<float> Contest::times(const std::vector<Contestant>& contestants) co
   if (times.size() == keys.size()) return times;
   times = time(contestants, !keys[0].empty());
   for (size_t i = 0; i < times.size(); ++i)
-    if (!keys[i].empty() && times[i] < kInfinity) build_.cache.insert(keys[i], times[i]);
+    if (!keys[i].empty() && times[i] < kNotRun) build_.cache.insert(keys[i], times[i]);
   return times;
 }
 
@@ -189,7 +189,7 @@ std::vector<float> Contest::time(const std::vector<Contestant>& contestants,
               "or steps may run beside each other, are not in the timing cache, and "
               "ERROR_ON_TIMING_CACHE_MISS is set; build once without the flag and use the timing "
               "cache of that build");
-  std::vector<float> times(runs.size(), kInfinity);
+  std::vector<float> times(runs.size(), kNotRun);
   double spent = 0;
   int at_once = 1;
   const auto run = [&](size_t i) {
@@ -212,13 +212,13 @@ std::vector<float> Contest::time(const std::vector<Contestant>& contestants,
     return static_cast<float>(*middle);
   };
   const int least_rounds = std::max(1, config.avg_timing_iterations);
-  for (int round = 0;
-       round < least_rounds || (round < kMaxRounds * least_rounds && spent < kShortMilliseconds);
+  for (int round = 0; round < least_rounds ||
+                      (round < kEngineRounds * least_rounds && spent < kEngineMilliseconds);
        ++round) {
     build_.progress(std::min(round, least_rounds - 1), least_rounds);
     const float least = std::ranges::min(times);
     for (size_t i = 0; i < runs.size(); ++i) {
-      if (!runs[i] || (round > 0 && times[i] > kHopeless * least)) continue;
+      if (!runs[i] || (round > 0 && times[i] > kHopelessEngine * least)) continue;
       if (config.interrupt_check) config.interrupt_check();
       build_.budget.check_time("comparing whole engines");
       try {
@@ -229,7 +229,7 @@ std::vector<float> Contest::time(const std::vector<Contestant>& contestants,
             "inputs failed: ",
             failure(std::current_exception()));
         runs[i] = nullptr;
-        times[i] = kInfinity;
+        times[i] = kNotRun;
       }
     }
   }

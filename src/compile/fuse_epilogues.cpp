@@ -89,7 +89,7 @@ class EpilogueMatch {
 };
 
 bool is_product(const GraphNode& node) {
-  return node.as<Convolution>() || node.as<MatrixMultiply>();
+  return node.as<Convolution>() || node.as<Deconvolution>() || node.as<MatrixMultiply>();
 }
 /// Whose epilogues are programs alone.
 bool is_quantized_product(const GraphNode& node) {
@@ -124,7 +124,6 @@ bool fuse_into_convolution(Graph& graph, const PassContext& context, GraphNode* 
     return false;
   std::vector<GraphValue*> inputs = producer->inputs;
   if (residual) {
-    if (Op::kKind == Deconvolution::kKind) return false;
     inputs.resize(3);  // an absent bias keeps its place, the residual is the last input
     inputs.push_back(residual);
     params.has_residual = true;
@@ -193,6 +192,7 @@ class ProgramFusion {
         value->info.dims != result.dims)
       return false;
     if (const auto* op = producer->as<Convolution>()) return fuse(*op, producer, value, 3, 1);
+    if (const auto* op = producer->as<Deconvolution>()) return fuse(*op, producer, value, 3, 1);
     const auto* op = producer->as<MatrixMultiply>();
     if (op != nullptr && has_epilogues(producer->inputs[0]->info.dtype))
       return fuse(*op, producer, value, op->params().has_bias ? 3 : 2,
@@ -208,7 +208,7 @@ class ProgramFusion {
     std::vector<GraphValue*> inputs = producer->inputs;
     // What the program reads: the sum, and then these.
     std::vector<GraphValue*> others;
-    if constexpr (std::is_same_v<Op, Convolution>) {
+    if constexpr (!std::is_same_v<Op, MatrixMultiply>) {
       if (params.has_residual) others.push_back(inputs.back()), inputs.pop_back();
       params.has_residual = false;
     }

@@ -1,11 +1,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <optional>
 
 #include "base/half.h"
 #include "base/types.h"
+#include "compile/attention_operands.h"
+#include "compile/attention_pattern.h"
 #include "compile/passes.h"
 #include "compile/program.h"
 #include "compile/single_operation.h"
@@ -17,413 +18,6 @@
 
 namespace opwright {
 namespace {
-
-constexpr float kNothing = -std::numeric_limits<float>::infinity();
-/// A score from which on a key has no weight beside one that may be met.
-constexpr double kForbidden = -1e4;
-/// Nodes that are followed in one direction.
-constexpr int kMaxSteps = 16;
-
-/// What was found between the product with the keys and the softmax, and behind it.
-struct Pattern {
-  GraphNode *softmax = nullptr, *scores = nullptr, *result = nullptr;  ///< and the two products
-  double scale = 1, cap = 0;
-  float masked_score = kNothing;
-  GraphValue *allowed = nullptr, *bias = nullptr;
-  size_t allowed_rank = 4, bias_rank = 4;  ///< of the scores that they were read by
-  bool is_forbidden = false;               ///< whether the mask says what is forbidden instead
-  std::optional<SymShape> shape;           ///< of the scores: [batch, heads, queries, keys]
-};
-
-/// An operand of a product as a view of a tensor that was there before.
-struct Source {
-  GraphValue* value = nullptr;
-  AttentionLayout layout = AttentionLayout::kHEADS_FIRST;
-  SymShape dims;  ///< of the layout, as which the value is read
-  int64_t offset = 0, head_stride = 0;
-  int64_t heads = 0;
-  double scale = 1;
-};
-
-bool is_floating_identity(const SingleOperation& op, const GraphNode& node) {
-  return op.is(PointwiseOp::kInput) && op.a.value != nullptr &&
-         is_floating(op.a.value->info.dtype) && is_floating(node.outputs[0]->info.dtype) &&
-         node.outputs[0]->info.dtype != DataType::kFP8;
-}
-
-/// The factor by which an operation multiplies its tensor operand, which becomes `x`.
-std::optional<double> factor_of(const SingleOperation& op, GraphValue*& x) {
-  if (op.type != DataType::kFLOAT) return std::nullopt;
-  if (op.is(ElementWiseOperation::kPROD)) {
-    for (const auto& [tensor, other] : {std::pair(op.a, op.b), std::pair(op.b, op.a)})
-      if (const std::optional<double> number = number_of(other); number && tensor.value) {
-        x = tensor.value;
-        return number;
-      }
-  } else if (op.is(ElementWiseOperation::kDIV) && op.a.value) {
-    const std::optional<double> number = number_of(op.b);
-    if (!number || *number == 0) return std::nullopt;
-    x = op.a.value;
-    return 1 / *number;
-  }
-  return std::nullopt;
-}
-
-/// Follows the scores of a softmax back to the product that they come from.
-class ScoreChain {
- public:
-  ScoreChain(const Graph& graph, Pattern& pattern) : graph_(graph), pattern_(pattern) {}
-
-  /// `value` is read by the nodes that were followed alone.
-  bool follow(GraphValue* value) {
-    bool is_reshaped = false;
-    for (int step = 0; step < kMaxSteps; ++step) {
-      const SymShape& dims = value->info.dims;
-      // That of the product itself, where it is no other one: masks may make it less definite.
-      if (dims.size() == 4 && !is_reshaped) pattern_.shape = dims;
-      GraphNode* node = value->producer;
-      if (node == nullptr || node->outputs.size() != 1) return false;
-      if (const auto* product = node->as<MatrixMultiply>()) {
-        const MatrixMultiplyParams& params = product->params();
-        pattern_.scores = node;
-        pattern_.scale *= outer_;
-        return !params.has_bias && !params.activation.present() &&
-               params.op0 == MatrixOperation::kNONE && params.op1 != MatrixOperation::kVECTOR;
-      }
-      is_reshaped |= node->as<Reshape>() && pattern_.shape;
-      GraphValue* next = node->as<Reshape>() ? node->inputs[0] : step_through(*node);
-      if (next == nullptr || graph_.single_user(*next) != node) return false;
-      value = next;
-    }
-    return false;
-  }
-
- private:
-  GraphValue* step_through(const GraphNode& node) {
-    const std::optional<SingleOperation> op = single_operation(&node);
-    if (!op) return nullptr;
-    if (is_floating_identity(*op, node)) return op->a.value;
-    GraphValue* x = nullptr;
-    if (const std::optional<double> factor = factor_of(*op, x)) {
-      outer_ *= *factor;
-      return has_shape(x, node) ? x : nullptr;
-    }
-    if (op->is(ActivationType::kTANH)) {
-      // cap * tanh(scale * x): what multiplies the tangent is the cap.
-      if (pattern_.cap != 0 || !(outer_ > 0)) return nullptr;
-      pattern_.cap = outer_, pattern_.scale = outer_, outer_ = 1;
-      return op->a.value;
-    }
-    // A factor behind a mask or a cap would be one of the mask, too.
-    if (outer_ != 1 || pattern_.cap != 0) return nullptr;
-    if (op->is(ElementWiseOperation::kSUM) && op->type == DataType::kFLOAT) return add(*op, node);
-    if (op->is(PointwiseOp::kSelect) && op->type == DataType::kFLOAT) return select(*op, node);
-    return nullptr;
-  }
-
-  /// Whether a mask does not repeat the scores. Where extents are open that is so, or running fails
-  /// with the fused kernel as it does without.
-  static bool has_shape(const GraphValue* x, const GraphNode& node) {
-    return x != nullptr && std::ranges::equal(x->info.dims, node.outputs[0]->info.dims,
-                                              [](const Expr& a, const Expr& b) {
-                                                return a == b ||
-                                                       (!a.is_constant() && !b.is_constant());
-                                              });
-  }
-  /// Whether a product is behind it, rather than a mask.
-  bool comes_from_product(const GraphValue* x, const GraphNode& node) const {
-    for (int step = 0; step < kMaxSteps && x != nullptr; ++step) {
-      const GraphNode* made = x->producer;
-      if (step == 0 && (!has_shape(x, node) || graph_.single_user(*x) != &node)) return false;
-      if (made == nullptr) return false;
-      if (made->as<MatrixMultiply>()) return true;
-      if (made->as<Reshape>()) {
-        x = made->inputs[0];
-        continue;
-      }
-      const std::optional<SingleOperation> op = single_operation(made);
-      if (!op) return false;
-      const GraphValue* next = nullptr;
-      for (const Operand* operand : {&op->a, &op->b, &op->c})
-        if (operand->value && !operand->value->is_constant() && next == nullptr &&
-            has_shape(operand->value, *made) && operand->value->info.dtype != DataType::kBOOL)
-          next = operand->value;
-      x = next;
-    }
-    return false;
-  }
-
-  GraphValue* add(const SingleOperation& op, const GraphNode& node) {
-    for (const auto& [x, bias] : {std::pair(op.a, op.b), std::pair(op.b, op.a)})
-      if (bias.value && !pattern_.bias && comes_from_product(x.value, node)) {
-        pattern_.bias = bias.value, pattern_.bias_rank = node.outputs[0]->info.dims.size();
-        return x.value;
-      }
-    return nullptr;
-  }
-
-  GraphValue* select(const SingleOperation& op, const GraphNode& node) {
-    if (pattern_.allowed || op.a.value == nullptr) return nullptr;
-    for (const bool forbids : {false, true}) {
-      const Operand& x = forbids ? op.c : op.b;
-      const std::optional<double> number = number_of(forbids ? op.b : op.c);
-      if (!number || !comes_from_product(x.value, node)) continue;
-      pattern_.allowed = op.a.value, pattern_.is_forbidden = forbids;
-      pattern_.masked_score = static_cast<float>(*number);
-      pattern_.allowed_rank = node.outputs[0]->info.dims.size();
-      return x.value;
-    }
-    return nullptr;
-  }
-
-  const Graph& graph_;
-  Pattern& pattern_;
-  double outer_ = 1;  ///< what multiplies what is followed now
-};
-
-/// Whether the node, which chooses 0 in places of the softmax `y`, does so only where the fused
-/// kernel does: where no key may be met, or where the mask says so.
-bool chooses_nothing(const Graph& graph, const SingleOperation& op, const GraphValue* y,
-                     const GraphNode& node, Pattern& pattern) {
-  if (!op.is(PointwiseOp::kSelect) || op.a.value == nullptr) return false;
-  const bool zero_first = op.c.value == y;
-  const std::optional<double> number = number_of(zero_first ? op.b : op.c);
-  if (number != 0.0 || (zero_first ? op.c : op.b).value != y) return false;
-  const GraphNode* condition = op.a.value->producer;
-  if (graph.single_user(*op.a.value) == &node && zero_first) {
-    const std::optional<SingleOperation> test = single_operation(condition);
-    if (test && test->is(UnaryOperation::kISNAN) && test->a.value == y) return true;
-    if (test && test->is(ElementWiseOperation::kEQUAL) && test->a.value &&
-        number_of(test->b) == static_cast<double>(kNothing)) {
-      const GraphNode* reduce = test->a.value->producer;
-      const auto* peak = reduce ? reduce->as<Reduce>() : nullptr;
-      if (peak && peak->params().op == ReduceOperation::kMAX && peak->params().keep_dims &&
-          peak->params().axes == pattern.softmax->as<Softmax>()->params().axes &&
-          reduce->inputs[0] == pattern.softmax->inputs[0])
-        return true;
-    }
-  }
-  if (pattern.allowed != op.a.value || pattern.is_forbidden != zero_first) return false;
-  if (pattern.masked_score > kForbidden) return false;
-  pattern.masked_score = kNothing;
-  return true;
-}
-
-/// The node that reads the softmax's result or what became of it; a test for NaN, whose result it
-/// reads as well, does not count.
-GraphNode* next_user(const Graph& graph, const GraphValue& y) {
-  if (GraphNode* user = graph.single_user(y)) return user;
-  if (graph.is_kept(y) || y.uses.size() != 2) return nullptr;
-  for (int i = 0; i < 2; ++i) {
-    const std::optional<SingleOperation> test = single_operation(y.uses[i].node);
-    GraphNode* const other = y.uses[1 - i].node;
-    if (test && test->is(UnaryOperation::kISNAN) &&
-        graph.single_user(*y.uses[i].node->outputs[0]) == other)
-      return other;
-  }
-  return nullptr;
-}
-
-/// From the softmax to the product with the values.
-bool follow_weights(const Graph& graph, Pattern& pattern) {
-  GraphValue* y = pattern.softmax->outputs[0];
-  for (int step = 0; step < kMaxSteps; ++step) {
-    GraphNode* user = next_user(graph, *y);
-    if (user == nullptr || user->outputs.size() != 1) return false;
-    if (const auto* product = user->as<MatrixMultiply>()) {
-      const MatrixMultiplyParams& params = product->params();
-      pattern.result = user;
-      return user->inputs[0] == y && user->inputs[1] != y && !params.has_bias &&
-             !params.activation.present() && params.op0 == MatrixOperation::kNONE &&
-             params.op1 == MatrixOperation::kNONE;
-    }
-    if (!user->as<Reshape>()) {
-      const std::optional<SingleOperation> op = single_operation(user);
-      if (!op ||
-          (!is_floating_identity(*op, *user) && !chooses_nothing(graph, *op, y, *user, pattern)))
-        return false;
-    }
-    y = user->outputs[0];
-  }
-  return false;
-}
-
-/// Whether the softmax and the largest of each row are all that read the scores.
-bool is_read_by_softmax(const Graph& graph, const GraphValue& scores, const GraphNode* softmax) {
-  if (graph.is_kept(scores)) return false;
-  return std::ranges::all_of(scores.uses, [&](const GraphValue::Use& use) {
-    if (use.node == softmax) return true;
-    const auto* reduce = use.node->as<Reduce>();
-    return reduce && reduce->params().op == ReduceOperation::kMAX;
-  });
-}
-
-/// The stride of each axis of a view, -1 where its extent is 1 and it has none; nothing where an
-/// axis has several.
-std::optional<SymShape> strides_of(const StridedView& view) {
-  SymShape strides;
-  for (size_t axis = 0; axis < view.rank(); ++axis) {
-    const std::vector<StridedView::Part> parts = view.parts(axis);
-    if (parts.size() > 1) return std::nullopt;
-    strides.push_back(parts.empty() ? Expr(-1) : parts[0].stride);
-  }
-  return strides;
-}
-bool agrees(const Expr& stride, const Expr& expected) {
-  return stride == Expr(-1) || stride == expected;
-}
-
-/// The source as one of the layouts of [batch, heads, length, size], which its strides are of.
-bool choose_layout(Source& source, const SymShape& heads, const SymShape& strides,
-                   const Expr& offset) {
-  const Expr &batch = heads[0], &length = heads[2], &size = heads[3];
-  const Expr all = numel(source.value->info.dims);
-  if (!offset.is_constant() || !agrees(strides[3], 1)) return false;
-  source.offset = offset.constant();
-  const Expr head_stride = strides[1] == Expr(-1) ? Expr(0) : strides[1];
-  if (head_stride.is_constant()) {
-    source.head_stride = head_stride.constant();
-    const int64_t end = source.offset + (source.heads - 1) * source.head_stride + size.constant();
-    for (const bool batch_first : {true, false}) {
-      const Expr &inner = strides[batch_first ? 2 : 0], &outer = strides[batch_first ? 0 : 2];
-      const Expr& inner_extent = batch_first ? length : batch;
-      Expr row = inner;
-      if (row == Expr(-1)) row = outer == Expr(-1) ? all : outer;
-      if (!row.is_constant() || end > row.constant() || !(batch * length * row == all) ||
-          !agrees(outer, inner_extent * row))
-        continue;
-      source.layout = batch_first ? AttentionLayout::kBATCH_FIRST : AttentionLayout::kLENGTH_FIRST;
-      source.dims = batch_first ? SymShape{batch, length, row} : SymShape{length, batch, row};
-      return true;
-    }
-  }
-  const Expr head = length * size;
-  if (source.offset != 0 || !(all == batch * Expr(source.heads) * head) ||
-      !agrees(strides[2], size) || !agrees(strides[1], head) ||
-      !agrees(strides[0], Expr(source.heads) * head))
-    return false;
-  source.layout = AttentionLayout::kHEADS_FIRST, source.head_stride = 0;
-  source.dims = {batch, Expr(source.heads), length, size};
-  return true;
-}
-
-/// Whether a view may tell what the node does.
-bool moves_elements(const GraphNode& node) {
-  return node.as<Transpose>() || node.as<Reshape>() || node.as<Slice>() || node.as<Gather>();
-}
-
-/// Where the elements of an operand [batch, heads, length, size] lie before they are moved and
-/// scaled: as far back as one of the layouts has them. `is_turned`: the operand is [..., size,
-/// length]. `shares`: heads that repeat others may be read once. `may_scale`: factors may be left
-/// out, which the source then tells. It has elements of the type: casts to wider ones are no loss.
-std::optional<Source> trace(GraphValue* operand, DataType type, const SymShape& heads,
-                            bool is_turned, bool shares, bool may_scale) {
-  std::vector<const GraphNode*> moves;
-  GraphValue* value = operand;
-  std::optional<Source> best;
-  double scale = 1;
-  for (int step = 0; step < kMaxSteps; ++step) {
-    StridedView view(value->info.dims);
-    bool is_view = value->info.dtype == type;
-    for (size_t i = moves.size(); i-- > 0 && is_view;) is_view = view.apply(*moves[i]);
-    if (is_view) {
-      if (is_turned) {
-        Ints turn;
-        for (size_t i = 0; i < view.rank(); ++i) turn.push_back(static_cast<int64_t>(i));
-        std::swap(turn[turn.size() - 1], turn[turn.size() - 2]);
-        view.transpose(turn);
-      }
-      is_view = view.reshape(heads);
-    }
-    if (is_view) {
-      Source source;
-      source.value = value, source.scale = scale, source.heads = heads[1].constant();
-      SymShape shown = heads;
-      // Heads that repeat each other are those of fewer.
-      if (const auto parts = view.parts(1);
-          shares && !parts.empty() && parts.back().stride == Expr(0) &&
-          parts.back().extent.is_constant() && parts.size() <= 2) {
-        source.heads /= parts.back().extent.constant();
-        shown[1] = source.heads;
-        SymShape apart = heads;
-        apart[1] = source.heads;
-        apart.insert(apart.begin() + 2, parts.back().extent);
-        SymShape strides;
-        if (StridedView split = view; split.reshape(apart))
-          if (const std::optional<SymShape> all = strides_of(split)) {
-            strides = *all;
-            strides.erase(strides.begin() + 2);
-            if (choose_layout(source, shown, strides, view.offset())) best = source;
-          }
-      } else if (const std::optional<SymShape> strides = strides_of(view);
-                 strides && choose_layout(source, shown, *strides, view.offset())) {
-        best = source;
-      }
-    }
-    const GraphNode* node = value->producer;
-    if (node == nullptr || node->outputs.size() != 1) break;
-    GraphValue* next = nullptr;
-    if (moves_elements(*node)) {
-      next = node->inputs[0];
-      moves.push_back(node);
-    } else if (const auto op = single_operation(node)) {
-      if (is_floating_identity(*op, *node)) {
-        if (bits(op->a.value->info.dtype) < bits(value->info.dtype)) next = op->a.value;
-      } else if (const auto factor = may_scale ? factor_of(*op, next) : std::nullopt) {
-        if (!(next->info.dims == value->info.dims)) break;
-        scale *= *factor;
-      }
-    }
-    if (next == nullptr) break;
-    value = next;
-  }
-  return best;
-}
-
-/// What reads the result and only moves it, as far as one of the layouts has its elements in order.
-struct Target {
-  GraphNode* node = nullptr;
-  AttentionLayout layout = AttentionLayout::kHEADS_FIRST;
-};
-Target find_target(const Graph& graph, GraphNode* product, const SymShape& heads) {
-  Target best{product, AttentionLayout::kHEADS_FIRST};
-  // The product's own extents may be less definite.
-  const SymShape& own = product->outputs[0]->info.dims;
-  StridedView view(own.size() == 4 && own[1] == heads[1] ? heads : own);
-  const Expr &size = heads[3], head = heads[2] * size;
-  const Expr strides[] = {heads[1] * head, head, size, 1};  // of batch, heads, length, size
-  constexpr std::pair<AttentionLayout, int> kFirst[] = {{AttentionLayout::kBATCH_FIRST, 0},
-                                                        {AttentionLayout::kLENGTH_FIRST, 2}};
-  GraphNode* node = product;
-  for (int step = 0; step < kMaxSteps; ++step) {
-    GraphNode* user = graph.single_user(*node->outputs[0]);
-    if (user == nullptr || !(user->as<Transpose>() || user->as<Reshape>()) || !view.apply(*user))
-      break;
-    node = user;
-    for (const auto& [layout, first] : kFirst) {
-      const int order[] = {first, 2 - first, 1, 3};
-      SymShape dims;
-      for (const int axis : order) dims.push_back(heads[static_cast<size_t>(axis)]);
-      StridedView seen = view;
-      if (!seen.reshape(dims)) continue;
-      const std::optional<SymShape> found = strides_of(seen);
-      bool is_so = found.has_value();
-      for (size_t i = 0; is_so && i < 4; ++i) is_so = agrees((*found)[i], strides[order[i]]);
-      if (is_so) {
-        best = {node, layout};
-        break;
-      }
-    }
-    StridedView seen = view;
-    if (best.node != node && seen.reshape(heads)) {
-      const std::optional<SymShape> found = strides_of(seen);
-      bool is_so = found.has_value();
-      for (size_t i = 0; is_so && i < 4; ++i) is_so = agrees((*found)[i], strides[i]);
-      if (is_so) best = {node, AttentionLayout::kHEADS_FIRST};
-    }
-  }
-  return best;
-}
 
 /// The elements of a fixed mask [..., queries, keys], 1 where a key may be met; nothing where the
 /// mask is another one or has numbers between.
@@ -445,7 +39,7 @@ std::optional<std::vector<char>> allowed_keys(const GraphValue& mask, int64_t qu
   convert(mask.info.constant.data(), mask.info.dtype, numbers.data(), DataType::kFLOAT,
           static_cast<int64_t>(count));
   for (size_t i = 0; i < count; ++i) {
-    if (numbers[i] != 0 && !(numbers[i] <= kForbidden)) return std::nullopt;
+    if (numbers[i] != 0 && !(numbers[i] <= kForbiddenScore)) return std::nullopt;
     allowed[i] = numbers[i] == 0;
   }
   return allowed;
@@ -484,7 +78,7 @@ void take_causal(GraphValue*& mask, bool is_forbidden, const SymShape& shape,
 }
 
 /// The shape of the scores, where each of the products has its own and both agree.
-std::optional<SymShape> shape_of_scores(const Pattern& pattern) {
+std::optional<SymShape> shape_of_scores(const AttentionPattern& pattern) {
   const SymShape &a = pattern.scores->inputs[0]->info.dims,
                  &own = pattern.scores->outputs[0]->info.dims;
   if (pattern.shape) return pattern.shape;
@@ -492,7 +86,7 @@ std::optional<SymShape> shape_of_scores(const Pattern& pattern) {
   // [batch * heads, ...]: the query tells how many heads there are, if it was put together.
   GraphValue* value = pattern.scores->inputs[0];
   std::vector<const GraphNode*> moves;
-  for (int step = 0; step < kMaxSteps; ++step) {
+  for (int step = 0; step < kMostFollowed; ++step) {
     const GraphNode* node = value->producer;
     if (node == nullptr) break;
     GraphValue* next = nullptr;
@@ -526,24 +120,12 @@ class Rewriting {
   Rewriting(Graph& graph, const PassContext& context) : graph_(graph), context_(context) {}
 
   void visit(GraphNode* softmax) {
-    const auto* op = softmax->as<Softmax>();
-    GraphValue* scores = op ? softmax->inputs[0] : nullptr;
-    if (scores == nullptr || op->params().log) return;
-    const size_t rank = scores->info.dims.size();
-    if (rank < 3 || rank > 4 || op->params().axes != int64_t{1} << (rank - 1)) return;
-    if (!is_read_by_softmax(graph_, *scores, softmax)) return;
-    Pattern pattern;
-    pattern.softmax = softmax;
-    if (ScoreChain chain(graph_, pattern); !chain.follow(scores)) return;
-    if (!follow_weights(graph_, pattern)) return;
-    if (!may_join(*pattern.scores, *softmax) || !may_join(*softmax, *pattern.result) ||
-        !may_join(*pattern.scores, *pattern.result))
-      return;
-    replace(pattern);
+    if (std::optional<AttentionPattern> pattern = find_attention(graph_, softmax))
+      replace(*pattern);
   }
 
  private:
-  void replace(Pattern& pattern) {
+  void replace(AttentionPattern& pattern) {
     const std::optional<SymShape> shape = shape_of_scores(pattern);
     if (!shape || !(*shape)[1].is_constant()) return;
     const bool is_turned =
@@ -573,17 +155,18 @@ class Rewriting {
     if (!fits_scores(pattern.allowed, pattern.allowed_rank, *shape) ||
         !fits_scores(pattern.bias, pattern.bias_rank, *shape))
       return;
-    std::optional<Source> sources[3];
+    std::optional<AttentionSource> sources[3];
     for (const DataType type : {query->info.dtype, value->info.dtype}) {
       const auto find = [&](bool shares) {
-        sources[0] = trace(query, type, {batch, heads, queries, size}, false, false, true);
-        sources[1] = trace(key, type, {batch, shared, keys, size}, is_turned, shares, true);
-        sources[2] = trace(value, type, {batch, shared, keys, value_size}, false, shares, false);
+        sources[0] = find_source(query, type, {batch, heads, queries, size}, false, false, true);
+        sources[1] = find_source(key, type, {batch, shared, keys, size}, is_turned, shares, true);
+        sources[2] =
+            find_source(value, type, {batch, shared, keys, value_size}, false, shares, false);
         return sources[0] && sources[1] && sources[2] && sources[1]->heads == sources[2]->heads;
       };
       if (find(true) || find(false)) break;
     }
-    for (const std::optional<Source>& source : sources)
+    for (const std::optional<AttentionSource>& source : sources)
       if (!source) return;
     if (sources[1]->heads != sources[2]->heads) return;
 
@@ -594,11 +177,11 @@ class Rewriting {
     params.heads = heads.constant(), params.shared_heads = sources[1]->heads;
     params.size = size.constant(), params.value_size = value_size.constant();
     if (!std::isfinite(params.scale)) return;
-    if (pattern.masked_score <= kForbidden)
+    if (pattern.masked_score <= kForbiddenScore)
       take_causal(pattern.allowed, pattern.is_forbidden, *shape, params.causal_kind);
     take_causal(pattern.bias, false, *shape, params.causal_kind);
     const SymShape result = {batch, heads, queries, value_size};
-    const Target target = find_target(graph_, pattern.result, result);
+    const AttentionTarget target = find_target(graph_, pattern.result, result);
     for (size_t i = 0; i < 3; ++i) {
       params.layouts[i] = static_cast<int64_t>(sources[i]->layout);
       params.offsets[i] = sources[i]->offset, params.head_strides[i] = sources[i]->head_stride;
@@ -607,7 +190,7 @@ class Rewriting {
 
     GraphNode* const last = target.node;
     std::vector<GraphValue*> inputs;
-    for (const std::optional<Source>& source : sources)
+    for (const std::optional<AttentionSource>& source : sources)
       inputs.push_back(reshaped(last, source->value, source->dims));
     if (pattern.allowed || pattern.bias) inputs.push_back(mask(last, pattern, *shape));
     if (pattern.bias) inputs.push_back(lifted(last, pattern.bias, pattern.bias_rank, *shape));
@@ -669,7 +252,7 @@ class Rewriting {
     if (scores[0] == Expr(1)) return reshaped(before, mask, {Expr(1), dims[0], dims[1], dims[2]});
     return reshaped(before, mask, {dims[0], Expr(1), dims[1], dims[2]});
   }
-  GraphValue* mask(GraphNode* before, const Pattern& pattern, const SymShape& scores) {
+  GraphValue* mask(GraphNode* before, const AttentionPattern& pattern, const SymShape& scores) {
     if (pattern.allowed == nullptr) return nullptr;
     GraphValue* allowed = lifted(before, pattern.allowed, pattern.allowed_rank, scores);
     if (!pattern.is_forbidden) return allowed;

@@ -48,4 +48,27 @@ std::optional<double> number_of(const Operand& operand) {
   return number;
 }
 
+bool is_floating_identity(const SingleOperation& op, const GraphNode& node) {
+  return op.is(PointwiseOp::kInput) && op.a.value != nullptr &&
+         is_floating(op.a.value->info.dtype) && is_floating(node.outputs[0]->info.dtype) &&
+         node.outputs[0]->info.dtype != DataType::kFP8;
+}
+
+std::optional<double> factor_of(const SingleOperation& op, GraphValue*& x) {
+  if (op.type != DataType::kFLOAT) return std::nullopt;
+  if (op.is(ElementWiseOperation::kPROD)) {
+    for (const auto& [tensor, other] : {std::pair(op.a, op.b), std::pair(op.b, op.a)})
+      if (const std::optional<double> number = number_of(other); number && tensor.value) {
+        x = tensor.value;
+        return number;
+      }
+  } else if (op.is(ElementWiseOperation::kDIV) && op.a.value) {
+    const std::optional<double> number = number_of(op.b);
+    if (!number || *number == 0) return std::nullopt;
+    x = op.a.value;
+    return 1 / *number;
+  }
+  return std::nullopt;
+}
+
 }  // namespace opwright

@@ -32,5 +32,9 @@ std::optional<SingleOperation> single_operation(const GraphNode* node);
 std::optional<SingleOperation> made_by(const Operand& operand);
 /// The number where the operand is one, or a constant of one element.
 std::optional<double> number_of(const Operand& operand);
+/// Whether the node's operation hands on floating numbers, in whatever types but FP8.
+bool is_floating_identity(const SingleOperation& op, const GraphNode& node);
+/// The factor by which an operation multiplies its tensor operand, which becomes `x`.
+std::optional<double> factor_of(const SingleOperation& op, GraphValue*& x);
 
 }  // namespace opwright

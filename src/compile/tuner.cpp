@@ -650,7 +650,10 @@ void Tuner::look_up(const GraphNode& node, const NodePorts& ports,
 void Tuner::report_failure(const GraphNode& node, const Candidate& candidate,
                            const std::string& text, std::string& reasons, TunedNode& result) const {
   const std::string line = headline(text), label = label_of(candidate);
-  config_.log.warning("Layer '", node.name, "': the candidate ", label, " is left out: ", text);
+  const std::string errors = without_warnings(text);
+  config_.log.warning("Layer '", node.name, "': the candidate ", label, " is left out: ", errors);
+  if (errors != text)
+    config_.log.verbose("Layer '", node.name, "', candidate ", label, ", with warnings: ", text);
   reasons += str("\n  ", label, ": ", line);
   result.considered.push_back(
       {str(candidate), candidate.tactic, candidate.tactic_name, 0, 0, line});

@@ -2,15 +2,10 @@
 #include <map>
 #include <utility>
 
-#include "control/cell_reader.h"
-#include "control/recurrent_cell.h"
+#include "control/gate_reader.h"
 
 namespace opwright::recurrent {
 namespace {
-
-bool same(const ActivationParams& a, const ActivationParams& b) {
-  return a.type == b.type && a.alpha == b.alpha && a.beta == b.beta;
-}
 
 class CellMatcher {
  public:
@@ -150,11 +145,11 @@ class CellMatcher {
   }
 
   bool is_state(const Node* node, size_t state) const {
-    return node->kind == Kind::kState && node->index == static_cast<int>(state) &&
-           node->start == 0 && node->size == size_;
+    return is_whole_state(*node, state, size_);
   }
 
   bool match() {
+    gates_.emplace(loop_, *reader_, next_, cell_, size_);
     if (floats_.size() == 2)
       return match_lstm(floats_[0], floats_[1]) || match_lstm(floats_[1], floats_[0]);
     return match_rnn(floats_[0]) || match_gru(floats_[0]);
@@ -165,17 +160,12 @@ class CellMatcher {
     cell_.activations.clear(), cell_.sources.clear();
     cell_.input_forget = cell_.linear_before_reset = false;
   }
-  static const Node* as_activation(const Node* node) {
-    return node->kind == Kind::kActivation && recurrent_activation(node->activation) ? node
-                                                                                     : nullptr;
-  }
-
   bool match_rnn(size_t h) {
     const Node* const f = as_activation(next_[h]);
     if (f == nullptr) return false;
     begin(RecurrentCell::kRNN, h, 1);
     cell_.activations = {f->activation};
-    return read_gate(f->operands[0], cell_.gates[0]);
+    return gates_->read(f->operands[0], cell_.gates[0]);
   }
 
   /// (1 - z) n + z h, or with z and 1 - z exchanged.
@@ -222,65 +212,7 @@ class CellMatcher {
     if (keeps && z->activation.type != ActivationType::kSIGMOID) return false;
     cell_.gates[0].is_negated = keeps;
     cell_.activations = {z->activation, n->activation};
-    return read_gate(z->operands[0], cell_.gates[0]) && read_candidate(n->operands[0]);
-  }
-
-  /// The sum of the candidate's gate, in which the reset gate multiplies the state or its product.
-  bool read_candidate(const Node* sum) {
-    std::vector<const Node*> terms;
-    if (!append_terms(sum, terms)) return false;
-    const Node* reset = nullptr;
-    Gate& gate = cell_.gates[2];
-    const auto set_reset = [&](const Node* r) {
-      if (as_activation(r) == nullptr || (reset != nullptr && reset != r) ||
-          !same(r->activation, cell_.activations[0]))
-        return false;
-      reset = r;
-      return true;
-    };
-    const auto multiplied_state = [&](const Node* node) -> const Node* {
-      if (node->kind != Kind::kMultiply || node->size != size_) return nullptr;
-      for (int i = 0; i < 2; ++i)
-        if (is_state(node->operands[static_cast<size_t>(i)], h()))
-          return node->operands[static_cast<size_t>(1 - i)];
-      return nullptr;
-    };
-    bool is_before = false, is_behind = false;
-    for (const Node* term : terms) {
-      if (term->kind == Kind::kProduct && multiplied_state(term->operands[0]) != nullptr) {
-        is_behind = true;
-        if (!set_reset(multiplied_state(term->operands[0]))) return false;
-        gate.states.push_back(term_of(*term, 0, 0, size_));
-        continue;
-      }
-      if (term->kind == Kind::kMultiply && !is_before && read_reset_product(*term, set_reset)) {
-        is_before = true;
-        continue;
-      }
-      if (!read_term(term, gate, /*takes_state=*/false)) return false;
-    }
-    cell_.linear_before_reset = is_before;
-    return is_before != is_behind && read_gate(reset->operands[0], cell_.gates[1]);
-  }
-  /// r (U h + c)
-  template <class SetReset>
-  bool read_reset_product(const Node& product, const SetReset& set_reset) {
-    for (size_t i = 0; i < 2; ++i) {
-      std::vector<const Node*> terms;
-      Gate inner;
-      if (as_activation(product.operands[i]) == nullptr ||
-          !append_terms(product.operands[1 - i], terms))
-        continue;
-      bool fits = true;
-      for (const Node* term : terms) fits = fits && read_term(term, inner, true);
-      if (!fits || !inner.inputs.empty() || inner.states.empty() || inner.peephole ||
-          !set_reset(product.operands[i]))
-        continue;
-      cell_.gates[2].states = std::move(inner.states);
-      cell_.gates[2].recurrent_biases = std::move(inner.biases);
-      return true;
-    }
-    return false;
+    return gates_->read(z->operands[0], cell_.gates[0]) && gates_->read_candidate(n->operands[0]);
   }
 
   /// h' = o act(c'), c' = f c + i g
@@ -335,125 +267,18 @@ class CellMatcher {
     if (!is_input(first)) std::swap(first, second);
     if (!is_input(first)) return false;
     cell_.activations = {f, second->activation, of_memory->activation};
-    const bool all = read_gate(first->operands[0], cell_.gates[0]) &&
-                     read_gate(output->operands[0], cell_.gates[1]) &&
-                     read_gate(second->operands[0], cell_.gates[3]);
+    const bool all = gates_->read(first->operands[0], cell_.gates[0]) &&
+                     gates_->read(output->operands[0], cell_.gates[1]) &&
+                     gates_->read(second->operands[0], cell_.gates[3]);
     if (!all) return false;
     if (keeps)
       cell_.gates[2] = cell_.gates[0];
-    else if (!read_gate(forget->operands[0], cell_.gates[2]))
+    else if (!gates_->read(forget->operands[0], cell_.gates[2]))
       return false;
     return !cell_.gates[3].peephole;
   }
 
   size_t h() const { return static_cast<size_t>(cell_.hidden); }
-  static Term term_of(const Node& product, int source, int64_t column, int64_t columns) {
-    Term term;
-    term.source = source, term.column = column, term.columns = columns;
-    term.inside = product.tensor;
-    term.weight_in = product.weight_in, term.weight_out = product.weight_out;
-    term.by_output = product.by_output;
-    return term;
-  }
-
-  bool read_gate(const Node* sum, Gate& gate) {
-    std::vector<const Node*> terms;
-    if (!append_terms(sum, terms)) return false;
-    for (const Node* term : terms)
-      if (!read_term(term, gate, true)) return false;
-    return true;
-  }
-  bool read_term(const Node* term, Gate& gate, bool takes_state) {
-    if (term->kind == Kind::kFixed) {
-      gate.biases.push_back({term->tensor, nullptr, term->size == 1 ? -1 : term->start});
-      return true;
-    }
-    if (term->kind == Kind::kElement) return read_projected(*term, gate);
-    if (term->kind == Kind::kMultiply && cell_.kind == RecurrentCell::kLSTM) {
-      for (size_t i = 0; i < 2; ++i) {
-        const Node *const weights = term->operands[i], *const memory = term->operands[1 - i];
-        const bool is_output = &gate == &cell_.gates[1];
-        const auto c = static_cast<size_t>(cell_.memory);
-        if (weights->kind != Kind::kFixed || gate.peephole ||
-            !(is_output ? memory == next_[c] : is_state(memory, c)))
-          continue;
-        gate.peephole = Bias{weights->tensor, nullptr, weights->size == 1 ? -1 : weights->start};
-        return true;
-      }
-      return false;
-    }
-    if (term->kind != Kind::kProduct) return false;
-    const Node& x = *term->operands[0];
-    if (x.kind == Kind::kState && takes_state && x.index == cell_.hidden) {
-      gate.states.push_back(term_of(*term, 0, x.start, x.size));
-      return true;
-    }
-    if (x.kind != Kind::kElement) return false;
-    const RepeatedLayers::Element& element = loop_.elements[static_cast<size_t>(x.index)];
-    const std::optional<int64_t> columns = reader_->columns(*element.inside);
-    if (!columns) return false;
-    const int source = source_of(element.whole, element.axis, element.is_reverse, *columns);
-    gate.inputs.push_back(term_of(*term, source, x.start, x.size));
-    return true;
-  }
-
-  int source_of(Tensor* whole, int axis, bool is_reverse, int64_t columns) {
-    for (size_t i = 0; i < cell_.sources.size(); ++i) {
-      const Cell::Source& source = cell_.sources[i];
-      if (source.whole == whole && source.axis == axis && source.is_reverse == is_reverse)
-        return static_cast<int>(i);
-    }
-    cell_.sources.push_back({whole, axis, is_reverse, columns});
-    return static_cast<int>(cell_.sources.size()) - 1;
-  }
-
-  /// What is iterated over may be the product with the weights of all steps.
-  bool read_projected(const Node& node, Gate& gate) {
-    const RepeatedLayers::Element& element = loop_.elements[static_cast<size_t>(node.index)];
-    Tensor* tensor = element.whole;
-    const SymShape& dims = tensor->dims();
-    if (dims.empty() || !dims.back().is_constant() ||
-        reader_->columns(*element.inside) != dims.back().constant() ||
-        element.axis + 1 >= static_cast<int>(dims.size()))
-      return false;
-    for (int depth = 0; depth < kMostDepth; ++depth) {
-      const Layer* const layer = tensor->producer();
-      if (layer == nullptr || layer->precision() || tensor->is_debug()) return false;
-      if (const auto* op = params_of<ElementWise>(layer)) {
-        if (op->op != ElementWiseOperation::kSUM) return false;
-        Tensor *a = layer->input(0), *b = layer->input(1);
-        if (a->dims() != dims) std::swap(a, b);
-        if (a->dims() != dims || !is_constant(b->dims())) return false;
-        const int64_t count = numel(b->dims()).constant();
-        if (count != 1 && (count != dims.back().constant() || !(b->dims().back() == dims.back())))
-          return false;
-        gate.biases.push_back({nullptr, b, count == 1 ? -1 : node.start});
-        tensor = a;
-        continue;
-      }
-      const auto* product = params_of<MatrixMultiply>(layer);
-      if (product == nullptr || product->op0 != MatrixOperation::kNONE ||
-          product->op1 == MatrixOperation::kVECTOR)
-        return false;
-      Tensor *const x = layer->input(0), *const weights = layer->input(1);
-      SymShape expected = dims;
-      expected.back() = x->dims().back();
-      const SymShape& shape = weights->dims();
-      if (x->dims() != expected || !expected.back().is_constant() || !is_constant(shape) ||
-          numel(shape).constant() != expected.back().constant() * dims.back().constant())
-        return false;
-      const bool by_output = product->op1 == MatrixOperation::kTRANSPOSE;
-      Term term;
-      term.source = source_of(x, element.axis, element.is_reverse, expected.back().constant());
-      term.columns = expected.back().constant();
-      term.outside = weights;
-      term.weight_out = node.start;
-      term.by_output = by_output;
-      gate.inputs.push_back(term);
-      return true;
-    }
-    return false;
-  }
 
   /// Whether sums cover each column once, directions and extents agree.
   bool check_input() {
@@ -538,6 +363,7 @@ class CellMatcher {
   std::vector<size_t> floats_;
   std::optional<CellReader> reader_;
   std::vector<const Node*> next_;
+  std::optional<GateReader> gates_;
   std::map<size_t, const Node*> stored_;  ///< with the condition that keeps the state
   const Tensor* condition_ = nullptr;
   Place place_ = Place::kForward;

@@ -251,9 +251,11 @@ class Network {
   template <class Op>
   TypedLayer<Op>* add(typename Op::Params params, std::span<Tensor* const> inputs,
                       std::string name = {}) {
-    auto layer = std::make_unique<TypedLayer<Op>>();
-    auto* added = layer.get();
-    insert(std::move(layer), std::make_shared<Op>(std::move(params)), inputs, std::move(name));
+    auto made = std::make_unique<TypedLayer<Op>>();
+    auto* added = made.get();
+    std::unique_ptr<Layer> layer = std::move(made);
+    OperatorPtr op = std::make_shared<Op>(std::move(params));
+    insert(std::move(layer), std::move(op), inputs, std::move(name));
     return added;
   }
   template <class Op>

@@ -86,15 +86,48 @@ class ReductionByData {
                        1);
   }
 
+  /// The result alone is rounded, as along constant axes: between the axes 16 bits are FP32, and a
+  /// mean of integers is a sum, which is divided in the end.
+  Tensor* run(ReduceOperation op, bool keep_dims) {
+    const DataType type = x_->dtype();
+    const bool is_divided = op == ReduceOperation::kAVG && !is_floating(type);
+    if (is_divided) op = ReduceOperation::kSUM;
+    Tensor* x = node_.cast(x_, is_floating(type) ? DataType::kFLOAT
+                               : is_divided      ? DataType::kINT64
+                                                 : type);
+    Tensor* y = repeated(x, [&](Tensor* each, const Ints& axes, bool keep) {
+      return node_.reduce(op, each, axes, keep);
+    });
+    if (is_divided) y = node_.elementwise(Op::kDIV, y, elements_of_each());
+    return cut(node_.cast(y, type), keep_dims);
+  }
   Tensor* run(const Reduction& along, bool keep_dims) {
-    Tensor* y = x_;
+    return cut(repeated(x_, along), keep_dims);
+  }
+
+ private:
+  using Op = ElementWiseOperation;
+
+  /// As many elements as x has, along axes that are reduced the same one.
+  Tensor* repeated(Tensor* y, const Reduction& along) {
     const SymShape dims = x_->dims();
     for (int i = 0; i < rank_; ++i) {
       if (dims[static_cast<size_t>(i)] == Expr(1)) continue;
-      const SymShape scalar(static_cast<size_t>(rank_), 1);
-      Tensor* is_here = node_.reshape(node_.slice_at(is_reduced_, 0, i), scalar);
+      Tensor* is_here = node_.reshape(node_.slice_at(is_reduced_, 0, i), scalar());
       y = node_.select(is_here, along(y, {i}, true), with_room(y, i));
     }
+    return y;
+  }
+
+  /// Of a result, and 1 where it is made of nothing.
+  Tensor* elements_of_each() {
+    Tensor* extents = node_.select(is_reduced_, dims_, one());
+    Tensor* count = node_.reduce(ReduceOperation::kPROD, extents, {0}, true);
+    return node_.reshape(node_.elementwise(Op::kMAX, count, 1.0), scalar());
+  }
+
+  Tensor* cut(Tensor* y, bool keep_dims) {
+    const SymShape dims = x_->dims();
     // An axis that is not there is an extent that no run has.
     Tensor* extents = node_.select(is_reduced_, one(), dims_);
     extents = node_.select(is_wrong_, node_.unsqueeze(node_.scalar_of(-1), {0}), extents);
@@ -106,9 +139,6 @@ class ReductionByData {
     return keep_dims ? y : squeezed(y, extents);
   }
 
- private:
-  using Op = ElementWiseOperation;
-
   /// With an element along the axis where there is none, in the place of what nothing is reduced
   /// to.
   Tensor* with_room(Tensor* y, int axis) {
@@ -119,6 +149,7 @@ class ReductionByData {
     return node_.slice(y, std::vector<Expr>(size.size(), 0), size, {}, SampleMode::kFILL);
   }
 
+  SymShape scalar() const { return SymShape(static_cast<size_t>(rank_), 1); }
   Tensor* one() { return node_.unsqueeze(node_.scalar_of(1), {0}); }
   /// Along an axis, which goes.
   Tensor* is_any(Tensor* x, int axis) {
@@ -158,21 +189,15 @@ class ReductionByData {
   Tensor *is_reduced_ = nullptr, *is_wrong_ = nullptr;
 };
 
-/// What a Reduce* node makes of x, with axes on an input from the opset `since` on.
-Tensor* reduced(NodeImporter& node, Tensor* x, int64_t since, const Reduction& along) {
-  const bool keep_dims = node.get_int("keepdims", 1) != 0;
-  if (Tensor* axes = axes_from_data(node, since))
-    return ReductionByData(node, x, axes).run(along, keep_dims);
-  const std::optional<Ints> axes = reduced_axes(node, x->rank(), since);
-  return axes ? along(x, *axes, keep_dims) : x;
-}
+bool keeps_dims(NodeImporter& node) { return node.get_int("keepdims", 1) != 0; }
 
 template <ReduceOperation op, int since, Map before = keep, Map after = keep>
 void reduce(NodeImporter& node) {
-  Tensor* y = reduced(node, before(node, node.input(0)), since,
-                      [&](Tensor* x, const Ints& axes, bool keep_dims) {
-                        return node.reduce(op, x, axes, keep_dims);
-                      });
+  Tensor* y = before(node, node.input(0));
+  if (Tensor* by_data = axes_from_data(node, since))
+    y = ReductionByData(node, y, by_data).run(op, keeps_dims(node));
+  else if (const std::optional<Ints> axes = reduced_axes(node, y->rank(), since))
+    y = node.reduce(op, y, *axes, keeps_dims(node));
   node.set_output(0, after(node, y));
 }
 
@@ -189,13 +214,18 @@ Tensor* log_sum_exp(NodeImporter& node, Tensor* x, const Ints& axes, bool keep_d
   return keep_dims ? y : node.squeeze(y, axes);
 }
 
+/// In FP32 whatever the type, and rounded once: the standard's function casts what it takes the
+/// exponential of, and casts the logarithm back.
 void reduce_log_sum_exp(NodeImporter& node) {
-  Tensor* x = node.input(0);
-  const DataType type = x->dtype();
-  Tensor* y = reduced(node, is_floating(type) ? x : node.cast(x, DataType::kFLOAT), 18,
-                      [&](Tensor* each, const Ints& axes, bool keep_dims) {
-                        return log_sum_exp(node, each, axes, keep_dims);
-                      });
+  const DataType type = node.input(0)->dtype();
+  const Reduction along = [&](Tensor* x, const Ints& axes, bool keep_dims) {
+    return log_sum_exp(node, x, axes, keep_dims);
+  };
+  Tensor* y = node.cast(node.input(0), DataType::kFLOAT);
+  if (Tensor* by_data = axes_from_data(node, 18))
+    y = ReductionByData(node, y, by_data).run(along, keeps_dims(node));
+  else if (const std::optional<Ints> axes = reduced_axes(node, y->rank(), 18))
+    y = along(y, *axes, keeps_dims(node));
   node.set_output(0, node.cast(y, type));
 }
 

@@ -71,21 +71,41 @@ void check_residual(const Inference& inference, int input, std::span<const Expr>
     inference.require_extent(input, static_cast<int>(i), shape[i], "that of the output");
 }
 
+/// Inputs of which x and the kernel have to be there. What was fused comes last.
+Inference convolution_inputs(InferContext& context, std::string_view kind,
+                             const ConvolutionParams& params) {
+  const Inference inference(context, kind, {"x", "kernel", "bias", "residual"}, 2,
+                            (params.has_residual ? 4 : 3) + params.fused.inputs());
+  inference.require(!params.fused.present() || inference.count() == 3 + params.fused.inputs(),
+                    "the inputs of a fused program come behind x, the kernel and the bias");
+  return inference;
+}
+
+/// The result of sums of that type and shape. Checks the bias of so many channels, and what was
+/// fused.
+std::vector<OutputInfo> result_of_sums(const Inference& inference, const ConvolutionParams& params,
+                                       const Expr& channels, DataType sums, SymShape shape) {
+  const int residual = params.has_residual ? inference.count() - 1 : -1;
+  if (inference.optional(2) && residual != 2) check_bias(inference, channels);
+  if (residual >= 0) {
+    inference.require(residual >= 2 && inference.optional(residual) != nullptr,
+                      inference.port(residual), " is the residual and must be there");
+    check_residual(inference, residual, shape);
+  }
+  params.fused.check(inference, sums, shape, 1);
+  return {make_output(params.fused.present() ? params.fused.result : sums, std::move(shape))};
+}
+
 }  // namespace
 
 std::vector<OutputInfo> Convolution::infer(InferContext& context) const {
   const ConvolutionParams& params = this->params();
-  const Inference inference(context, kKind, {"x", "kernel", "bias", "residual"}, 2,
-                            (params.has_residual ? 4 : 3) + params.fused.inputs());
-  inference.require(!params.fused.present() || inference.count() == 3 + params.fused.inputs(),
-                    "the inputs of a fused program come behind x, the kernel and the bias");
+  const Inference inference = convolution_inputs(context, kKind, params);
   check_inputs(inference, params);
   const SymShape &x = inference.input(0).dims, &kernel = inference.input(1).dims;
   inference.require_extent(0, 1, kernel[1] * Expr(params.groups),
                            "channels: extent 1 of the kernel times groups");
   check_divisible(inference, 1, 0, params.groups);
-  const int residual = params.has_residual ? inference.count() - 1 : -1;
-  if (inference.optional(2) && residual != 2) check_bias(inference, kernel[0]);
 
   const auto axes = axes_of(inference.who(), params, inference.rank(0) - 2);
   SymShape shape = {x[0], kernel[0]};
@@ -97,22 +117,13 @@ std::vector<OutputInfo> Convolution::infer(InferContext& context) const {
                       ": the output would have extent ", extent.str());
     shape.push_back(extent);
   }
-  if (residual >= 0) {
-    inference.require(residual >= 2 && inference.optional(residual) != nullptr,
-                      inference.port(residual), " is the residual and must be there");
-    check_residual(inference, residual, shape);
-  }
-  const DataType type = inference.input(0).dtype;
-  const DataType sums = type_of_product(type);
-  params.fused.check(inference, sums, shape, 1);
-  return {make_output(params.fused.present() ? params.fused.result : sums, std::move(shape))};
+  return result_of_sums(inference, params, kernel[0], type_of_product(inference.input(0).dtype),
+                        std::move(shape));
 }
 
 std::vector<OutputInfo> Deconvolution::infer(InferContext& context) const {
   const ConvolutionParams& params = this->params();
-  const Inference inference(context, kKind, {"x", "kernel", "bias"}, 2);
-  inference.require(!params.has_residual && !params.fused.present(),
-                    "a transposed convolution takes neither a residual nor a fused program");
+  const Inference inference = convolution_inputs(context, kKind, params);
   inference.require_floating(0);
   check_inputs(inference, params);
   const SymShape &x = inference.input(0).dims, &kernel = inference.input(1).dims;
@@ -120,7 +131,6 @@ std::vector<OutputInfo> Deconvolution::infer(InferContext& context) const {
   check_divisible(inference, 1, 0, params.groups);
   check_divisible(inference, 0, 1, params.groups);
   const Expr channels = kernel[1] * Expr(params.groups);
-  if (inference.optional(2)) check_bias(inference, channels);
 
   const int count = inference.rank(0) - 2;
   const auto axes = axes_of(inference.who(), params, count);
@@ -141,7 +151,7 @@ std::vector<OutputInfo> Deconvolution::infer(InferContext& context) const {
                       ": the output would have extent ", extent.str());
     shape.push_back(extent);
   }
-  return {make_output(inference.input(0).dtype, std::move(shape))};
+  return result_of_sums(inference, params, channels, inference.input(0).dtype, std::move(shape));
 }
 
 ResolvedPadding resolve_padding(const ConvolutionParams& params, const Shape& input,

@@ -45,6 +45,10 @@ struct ConvolutionParams {
   void was_set(std::string_view property) {
     if (property == "padding_nd") post_padding = pre_padding;
   }
+  /// Whether the result may take the place of that input, of so many.
+  bool may_overwrite(int input, int count) const {
+    return has_residual ? input == count - 1 : fused.may_overwrite(input, count);
+  }
 };
 
 /// Padding resolved for concrete extents: what kernels use.
@@ -75,12 +79,12 @@ class Convolution final : public BuiltinOperator<Convolution, ConvolutionParams>
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
   bool may_overwrite(int input, int count) const override {
-    return params().has_residual ? input == count - 1 : params().fused.may_overwrite(input, count);
+    return params().may_overwrite(input, count);
   }
 };
 
 /// Transposed convolution. Inputs: x [N, C, spatial...], kernel [C, M/groups, spatial...], optional
-/// bias [M].
+/// bias [M], and with `has_residual` a tensor of the output's shape. Floating types.
 class Deconvolution final : public BuiltinOperator<Deconvolution, ConvolutionParams> {
  public:
   static constexpr std::string_view kKind = "Deconvolution";
@@ -89,6 +93,9 @@ class Deconvolution final : public BuiltinOperator<Deconvolution, ConvolutionPar
       "Transposed convolution over spatial axes of [N, C, ...]."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool may_overwrite(int input, int count) const override {
+    return params().may_overwrite(input, count);
+  }
 };
 
 }  // namespace opwright

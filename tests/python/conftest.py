@@ -1,4 +1,4 @@
-"""Fixtures that several test files share: the native program, the example plugin libraries."""
+"""Fixtures that several test files share: the native program, the example plugin libraries, PyTorch."""
 
 from __future__ import annotations
 
@@ -46,3 +46,21 @@ def nvidias_nvrtc(monkeypatch):
     _nvrtc.nvrtc.cache_clear()
     yield
     _nvrtc.nvrtc.cache_clear()
+
+
+@pytest.fixture
+def fresh_torch(monkeypatch):
+    """PyTorch as a new process has it: nothing is compiled, random numbers begin anew. Engines run on the CPU."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("OPWRIGHT_DEVICE", "cpu")
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def no_gradients(fresh_torch):
+    """The same, without gradients."""
+    with pytest.importorskip("torch").no_grad():
+        yield

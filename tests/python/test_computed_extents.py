@@ -336,6 +336,47 @@ def test_other_types_along_axes_of_an_input(kind):
         compare(data, engine, x=x, axes=np.array([axis]))
 
 
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+def test_means_of_integers_along_axes_of_an_input(kind):
+    """Sums beyond 32 bits that are divided once, towards 0."""
+    data = reduction_by("ReduceMean", "keepdims = 1", "2", shape="a, 9, 17", kind=kind)
+    shapes = {"x": ((0, 9, 17), (2, 9, 17), (2, 9, 17))}
+    engine = opwright.build(data, shapes=shapes, device="cpu", timing=False)
+    rng = np.random.default_rng(0)
+    for limit in (1000, 2**31 - 1):
+        x = rng.integers(-limit, limit, (2, 9, 17), dtype=kind)
+        for axes in ([1, -3], [0, 2], [2, 1], [-1, 2]):
+            total = x.sum(tuple({axis % 3 for axis in axes}), keepdims=True, dtype=np.int64)
+            count = x.size // total.size
+            want = np.sign(total) * (np.abs(total) // count)
+            np.testing.assert_array_equal(engine(x=x, axes=np.array(axes)), want)
+            compare(data, engine, x=x, axes=np.array(axes))
+    assert not engine(x=np.zeros((0, 9, 17), kind), axes=np.array([0, 1])).any()
+
+
+@pytest.mark.parametrize("axes", ["by data", "constant"])
+@pytest.mark.parametrize("operator", ["ReduceMean", "ReduceSum", "ReduceLogSumExp"])
+def test_reductions_in_16_bits_are_rounded_once(operator, axes):
+    """The standard's function of ReduceLogSumExp computes in FP64 and casts in the end."""
+    data = reduction_by(operator, "keepdims = 0", "2", shape="6, 90, 17", kind="float16")
+    if axes == "constant":
+        model = onnx.load_from_string(data)
+        del model.graph.input[1]
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([0, 2]), "axes"))
+        data = model.SerializeToString()
+    engine = opwright.build(data, device="cpu", timing=False)
+    x = np.random.default_rng(3).uniform(0.5, 12, (6, 90, 17)).astype(np.float16)
+    got = engine(x=x, axes=np.array([0, 2])) if axes == "by data" else engine(x=x)
+    wide = x.astype(np.float64)
+    exact = {
+        "ReduceMean": lambda: wide.mean((0, 2)),
+        "ReduceSum": lambda: wide.sum((0, 2)),
+        "ReduceLogSumExp": lambda: np.log(np.exp(wide).sum((0, 2))),
+    }[operator]()
+    ulp = np.spacing(exact.astype(np.float16)).astype(np.float64)
+    assert (np.abs(got.astype(np.float64) - exact) <= 0.501 * ulp).all()
+
+
 @pytest.mark.parametrize("keepdims", [1, 0])
 def test_reductions_of_nothing(keepdims):
     data = reduction_by("ReduceSum", f"keepdims = {keepdims}", "1", "a, b, c")

@@ -120,6 +120,30 @@ def test_a_chain_behind_a_convolution(dtype, groups):
     m.check(y, h / (1 + np.exp(-h)), 1)
 
 
+@pytest.mark.parametrize("groups", [1, 16])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_chain_behind_a_transposed_convolution(dtype, groups):
+    """Each pixel becomes four: bias, relu, the skip of a decoder, a factor per channel, swish."""
+    m = Model(dtype)
+    (x, x_), (skip, skip_) = m.input(2, 16, 5, 4), m.input(2, 16, 10, 8)
+    kernel = m.random.uniform(-1, 1, (16, 16 // groups, 2, 2)).astype(dtype)
+    bias = m.random.uniform(-1, 1, 16).astype(dtype)
+    layer = m.network.add_deconvolution_nd(x, 16, (2, 2), trt.Weights(kernel), trt.Weights(bias))
+    layer.stride_nd, layer.num_groups = (2, 2), groups
+    s, s_ = m.constant(1, 16, 1, 1)
+    y = m.binary("SUM", m.activation("RELU", layer.get_output(0)), skip)
+    y = m.binary("PROD", y, s)
+    y = m.binary("PROD", y, m.activation("SIGMOID", y))
+    k = kernel.astype(np.float64)
+    if groups == 1:
+        h = np.einsum("nchw,cmij->nmhiwj", x_, k)
+    else:
+        h = np.einsum("nchw,cij->nchiwj", x_, k[:, 0])
+    h = h.reshape(2, 16, 10, 8) + bias.astype(np.float64)[:, None, None]
+    h = (np.maximum(h, 0) + skip_) * s_
+    m.check(y, h / (1 + np.exp(-h)), 1)
+
+
 def test_what_is_read_elsewhere_stays():
     m = Model("float32")
     (x, x_), (r, r_) = m.input(4, 8), m.input(4, 8)

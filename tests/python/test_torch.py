@@ -25,13 +25,7 @@ STEPS = Dim("steps", min=1, max=32)
 QUICK = {"timing": False}
 
 
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    monkeypatch.setenv("OPWRIGHT_DEVICE", "cpu")
-    torch.manual_seed(0)
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh_torch")
 
 
 def tensors(result) -> list:

@@ -12,13 +12,7 @@ torch = pytest.importorskip("torch")
 nn = torch.nn
 
 
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    monkeypatch.setenv("OPWRIGHT_DEVICE", "cpu")
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 class Function(nn.Module):

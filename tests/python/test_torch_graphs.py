@@ -19,13 +19,9 @@ QUICK = {"timing": False}
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    monkeypatch.setenv("OPWRIGHT_DEVICE", "cpu")
-    torch.manual_seed(0)
-    torch._dynamo.reset()
-    with torch.no_grad(), torch._dynamo.config.patch(capture_scalar_outputs=True):
+def scalars_are_captured(no_gradients):
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
         yield
-    torch._dynamo.reset()
 
 
 def compiled(module, **options):

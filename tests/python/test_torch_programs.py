@@ -34,14 +34,7 @@ PARTS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    monkeypatch.setenv("OPWRIGHT_DEVICE", "cpu")
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    with torch.no_grad():
-        yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def program_of(name):

@@ -49,13 +49,7 @@ PARTS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch):
-    monkeypatch.setenv("OPWRIGHT_DEVICE", "cpu")
-    torch._dynamo.reset()
-    with torch.no_grad():
-        yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def tensors(result):

@@ -15,6 +15,8 @@ using dnnl::memory;
 struct ConvolutionTraits {
   using Op = Convolution;
   static constexpr bool kTakesBytes = true, kTakesRows = true;
+  static bool has_fast_epilogue(std::string_view) { return true; }
+  static bool adds_in_parts(std::string_view, const Shape&) { return false; }
   using Desc = dnnl::convolution_forward::primitive_desc;
   static Shape weights_shape(const ConvolutionParams& params, const Shape& kernel);
   static memory::desc plain_weights(const ConvolutionParams& params, const Shape& kernel,

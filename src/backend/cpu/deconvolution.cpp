@@ -9,6 +9,19 @@ using dnnl::memory;
 struct DeconvolutionTraits {
   using Op = Deconvolution;
   static constexpr bool kTakesBytes = false, kTakesRows = false;
+  /// Behind another convolution (`conv:any`) oneDNN's reference goes over the elements, which takes
+  /// up to ten times as long as the convolution.
+  static bool has_fast_epilogue(std::string_view implementation) {
+    return !implementation.starts_with("conv:any");
+  }
+  /// With many channels and taps oneDNN 3.2 sums up in parts, and adds the bias and applies what
+  /// was fused with each of them. It was seen from 6144 products on, and never without either.
+  static bool adds_in_parts(std::string_view implementation, const Shape& kernel) {
+    constexpr int64_t kOnePart = 1024;
+    return implementation.find("+brgconv_strided") != std::string_view::npos &&
+           !implementation.starts_with("conv:any") &&
+           kernel[0] * kernel.numel(2, kernel.rank()) > kOnePart;
+  }
   using Desc = dnnl::deconvolution_forward::primitive_desc;
   static Shape weights_shape(const ConvolutionParams& params, const Shape& kernel);
   static memory::desc plain_weights(const ConvolutionParams& params, const Shape& kernel,
@@ -63,6 +76,7 @@ DeconvolutionTraits::Desc DeconvolutionTraits::make_desc(const ConvolutionParams
   require_dnnl_windows(windows);
   dnnl::primitive_attr attributes = workspace_attributes();
   dnnl::post_ops post_ops;
+  if (params.has_residual) post_ops.append_sum();
   if (!append_activation(post_ops, params.activation)) return {};
   attributes.set_post_ops(post_ops);
   const memory::desc bias =

@@ -5,6 +5,7 @@
 #include "backend/candidates.h"
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/dnnl_kernel.h"
+#include "backend/cpu/dnnl_post_ops.h"
 #include "backend/cpu/dnnl_variant.h"
 #include "backend/cpu/dnnl_weights.h"
 #include "backend/cpu/kernels.h"
@@ -14,8 +15,9 @@
 
 /// \file
 /// What convolution and transposed convolution share. `Traits` says what differs: the operator
-/// `Op`, oneDNN's `Desc`, and for a kernel tensor the extents that oneDNN counts
-/// (`weights_shape`) and how its bytes lie in those (`plain_weights`).
+/// `Op`, oneDNN's `Desc`, for a kernel tensor the extents that oneDNN counts (`weights_shape`) and
+/// how its bytes lie in those (`plain_weights`), and of which implementations the bias and what was
+/// fused are no part (`has_fast_epilogue`, `adds_in_parts`).
 namespace opwright {
 
 /// kIntegerLoop: a convolution of bytes, exact on any processor.
@@ -30,6 +32,39 @@ std::unique_ptr<Kernel> make_depthwise_rows(const ConvolutionParams& params,
 
 inline bool is_slow_convolution(std::string_view implementation) {
   return is_reference(implementation) || implementation.find("gemm") != std::string_view::npos;
+}
+
+/// What of a convolution is a part of oneDNN's primitive. The rest follows it as steps of its own.
+struct ConvolutionParts {
+  ConvolutionParams params;
+  bool has_bias = false;
+
+  bool has_epilogue() const { return params.has_residual || params.activation.present(); }
+  void drop_epilogue() { params.has_residual = false, params.activation = {}; }
+};
+
+template <class Desc>
+struct SelectedConvolution : Selection<Desc> {
+  ConvolutionParts parts;
+};
+/// An implementation that has the bias and what was fused, or, where `Traits` says that it is slow
+/// or wrong with them, one that has not. `select(parts)` selects one for these.
+template <class Traits, class Select>
+std::optional<SelectedConvolution<typename Traits::Desc>> select_convolution(ConvolutionParts parts,
+                                                                             const Shape& kernel,
+                                                                             const Select& select) {
+  auto selected = select(parts);
+  if (selected && parts.has_epilogue() && !Traits::has_fast_epilogue(selected->name)) {
+    parts.drop_epilogue();
+    selected = select(parts);
+  }
+  if (selected && (parts.has_bias || parts.has_epilogue()) &&
+      Traits::adds_in_parts(selected->name, kernel)) {
+    parts.drop_epilogue(), parts.has_bias = false;
+    selected = select(parts);
+  }
+  if (!selected) return std::nullopt;
+  return SelectedConvolution<typename Traits::Desc>{std::move(*selected), std::move(parts)};
 }
 
 /// The type of the kernel, and of the output, beside an input of that type.
@@ -67,7 +102,7 @@ class ConvolutionKernel final : public DnnlKernel {
     // oneDNN would leave the output as it is.
     require(inputs[0].numel() > 0 && inputs[1].numel() > 0, "Layer '", layer(),
             "': there is nothing to convolve in ", inputs[0], " with a kernel of ", inputs[1]);
-    const Selection<Desc> selected = select(inputs, outputs[0]);
+    const SelectedConvolution<Desc> selected = select(inputs, outputs[0]);
     const Variant& variant = selected.variant;
     const PortType x_type = input_type(0), y_type = output_type(0);
     std::vector<std::pair<int, Operand>> arguments;
@@ -78,13 +113,8 @@ class ConvolutionKernel final : public DnnlKernel {
         {DNNL_ARG_WEIGHTS,
          weights_.operand(program, Traits::plain_weights(params_, inputs[1], input_type(1).dtype),
                           selected.desc.weights_desc())});
-    if (has_bias_) {
-      const dnnl::memory::desc wanted = selected.desc.bias_desc();
-      const dnnl::memory::desc given({outputs[0][1]}, dnnl_type(input_type(2).dtype),
-                                     dnnl::memory::format_tag::a);
-      arguments.push_back({DNNL_ARG_BIAS, bias_ ? program.constant(bias_.data(), wanted)
-                                                : program.as(program.input(2, given), wanted)});
-    }
+    if (selected.parts.has_bias)
+      arguments.push_back({DNNL_ARG_BIAS, bias(program, selected.desc.bias_desc())});
     if (params_.zero_point != 0) {
       const auto zero = static_cast<int32_t>(params_.zero_point);
       const dnnl::memory::desc desc({1}, dnnl::memory::data_type::s32, dnnl::memory::format_tag::a);
@@ -93,29 +123,56 @@ class ConvolutionKernel final : public DnnlKernel {
     }
     const Operand y = program.output(0, dnnl_desc(outputs[0], y_type.dtype, y_type.format));
     const Operand result = program.staging(y, selected.desc.dst_desc());
+    std::optional<Operand> residual;
     if (residual_ >= 0) {
       const PortType type = input_type(residual_);
-      program.copy(program.input(residual_, dnnl_desc(outputs[0], type.dtype, type.format)),
-                   result);
+      residual = program.input(residual_, dnnl_desc(outputs[0], type.dtype, type.format));
     }
-    arguments.push_back({DNNL_ARG_DST, result});
+    const bool adds_bias = has_bias_ && !selected.parts.has_bias;
+    const bool adds_residual = residual && !selected.parts.params.has_residual;
+    if (residual && !adds_residual) program.copy(*residual, result);
+    // The residual may lie where the result is to lie.
+    const Operand sums = adds_residual ? program.temporary(result.desc) : result;
+    arguments.push_back({DNNL_ARG_DST, sums});
     program.add(selected.desc, arguments);
+    const FusedActivation none;
+    const FusedActivation& activation = selected.parts.has_epilogue() ? none : params_.activation;
+    if (adds_bias) {
+      Shape channels = outputs[0];
+      for (int axis = 0; axis < channels.rank(); ++axis)
+        if (axis != 1) channels[axis] = 1;
+      add_sum(program, sums, bias(program, dnnl_desc(channels, DataType::kFLOAT)), sums,
+              adds_residual ? none : activation);
+    }
+    if (adds_residual)
+      add_sum(program, program.as(*residual, result.desc), sums, result, activation);
+    if (!adds_bias && !adds_residual) add_activation(program, result, activation);
     program.copy(result, y);
     program.description = selected.name;
   }
 
-  Selection<Desc> select(std::span<const Shape> inputs, const Shape& output) const {
+  /// In the layout of so many elements.
+  Operand bias(DnnlProgram& program, const dnnl::memory::desc& wanted) const {
+    if (bias_) return program.constant(bias_.data(), wanted);
+    return program.as(program.input(2, with_type(wanted, dnnl_type(input_type(2).dtype))), wanted);
+  }
+
+  SelectedConvolution<Desc> select(std::span<const Shape> inputs, const Shape& output) const {
     const auto search = [&](const dnnl::memory::desc* weights) {
-      return select_implementation<Desc>(
-          input_type(0), output_type(0), candidate().tactic_name, is_slow_convolution,
-          [&](const Variant& variant) {
-            return Traits::make_desc(params_, inputs, output, has_bias_, variant,
-                                     weights ? *weights
-                                             : dnnl_any(Traits::weights_shape(params_, inputs[1]),
-                                                        weights_type(variant.type)));
+      const auto make = [&](const ConvolutionParts& parts, const Variant& variant) {
+        return Traits::make_desc(parts.params, inputs, output, parts.has_bias, variant,
+                                 weights ? *weights
+                                         : dnnl_any(Traits::weights_shape(params_, inputs[1]),
+                                                    weights_type(variant.type)));
+      };
+      return select_convolution<Traits>(
+          {params_, has_bias_}, inputs[1], [&](const ConvolutionParts& parts) {
+            return select_implementation<Desc>(
+                input_type(0), output_type(0), candidate().tactic_name, is_slow_convolution,
+                [&](const Variant& variant) { return make(parts, variant); });
           });
     };
-    std::optional<Selection<Desc>> selected;
+    std::optional<SelectedConvolution<Desc>> selected;
     if (weights_.packed_desc()) selected = search(&*weights_.packed_desc());
     if (!selected || !selected->fast) {
       auto other = search(nullptr);
@@ -184,17 +241,22 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
       Candidate candidate =
           make_convolution_candidate(params, query, type, input_format, output_format);
       const PortType x = candidate.inputs[0], y = candidate.outputs[0];
-      const auto make = [&](const Variant& variant) {
+      const auto make = [&](const ConvolutionParts& parts, const Variant& variant) {
         return Traits::make_desc(
-            params, inputs, output, has_bias, variant,
+            parts.params, inputs, output, parts.has_bias, variant,
             dnnl_any(Traits::weights_shape(params, inputs[1]), weights_type(variant.type)));
       };
       if (nothing) {
         if (input_format == kLinear && output_format == kLinear) found.push_back(candidate);
         continue;
       }
+      const ConvolutionParts all = {params, has_bias};
       const auto best =
-          select_implementation<typename Traits::Desc>(x, y, {}, is_slow_convolution, make);
+          select_convolution<Traits>(all, inputs[1], [&](const ConvolutionParts& parts) {
+            return select_implementation<typename Traits::Desc>(
+                x, y, {}, is_slow_convolution,
+                [&](const Variant& variant) { return make(parts, variant); });
+          });
       if (!best || (!best->fast && (input_format != kLinear || output_format != kLinear))) continue;
       if (bytes && !best->fast) continue;
       candidate.tactic_name = best->name;
@@ -204,7 +266,7 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
       // oneDNN's order is a guess: let another implementation for the same instructions be timed.
       const std::string isa = best->name.substr(std::min(best->name.find(':'), best->name.size()));
       for_each_implementation(
-          make(best->variant), [&](const typename Traits::Desc&, const std::string& name) {
+          make(all, best->variant), [&](const typename Traits::Desc&, const std::string& name) {
             if (name == best->name || is_slow_convolution(name) || !name.ends_with(isa))
               return true;
             candidate.tactic = 1;

@@ -1,5 +1,7 @@
 #include "backend/cpu/dnnl_post_ops.h"
 
+#include "backend/cpu/dnnl_memory.h"
+
 namespace opwright {
 
 bool append_activation(dnnl::post_ops& post_ops, const FusedActivation& activation) {
@@ -44,6 +46,31 @@ bool append_activation(dnnl::post_ops& post_ops, const FusedActivation& activati
     default:
       return false;
   }
+}
+
+void add_activation(DnnlProgram& program, const Operand& x, const FusedActivation& activation) {
+  dnnl::post_ops steps;
+  append_activation(steps, activation);
+  for (int i = 0; i < steps.len(); ++i) {
+    dnnl::algorithm algorithm{};
+    float alpha = 0, beta = 0;
+    steps.get_params_eltwise(i, algorithm, alpha, beta);
+    program.add(dnnl::eltwise_forward::primitive_desc(
+                    dnnl_engine(), dnnl::prop_kind::forward_inference, algorithm, x.desc, x.desc,
+                    alpha, beta, workspace_attributes()),
+                {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, x}});
+  }
+}
+
+void add_sum(DnnlProgram& program, const Operand& a, const Operand& b, const Operand& y,
+             const FusedActivation& activation) {
+  dnnl::post_ops post_ops;
+  append_activation(post_ops, activation);
+  dnnl::primitive_attr attributes = workspace_attributes();
+  attributes.set_post_ops(post_ops);
+  program.add(dnnl::binary::primitive_desc(dnnl_engine(), dnnl::algorithm::binary_add, a.desc,
+                                           b.desc, y.desc, attributes),
+              {{DNNL_ARG_SRC_0, a}, {DNNL_ARG_SRC_1, b}, {DNNL_ARG_DST, y}});
 }
 
 }  // namespace opwright

@@ -43,7 +43,6 @@ std::string_view ptx_target(std::string_view text) {
 
 /// Whether the code runs on all GPUs that the level names, as far as it runs on any.
 bool serves(GpuRange range, HardwareCompatibilityLevel level) {
-  constexpr int kAmpere = 80;
   return level != HardwareCompatibilityLevel::kAMPERE_PLUS ||
          (range.first <= kAmpere && range.last == GpuRange::kNewest);
 }

@@ -17,6 +17,9 @@ struct GpuRange {
   friend bool operator==(const GpuRange&, const GpuRange&) = default;
 };
 
+/// The oldest of HardwareCompatibilityLevel::kAMPERE_PLUS.
+inline constexpr int kAmpere = 80;
+
 /// Which GPUs code for a target runs on: a cubin of "sm_90" on those of its major number that are
 /// not older, PTX of "compute_80" on all that are not older, "sm_90a" on 9.0 alone. Nothing where
 /// the target is none of a GPU.

@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "backend/cuda/code_format.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/nvrtc.h"
@@ -17,7 +18,6 @@ CodeObject compile_cuda(const CudaDevice& device, const std::string& source,
   static const std::vector<std::string> options = {"--std=c++17"};
   const Nvrtc& nvrtc = Nvrtc::get();
   const ComputeCapability capability = device.capability();
-  constexpr int kAmpere = 80;
   if (is_for_one_architecture && level == HardwareCompatibilityLevel::kAMPERE_PLUS)
     fail_with(ErrorCode::kUNSUPPORTED_STATE, name, " runs on ", device.architecture(),
               " alone, and the engine is to have HardwareCompatibilityLevel.AMPERE_PLUS");

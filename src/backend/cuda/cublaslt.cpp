@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include "backend/cuda/cuda_device.h"
-#include "backend/cuda/driver.h"
 #include "backend/cuda/libraries.h"
 #include "base/error.h"
 
@@ -41,10 +40,7 @@ int code_of(DataType type) {
 std::vector<std::string> cublaslt_files() {
   const char* file = std::getenv("OPWRIGHT_CUBLASLT");
   if (file != nullptr && *file != '\0') return {file};
-  std::vector<std::string> names = {"libcublasLt.so.13", "libcublasLt.so.12"};
-  constexpr int kDriver13 = 13000;
-  if (driver().version < kDriver13) std::reverse(names.begin(), names.end());
-  return library_files(names);
+  return library_files_for_driver({"libcublasLt.so.13", "libcublasLt.so.12"});
 }
 
 }  // namespace

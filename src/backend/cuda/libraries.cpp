@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "backend/cuda/driver.h"
 #include "base/error.h"
 
 namespace opwright::cuda {
@@ -20,6 +21,12 @@ std::vector<std::string> library_files(std::span<const std::string> names) {
   }
   for (const std::string& name : names) files.push_back("/usr/local/cuda/lib64/" + name);
   return files;
+}
+
+std::vector<std::string> library_files_for_driver(std::vector<std::string> names) {
+  constexpr int kDriver13 = 13000;
+  if (driver().version < kDriver13) std::reverse(names.begin(), names.end());
+  return library_files(names);
 }
 
 void* open_library(std::span<const std::string> files, std::string& reason) {

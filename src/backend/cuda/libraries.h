@@ -23,6 +23,9 @@ class CudaDevice;
 /// Where NVIDIA's libraries of these names may lie, the best place first: where the loader finds
 /// them, in a folder of OPWRIGHT_CUDA_PATH (separated by colons), in the CUDA toolkit.
 std::vector<std::string> library_files(std::span<const std::string> names);
+/// The same of a library's versions for CUDA 13 and before it, the newest first. A driver runs
+/// those of its own major version and of those before.
+std::vector<std::string> library_files_for_driver(std::vector<std::string> names);
 
 /// The first of the files that can be opened; it is never closed. Null where there is none; then
 /// `reason` says why the first one cannot.

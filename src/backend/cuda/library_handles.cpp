@@ -2,12 +2,11 @@
 
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "backend/cuda/driver.h"
 #include "backend/cuda/libraries.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -27,11 +26,8 @@ struct HandleLibrary {
   HandleLibrary(const char* library_name, std::vector<std::string> files, const char* create_name,
                 const char* destroy_name)
       : name(library_name) {
-    // A driver runs libraries of its own major version and of those before.
-    constexpr int kDriver13 = 13000;
-    if (driver().version < kDriver13) std::reverse(files.begin(), files.end());
     std::string reason;
-    void* const library = open_library(library_files(files), reason);
+    void* const library = open_library(library_files_for_driver(std::move(files)), reason);
     if (library == nullptr) {
       fault = str(name, " cannot be loaded (", reason, ")");
       return;

@@ -8,7 +8,6 @@
 #include <memory>
 #include <vector>
 
-#include "backend/cuda/driver.h"
 #include "backend/cuda/libraries.h"
 #include "base/error.h"
 
@@ -48,11 +47,7 @@ constexpr char kInstall[] =
 std::vector<std::string> nvrtc_files() {
   const char* file = std::getenv("OPWRIGHT_NVRTC");
   if (file != nullptr && *file != '\0') return {file};
-  // A driver loads cubins of its own major version and of those before.
-  std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12"};
-  constexpr int kDriver13 = 13000;
-  if (driver().version < kDriver13) std::reverse(names.begin(), names.end());
-  return library_files(names);
+  return library_files_for_driver({"libnvrtc.so.13", "libnvrtc.so.12"});
 }
 
 void* open_nvrtc() {

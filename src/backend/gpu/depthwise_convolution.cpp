@@ -59,7 +59,7 @@ __device__ inline void write_pack(T* to, const Pack<T, kPack>& pack) {
 )";
 
 /// Where a row of x is read: kAtOnce places of it at a time, of which some no tap meets.
-constexpr std::string_view kRowSums = R"(
+constexpr std::string_view kRowOfTaps = R"(
 constexpr int kReach = (kPixels - 1) * kStride + (kRow - 1) * kDilation + 1, kAtOnce = 8;
 // The tap that meets place `at` of a row for pixel `p`; -1 where none does.
 __device__ constexpr int tap_of(int at, int p) {
@@ -194,7 +194,7 @@ class DepthwiseWriter {
                 constant("kWorkers", workers), constant("kLength", lanes_ * pack_ + kPadding),
                 constant("kTaps", taps_), constant("kRow", shape_.windows.window.back().constant()),
                 constant("kStride", inner.stride), constant("kDilation", inner.dilation),
-                "constexpr Index kGroups = ", params_.groups, ";\n", kPackAccess, kRowSums);
+                "constexpr Index kGroups = ", params_.groups, ";\n", kPackAccess, kRowOfTaps);
     if (params_.activation.present() || params_.fused.present()) text += pointwise_functions();
     source_.add_declarations(text);
   }

@@ -91,7 +91,6 @@ std::string image_tiles(DataType type) {
 
 bool is_image_convolution(const ConvolutionShape& shape, const ConvolutionParams& params,
                           DataType type, int architecture) {
-  constexpr int kHopper = 90;
   const auto is_of_channels = [](int64_t place) {
     return static_cast<FusedPlace>(place) != FusedPlace::kElement &&
            static_cast<FusedPlace>(place) != FusedPlace::kRepeated;
@@ -101,7 +100,7 @@ bool is_image_convolution(const ConvolutionShape& shape, const ConvolutionParams
   const bool is_short = type == DataType::kHALF || type == DataType::kBF16;
   const DataType result = params.fused.present() ? params.fused.result : type_of_product(type);
   const Expr products = shape.channels * shape.taps();
-  return architecture == kHopper &&
+  return architecture == kWarpGroupArchitecture &&
          (is_short
               ? params.zero_point == 0
               : is_byte(type) && products.is_constant() && products.constant() <= kMostProducts) &&
@@ -124,6 +123,7 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
       "typedef float Sum;\ntypedef ", storage_type(type), " ElementA;\ntypedef ",
       storage_type(args.inputs[1].type.dtype), " ElementB;\ntypedef ", storage_type(operand.type),
       " Multiplied;\ntypedef ", storage_type(args.outputs[0].type.dtype), " Output;\n",
+      constant("kVector", kVector), constant("kRowsOfTile", kRowsOfTile),
       constant("kZeroPoint", params.zero_point), constant("kChannels", tiles.channels),
       constant("kPixels", tiles.pixels), constant("kWindowY", tiles.window_y),
       constant("kWindowX", tiles.window_x), constant("kStrideY", tiles.stride_y),

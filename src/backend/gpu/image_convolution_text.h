@@ -4,8 +4,8 @@
 
 // The parts of convolutions of images of few channels, beside those of warpgroup_text.h. They use
 // the types ElementA and ElementB of image and weights, Multiplied, which both become, and Output,
-// and the constants kZeroPoint, kChannels, kPixels, kWindowY, kWindowX, kStrideY,
-// kLead, kTaps, kColumns and kTileN.
+// and the constants kVector, kRowsOfTile, kZeroPoint, kChannels, kPixels, kWindowY, kWindowX,
+// kStrideY, kLead, kTaps, kColumns and kTileN.
 namespace opwright::gpu {
 
 /// A place of the image in shared memory is the kPixels neighbours of a row that a step of a window
@@ -13,10 +13,8 @@ namespace opwright::gpu {
 /// each other in a product's operand are neighbours of one row of places, and taps along k are
 /// neighbours, too: the instruction reads windows out of the image as it is, overlapping.
 inline constexpr std::string_view kImageTiles = R"(
-constexpr int kVector = 8, kPack = 16 / sizeof(Output);  // neighbours of 16 bytes
-constexpr int kWarpN = kTileN;
-// Of the results of a tile there are eight rows of kColumns.
-constexpr int kRowsOfTile = 8, kBlocks = kColumns / 8;
+constexpr int kPack = 16 / sizeof(Output);  // neighbours of 16 bytes
+constexpr int kWarpN = kTileN, kBlocks = kColumns / 8;
 constexpr int kPlacesY = (kRowsOfTile - 1) * kStrideY + kWindowY, kPlacesX = kColumns + kTaps - 1;
 constexpr int kSteps = kWindowY * kTaps;  // places of a window
 // Whether places of a window have pixels that lie beside it.

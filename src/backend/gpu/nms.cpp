@@ -15,7 +15,7 @@ constexpr int64_t kClassesAtOnce = 1024;
 
 /// `kCenters` is defined in front of it. Rounding must not depend on what the compiler fuses: a box
 /// at the threshold is dropped or not.
-constexpr std::string_view kBoxes = R"(
+constexpr std::string_view kOverlaps = R"(
 struct Box { float low_x, low_y, high_x, high_y; };
 __device__ inline float area(const Box& a) {
   return __fmul_rn(__fsub_rn(a.high_x, a.low_x), __fsub_rn(a.high_y, a.low_y));
@@ -67,7 +67,7 @@ class NmsWriter {
     source_.add_declarations(
         str("constexpr bool kCenters = ",
             params_.bounding_box_format == BoundingBoxFormat::kCENTER_SIZES ? "true" : "false",
-            ";\n", kBoxes));
+            ";\n", kOverlaps));
     const Expr groups = scores[0] * scores[2];
     const std::string per_box = is_per_class ? source_.value(boxes[2]) : "1";
     text_ = str(

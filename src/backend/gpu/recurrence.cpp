@@ -233,19 +233,20 @@ class RecurrenceWriter {
   }
   void load_states() {
     text_ += "__syncthreads();\n";
-    text_ += each_state(str("(void)is_there, (void)outer;\nstate[r * ", row_,
-                            " + j] = ", has(kInitialH) ? "load(in5[outer])" : "0.0f", ";\n",
-                            is_lstm_ ? str("state[", 2 * rows_ * row_, " + r * ", row_, " + j] = ",
-                                           has(kInitialC) ? "load(in6[outer])" : "0.0f", ";\n")
-                                     : std::string()));
+    text_ += each_state(
+        str("(void)is_there, (void)outer;\nstate[r * ", row_,
+            " + j] = ", has(kInitialH) ? "load(in5[outer])" : "0.0f", ";\n",
+            is_lstm_ ? str("state[", int64_t{2} * rows_ * row_, " + r * ", row_,
+                           " + j] = ", has(kInitialC) ? "load(in6[outer])" : "0.0f", ";\n")
+                     : std::string()));
     if (!is_cluster()) text_ += "__syncthreads();\n";
   }
   void store_states() {
     text_ += each_state(str(
         "if (!is_there || j < unit_begin || j >= unit_end) continue;\nout1[outer] = store<",
         stored_, ">(state[most % 2 * ", rows_ * row_, " + r * ", row_, " + j]);\n",
-        is_lstm_ ? str("out2[outer] = store<", stored_, ">(state[", 2 * rows_ * row_, " + r * ",
-                       row_, " + j]);\n")
+        is_lstm_ ? str("out2[outer] = store<", stored_, ">(state[", int64_t{2} * rows_ * row_,
+                       " + r * ", row_, " + j]);\n")
                  : std::string(),
         has(kLengths)
             ? str("const int given = in4[n];\n"
@@ -332,8 +333,8 @@ class RecurrenceWriter {
                  "if (!has_row) continue;\nconst Index place = lane * ", row_,
                  " + unit;\nconst float h_before = h[place];\n(void)h_before;\n");
     if (has(kB))
-      text_ += str("const ", stored_, "* const bias = in3 + (direction * ", 2 * gates_ * hidden_,
-                   " + unit);\n");
+      text_ += str("const ", stored_, "* const bias = in3 + (direction * ",
+                   int64_t{2} * gates_ * hidden_, " + unit);\n");
   }
   std::string bias(int gate, bool is_recurrent) const {
     if (!has(kB)) return "0.0f";
@@ -385,9 +386,9 @@ class RecurrenceWriter {
     };
     const std::string peepholes =
         has(kP) ? str("{", peephole(0), peephole(1), peephole(2), "}, ") : std::string();
-    return str("float* const c = state + ", 2 * rows_ * row_, " + place;\nfloat cell = *c;\n",
-               "const float value = next_state({", sum(0, 0), ", ", sum(1, 1), ", ", sum(2, 2),
-               ", ", sum(3, 3), "}, ", peepholes,
+    return str("float* const c = state + ", int64_t{2} * rows_ * row_,
+               " + place;\nfloat cell = *c;\n", "const float value = next_state({", sum(0, 0), ", ",
+               sum(1, 1), ", ", sum(2, 2), ", ", sum(3, 3), "}, ", peepholes,
                "cell, direction);\nif (step < length) *c = cell;\n", finish_unit());
   }
 
@@ -399,8 +400,8 @@ class RecurrenceWriter {
 
   /// The candidate's product needs the reset gates of all units.
   void gru_in_two() {
-    text_ += str("float* const z = state + ", 2 * rows_ * row_, ";\nfloat* const reset = state + ",
-                 3 * rows_ * row_, ";\n");
+    text_ += str("float* const z = state + ", int64_t{2} * rows_ * row_,
+                 ";\nfloat* const reset = state + ", int64_t{3} * rows_ * row_, ";\n");
     sources("reset_rows", "float",
             [&](const std::string& r) { return str("reset + ", r, " * ", row_); });
     begin_units();
@@ -502,7 +503,7 @@ void declare_recurrent_cell(KernelSource& source, const RecurrenceParams& params
   for (int i = 0; i < count; ++i) {
     std::string of[2];
     for (int d = 0; d < params.directions(); ++d) {
-      const size_t at = static_cast<size_t>(d * count + i);
+      const auto at = static_cast<size_t>(int64_t{d} * count + i);
       of[d] = recurrent_activation(params.activations[at], params.alphas[at], params.betas[at],
                                    is_quick);
     }

@@ -125,6 +125,18 @@ TEST_F(Passes, ResidualBlocksBecomeConvolutions) {
   EXPECT_EQ(graph->nodes()[1]->inputs.back(), graph->inputs[0]);
 }
 
+TEST_F(Passes, ATransposedConvolutionTakesItsResidual) {
+  ConvolutionParams twice;
+  twice.stride = {2, 2};
+  Tensor* skip = input({1, 6, 12, 12});
+  Tensor* up =
+      network_.add<Deconvolution>(twice, {input({1, 4, 6, 6}), constant({4, 6, 2, 2})})->output(0);
+  const auto graph = expect("Deconvolution", relu(add(skip, up)));
+  const auto& params = graph->nodes()[0]->as<Deconvolution>()->params();
+  EXPECT_TRUE(params.has_residual);
+  EXPECT_EQ(params.activation.type, static_cast<int32_t>(ActivationType::kRELU));
+}
+
 TEST_F(Passes, AResidualWithoutBiasKeepsTheBiasesPlace) {
   Tensor* x = input({1, 4, 6, 6});
   Tensor* y = convolution(x, {4, 4, 1, 1});

@@ -251,6 +251,46 @@ TEST_F(Tuning, ACandidateThatFailsIsLeftOutWithAWarning) {
   expect_near(run_plan(std::move(plan), {{4, 8}}, {x})[0], x);
 }
 
+/// As NVRTC 13 writes them.
+TEST_F(Tuning, WarningsOfACompilerAreForThoseWhoAsk) {
+  constexpr char kLog[] = R"(it does not compile:
+k.cu(2): warning #39-D: division by zero
+  int i = 1 / 0;
+              ^
+
+Remark: The warnings can be suppressed with "-diag-suppress <warning-number>"
+
+k.cu(3): error: identifier "missing" is undefined
+  missing();
+  ^
+
+k.cu(1): warning #177-D: variable "unused" was declared but never referenced
+  int unused;
+      ^
+          detected during instantiation of "f"
+
+1 error detected in the compilation of "k.cu".)";
+  TestBehaviour behaviour;
+  behaviour.candidates = [](const CandidateQuery& query) { return tactics(query, 2); };
+  behaviour.make = [&](const KernelArgs& args) {
+    if (args.candidate->tactic == 0) fail(kLog);
+  };
+  behaviour.run = copy;
+  add(behaviour);
+  compile(network_, config_);
+  const std::string& warnings = logger_.warnings;
+  EXPECT_NE(warnings.find(R"(is left out: it does not compile:
+k.cu(3): error: identifier "missing" is undefined
+  missing();
+  ^
+
+1 error detected in the compilation of "k.cu".)"),
+            std::string::npos)
+      << warnings;
+  EXPECT_EQ(warnings.find("#177-D"), std::string::npos);
+  EXPECT_NE(logger_.verbose.find(kLog), std::string::npos) << logger_.verbose;
+}
+
 TEST_F(Tuning, MemoryThatRunsOutIsAskedForOnceMoreThenTheCandidateIsLeftOut) {
   TestBehaviour behaviour;
   std::map<int64_t, int> runs;

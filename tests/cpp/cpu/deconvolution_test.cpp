@@ -71,6 +71,13 @@ const std::vector<Case>& cases() {
        params_of({2, 2}, {}, {1, 1}, {1, 1}, 16),
        {1, 1}},
       {"OneDimension", {2, 8, 9}, {8, 6, 4}, {2, 6, 18}, params_of({2}, {}, {1}, {1}), {1}},
+      {"ManyChannels",
+       {1, 512, 4, 4},
+       {512, 24, 4, 4},
+       {1, 24, 8, 8},
+       params_of({2, 2}, {}, {1, 1}, {1, 1}),
+       {1, 1}},
+      {"ManyTaps", {1, 128, 6}, {128, 16, 64}, {1, 16, 224}, params_of({32}, {}, {}, {}), {}},
       {"ThreeDimensions",
        {1, 4, 3, 4, 5},
        {4, 8, 2, 2, 2},
@@ -142,8 +149,9 @@ TEST_P(DeconvolutionCases, EveryCandidateAgreesWithTheLoops) {
         if (!selection.takes_next()) continue;
         SCOPED_TRACE(describe(candidate));
         const DataType computed = candidate.inputs[0].dtype;
+        const Values kernel_values = rounded(inputs[1].values, constant ? dtype : computed);
         const Values expected = reference(c, rounded(inputs[0].values, computed),
-                                          rounded(inputs[1].values, computed), &inputs[2].values);
+                                          rounded(kernel_values, computed), &inputs[2].values);
         const double tolerance = std::max(tolerance_of(computed), tolerance_of(dtype));
         TestKernel kernel(op, candidate, inputs, outputs);
         expect_close(kernel.run(inputs, outputs)[0], expected, tolerance);
@@ -173,6 +181,33 @@ TEST(Deconvolution, WithoutBiasWithActivation) {
   for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
     SCOPED_TRACE(describe(candidate));
     expect_close(run_kernel(op, candidate, inputs, outputs)[0], expected, 1e-4);
+  }
+}
+
+TEST_P(DeconvolutionCases, EveryCandidateHasAnEpilogue) {
+  Case c = cases()[GetParam()];
+  c.params.has_residual = true;
+  c.params.activation = {static_cast<int32_t>(ActivationType::kSCALED_TANH), 0.75f, 0.5f};
+  const Deconvolution op(c.params);
+  for (const DataType dtype : {DataType::kFLOAT, DataType::kHALF}) {
+    const std::vector<TestInput> inputs = {{random_values(c.x, 1), dtype},
+                                           {random_values(c.kernel, 2), dtype, true},
+                                           {random_values({c.y[1]}, 3), dtype, true},
+                                           {random_values(c.y, 4), dtype}};
+    const std::vector<TestOutput> outputs = {{c.y, dtype}};
+    const auto candidates = candidates_of(op, inputs, outputs);
+    ASSERT_FALSE(candidates.empty());
+    Values expected = reference(c, rounded(inputs[0].values, dtype),
+                                rounded(inputs[1].values, dtype), &inputs[2].values);
+    for (int64_t i = 0; i < expected.size(); ++i)
+      expected[i] = 0.75 * std::tanh(0.5 * (expected[i] + inputs[3].values[i]));
+    for (const Candidate& candidate : candidates) {
+      SCOPED_TRACE(describe(candidate));
+      TestKernel kernel(op, candidate, inputs, outputs);
+      expect_close(kernel.run(inputs, outputs)[0], expected, tolerance_of(dtype));
+      // The result in the place of the residual.
+      expect_close(kernel.run(inputs, outputs, 3)[0], expected, tolerance_of(dtype));
+    }
   }
 }
 

@@ -853,5 +853,55 @@ TEST(CudaConvolution, FusedPrograms) {
     }
 }
 
+/// Each pixel becomes four, which no other reaches: max(sum, 0) * channel + element.
+TEST(CudaConvolution, FusedProgramsBehindTransposedOnes) {
+  const int64_t maps = 24, size = 5, twice = 2 * size;
+  for (const int64_t groups : {int64_t{1}, maps})
+    for (const DataType type : {DataType::kFLOAT, DataType::kHALF}) {
+      ProgramWriter writer;
+      using Op = ElementWiseOperation;
+      const int zero = writer.constant(0, DataType::kFLOAT);
+      const int positive = writer.binary(Op::kMAX, writer.input(0, type), zero);
+      const int scaled = writer.binary(Op::kPROD, positive, writer.input(1, type));
+      const int result[] = {writer.binary(Op::kSUM, scaled, writer.input(2, type))};
+      std::vector<int> used;
+      ConvolutionParams params;
+      params.groups = groups, params.stride = {2, 2};
+      params.fused.program = writer.finish(result, &used);
+      params.fused.places = {1, 2};
+      params.fused.result = type;
+      const Deconvolution op(params);
+      const int64_t channels = groups == 1 ? 20 : maps, of_group = maps / groups;
+      const auto values = [&](const Shape& shape, int seed) {
+        return rounded(random_values(shape, seed), type);
+      };
+      const std::vector<TestInput> inputs = {{values({2, channels, size, size}, 1), type},
+                                             {values({channels, of_group, 2, 2}, 2), type, true},
+                                             absent(),
+                                             {values({maps, 1, 1}, 3), type, true},
+                                             {values({2, maps, twice, twice}, 4), type}};
+      const Values& x = inputs[0].values;
+      const Values expected = make_values({2, maps, twice, twice}, [&](int64_t i) {
+        const int64_t column = i % twice, row = i / twice % twice;
+        const int64_t map = i / (twice * twice) % maps, image = i / (twice * twice) / maps;
+        const int64_t each = channels / groups, first = map / of_group * each;
+        double sum = 0;
+        for (int64_t c = first; c < first + each; ++c)
+          sum += x[((image * channels + c) * size + row / 2) * size + column / 2] *
+                 inputs[1].values[((c * of_group + map % of_group) * 2 + row % 2) * 2 + column % 2];
+        return std::max(sum, 0.0) * inputs[3].values[map] + inputs[4].values[i];
+      });
+      const std::vector<TestOutput> outputs = {{expected.shape, type}};
+      std::set<TensorFormat> formats;
+      for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+        formats.insert(candidate.outputs[0].format);
+        SCOPED_TRACE(describe(candidate));
+        TestKernel kernel(op, candidate, inputs, outputs);
+        expect_close(kernel.run(inputs, outputs)[0], expected, std::max(1e-5, tolerance_of(type)));
+      }
+      EXPECT_EQ(formats.size(), 2u) << "a layout is missing";
+    }
+}
+
 }  // namespace
 }  // namespace opwright::testing

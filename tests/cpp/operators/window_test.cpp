@@ -179,6 +179,20 @@ TEST(Deconvolution, SamePaddingMultipliesTheExtent) {
   EXPECT_EQ(resolve_transposed_padding(params, Shape{1, 1, 5}, Shape{1, 1, 3}).pre, (Ints{1}));
 }
 
+TEST(Deconvolution, Residual) {
+  ConvolutionParams params;
+  params.has_residual = true;
+  params.stride = {2};
+  const TensorInfo x = tensor({s(0), 4, 6}), kernel = tensor({4, 2, 3});
+  EXPECT_EQ(shape_at<Deconvolution>(params, {x, kernel, tensor({s(0), 2, 13})}, {3}),
+            (Shape{3, 2, 13}));
+  expect_contains(error_of<Deconvolution>(params, {x, kernel, tensor({2}), tensor({s(0), 2, 12})}),
+                  {"Deconvolution", "input 3 (residual)", "extent 13", "axis 2"});
+  params.has_residual = false;
+  expect_contains(error_of<Deconvolution>(params, {x, kernel, tensor({2}), tensor({s(0), 2, 13})}),
+                  {"Deconvolution", "4"});
+}
+
 TEST(Deconvolution, Errors) {
   const TensorInfo x = tensor({1, 4, 8}), kernel = tensor({4, 2, 3});
   ConvolutionParams params;
