@@ -45,6 +45,11 @@ struct ConvolutionParams {
   void was_set(std::string_view property) {
     if (property == "padding_nd") post_padding = pre_padding;
   }
+  ConvolutionParams without_scales() const {
+    ConvolutionParams params = *this;
+    params.fused = fused.without_scales();
+    return params;
+  }
 };
 
 /// Padding resolved for concrete extents: what kernels use.
