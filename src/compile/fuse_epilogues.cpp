@@ -6,6 +6,7 @@
 #include "compile/passes.h"
 #include "compile/program.h"
 #include "operators/convolution.h"
+#include "operators/fused_attention.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/pointwise.h"
@@ -294,6 +295,26 @@ class ProgramFusion {
   GraphNode* node_;
 };
 
+/// What makes bytes of an attention's result alone is the attention's last step.
+bool fuse_into_attention(Graph& graph, const PassContext& context, GraphNode* node,
+                         const Pointwise& pointwise) {
+  if (node->inputs.size() != 1) return false;
+  GraphNode* const producer = node->inputs[0]->producer;
+  const auto* op = producer != nullptr ? producer->as<FusedAttention>() : nullptr;
+  const TensorInfo& result = node->outputs[0]->info;
+  if (op == nullptr || op->params().fused.present() ||
+      graph.single_user(*node->inputs[0]) != node || !may_join(*producer, *node) ||
+      !is_quantized(result.dtype) || node->inputs[0]->info.dims != result.dims ||
+      decode(pointwise.params()).size() > kMostInstructions)
+    return false;
+  FusedAttentionParams params = op->params();
+  params.fused = {pointwise.params(), {}, result.dtype};
+  auto fused = std::make_shared<FusedAttention>(std::move(params));
+  if (!context.can_run(*fused, *node, producer->inputs)) return false;
+  graph.fuse(*producer, node, std::move(fused), producer->inputs, nullptr);
+  return true;
+}
+
 /// Where the node reads a product of rows that were reshaped behind it, the rows are reshaped
 /// before it, so that the product can take the node.
 void reshape_rows_before(Graph& graph, GraphNode* node) {
@@ -360,7 +381,8 @@ void fuse_epilogues(Graph& graph, const PassContext& context, bool whole_program
     if (pointwise == nullptr || node->outputs.size() != 1) continue;
     reshape_rows_before(graph, node);
     if (fuse_simple(graph, context, node, *pointwise)) continue;
-    if (whole_programs) fuse_program(graph, context, node, order);
+    if (whole_programs && !fuse_into_attention(graph, context, node, *pointwise))
+      fuse_program(graph, context, node, order);
   }
 }
 

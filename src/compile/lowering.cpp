@@ -116,7 +116,8 @@ void lower_quantization(Graph& graph, GraphNode* node, bool quantizes) {
   using Op = ElementWiseOperation;
   constexpr DataType kFloat = DataType::kFLOAT;
   int x = program.operand(node->inputs[0]);
-  GraphValue* const zero_point = node->input(2);
+  GraphValue* zero_point = node->input(2);
+  if (zero_point != nullptr && scalar_constant(*zero_point) == 0.0) zero_point = nullptr;
   const bool divides = scalar_constant(*node->inputs[1]) != 1.0;
   const int scale = divides ? writer.cast(program.operand(node->inputs[1]), kFloat) : -1;
   if (quantizes) {

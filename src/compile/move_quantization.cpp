@@ -4,10 +4,12 @@
 #include "base/types.h"
 #include "compile/passes.h"
 #include "compile/scalar_quantization.h"
+#include "operators/activation.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
 #include "operators/pooling.h"
 #include "operators/quantization.h"
+#include "operators/type_rules.h"
 
 namespace opwright {
 
@@ -37,10 +39,14 @@ std::optional<ScalarQuantization> scalar_quantization(const GraphNode& node) {
 
 namespace {
 
-/// Of how many first inputs the node does nothing but to give elements, so that it may do so before
-/// they are dequantized.
-size_t moved_inputs(const GraphNode& node, int64_t zero_point) {
+/// Of how many first inputs the node does nothing but to give elements, or 0 in the place of
+/// negative ones, so that it may do so before they are dequantized.
+size_t moved_inputs(const GraphNode& node, const ScalarQuantization& quantization) {
+  const int64_t zero_point = quantization.zero_point;
   const auto* pooling = node.as<Pooling>();
+  const auto* activation = node.as<Activation>();
+  if (activation != nullptr && activation->params().type == ActivationType::kRELU)
+    return is_byte(quantization.type) && zero_point == 0 ? 1 : 0;
   if (node.as<Shuffle>() || node.as<Reshape>() || node.as<Transpose>() || node.as<Squeeze>() ||
       node.as<Unsqueeze>() || (pooling != nullptr && pooling->params().type == PoolingType::kMAX))
     return 1;
@@ -66,12 +72,16 @@ void skip_dequantization(Graph& graph, const PassContext& context, GraphNode* qu
     graph.replace_uses(quantize->outputs[0], bytes);
     return;
   }
-  const size_t count = moved_inputs(*mover, wanted->zero_point);
+  const size_t count = moved_inputs(*mover, *wanted);
   if (count == 0 || mover->outputs.size() != 1 || mover->precision) return;
   std::vector<GraphValue*> inputs = mover->inputs;
   for (size_t i = 0; i < count; ++i) {
     inputs[i] = inputs[i] != nullptr ? bytes_before(inputs[i]->producer) : nullptr;
     if (inputs[i] == nullptr) return;
+  }
+  if (mover->as<Activation>() && wanted->type == DataType::kUINT8) {
+    graph.replace_uses(quantize->outputs[0], inputs[0]);
+    return;
   }
   const bool is_view_or_turned = !mover->as<Pooling>() && !mover->as<Concatenation>() &&
                                  !mover->as<Gather>() && !mover->as<Slice>();
@@ -129,7 +139,9 @@ void quantize_normalized(Graph& graph, const PassContext& context, GraphNode* qu
   GraphNode* const before = y->producer;
   const auto* op = before != nullptr ? before->as<Normalization>() : nullptr;
   const auto quantization = scalar_quantization(*quantize);
-  if (op == nullptr || !quantization || context.device.is_host() || y->stored_type ||
+  constexpr float kLeastScale = 0x1p-40F, kMostScale = 0x1p40F;  // whose reciprocals are divided by
+  if (op == nullptr || !quantization || quantization->scale < kLeastScale ||
+      quantization->scale > kMostScale || context.device.is_host() || y->stored_type ||
       bytes->stored_type || quantize->precision || before->precision)
     return;
   std::vector<GraphValue*> inputs = before->inputs;
@@ -142,15 +154,21 @@ void quantize_normalized(Graph& graph, const PassContext& context, GraphNode* qu
                                     quantize->name + " zero point");
   }
   inputs.push_back(zero_point);
-  const auto fused = std::make_shared<QuantizedNormalization>(op->params());
+  const bool keeps_result = graph.single_user(*y) != quantize;
+  const auto fused = std::make_shared<QuantizedNormalization>(
+      QuantizedNormalizationParams{op->params(), keeps_result});
   GraphNode like;
-  like.name = before->name, like.outputs = {y, bytes};
+  like.name = before->name, like.outputs = {bytes};
+  if (keeps_result) like.outputs.insert(like.outputs.begin(), y);
   if (!context.can_run(*fused, like, inputs)) return;
-  GraphNode* const node = graph.insert_before(before, fused, inputs, y->info, before->name);
+  GraphNode* const node =
+      graph.insert_before(before, fused, inputs, like.outputs[0]->info, before->name);
   node->name += " + " + quantize->name;
-  GraphValue* const added = graph.add_output(node, bytes->info, bytes->name);
-  graph.replace_uses(y, node->outputs[0]);
-  graph.replace_uses(bytes, added);
+  if (keeps_result) {
+    graph.add_output(node, bytes->info, bytes->name);
+    graph.replace_uses(y, node->outputs[0]);
+  }
+  graph.replace_uses(bytes, node->outputs.back());
 }
 
 }  // namespace

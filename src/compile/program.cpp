@@ -81,6 +81,9 @@ int ProgramWriter::select(int condition, int a, int b) {
 
 int ProgramWriter::cast(int a, DataType to) {
   if (type(a) == register_type(to)) return a;
+  const PointwiseInstruction& given = instructions_[a];
+  if (given.op == opcode(PointwiseOp::kConstant) && register_type(to) == DataType::kFLOAT)
+    return constant(static_cast<float>(given.alpha), to);
   return add({opcode(PointwiseOp::kCast), register_type(to), a});
 }
 

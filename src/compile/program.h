@@ -25,7 +25,8 @@ class ProgramWriter {
   int unary(UnaryOperation op, int a);
   int activation(ActivationType type, int a, float alpha, float beta);
   int select(int condition, int a, int b);
-  /// `a` as another register type; `a` itself when it is of that type already.
+  /// `a` as another register type; `a` itself when it is of that type already, and a constant where
+  /// it is one that becomes FP32.
   int cast(int a, DataType type);
   /// Adds a whole program whose inputs are these registers; gives its results' registers.
   std::vector<int> append(const PointwiseParams& program, std::span<const int> inputs);

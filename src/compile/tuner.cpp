@@ -15,11 +15,8 @@
 #include "compile/timed_kernels.h"
 #include "compile/tuning_report.h"
 #include "network/no_kernel.h"
-#include "operators/convolution.h"
 #include "operators/fused_attention.h"
-#include "operators/matrix.h"
 #include "operators/movement.h"
-#include "operators/pointwise.h"
 #include "operators/pooling.h"
 #include "plan/concatenation.h"
 #include "plugin/registry/callback.h"
@@ -126,40 +123,6 @@ NodePorts with_types(NodePorts ports, const Candidate& candidate) {
   return ports;
 }
 
-/// The program, factors and divisors of which are all alike.
-PointwiseParams without_factors(const PointwiseParams& params) {
-  std::vector<PointwiseInstruction> program = decode(params);
-  std::vector<bool> is_factor(program.size()), is_other(program.size());
-  for (const PointwiseInstruction& i : program) {
-    if (i.op == opcode(PointwiseOp::kInput)) continue;
-    const bool scales =
-        i.op == opcode(ElementWiseOperation::kPROD) || i.op == opcode(ElementWiseOperation::kDIV);
-    if (i.a >= 0)
-      (scales && i.op == opcode(ElementWiseOperation::kPROD) ? is_factor : is_other)[i.a] = true;
-    if (i.b >= 0) (scales ? is_factor : is_other)[i.b] = true;
-    if (i.c >= 0) is_other[i.c] = true;
-  }
-  for (size_t i = 0; i < program.size(); ++i)
-    if (program[i].op == opcode(PointwiseOp::kConstant) && is_factor[i] && !is_other[i] &&
-        program[i].type == DataType::kFLOAT)
-      program[i].alpha = 1;
-  return encode(program, params.results);
-}
-
-/// Times do not depend on the scales of a quantization, which differ from layer to layer.
-std::optional<std::string> timing_key_of(const Operator& op) {
-  const auto find = [](const auto& of_kind) {
-    auto params = of_kind.params();
-    if (params.fused.present()) params.fused.program = without_factors(params.fused.program);
-    return std::remove_cvref_t<decltype(of_kind)>(std::move(params)).timing_key();
-  };
-  if (const auto* product = dynamic_cast<const MatrixMultiply*>(&op)) return find(*product);
-  if (const auto* convolution = dynamic_cast<const Convolution*>(&op)) return find(*convolution);
-  if (const auto* pointwise = dynamic_cast<const Pointwise*>(&op))
-    return Pointwise(without_factors(pointwise->params())).timing_key();
-  return op.timing_key();
-}
-
 std::vector<int64_t> constant_elements(const GraphValue& value) {
   std::vector<int64_t> elements;
   for (const Expr& element : *value.info.values) elements.push_back(element.constant());
@@ -183,7 +146,7 @@ Tuner::Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfi
 
 std::string Tuner::key(const GraphNode& node, const NodePorts& ports,
                        const Candidate& candidate) const {
-  const std::optional<std::string> timing_key = timing_key_of(*node.op);
+  const std::optional<std::string> timing_key = node.op->timing_key();
   if (!timing_key) return {};
   std::string text = str(node.op->kind(), "|", *timing_key, "|");
   for (size_t i = 0; i < ports.inputs.size(); ++i) {

@@ -59,8 +59,9 @@ struct LayerClass {
 /// backend. A derived class gives `struct Params` (with `visit`), `static constexpr
 /// std::string_view kKind`, `infer` and, where the API has a layer of it, `kLayer`; `kHasNoKernels`
 /// where it stands in no plan. Params may have
-/// `bool is_set(std::string_view property) const` and, for what else changes,
-/// `void was_set(std::string_view property)`.
+/// `bool is_set(std::string_view property) const`, for what else changes
+/// `void was_set(std::string_view property)`, and `Params without_scales() const`: those that are
+/// timed in their place, numbers that decide nothing but results being all alike.
 template <class Derived, class ParamsType>
 class BuiltinOperator : public Operator {
  public:
@@ -81,6 +82,12 @@ class BuiltinOperator : public Operator {
     AttributeWriter writer;
     const_cast<Params&>(params_).visit(writer);
     return std::move(writer.attributes);
+  }
+  std::optional<std::string> timing_key() const override {
+    if constexpr (requires { params_.without_scales(); })
+      return Derived(params_.without_scales()).Operator::timing_key();
+    else
+      return Operator::timing_key();
   }
   static PlannedOperatorPtr load(const Attributes& attributes, const OperatorLoadContext&) {
     Params params;

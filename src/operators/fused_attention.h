@@ -5,6 +5,7 @@
 
 #include "operators/attention.h"
 #include "operators/builtin.h"
+#include "operators/fused_program.h"
 
 namespace opwright {
 
@@ -26,12 +27,18 @@ struct FusedAttentionParams {
   Ints layouts{0, 0, 0, 0};             ///< of query, key, value and output
   Ints offsets{0, 0, 0};                ///< of query, key, value: where head 0 begins in a row
   Ints head_strides{0, 0, 0};           ///< from head to head in a row
+  FusedProgram fused;                   ///< of the result alone
   template <class V>
   void visit(V& v) {
     v("scale", scale), v("causal_kind", causal_kind), v("cap", cap);
     v("masked_score", masked_score), v("heads", heads), v("shared_heads", shared_heads);
     v("size", size), v("value_size", value_size), v("layouts", layouts);
-    v("offsets", offsets), v("head_strides", head_strides);
+    v("offsets", offsets), v("head_strides", head_strides), fused.visit(v);
+  }
+  FusedAttentionParams without_scales() const {
+    FusedAttentionParams params = *this;
+    params.fused = fused.without_scales();
+    return params;
   }
 
   AttentionLayout layout(int operand) const {
@@ -48,7 +55,8 @@ struct FusedAttentionParams {
 /// type, each with its layout; optionally `allowed`, BOOL, and `bias`, floating, both broadcast to
 /// [batch, heads, queries, keys]. A query that may meet no key, every score being -infinity, gives
 /// 0. The output's heads lie without gaps. Made by the compiler from the products, the softmax and
-/// what moves elements around them.
+/// what moves elements around them; a fused program may make other elements of the result, which it
+/// sees as it would be stored.
 class FusedAttention final : public BuiltinOperator<FusedAttention, FusedAttentionParams> {
  public:
   static constexpr std::string_view kKind = "FusedAttention";

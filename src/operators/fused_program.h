@@ -30,6 +30,9 @@ struct FusedProgram {
   }
   /// How many of the operator's inputs belong to it.
   int inputs() const { return static_cast<int>(places.size()); }
+  FusedProgram without_scales() const {
+    return present() ? FusedProgram{program.without_scales(), places, result} : *this;
+  }
   template <class V>
   void visit(V& v) {
     v.internal("fused_code", program.code), v.internal("fused_immediates", program.immediates);

@@ -27,6 +27,11 @@ struct MatrixMultiplyParams {
     v("op0", op0), v("op1", op1), v.internal("has_bias", has_bias), activation.visit(v);
     fused.visit(v);
   }
+  MatrixMultiplyParams without_scales() const {
+    MatrixMultiplyParams params = *this;
+    params.fused = fused.without_scales();
+    return params;
+  }
 };
 /// Inputs a and b: stacks of matrices, leading axes broadcast as in NumPy; kVECTOR takes a stack of
 /// vectors and drops the axis. Both of one floating type, or both INT32 or INT64, whose sums wrap

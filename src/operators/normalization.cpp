@@ -66,6 +66,7 @@ std::vector<OutputInfo> QuantizedNormalization::infer(InferContext& context) con
     inference.require(numel(inference.input(i).dims) == Expr(1), inference.port(i),
                       " must have one element");
   OutputInfo quantized = make_output(type, y.dims);
+  if (!params().keeps_result) return {std::move(quantized)};
   return {std::move(y), std::move(quantized)};
 }
 

@@ -30,11 +30,19 @@ class Normalization final : public BuiltinOperator<Normalization, NormalizationP
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
+struct QuantizedNormalizationParams : NormalizationParams {
+  bool keeps_result = true;  ///< y is an output
+  template <class V>
+  void visit(V& v) {
+    NormalizationParams::visit(v), v.internal("keeps_result", keeps_result);
+  }
+};
 /// A normalization whose result is quantized as well. Inputs: those of Normalization, and behind
-/// them scale and zero point of a Quantize, of one element each. Outputs: y, and what is quantized,
-/// of the zero point's type. Made by the compiler, for devices that have a kernel for it.
+/// them scale and zero point of a Quantize, of one element each. Outputs: y where it is kept, and
+/// what is quantized, of the zero point's type. Made by the compiler, for devices that have a
+/// kernel for it.
 class QuantizedNormalization final
-    : public BuiltinOperator<QuantizedNormalization, NormalizationParams> {
+    : public BuiltinOperator<QuantizedNormalization, QuantizedNormalizationParams> {
  public:
   static constexpr std::string_view kKind = "QuantizedNormalization";
   static constexpr int kScale = 3, kZeroPoint = 4;

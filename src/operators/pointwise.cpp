@@ -120,6 +120,24 @@ PointwiseParams encode(std::span<const PointwiseInstruction> program, Ints resul
   return params;
 }
 
+PointwiseParams PointwiseParams::without_scales() const {
+  std::vector<PointwiseInstruction> program = decode(*this);
+  std::vector<bool> is_scale(program.size()), is_other(program.size());
+  for (const PointwiseInstruction& i : program) {
+    if (i.op == opcode(PointwiseOp::kInput)) continue;
+    const bool multiplies = i.op == opcode(ElementWiseOperation::kPROD),
+               divides = i.op == opcode(ElementWiseOperation::kDIV);
+    if (i.a >= 0) (multiplies ? is_scale : is_other)[i.a] = true;
+    if (i.b >= 0) (multiplies || divides ? is_scale : is_other)[i.b] = true;
+    if (i.c >= 0) is_other[i.c] = true;
+  }
+  for (size_t i = 0; i < program.size(); ++i)
+    if (program[i].op == opcode(PointwiseOp::kConstant) && is_scale[i] && !is_other[i] &&
+        program[i].type == DataType::kFLOAT)
+      program[i].alpha = 1;
+  return encode(program, results);
+}
+
 std::vector<OutputInfo> Pointwise::infer(InferContext& context) const {
   const Inference inference(context, kKind, {}, 0, std::numeric_limits<int>::max());
   const std::vector<PointwiseInstruction> program = decode(params());

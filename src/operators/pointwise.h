@@ -59,6 +59,9 @@ struct PointwiseParams {
   void visit(V& v) {
     v("code", code), v("immediates", immediates), v("results", results);
   }
+  /// With 1 in the place of each constant that only multiplies and divides: quantizations' scales,
+  /// which differ from layer to layer.
+  PointwiseParams without_scales() const;
 };
 std::vector<PointwiseInstruction> decode(const PointwiseParams& params);
 PointwiseParams encode(std::span<const PointwiseInstruction> program, Ints results);

@@ -11,7 +11,7 @@ namespace opwright {
 /// its chunks of kHashChunk bytes (the last one shorter), so that threads can share the work.
 struct PlanHeader {
   static constexpr char kMagic[8] = {'O', 'P', 'W', 'R', 'I', 'G', 'H', 'T'};
-  static constexpr uint32_t kVersion = 7;
+  static constexpr uint32_t kVersion = 8;
   static constexpr uint64_t kAlignment = 4096;
   /// Of code objects and of weights within their section.
   static constexpr uint64_t kCodeAlignment = 16;

@@ -415,25 +415,28 @@ def test_of_two_products_the_summand_is_stored_as_bytes():
     agrees(engine(feed), reference(model, feed), step=1.0)
 
 
+@pytest.mark.parametrize("is_read", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("kind", TYPES)
-def test_what_is_normalized_is_quantized_at_once(kind, dtype):
-    """The sum behind reads what is normalized, the product its bytes."""
+def test_what_is_normalized_is_quantized_at_once(kind, dtype, is_read):
+    """The sum behind reads what is normalized, the product its bytes; without a sum there are bytes alone."""
     m = Model(kind, dtype)
     factors = [m.constant(m.random.normal(size=72).astype(dtype)) for _ in range(2)]
     normal = m.node("LayerNormalization", "x", *factors, axis=-1)
     zero_point = 0 if kind == "fp8" else 9
     y = m.node("MatMul", m.quantized(normal, 0.05, zero_point), m.weights((72, 72), 1))
-    model = m.finish(m.node("Add", y, normal), shape=[5, 11, 72])
+    model = m.finish(m.node("Add", y, normal) if is_read else y, shape=[5, 11, 72])
     engine = build(model)
     kinds = [layer["LayerType"] for layer in engine.layers]
     assert kinds == ["QuantizedNormalization", "MatrixMultiply"], kinds
+    assert len(engine.layers[0]["Outputs"]) == 1 + is_read
     feed = m.random.normal(size=(5, 11, 72)).astype(dtype)
     agrees(engine(feed), reference(model, feed), step=0.6)
 
 
 @pytest.mark.parametrize("kind", ["fp8", "int8"])
 def test_projections_to_queries_keys_and_values_are_one_product(kind):
+    """What follows the attention is quantized by it."""
     heads, size, length = 2, 16, 12
     width = heads * size
     m = Model(kind, np.float16)
@@ -448,12 +451,28 @@ def test_projections_to_queries_keys_and_values_are_one_product(kind):
     y = m.node("MatMul", m.node("Softmax", scores, axis=-1), parts[2])
     y = m.node("Transpose", y, perm=[0, 2, 1, 3])
     y = m.node("Reshape", y, m.constant(np.array([1, length, width])))
+    y = m.node("MatMul", m.quantized(y, 0.02), m.weights((width, 24), None))
     model = m.finish(y, shape=[1, length, width])
     engine = build(model)
     kinds = [layer["LayerType"] for layer in engine.layers]
-    assert kinds.count("MatrixMultiply") == 1 and "FusedAttention" in kinds, kinds
+    assert kinds == ["Pointwise", "MatrixMultiply", "FusedAttention", "MatrixMultiply"], kinds
     feed = (m.random.normal(size=(1, length, width)) * 0.1).astype(np.float16)
-    agrees(engine(feed), reference(model, feed), step=0.02)
+    agrees(engine(feed), reference(model, feed), step=0.15 if kind == "int8" else 0.4)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+@pytest.mark.parametrize("zero_point", [0, 5])
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_activations_between_equal_quantizations(kind, zero_point, device):
+    """Bytes below 0 become 0; with a zero point elsewhere they are numbers first."""
+    m = Model(kind)
+    y = m.node("Conv", m.quantized("x", 0.03), m.weights((24, 32, 1, 1), 0))
+    y = m.quantized(m.node("Relu", m.quantized(y, 0.05, zero_point)), 0.05, zero_point)
+    model = m.finish(m.node("Conv", y, m.weights((16, 24, 1, 1), 0)), shape=[2, 32, 7, 9])
+    engine = build(model, device)
+    assert device == "cpu" or len(engine.layers) == 3, engine.layers
+    feed = m.random.normal(size=(2, 32, 7, 9)).astype("f")
+    agrees(engine(feed), reference(model, feed), step=0.5)
 
 
 def test_layers_that_differ_in_scales_are_timed_once():

@@ -347,7 +347,7 @@ bool fits(const FusedAttentionParams& params) {
 std::vector<Candidate> attention_candidates(const Operator& op, const CandidateQuery& query) {
   const FusedAttentionParams& params = static_cast<const FusedAttention&>(op).params();
   const DataType type = query.inputs[0].type.dtype;
-  if (!kDnnlFloats.has(type) || !fits(params)) return {};
+  if (!kDnnlFloats.has(type) || !fits(params) || params.fused.present()) return {};
   if (query.inputs.size() > FusedAttention::kBias && query.inputs[FusedAttention::kBias].present &&
       !kDnnlFloats.has(query.inputs[FusedAttention::kBias].type.dtype))
     return {};
@@ -364,8 +364,10 @@ std::vector<Candidate> attention_candidates(const Operator& op, const CandidateQ
 void check_attention(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   rules.require_ports(3, 5);
-  rules.require_that(fits(static_cast<const FusedAttention&>(op).params()),
-                     "heads have more elements than ", kMaxSize);
+  const FusedAttentionParams& params = static_cast<const FusedAttention&>(op).params();
+  rules.require_that(fits(params), "heads have more elements than ", kMaxSize);
+  rules.require_that(!params.fused.present(),
+                     "it has a fused program, which the CPU does not know");
   rules.require(rules.input(0), kDnnlFloats);
   for (const size_t i : {1, 2}) rules.require_same(rules.input(i), rules.input(0));
   rules.require_same(rules.output(0), rules.input(0));

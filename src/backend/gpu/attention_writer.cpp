@@ -95,14 +95,16 @@ void AttentionWriter::write_declarations() {
     return str("constexpr int ", name, " = ", value, ";\n");
   };
   std::string text =
-      str("typedef ", storage_type(type_), " Element;\n", constant("kTileM", tile_.m),
+      str("typedef ", storage_type(type_), " Element;\ntypedef ",
+          storage_type(args_.outputs[0].type.dtype), " Output;\n", constant("kTileM", tile_.m),
           constant("kTileN", tile_.n), constant("kWarpsM", tile_.warps_m),
           constant("kWarpsN", tile_.warps_n), constant("kStages", tile_.stages),
           constant("kSize", rounded(params_.size, tile_.is_direct  ? 32
                                                   : tile_.is_group ? 64
                                                                    : 16)),
           constant("kValueSize", rounded(params_.value_size, is_wide() ? 64 : 16)), kCopyGroups,
-          kApproximations, kAttentionTiles);
+          params_.fused.present() ? pointwise_functions(true) : std::string(kApproximations),
+          kAttentionTiles, write_result());
   if (tile_.is_tensor) {
     std::string unit;
     if (tile_.is_direct)
@@ -122,6 +124,14 @@ void AttentionWriter::write_declarations() {
   if (!tile_.is_group) text += kAttentionState;
   if (tile_.is_direct) text += str(kClusters, kDirectMerging);
   source_.add_declarations(text);
+}
+
+std::string AttentionWriter::write_result() const {
+  std::string text = "__device__ inline Output make_result(float y) {\n";
+  if (!params_.fused.present()) return text + "return store<Output>(y);\n}\n";
+  return str(text, "y = load(store<Element>(y));\n",
+             fused_program(params_.fused, args_.outputs[0].type.dtype),
+             "return store<Output>(z);\n}\n");
 }
 
 std::string AttentionWriter::alignment(int input) {
@@ -240,7 +250,7 @@ std::string AttentionWriter::write_score() const {
 
 std::string AttentionWriter::write_output() {
   const AttentionStrides<Expr>& s = strides_[3];
-  std::string pairs = "is_aligned<Element, Unit::kNeighbours>(out0)";
+  std::string pairs = "is_aligned<Output, Unit::kNeighbours>(out0)";
   for (const Expr& stride : {s.batch, s.head, s.length})
     if (!stride.is_constant() || stride.constant() % 2 != 0)
       pairs += str(" && ", source_.value(stride), " % Unit::kNeighbours == 0");
@@ -253,21 +263,21 @@ std::string AttentionWriter::write_output() {
       "for (int i = 0; i < Unit::kRows; ++i) {\n"
       "const Index row = first_row + warp_m + Unit::row(i);\n"
       "if (row >= rows) continue;\n"
-      "Element* const to = out0 + ",
+      "Output* const to = out0 + ",
       place(3, "batch", "head_of(row)", "(row % queries)"),
       ";\n"
       "const float factor = state.sum[i] == 0.0f ? 0.0f : 1.0f / state.sum[i];\n"
       "#pragma unroll\n"
       "for (int j = 0; j < Unit::kOutputs; j += Unit::kNeighbours) {\n"
       "const int column = Unit::column(j);\n"
-      "Pack<Element, Unit::kNeighbours> result;\n"
+      "Pack<Output, Unit::kNeighbours> result;\n"
       "#pragma unroll\n"
       "for (int e = 0; e < Unit::kNeighbours; ++e)\n"
-      "result.at[e] = store<Element>(state.sums[i][j + e] * factor);\n"
+      "result.at[e] = make_result(state.sums[i][j + e] * factor);\n"
       "if (stores_packs && column + Unit::kNeighbours <= ",
       params_.value_size,
       ") {\n"
-      "*(Pack<Element, Unit::kNeighbours>*)(to + column) = result;\n"
+      "*(Pack<Output, Unit::kNeighbours>*)(to + column) = result;\n"
       "} else {\n"
       "#pragma unroll\n"
       "for (int e = 0; e < Unit::kNeighbours; ++e)\n"

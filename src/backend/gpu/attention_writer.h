@@ -25,6 +25,8 @@ class AttentionWriter {
   bool is_plain() const;
 
   void write_declarations();
+  /// `make_result`, of the code: what is stored of a result in FP32.
+  std::string write_result() const;
   /// Whether vectors of an operand may be copied.
   std::string alignment(int input);
   std::string place(int operand, std::string_view batch, std::string_view head,

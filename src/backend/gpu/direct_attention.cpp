@@ -108,7 +108,7 @@ std::string AttentionWriter::write_direct_loops() {
 std::string AttentionWriter::write_direct_output() {
   const int parts = tactic_.parts;
   const std::string store = str("out0[", place(3, "batch", "head_of(row)", "(row % queries)"),
-                                " + column] = store<Element>(merged.result());\n");
+                                " + column] = make_result(merged.result());\n");
   std::string text =
       "const int own_rows = rows - first_row < kTileM ? (int)(rows - first_row) : kTileM;\n"
       "float* const saved = (float*)shared;\n"

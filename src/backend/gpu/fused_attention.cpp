@@ -24,7 +24,7 @@ std::vector<Candidate> attention_candidates(const Operator& op, const CandidateQ
     for (const int64_t tactic : tactics(params, offered, query)) {
       Candidate candidate = linear_candidate(query, tactic_of(tactic).name());
       for (size_t i = 0; i < 3; ++i) candidate.inputs[i].dtype = offered;
-      candidate.outputs[0].dtype = offered;
+      candidate.outputs[0].dtype = params.fused.present() ? params.fused.result : offered;
       candidate.tactic = tactic;
       found.push_back(std::move(candidate));
     }

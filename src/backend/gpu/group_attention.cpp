@@ -218,10 +218,10 @@ std::string AttentionWriter::write_group_queries() {
              write_query_copies(64, 128, "(int)threadIdx.x % 128", "warp / 4 * 64 + "), "};\n");
 }
 
-// Neighbours of 16 bytes where they lie at multiples of that, else as others store them.
+// Neighbours of a vector where they lie at multiples of that, else as others store them.
 std::string AttentionWriter::write_group_output() {
   const AttentionStrides<Expr>& s = strides_[3];
-  std::string vectors = "is_aligned<Element, kVector>(out0)";
+  std::string vectors = "is_aligned<Output, kVector>(out0)";
   for (const Expr& stride : {s.batch, s.head, s.length})
     if (!stride.is_constant() || stride.constant() % vector_of(type_) != 0)
       vectors += str(" && ", source_.value(stride), " % kVector == 0");
@@ -230,7 +230,7 @@ std::string AttentionWriter::write_group_output() {
              "#pragma unroll\n"
              "for (int i = 0; i < Unit::kRows; ++i) {\n"
              "const Index row = first_row + warp_m + Unit::row(i);\n"
-             "Element* const to = out0 + ",
+             "Output* const to = out0 + ",
              place(3, "batch", "head_of(row)", "(row % queries)"),
              ";\n"
              "const float factor = state.sum[i] == 0.0f ? 0.0f : 1.0f / state.sum[i];\n"
@@ -244,10 +244,16 @@ std::string AttentionWriter::write_group_output() {
              "gather_row(pairs);\n"
              "const int column = 4 * j + (int)threadIdx.x % 4 * 8;\n"
              "if (row < rows && column < ",
-             params_.value_size,
-             ")\n*(uint4*)(to + column) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);\n"
-             "}\n}\n} else {\n",
-             write_output(), "}\n");
+             params_.value_size, ") {\n",
+             params_.fused.present()
+                 ? "const Pack<Element, kVector> own = *(const Pack<Element, kVector>*)pairs;\n"
+                   "Pack<Output, kVector> results;\n"
+                   "#pragma unroll\n"
+                   "for (int e = 0; e < kVector; ++e)\n"
+                   "results.at[e] = make_result(load(own.at[e]));\n"
+                   "*(Pack<Output, kVector>*)(to + column) = results;\n"
+                 : "*(uint4*)(to + column) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);\n",
+             "}\n}\n}\n} else {\n", write_output(), "}\n");
 }
 
 GeneratedKernel AttentionWriter::write_groups(const Expr& tasks) {

@@ -131,7 +131,8 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
       constant("kColumns", tiles.columns), constant("kTileN", tiles.maps), kCopyGroups,
       warp_group_instruction(static_cast<int>(tiles.maps), operand, operand), image_tiles(type),
       packed_results_text(args.outputs[0].type.dtype));
-  if (params.activation.present() || params.fused.present()) declarations += pointwise_functions();
+  if (params.activation.present() || params.fused.present())
+    declarations += pointwise_functions(/*has_short_results=*/true);
   source.add_declarations(declarations);
 
   const SymShape &x = shape.windows.x, &y = shape.windows.y;

@@ -5,6 +5,7 @@
 #include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/lane_reductions.h"
+#include "backend/gpu/pointwise_math.h"
 #include "backend/gpu/rows.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -190,6 +191,7 @@ class NormalizationWriter {
   GeneratedKernel write() {
     source_.add_declarations(kLaneReductions);
     source_.add_declarations(kColumnSum);
+    if (quantizes()) source_.add_declarations(kQuantization);
     std::vector<std::string> conditions;
     const int size = element_size(args_.inputs[0].type.dtype);
     int width = 1;
@@ -198,10 +200,10 @@ class NormalizationWriter {
     std::string text = str("const Index rows = ", source_.value(rows_),
                            ", count = ", source_.value(count_), ";\n");
     // Constants are read before the kernel before is waited for.
-    if (args_.outputs.size() > 1)
+    if (quantizes())
       text += str("const float quantum = load(in", QuantizedNormalization::kScale,
                   "[0]), zero_point = (float)load(in", QuantizedNormalization::kZeroPoint,
-                  "[0]);\n(void)zero_point;\n");
+                  "[0]);\nconst float of_quantum = 1.0f / quantum;\n(void)zero_point;\n");
     const int teams = lanes_.teams();
     if (lanes_.is_inner)
       text += str("const int team = (int)threadIdx.x / ", lanes_.count,
@@ -244,6 +246,7 @@ class NormalizationWriter {
     return names;
   }
 
+  bool quantizes() const { return args_.inputs.size() > QuantizedNormalization::kZeroPoint; }
   bool has(int input) const {
     return static_cast<size_t>(input) < args_.inputs.size() && args_.inputs[input].present;
   }
@@ -287,15 +290,18 @@ class NormalizationWriter {
 
   /// What is stored is quantized: neighbours in `results`, which lie from `place` on.
   std::string quantize(int width, const std::string& all) const {
-    const DataType type = args_.outputs[1].type.dtype;
+    const DataType type = args_.outputs.back().type.dtype;
     const std::string pack = str("Pack<", storage_type(type), ", ", width, ">");
-    std::string value =
-        str("__fdiv_rn(load(results.at[q]), load(in", QuantizedNormalization::kScale, "[0]))");
-    if (type != DataType::kFP8)
-      value = str("convert<", register_type(type), ">(rintf(", value, ") + (float)load(in",
-                  QuantizedNormalization::kZeroPoint, "[0]))");
+    std::string value = "divide_by(load(results.at[q]), quantum, of_quantum)";
+    if (type != DataType::kFP8) {
+      const int low = type == DataType::kINT8 ? -128 : 0;
+      value = str("round_to_byte<", register_type(type), ">(round_to_whole(fminf(fmaxf(", value,
+                  ", ", float_literal(static_cast<float>(low)), " - zero_point), ",
+                  float_literal(static_cast<float>(low + 255)), " - zero_point)) + zero_point)");
+    }
     return str(pack, " quantized;\n", all, "quantized.at[q] = store<", storage_type(type), ">(",
-               value, ");\n*(", pack, "*)(out1 + place) = quantized;\n");
+               value, ");\n*(", pack, "*)(out", args_.outputs.size() - 1,
+               " + place) = quantized;\n");
   }
 
   /// The rows with accesses of `width` neighbours.
@@ -304,7 +310,8 @@ class NormalizationWriter {
     const int64_t kept = (units + lanes_.count - 1) / lanes_.count;
     const bool keeps = kept * width <= kKeptElements;
     const std::string_view x = storage_type(args_.inputs[0].type.dtype);
-    const std::string_view y = storage_type(args_.outputs[0].type.dtype);
+    // What is quantized is rounded to the type of x first.
+    const std::string_view y = quantizes() ? x : storage_type(args_.outputs[0].type.dtype);
     const std::vector<std::string> k = variables('k', kept_.size());
     const std::vector<std::string> r = variables('r', reduced_.size());
     SymShape inner = extents(reduced_);
@@ -400,9 +407,10 @@ class NormalizationWriter {
     if (has(1)) result += " * load(pack1.at[q])";
     if (has(2)) result += " + load(pack2.at[q])";
     write += str("const Index place = ", offset(0), ";\nPack<", y, ", ", width, "> results;\n", all,
-                 "results.at[q] = store<", y, ">(", result, ");\n*(Pack<", y, ", ", width,
-                 ">*)(out0 + place) = results;\n");
-    if (args_.outputs.size() > 1) write += quantize(width, all);
+                 "results.at[q] = store<", y, ">(", result, ");\n");
+    if (!quantizes() || args_.outputs.size() > 1)
+      write += str("*(Pack<", y, ", ", width, ">*)(out0 + place) = results;\n");
+    if (quantizes()) write += quantize(width, all);
     each(false, write, true);
     return text + "}\n";
   }

@@ -1,6 +1,7 @@
 #include "backend/gpu/pointwise_math.h"
 
 #include <cmath>
+#include <optional>
 
 #include "backend/gpu/source.h"
 #include "base/error.h"
@@ -334,17 +335,6 @@ __device__ inline float clip(float x, float low, float high) {
   const float y = x < low ? low : x;
   return y > high ? high : y;
 }
-// x / y, for y whose reciprocal is given, rounded correctly (Markstein, 1990).
-__device__ inline float divide_by(float x, float y, float of_y) {
-  const float q = __fmul_rn(x, of_y);
-  // Of an infinity there is no remainder.
-  return fmaf(fminf(fmaf(-q, y, x), 3.402823466e+38f), of_y, q);
-}
-// To the nearest even within bounds of less than 2^22.
-__device__ inline float round_within(float x, float low, float high) {
-  constexpr float kWhole = 12582912.0f;
-  return __fadd_rn(__fadd_rn(fminf(fmaxf(x, low), high), kWhole), -kWhole);
-}
 // 1 / (1 + 2^t), t and its rounding error being -x / log(2).
 __device__ inline float sigmoid(float x) {
   x = x < -88.0f ? -88.0f : x;  // infinities have no rounding error
@@ -431,40 +421,71 @@ std::string pointwise_expression(std::span<const PointwiseInstruction> program, 
 }
 
 std::string pointwise_functions(bool has_short_results) {
-  return str(kApproximations, kPointwiseFunctions, has_short_results ? kShortGelu : kGelu);
+  return str(kApproximations, kQuantization, kPointwiseFunctions,
+             has_short_results ? kShortGelu : kGelu);
 }
 
 namespace {
 
 /// Quantizations in a program, as short as they can be: what is divided by a constant, rounded and
-/// bounded is bounded first, so that a sum with a large number rounds it.
+/// bounded is bounded first, so that a sum with a large number rounds it, and bytes that become
+/// numbers again are the numbers that they were.
 class QuantizingProgram {
  public:
-  explicit QuantizingProgram(std::vector<PointwiseInstruction> instructions)
+  QuantizingProgram(std::vector<PointwiseInstruction> instructions, int64_t result, DataType output)
       : instructions_(std::move(instructions)),
         uses_(instructions_.size()),
+        wholes_(instructions_.size()),
         expressions_(instructions_.size()) {
     for (const PointwiseInstruction& i : instructions_) {
       if (i.op == opcode(kInput)) continue;
       for (const int32_t operand : {i.a, i.b, i.c})
         if (operand >= 0) ++uses_[operand];
     }
-    for (size_t i = 0; i < instructions_.size(); ++i) match(i);
+    ++uses_[result];
+    for (size_t i = 0; i < instructions_.size(); ++i) {
+      match_clip(i);
+      match_cast(i);
+    }
+    if (const auto scale = scale_of(result); scale && output == DataType::kFP8)
+      expressions_[result] =
+          str("divide_by(r", instructions_[result].a, ", ", scale_and_reciprocal(*scale), ")");
   }
   std::string expression(size_t index) const {
     return expressions_[index].empty()
                ? pointwise_expression(instructions_, static_cast<int>(index))
                : expressions_[index];
   }
-  /// Whether the instruction's result is a bounded whole number.
-  bool is_whole(size_t index) const { return !expressions_[index].empty(); }
 
  private:
+  /// A bounded whole number that a register has.
+  struct Whole {
+    double low = 0, high = 0;
+    int32_t round = -1;   ///< the instruction that rounds; -1: the register has none
+    std::string bounded;  ///< what that one rounds, where this is its result
+  };
+
+  static std::string name_of(int32_t index) { return "r" + std::to_string(index); }
+  static std::string scale_and_reciprocal(float scale) {
+    return str(float_literal(scale), ", ", float_literal(1 / scale));
+  }
+  static std::string rounded(const std::string& number) {
+    return str("round_to_whole(", number, ")");
+  }
   const double* constant_at(int32_t index) const {
     const PointwiseInstruction& i = instructions_[index];
     return i.op == opcode(kConstant) && i.type == DataType::kFLOAT ? &i.alpha : nullptr;
   }
-  void match(size_t index) {
+  /// What the instruction divides by, where that is a constant whose reciprocal will do.
+  std::optional<float> scale_of(int64_t index) const {
+    const PointwiseInstruction& division = instructions_[index];
+    if (division.op != opcode(ElementWiseOperation::kDIV)) return std::nullopt;
+    const double* const divisor = constant_at(division.b);
+    if (divisor == nullptr) return std::nullopt;
+    const auto scale = static_cast<float>(*divisor);
+    return scale >= kLeastScale && scale <= kMostScale ? std::optional(scale) : std::nullopt;
+  }
+  void match_clip(size_t index) {
     const PointwiseInstruction& clip = instructions_[index];
     // Where a sum with 1.5 * 2^23 rounds.
     constexpr double kMost = 1 << 20;
@@ -485,24 +506,43 @@ class QuantizingProgram {
     if (instructions_[round].op != opcode(UnaryOperation::kROUND) || uses_[round] != 1 ||
         instructions_[round].type != DataType::kFLOAT)
       return;
-    expressions_[round] = str("round_within(r", instructions_[round].a, ", ",
-                              float_literal(static_cast<float>(clip.alpha - zero_point)), ", ",
-                              float_literal(static_cast<float>(clip.beta - zero_point)), ")");
-    expressions_[index] = str("r", clip.a);
-    const int32_t divided = instructions_[round].a;
-    const PointwiseInstruction& division = instructions_[divided];
-    if (division.op != opcode(ElementWiseOperation::kDIV) || uses_[divided] != 1) return;
-    const double* const divisor = constant_at(division.b);
-    constexpr float kLeast = 0x1p-40f;
-    if (divisor == nullptr) return;
-    const auto scale = static_cast<float>(*divisor);
-    if (std::fabs(scale) >= kLeast && std::fabs(scale) <= 1 / kLeast)
-      expressions_[divided] = str("divide_by(r", division.a, ", ", float_literal(scale), ", ",
-                                  float_literal(1 / scale), ")");
+    const auto low = static_cast<float>(clip.alpha - zero_point),
+               high = static_cast<float>(clip.beta - zero_point);
+    const int32_t given = instructions_[round].a;
+    std::string bounded = str("fminf(fmaxf(", name_of(given), ", ", float_literal(low), "), ",
+                              float_literal(high), ")");
+    if (const auto scale = scale_of(given); scale && uses_[given] == 1) {
+      const std::string divided = name_of(instructions_[given].a);
+      bounded = str("divide_within(", divided, ", ", scale_and_reciprocal(*scale), ", ",
+                    float_literal(low * *scale), ", ", float_literal(high * *scale), ")");
+      expressions_[given] = divided;
+    }
+    expressions_[round] = rounded(bounded);
+    expressions_[index] = name_of(clip.a);
+    wholes_[index] = {clip.alpha, clip.beta, round, clip.a == round ? bounded : std::string()};
+  }
+  void match_cast(size_t index) {
+    const PointwiseInstruction& cast = instructions_[index];
+    if (cast.op != opcode(kCast)) return;
+    const bool is_signed = cast.type == DataType::kINT8;
+    const Whole& whole = wholes_[cast.a];
+    if (cast.type == DataType::kFLOAT && is_byte(instructions_[cast.a].type) && whole.round >= 0) {
+      const int32_t before = instructions_[cast.a].a;
+      if (!whole.bounded.empty()) expressions_[whole.round] = rounded(whole.bounded);
+      expressions_[index] = name_of(before);
+    } else if (is_byte(cast.type) && whole.round >= 0 && whole.low >= (is_signed ? -128 : 0) &&
+               whole.high <= (is_signed ? 127 : 255)) {
+      // What rounds it to a byte rounds it.
+      if (uses_[cast.a] == 1 && !whole.bounded.empty()) expressions_[whole.round] = whole.bounded;
+      expressions_[index] =
+          str("round_to_byte<", register_type(cast.type), ">(", name_of(cast.a), ")");
+      wholes_[index] = whole;
+    }
   }
 
   std::vector<PointwiseInstruction> instructions_;
   std::vector<int> uses_;
+  std::vector<Whole> wholes_;
   std::vector<std::string> expressions_;  ///< of instructions that are written otherwise
 };
 
@@ -510,18 +550,16 @@ class QuantizingProgram {
 
 std::string fused_program(const FusedProgram& program, DataType output) {
   const std::vector<PointwiseInstruction> instructions = decode(program.program);
-  const QuantizingProgram quantizing(instructions);
+  const int64_t result = program.program.results[0];
+  const QuantizingProgram quantizing(instructions, result, output);
   std::string text = "const auto x0 = y;\n";
   for (size_t i = 0; i < instructions.size(); ++i) {
     const std::string_view type = register_type(instructions[i].type);
     // The cast is for integers shorter than int, which C++ computes as int.
     text += str("const ", type, " r", i, " = (", type, ")(", quantizing.expression(i), ");\n");
   }
-  const int64_t result = program.program.results[0];
   const std::string_view type = register_type(output);
-  const bool is_whole = quantizing.is_whole(result) && is_byte(output);
-  return text + (is_whole ? str("const ", type, " z = (", type, ")(int)r", result, ";\n")
-                          : str("const ", type, " z = convert<", type, ">(r", result, ");\n"));
+  return text + str("const ", type, " z = convert<", type, ">(r", result, ");\n");
 }
 
 std::string fused_activation(const FusedActivation& activation) {

@@ -249,7 +249,10 @@ std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const Prod
     tactics.push_back(i);
     // The compiler serializes products of a single warpgroup's tall tiles in clusters.
     const bool is_tall = tile.unit == ProductUnit::kWarpGroup && tile.m > 16 * tile.warps_m;
-    if (tile.is_persistent || is_tall) continue;
+    // Of bytes clusters of warpgroups share tiles better.
+    const bool is_beside =
+        has_warp_groups && is_quantized(type) && tile.unit != ProductUnit::kWarpGroup;
+    if (tile.is_persistent || is_tall || is_beside) continue;
     // A few tiles over a long k leave multiprocessors idle, unless several share a tile.
     if (!is_fixed || blocks == 0 || blocks > kMostTilesOfParts) continue;
     // Steps of bytes are twice as long.
@@ -340,7 +343,7 @@ void ProductWriter::stage_behind(const Expr& m, const Expr& n, const Expr& batch
     return number.is_constant() && number.constant() > 0 &&
            number.constant() % vector_of(type) == 0;
   };
-  if (bits(type) != bits(args_.inputs[0].type.dtype) || bits(type) > 16 ||
+  if (bits(type) > 16 || (bits(type) == 8 && bits(args_.inputs[0].type.dtype) != 8) ||
       type == DataType::kBOOL || bits(output_) < bits(type) ||
       tile_.n % (8 * vector_of(type)) != 0 || !is_aligned(n) || !is_aligned(row_stride))
     return;
@@ -405,54 +408,80 @@ std::string ProductWriter::read_pack(int input, std::string_view pack,
 }
 
 std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride,
-                                          std::string_view sums) {
+                                          std::string_view sums, EarlyReads* early) {
   const std::string length = str("(kWarpN + ", kPartPadding, ")");
-  std::string text = str(
-      "Sum* const sums = ",
-      sums.empty() ? str("(Sum*)shared + warp * ", kPartRows, " * ", length) : std::string(sums),
-      ";\n"
-      "#pragma unroll\n"
-      "for (int part = 0; part < kWarpM / ",
-      kPartRows, "; ++part) {\n__syncwarp();\nproduct.put(sums, ", length,
-      ", part);\n__syncwarp();\n", "for (int at = lane * kPack; at < ", kPartRows,
-      " * kWarpN; at += 32 * kPack) {\n"
-      "const Sum* const from = sums + at / kWarpN * ",
-      length, " + at % kWarpN;\n", "const Index row = first_row + warp_m + ", kPartRows,
-      " * part + at / kWarpN, pack = first_column + warp_n + at % kWarpN;\n"
-      "if (row >= rows || pack >= columns) continue;\n"
-      "const Index place = first + row * ",
-      source_.value(row_stride),
-      " + pack;\n"
-      "const int count = columns - pack < kPack ? (int)(columns - pack) : kPack;\n"
-      "const bool is_whole = stores_packs && count == kPack;\n"
-      "Pack<Output, kPack> result;\n");
-  if (epilogue.residual >= 0) text += read_pack(epilogue.residual, "residual", "place");
+  const std::string place =
+      str("const Index row = first_row + warp_m + ", kPartRows,
+          " * part + at / kWarpN, pack = first_column + warp_n + at % kWarpN;\n"
+          "if (row >= rows || pack >= columns) continue;\n"
+          "const Index place = first + row * ",
+          source_.value(row_stride),
+          " + pack;\n"
+          "const int count = columns - pack < kPack ? (int)(columns - pack) : kPack;\n"
+          "const bool is_whole = stores_packs && count == kPack;\n");
+  std::string reads;
+  const auto read = [&](int input, const std::string& name, std::string_view at) {
+    const std::string code = read_pack(input, name, at);
+    if (early == nullptr) {
+      reads += code;
+      return;
+    }
+    const std::string type = str("Pack<", storage_type(args_.inputs[input].type.dtype), ", kPack>");
+    early->declarations += str(type, " early_", name, "[kEarly];\n");
+    early->statements += str("{\n", code, "early_", name, "[j] = ", name, ";\n}\n");
+    reads += str("const ", type, "& ", name, " = early_", name, "[j];\n");
+  };
+  if (epilogue.residual >= 0) read(epilogue.residual, "residual", "place");
   // Neighbours have neighbours of a bias by columns.
   const bool has_bias_pack = epilogue.bias >= 0 && epilogue.bias_element == "column" &&
                              bits(args_.inputs[epilogue.bias].type.dtype) == bits(output_);
-  if (has_bias_pack) text += read_pack(epilogue.bias, "bias", "pack");
+  if (has_bias_pack) read(epilogue.bias, "bias", "pack");
   const FusedProgram& program = epilogue.program;
   const int first = static_cast<int>(args_.inputs.size()) - program.inputs();
   std::string elements;
   for (int i = 0; i < program.inputs(); ++i) {
-    const auto place = static_cast<FusedPlace>(program.places[i]);
+    const auto of = static_cast<FusedPlace>(program.places[i]);
     const int input = first + i;
-    std::string element = str("in", input, "[0]");
-    if (place == FusedPlace::kElement || place == FusedPlace::kRepeated) {
-      const std::string period = source_.value(numel(source_.dims(input)));
-      text += read_pack(input, str("pack", i + 1),
-                        place == FusedPlace::kElement ? "place" : str("place % ", period));
-      element = str("pack", i + 1, ".at[i]");
-    } else if (place == FusedPlace::kChannel) {
+    const std::string name = str("pack", i + 1);
+    std::string element = str(name, ".at[i]");
+    if (of == FusedPlace::kElement)
+      read(input, name, "place");
+    else if (of == FusedPlace::kRepeated)
+      read(input, name, str("place % ", source_.value(numel(source_.dims(input)))));
+    else if (of == FusedPlace::kChannel && epilogue.channel_element == "column")
+      read(input, name, "pack");
+    else if (of == FusedPlace::kChannel)
       element = str("in", input, "[i < count ? ", epilogue.channel_element, " : 0]");
-    }
+    else
+      element = str("in", input, "[0]");
     elements += str("const auto x", i + 1, " = load(", element, ");\n");
   }
-  text +=
+  const std::string of_early =
+      str("#pragma unroll\nfor (int j = 0; j < kEarly; ++j) {\nconst int at = "
+          "(lane + 32 * j) * kPack;\nif (at >= ",
+          kPartRows, " * kWarpN) continue;\n");
+  if (early != nullptr) {
+    early->declarations = str("constexpr int kEarly = (", kPartRows,
+                              " * kWarpN + 32 * kPack - 1) / (32 * kPack);\n", early->declarations);
+    early->statements = str(of_early, "constexpr int part = 0;\n", place, early->statements, "}\n");
+  }
+  // The compiler takes long where a program stands there for all of a thread's sums.
+  std::string text = str(
+      "Sum* const sums = ",
+      sums.empty() ? str("(Sum*)shared + warp * ", kPartRows, " * ", length) : std::string(sums),
+      ";\n", program.present() ? "#pragma unroll 1\n" : "#pragma unroll\n",
+      "for (int part = 0; part < kWarpM / ", kPartRows,
+      "; ++part) {\n__syncwarp();\nproduct.put(sums, ", length, ", part);\n__syncwarp();\n",
+      early != nullptr ? early->behind_sums : std::string_view(),
+      early != nullptr
+          ? of_early
+          : str("for (int at = lane * kPack; at < ", kPartRows, " * kWarpN; at += 32 * kPack) {\n"),
+      "const Sum* const from = sums + at / kWarpN * ", length, " + at % kWarpN;\n", place,
+      "Pack<Output, kPack> result;\n", reads,
       "#pragma unroll\n"
       "for (int i = 0; i < kPack; ++i) {\n"
       "const Index column = pack + i;\n(void)column;\n"
-      "Sum y = from[i];\n";
+      "Sum y = from[i];\n");
   if (has_bias_pack)
     text += "y += load(bias.at[i]);\n";
   else if (epilogue.bias >= 0)
@@ -490,7 +519,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
       constant("kAlongKA", flag(a.is_along_k)), constant("kAlongKB", flag(b.is_along_k)),
       constant("kIsConstantA", flag(a.is_constant)), constant("kIsConstantB", flag(b.is_constant)));
   if (epilogue.activation.present() || epilogue.program.present())
-    declarations += pointwise_functions(bits(output_) == 16);
+    declarations += pointwise_functions(bits(output_) <= 16);
   const bool has_boxes = copies_boxes(a, b);
   if (has_boxes) {
     source_.add_map("a_map", *a.map), source_.add_map("b_map", *b.map);

@@ -162,6 +162,11 @@ class ProductWriter {
     std::string first;  ///< the element of the output from which rows are counted
     Expr count, row_stride;
   };
+  /// Code of what an epilogue reads in front of the products.
+  struct EarlyReads {
+    std::string_view behind_sums;  ///< what follows where the warp has read its sums
+    std::string declarations = {}, statements = {};
+  };
   /// Whether the copying unit reads both operands.
   bool copies_boxes(const ProductOperand& a, const ProductOperand& b) const {
     return tile_.unit == ProductUnit::kWarpGroup && a.map && b.map;
@@ -185,7 +190,7 @@ class ProductWriter {
   bool keeps_registers(const ProductEpilogue& epilogue) const;
   /// What stores a warp's sums, or what the blocks of a cluster, each with a part of k, have.
   PackedResults write_own_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
-  std::string write_cluster_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
+  PackedResults write_cluster_parts(const ProductEpilogue& epilogue, const ProductTasks& tasks);
   /// Makes `a` and `b`, which read the operands.
   static std::string write_readers(const ProductOperand& a, const ProductOperand& b);
   /// A block's first tile: what is constant is copied `to` there while the kernel before ends.
@@ -194,8 +199,9 @@ class ProductWriter {
   /// What merges the parts of a tile; only the last of its blocks goes on.
   std::string write_merging(const Expr& tasks);
   /// Through `sums`, rows of kWarpN elements and padding, in shared memory that the warp has.
+  /// `early`: what is read before the sums are there, of a warp whose only 16 rows they are.
   std::string write_epilogue(const ProductEpilogue& epilogue, const Expr& row_stride,
-                             std::string_view sums = {});
+                             std::string_view sums = {}, EarlyReads* early = nullptr);
   /// Code that reads neighbours of the output's from an input into `pack`, from `place` on.
   std::string read_pack(int input, std::string_view pack, std::string_view place) const;
 

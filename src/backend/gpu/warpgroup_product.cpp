@@ -118,7 +118,9 @@ std::string ProductWriter::declare_warp_groups(const ProductOperand& a, const Pr
           kCopyGroups, kBarriers, has_boxes ? kBoxes : std::string_view(),
           warp_group_instruction(tile_.n, a, b), kWarpGroupProduct, kWarpGroupLoop);
   text += has_boxes ? std::string(kBoxCopies) : str(kTileCopies, kThreadCopies);
-  if (staged_ >= 0) text += str(kLoadMatrices, kBoxesBehind);
+  if (staged_ >= 0)
+    text += str("typedef ", storage_type(args_.inputs[staged_].type.dtype), " Behind;\n",
+                kLoadMatrices, kBoxesBehind);
   if (is_packed_) text += packed_results_text(output_);
   if (parts_ > 1) text += str("constexpr int kParts = ", parts_, ";\n", kClusters, kClusterSums);
   return text;
@@ -237,20 +239,40 @@ PackedResults write_packed_results(const KernelArgs& args, const ProductEpilogue
               find_row, ", first_column + warp_n, columns, stores_packs);\n__syncwarp();\n")};
 }
 
-std::string ProductWriter::write_cluster_parts(const ProductEpilogue& epilogue,
-                                               const ProductTasks& tasks) {
-  return str(
-      // All have read the tiles.
-      "end_products(last_stage);\nsync_multipliers();\nproduct.put_all((Sum*)tiles, "
-      "kSumRow);\nsync_cluster();\n"
-      "for (int piece = (int)part * (kMultipliers / 32) + warp; piece < kTileM / 16 * (kTileN / "
-      "kWarpN); piece += kParts * (kMultipliers / 32)) {\n"
+PackedResults ProductWriter::write_cluster_parts(const ProductEpilogue& epilogue,
+                                                 const ProductTasks& tasks) {
+  constexpr int kMostEarly = 2;
+  const WarpGroupMemory memory(tile_, args_.inputs[0].type.dtype, is_packed_);
+  const int columns = columns_of_piece(tile_, parts_, memory.columns, output_);
+  const int pieces = tile_.m / 16 * (tile_.n / columns);
+  const int warps = multiplying_threads(tile_) / kWarp;
+  const bool is_early =
+      pieces <= parts_ * warps && 16 * columns * bits(output_) <= kMostEarly * kWarp * 128;
+  const std::string piece =
       "const int warp_m = piece / (kTileN / kWarpN) * 16, warp_n = piece % (kTileN / kWarpN) * "
-      "kWarpN;\n"
-      "const ClusterPart product{shared_address(tiles) + (warp_m * kSumRow + warp_n) * 4};\n",
-      write_epilogue(epilogue, tasks.row_stride),
-      // Others may still read this block's sums.
-      "}\nsync_cluster();\n");
+      "kWarpN;\n";
+  const std::string product =
+      "const ClusterPart product{shared_address(tiles) + (warp_m * kSumRow + warp_n) * 4};\n";
+  // All have read the tiles.
+  const std::string sums =
+      "end_products(last_stage);\nsync_multipliers();\nproduct.put_all((Sum*)tiles, "
+      "kSumRow);\nsync_cluster();\n";
+  if (!is_early)
+    return {{},
+            str(sums,
+                "for (int piece = (int)part * (kMultipliers / 32) + warp; piece < kTileM / 16 * "
+                "(kTileN / kWarpN); piece += kParts * (kMultipliers / 32)) {\n",
+                piece, product, write_epilogue(epilogue, tasks.row_stride),
+                // Others may still read this block's sums.
+                "}\nsync_cluster();\n")};
+  // A warp has one piece, or none.
+  EarlyReads early{"arrive_in_cluster();\n"};
+  const std::string text = write_epilogue(epilogue, tasks.row_stride, {}, &early);
+  return {str("const int piece = (int)part * (kMultipliers / 32) + warp;\n", piece,
+              "const bool has_piece = piece < kTileM / 16 * (kTileN / kWarpN);\n",
+              early.declarations, "if (has_piece) {\n", early.statements, "}\n"),
+          str(sums, "if (has_piece) {\n", product, text,
+              "} else {\narrive_in_cluster();\n}\nwait_for_cluster();\n")};
 }
 
 GeneratedKernel ProductWriter::write_warp_groups(ProductOperand a, ProductOperand b,
@@ -269,8 +291,8 @@ GeneratedKernel ProductWriter::write_warp_groups(ProductOperand a, ProductOperan
                ? std::string()
                : str("asm volatile(\"setmaxnreg.", way, ".sync.aligned.u32 ", count, ";\");\n");
   };
-  const PackedResults results = parts_ > 1 ? PackedResults{"", write_cluster_parts(epilogue, tasks)}
-                                           : write_own_parts(epilogue, tasks);
+  const PackedResults results =
+      parts_ > 1 ? write_cluster_parts(epilogue, tasks) : write_own_parts(epilogue, tasks);
   std::string text = str(
       "extern __shared__ uint4 memory[];\n"
       // Tiles' patterns follow the address.

@@ -392,10 +392,12 @@ __device__ inline void copy_tiles(Ring& ring, const A& a, const B& b, Index firs
 }
 )";
 
-/// A tensor that lies as the output does and goes into it: its part of a tile takes the stages
-/// behind those of the products.
+/// A tensor of the type Behind that lies as the output does and goes into it: its part of a tile
+/// takes the stages behind those of the products.
 inline constexpr std::string_view kBoxesBehind = R"(
-constexpr int kBoxBytes = kTileM * 128, kBoxes = kTileN / kSwizzled;
+// Neighbours that are copied at once, and of one row of a column of blocks.
+constexpr int kVectorBehind = 16 / sizeof(Behind), kSwizzledBehind = 128 / sizeof(Behind);
+constexpr int kBoxBytes = kTileM * 128, kBoxes = kTileN / kSwizzledBehind;
 constexpr int kBoxesOfStage = kStageBytes / kBoxBytes;
 constexpr int kStagesBehind = (kBoxes + kBoxesOfStage - 1) / kBoxesOfStage;
 static_assert(kStagesBehind < kStages, "others have stages, too");
@@ -409,7 +411,7 @@ __device__ inline void copy_boxes_behind(Ring& ring, const TensorMap& map, Index
     expect(ring.is_full(), count * kBoxBytes);
 #pragma unroll
     for (int i = 0; i < count; ++i)
-      copy_box(ring.tile_a() + i * kBoxBytes, map, column + (box + i) * kSwizzled, row, 0,
+      copy_box(ring.tile_a() + i * kBoxBytes, map, column + (box + i) * kSwizzledBehind, row, 0,
                ring.is_full());
     ring.advance();
   }
@@ -431,21 +433,22 @@ struct BoxesBehind {
   // 16 rows of 16 columns from there on: of the lane's two pairs of columns what rows lane / 4 and
   // lane / 4 + 8 have.
   __device__ void load(unsigned (&to)[2][2], int row, int column) const {
-    const int lane = (int)threadIdx.x % 32, box = column / kSwizzled;
-    const ElementA* const from =
-        (const ElementA*)(ring.tiles + stage(box) * kStageBytes +
+    const int lane = (int)threadIdx.x % 32, box = column / kSwizzledBehind;
+    const Behind* const from =
+        (const Behind*)(ring.tiles + stage(box) * kStageBytes +
                           box % kBoxesOfStage * kBoxBytes) +
-        (row + lane % 16) * kSwizzled;
+        (row + lane % 16) * kSwizzledBehind;
     // The column's vector is one of two neighbours.
-    const int vector = (lane / 16 ^ lane % 8) * kVector ^ column % kSwizzled;
+    const int vector = (lane / 16 ^ lane % 8) * kVectorBehind ^ column % kSwizzledBehind;
     load_matrices<false>(to[0][0], to[0][1], to[1][0], to[1][1], from + vector);
   }
   // Neighbours from that place of the tile on, which are copied at once.
-  __device__ const ElementA* find(int row, int column) const {
-    const int box = column / kSwizzled;
-    return (const ElementA*)(ring.tiles + stage(box) * kStageBytes +
-                             box % kBoxesOfStage * kBoxBytes) +
-           TileLayout<kSwizzled, kTileM>::place(row, column % kSwizzled);
+  __device__ const Behind* find(int row, int column) const {
+    const int box = column / kSwizzledBehind, in_row = column % kSwizzledBehind;
+    return (const Behind*)(ring.tiles + stage(box) * kStageBytes +
+                           box % kBoxesOfStage * kBoxBytes) +
+           row * kSwizzledBehind + (in_row / kVectorBehind ^ row) % 8 * kVectorBehind +
+           in_row % kVectorBehind;
   }
   // By warps that have read all of theirs.
   __device__ void release() const {

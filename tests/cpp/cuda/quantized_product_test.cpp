@@ -132,47 +132,53 @@ TEST(CudaQuantizedProduct, AcrossKAndOpenExtents) {
     }
 }
 
-/// Tiles whose parts of k several blocks multiply, again and again.
+/// Tiles whose parts of k several blocks multiply, again and again: clusters of warpgroups, and of
+/// what lies across k the last block that is done adds them up.
 TEST(CudaQuantizedProduct, TilesInParts) {
   const int64_t m = 37, n = 300, k = 2 * 8 * 128;
-  MatrixMultiplyParams params;
-  params.op1 = MatrixOperation::kTRANSPOSE;
-  const MatrixMultiply op(params);
-  for (const auto& [type_a, type_b] : kTypes) {
-    const Values a = numbers({1, m, k}, 1, type_a), b = numbers({1, n, k}, 2, type_b);
-    const Values expected = product_along_k(a, b);
-    const std::vector<TestInput> inputs = {{a, type_a}, {b, type_b}};
-    const std::vector<TestOutput> outputs = {{expected.shape, type_of_product(type_a)}};
-    std::set<std::string> units;
-    for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
-      if (candidate.tactic_name.find(", in ") == std::string::npos) continue;
-      if (candidate.tactic_name.find(" parts") == std::string::npos) continue;
-      units.insert(candidate.tactic_name.substr(0, candidate.tactic_name.find(' ')));
-      SCOPED_TRACE(describe(candidate));
-      TestKernel kernel(op, candidate, inputs, outputs);
-      const Values y = kernel.run(inputs, outputs)[0];
-      expect_close(y, expected, type_a == DataType::kFP8 ? 1e-4 : 0);
-      EXPECT_EQ(kernel.run(inputs, outputs)[0].data, y.data) << "the second run differs";
+  for (const auto& [type_a, type_b] : kTypes)
+    for (const bool is_along_k : {true, false}) {
+      MatrixMultiplyParams params;
+      params.op1 = is_along_k ? MatrixOperation::kTRANSPOSE : MatrixOperation::kNONE;
+      const MatrixMultiply op(params);
+      const Values a = numbers({1, m, k}, 1, type_a), b = numbers({1, n, k}, 2, type_b);
+      const Values expected = product_along_k(a, b);
+      const Values turned = make_values({1, k, n}, [&](int64_t i) { return b[i % n * k + i / n]; });
+      const std::vector<TestInput> inputs = {{a, type_a}, {is_along_k ? b : turned, type_b}};
+      const std::vector<TestOutput> outputs = {{expected.shape, type_of_product(type_a)}};
+      std::set<std::string> units;
+      for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+        if (candidate.tactic_name.find(", in ") == std::string::npos) continue;
+        if (candidate.tactic_name.find(" parts") == std::string::npos) continue;
+        units.insert(candidate.tactic_name.substr(0, candidate.tactic_name.find(' ')));
+        SCOPED_TRACE(describe(candidate));
+        TestKernel kernel(op, candidate, inputs, outputs);
+        const Values y = kernel.run(inputs, outputs)[0];
+        expect_close(y, expected, type_a == DataType::kFP8 ? 1e-4 : 0);
+        EXPECT_EQ(kernel.run(inputs, outputs)[0].data, y.data) << "the second run differs";
+      }
+      EXPECT_EQ(units, std::set<std::string>{is_along_k ? "warpgroup" : "tensor"});
     }
-    EXPECT_EQ(units.size(), 2u) << "parts of blocks, or of clusters, are missing";
-  }
 }
 
 /// Scales, a bias, an activation and the next layer's quantization behind the sums: results of FP8
-/// and of INT8, and of FP16 with a residual of that type.
+/// and of INT8, and of FP16 with a residual of that type. Of a long k tiles in parts alone.
 TEST(CudaQuantizedProduct, FusedPrograms) {
   using Op = ElementWiseOperation;
-  const int64_t m = 70, n = 136, k = 160;
+  const int64_t m = 70, n = 136, long_k = 1040;
   struct Case {
     DataType type_a, type_b, result, residual;
+    int64_t k = 160;
   };
   std::vector<Case> cases;
   for (const auto& [type_a, type_b] : kTypes)
     for (const auto& [result, residual] :
          {std::pair(type_b, DataType::kHALF), std::pair(DataType::kHALF, DataType::kHALF),
           std::pair(type_b, type_b), std::pair(DataType::kHALF, type_b)})
-      cases.push_back({type_a, type_b, result, residual});
-  for (const auto& [type_a, type_b, result, type_of_residual] : cases) {
+      for (const int64_t k : {int64_t{160}, long_k})
+        if (k != long_k || (result == residual && type_a != DataType::kUINT8))
+          cases.push_back({type_a, type_b, result, residual, k});
+  for (const auto& [type_a, type_b, result, type_of_residual, k] : cases) {
     constexpr DataType kFloat = DataType::kFLOAT;
     ProgramWriter writer;
     int y = writer.cast(writer.input(0, type_of_product(type_a)), kFloat);
@@ -213,7 +219,9 @@ TEST(CudaQuantizedProduct, FusedPrograms) {
     const std::vector<TestOutput> outputs = {{expected.shape, result}};
     int tested = 0;
     for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
-      if (!is_tensor(candidate)) continue;
+      if (!is_tensor(candidate) ||
+          (k == long_k && candidate.tactic_name.find("parts") == std::string::npos))
+        continue;
       ++tested;
       SCOPED_TRACE(describe(candidate));
       TestKernel kernel(op, candidate, inputs, outputs);
@@ -230,7 +238,7 @@ TEST(CudaQuantizedProduct, FusedPrograms) {
       EXPECT_LE(apart, y.size() / 500);
       if (::testing::Test::HasFailure()) return;
     }
-    EXPECT_GE(tested, 6);
+    EXPECT_GE(tested, k == long_k ? 1 : 6);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "operators/context.h"
 #include "operators/convolution.h"
+#include "operators/matrix.h"
 
 namespace opwright::testing {
 namespace {
@@ -115,6 +116,40 @@ TEST(Pointwise, DamagedProgramsAreErrors) {
   with(6, instruction(code(PointwiseOp::kSelect), kFloat, 5, 3, 5));
   with(4, instruction(code(UnaryOperation::kNOT), kBool, 0));
   with(3, instruction(code(ActivationType::kRELU), DataType::kINT32, 2));
+}
+
+TEST(Pointwise, IsTimedWithoutScales) {
+  constexpr DataType kFloat = DataType::kFLOAT;
+  // round(x / scale + moved) * scale
+  const auto quantization = [](double scale, double moved) {
+    return encode(
+        std::vector<PointwiseInstruction>{
+            instruction(code(PointwiseOp::kInput), kFloat, 0),
+            instruction(code(PointwiseOp::kConstant), kFloat, -1, -1, -1, scale),
+            instruction(code(PointwiseOp::kConstant), kFloat, -1, -1, -1, moved),
+            instruction(code(ElementWiseOperation::kDIV), kFloat, 0, 1),
+            instruction(code(ElementWiseOperation::kSUM), kFloat, 3, 2),
+            instruction(code(UnaryOperation::kROUND), kFloat, 4),
+            instruction(code(ElementWiseOperation::kPROD), kFloat, 1, 5)},
+        {6});
+  };
+  const auto expect = [&](const auto& key) {
+    EXPECT_EQ(key(0.5, 3.0), key(0.25, 3.0));
+    EXPECT_NE(key(0.5, 3.0), key(0.5, 4.0));
+  };
+  expect([&](double scale, double moved) {
+    return *Pointwise(quantization(scale, moved)).timing_key();
+  });
+  expect([&](double scale, double moved) {
+    MatrixMultiplyParams params;
+    params.fused.program = quantization(scale, moved);
+    return *MatrixMultiply(params).timing_key();
+  });
+  expect([&](double scale, double moved) {
+    ConvolutionParams params;
+    params.fused.program = quantization(scale, moved);
+    return *Convolution(params).timing_key();
+  });
 }
 
 TEST(Builtin, OperatorsCanBeMadeAgain) {
