@@ -445,6 +445,9 @@ std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const
       element = str("pack", i + 1, ".at[i]");
     } else if (place == FusedPlace::kChannel) {
       element = str("in", input, "[i < count ? ", epilogue.channel_element, " : 0]");
+    } else if (place == FusedPlace::kProduct) {
+      elements += str("const Sum x", i + 1, " = from[kMatrixSums + i];\n");
+      continue;
     }
     elements += str("const auto x", i + 1, " = load(", element, ");\n");
   }
@@ -502,7 +505,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
   } else if (tile_.unit == ProductUnit::kRows) {
     declarations += declare_rows(a.type);
   } else if (tile_.unit == ProductUnit::kStreamedRows) {
-    declarations += declare_row_stream(a.type, m, k);
+    declarations += declare_row_stream(a.type, m, k, epilogue);
   } else {
     declarations += str(kPaddedTiles, kCopyGroups, kTileCopies);
     declarations += tile_.unit == ProductUnit::kTensor
