@@ -114,8 +114,18 @@ class Writer:
         return layer.get_output(0)
 
     def rms_norm(self, x: trt.ITensor, scale: np.ndarray, epsilon: float) -> trt.ITensor:
-        call = trtp.op.decoder.rms_norm(x, self.constant(scale), epsilon=epsilon)
-        return self.network.add_plugin(call, aot=True).get_output(0)
+        """x / sqrt(mean(x * x) + epsilon) * scale, in FP32. The engine knows it by these layers, and
+        where rows are few the product that follows computes it."""
+        rank, network = len(x.shape), self.network
+        exact = network.add_cast(x, trt.float32).get_output(0)
+        square = self.elementwise(exact, exact, "PROD")
+        average = trt.ReduceOperation.AVG
+        mean = network.add_reduce(square, average, 1 << (rank - 1), True).get_output(0)
+        least = self.constant(np.full([1] * rank, epsilon, np.float32))
+        sum_ = self.elementwise(mean, least, "SUM")
+        root = network.add_unary(sum_, trt.UnaryOperation.SQRT).get_output(0)
+        y = network.add_cast(self.elementwise(exact, root, "DIV"), x.dtype).get_output(0)
+        return self.elementwise(y, self.constant(scale.reshape([1] * (rank - 1) + [-1])), "PROD")
 
 
 def rotations(size: Size, room: int) -> tuple[np.ndarray, np.ndarray]:
@@ -194,8 +204,9 @@ def network_of(
     first = write.elementwise(network.add_shape(x).get_output(0), last, "SUB")
     final = network.add_slice(x, (0, 0, 0), (batch, 1, size.hidden), (1, 1, 1))
     final.set_input(1, first)
-    y = write.rms_norm(final.get_output(0), weights["model.norm.weight"], size.epsilon)
-    logits = write.linear(write.reshape(y, (batch, size.hidden)), embedding)
+    y = write.reshape(final.get_output(0), (batch, size.hidden))
+    y = write.rms_norm(y, weights["model.norm.weight"], size.epsilon)
+    logits = write.linear(y, embedding)
     token = network.add_topk(logits, trt.TopKOperation.MAX, 1, 1 << 1).get_output(1)
     behind = network.add_cast(count, trt.int32).get_output(0)
     behind = write.elementwise(position, behind, "SUM")

@@ -1,7 +1,6 @@
-"""What the decoder needs beside the engine's layers, compiled into the engine: RMS normalization, and
-rotary embeddings that write keys and values into the cache."""
+"""What the decoder needs beside the engine's layers, compiled into the engine: rotary embeddings that
+write keys and values into the cache."""
 
-import math
 from pathlib import Path
 from typing import Tuple
 
@@ -14,45 +13,6 @@ FOLDER = Path(__file__).resolve().parent
 def begins_early() -> bool:
     """Whether kernels for this GPU may begin while those before them end."""
     return int(aot.architecture().removeprefix("sm_")) >= 90
-
-
-@trtp.register("decoder::rms_norm")
-def rms_norm_desc(x: trtp.TensorDesc, scale: trtp.TensorDesc, epsilon: float) -> trtp.TensorDesc:
-    """Rows of x / sqrt(mean(x * x) + epsilon) * scale; the scale, [columns], has to be a constant."""
-    return x.like()
-
-
-@trtp.aot_impl("decoder::rms_norm", device="cpu")
-def rms_norm_cpu(x, scale, epsilon, outputs, tactic):
-    *rows, columns = x.shape_expr
-    extra = trtp.SymExprs.from_tuple([trtp.SymInt32(columns), trtp.SymFloat32(epsilon)])
-    code = aot.cpp(
-        FOLDER / "operators.cpp",
-        "rms_norm",
-        flags=["-fopenmp-simd"],
-        inputs=[x, scale],
-        extra=extra,
-        outputs=outputs,
-    )
-    return code.name, code, code.launch(grid_x=math.prod(rows)), extra
-
-
-@trtp.aot_impl("decoder::rms_norm", device="cuda")
-def rms_norm_gpu(x, scale, epsilon, outputs, tactic):
-    import decoder_operators_triton
-
-    *rows, columns = x.shape_expr
-    block = 1 << (int(columns) - 1).bit_length()
-    extra = trtp.SymExprs.from_tuple([trtp.SymInt32(columns), trtp.SymFloat32(epsilon)])
-    code = aot.triton(
-        decoder_operators_triton.rms_norm,
-        {"BLOCK": block, "EARLY": begins_early()},
-        inputs=[x, scale],
-        extra=extra,
-        outputs=outputs,
-        num_warps=max(1, min(8, block // 256)),
-    )
-    return code.name, code, code.launch(grid_x=math.prod(rows)), extra
 
 
 @trtp.register("decoder::rotary_cache")

@@ -1,4 +1,4 @@
-"""The operators of the decoder for GPUs. With EARLY each begins while the kernel before it ends, and lets
+"""The operator of the decoder for GPUs. With EARLY it begins while the kernel before it ends, and lets
 the next one do so: GPUs can from compute capability 9.0 on."""
 
 import triton
@@ -17,20 +17,6 @@ def wait_for_kernels(EARLY: tl.constexpr):
     """Behind it what kernels before have written may be read, and their operands overwritten."""
     if EARLY:
         gdc_wait()
-
-
-@triton.jit
-def rms_norm(x, scale, columns, epsilon, y, BLOCK: tl.constexpr, EARLY: tl.constexpr):
-    """One row, which one program makes: y = x / sqrt(mean(x * x) + epsilon) * scale. The scale is a
-    constant, which comes while the kernels before end."""
-    begin_next_kernel(EARLY)
-    first = tl.program_id(0).to(tl.int64) * columns
-    i = tl.arange(0, BLOCK)
-    weight = tl.load(scale + i, mask=i < columns, other=0).to(tl.float32)
-    wait_for_kernels(EARLY)
-    value = tl.load(x + first + i, mask=i < columns, other=0).to(tl.float32)
-    factor = tl.rsqrt(tl.sum(value * value) / columns + epsilon)
-    tl.store(y + first + i, value * factor * weight, mask=i < columns)
 
 
 @triton.jit

@@ -1,24 +1,6 @@
-#include <cmath>
 #include <cstdint>
 
-// The operators of decoder.py for the CPU.
-
-/// One row, which one cell of the grid makes: y = x / sqrt(mean(x * x) + epsilon) * scale.
-template <class T>
-void rms_norm(const T* x, const T* scale, std::int32_t columns, float epsilon, T* y,
-              std::int64_t row, std::int64_t, std::int64_t) {
-  x += row * columns;
-  y += row * columns;
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < columns; ++i) {
-    const float value = static_cast<float>(x[i]);
-    sum += value * value;
-  }
-  const float factor = 1 / std::sqrt(sum / static_cast<float>(columns) + epsilon);
-  for (std::int64_t i = 0; i < columns; ++i)
-    y[i] = static_cast<T>(static_cast<float>(x[i]) * factor * static_cast<float>(scale[i]));
-}
+// The operator of decoder.py for the CPU.
 
 /// A head of a token turned: the first half of its elements with the second.
 template <class T>

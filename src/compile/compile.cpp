@@ -13,6 +13,7 @@
 #include "compile/expansion.h"
 #include "compile/graph.h"
 #include "compile/passes.h"
+#include "compile/profile_nodes.h"
 #include "compile/profile_ranges.h"
 #include "compile/schedule.h"
 #include "compile/selection.h"
@@ -193,8 +194,10 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
                      const Device& device, const BuildConfig& config, TimingCache& cache,
                      PlanEmitter& emitter, const BuildBudget& budget) {
   const Progress progress(config, budget);
-  const std::vector<GraphNode*> nodes = graph.nodes();
-  Tuner tuner(ranges, device, config, network.flags().strongly_typed, cache, budget,
+  const bool strongly_typed = network.flags().strongly_typed;
+  const ProfileNodes profile_nodes(graph, {device, config, ranges, strongly_typed});
+  const std::vector<GraphNode*>& nodes = profile_nodes.all();
+  Tuner tuner(ranges, device, config, strongly_typed, cache, budget,
               caches_of_run(nodes, ranges, device));
   const int total = static_cast<int>(nodes.size());
   const std::vector<bool> contested = beside_callbacks(nodes, device);

@@ -63,6 +63,8 @@ struct GraphNode {
   std::vector<int> size_symbols;    ///< per output, -1: none; empty: none at all
   /// What it was fused from, where that may be faster in two steps; else null.
   std::shared_ptr<const FusedParts> parts;
+  /// The graph's nodes that it does the work of, where it stands for some in a profile.
+  std::vector<const GraphNode*> members;
 
   int aliased_input(int output) const {
     return aliased_inputs.empty() ? -1 : aliased_inputs[output];

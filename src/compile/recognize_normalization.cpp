@@ -112,6 +112,26 @@ GraphNode* next(const Graph& graph, const GraphValue& value, ElementWiseOperatio
   return is_coefficient(*coefficient, normalized) ? user : nullptr;
 }
 
+/// What the node casts to `type`; null where it is no such cast.
+GraphValue* cast_to(const GraphNode* node, DataType type) {
+  const std::optional<SingleOperation> op = single_operation(node);
+  if (!op || !op->is(PointwiseOp::kInput) || node->outputs[0]->info.dtype != type) return nullptr;
+  return op->a.value;
+}
+
+/// What is cast to FP32 before and back behind is normalized as it is: kernels compute in FP32. The
+/// cast behind `last`, or `last` where there is none.
+GraphNode* without_casts(const Graph& graph, GraphNode* last, Normalized& normalized) {
+  GraphValue* const narrow = cast_to(normalized.x->producer, DataType::kFLOAT);
+  if (narrow == nullptr ||
+      (narrow->info.dtype != DataType::kHALF && narrow->info.dtype != DataType::kBF16))
+    return last;
+  GraphNode* const user = graph.single_user(*last->outputs[0]);
+  if (cast_to(user, narrow->info.dtype) == nullptr) return last;
+  normalized.x = narrow;
+  return user;
+}
+
 GraphValue* filled(Graph& graph, const GraphValue& like, float number) {
   const Shape shape = constant_shape(like.info.dims);
   const std::vector<float> values(static_cast<size_t>(shape.numel()), number);
@@ -126,9 +146,9 @@ GraphValue* filled(Graph& graph, const GraphValue& like, float number) {
 
 void recognize_normalization(Graph& graph, const PassContext& context) {
   for (GraphNode* node : graph.nodes()) {
-    const std::optional<Normalized> found = match(node);
+    std::optional<Normalized> found = match(node);
     if (!found) continue;
-    GraphNode* last = node;
+    GraphNode* last = without_casts(graph, node, *found);
     GraphValue *scale = nullptr, *bias = nullptr;
     if (GraphNode* user =
             next(graph, *last->outputs[0], ElementWiseOperation::kPROD, *found, &scale))

@@ -93,7 +93,10 @@ class ScheduleBuilder {
   }
 
   void note_positions(const std::vector<GraphNode*>& nodes) {
-    for (size_t i = 0; i < nodes.size(); ++i) position_[nodes[i]] = static_cast<int>(i);
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      position_[nodes[i]] = static_cast<int>(i);
+      for (const GraphNode* member : nodes[i]->members) position_[member] = static_cast<int>(i);
+    }
   }
 
   StepSchedule finish() {

@@ -48,8 +48,8 @@ void each_builtin_operator(Visitor&& visitor) {
       MatMulNBits, MatrixMultiply, MaxUnpool, Moe, Nms, NonZero, Normalization, OneHot,
       ParametricRelu, Pointwise, Pooling, Quantize, QuantizedNormalization, RaggedSoftmax,
       Recurrence, RecurrenceBoundary, Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign,
-      RoiPool, RotaryEmbedding, Scale, Scatter, Select, ShapeOf, Shuffle, Slice, Softmax, Squeeze,
-      TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
+      RoiPool, RotaryEmbedding, RowProduct, Scale, Scatter, Select, ShapeOf, Shuffle, Slice,
+      Softmax, Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

@@ -36,7 +36,7 @@ int64_t fused_place(std::span<const Expr> dims, std::span<const Expr> shape, int
 }
 
 void FusedProgram::check(const Inference& inference, DataType sums, std::span<const Expr> shape,
-                         int channel_axis) const {
+                         int channel_axis, int matrix) const {
   if (!present()) {
     inference.require(places.empty(), "a fused program without code has no inputs, but ",
                       places.size(), " places of inputs are given");
@@ -66,9 +66,17 @@ void FusedProgram::check(const Inference& inference, DataType sums, std::span<co
     inference.require(inference.optional(input) != nullptr, inference.port(input),
                       " belongs to the fused program and must be there");
     const SymShape& dims = inference.input(input).dims;
+    const int64_t place = places[i];
+    if (matrix >= 0 && place == place_number(FusedPlace::kProduct)) {
+      inference.require_same_type(input, matrix);
+      const SymShape& like = inference.input(matrix).dims;
+      inference.require_rank(input, static_cast<int>(like.size()), static_cast<int>(like.size()));
+      for (size_t axis = 0; axis < like.size(); ++axis)
+        inference.require_extent(input, static_cast<int>(axis), like[axis], "both matrices have");
+      continue;
+    }
     inference.require_broadcasts_to(input, shape);
     const int missing = static_cast<int>(shape.size() - dims.size());
-    const int64_t place = places[i];
     inference.require(
         place >= place_number(FusedPlace::kScalar) && place <= place_number(FusedPlace::kRepeated),
         place, " is no place of an input of a fused program");

@@ -10,10 +10,11 @@ class Inference;
 
 /// Which element of a further input a fused program takes for an element of the output.
 enum class FusedPlace : int64_t {
-  kScalar = 0,   ///< the only one
-  kChannel = 1,  ///< that of its channel: axis 1 of a convolution, the last one of a product
-  kElement = 2,  ///< that at its place; the shapes are the same
-  kRepeated = 3  ///< the same, but for outer axes, which the input repeats along
+  kScalar = 0,    ///< the only one
+  kChannel = 1,   ///< that of its channel: axis 1 of a convolution, the last one of a product
+  kElement = 2,   ///< that at its place; the shapes are the same
+  kRepeated = 3,  ///< the same, but for outer axes, which the input repeats along
+  kProduct = 4    ///< the input is a matrix: the sum of the product with it; of a RowProduct
 };
 
 /// Pointwise operations that a convolution or product applies to its sums, with their bias, before
@@ -40,9 +41,10 @@ struct FusedProgram {
     v.internal("fused_type", result);
   }
   /// Throws Error unless the program fits an output of that shape, whose channels are axis
-  /// `channel_axis`, the type of the sums and the operator's last inputs.
+  /// `channel_axis`, the type of the sums and the operator's last inputs. `matrix`: the input that
+  /// those of kProduct lie like; -1: there are none.
   void check(const Inference& inference, DataType sums, std::span<const Expr> shape,
-             int channel_axis) const;
+             int channel_axis, int matrix = -1) const;
 };
 
 /// Where elements of an input of shape `dims` are for an output of shape `shape`; -1 where it is

@@ -1,5 +1,7 @@
 #include "operators/matrix.h"
 
+#include <cmath>
+
 #include "operators/infer.h"
 #include "operators/type_rules.h"
 
@@ -86,6 +88,42 @@ std::vector<OutputInfo> MatrixMultiply::infer(InferContext& context) const {
   inference.require(!params.fused.present() || !params.activation.present(),
                     "a product takes a fused activation or a program, not both");
   params.fused.check(inference, sums, shape, static_cast<int>(shape.size()) - 1);
+  return {make_output(params.fused.present() ? params.fused.result : sums, std::move(shape))};
+}
+
+std::vector<OutputInfo> RowProduct::infer(InferContext& context) const {
+  const RowProductParams& params = this->params();
+  const int own = scale() + (params.normalizes ? 1 : 0), inputs = own + params.fused.inputs();
+  const Inference inference(context, kKind, {"a", "b"}, inputs, inputs);
+  inference.require(
+      params.op0 == MatrixOperation::kNONE && params.op1 == MatrixOperation::kTRANSPOSE,
+      "rows are multiplied by a transposed matrix");
+  inference.require_floating(0);
+  inference.require_same_type(1, 0);
+  inference.require_rank(0, 2, Dims::MAX_DIMS);
+  inference.require_rank(1, 2, 2);
+  SymShape shape = inference.input(0).dims;
+  const int last = static_cast<int>(shape.size()) - 1;
+  const Expr depth = shape[last], columns = inference.input(1).dims[0];
+  inference.require_extent(1, 1, depth, "the elements of a row");
+  shape[last] = columns;
+  const auto require_row = [&](int input, const Expr& length) {
+    inference.require_same_type(input, 0);
+    inference.require_rank(input, 1, Dims::MAX_DIMS);
+    for (int axis = 0; axis < inference.rank(input); ++axis)
+      inference.require_extent(input, axis, axis + 1 == inference.rank(input) ? length : Expr(1),
+                               "a row has");
+  };
+  if (params.has_bias) require_row(2, columns);
+  inference.require(std::isfinite(params.epsilon) && params.epsilon >= 0,
+                    "epsilon must be finite and not negative, but is ", params.epsilon);
+  if (params.normalizes) require_row(scale(), depth);
+  inference.require(is_valid(params.activation), "unknown fused activation ",
+                    params.activation.type);
+  inference.require(!params.fused.present() || !params.activation.present(),
+                    "a product takes a fused activation or a program, not both");
+  const DataType sums = type_of_product(inference.input(0).dtype);
+  params.fused.check(inference, sums, shape, last, 1);
   return {make_output(params.fused.present() ? params.fused.result : sums, std::move(shape))};
 }
 

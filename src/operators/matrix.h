@@ -51,4 +51,27 @@ class MatrixMultiply final : public BuiltinOperator<MatrixMultiply, MatrixMultip
   }
 };
 
+struct RowProductParams : MatrixMultiplyParams {
+  bool normalizes = false;
+  float epsilon = 0;
+  template <class V>
+  void visit(V& v) {
+    MatrixMultiplyParams::visit(v);
+    v.internal("normalizes", normalizes), v.internal("epsilon", epsilon);
+  }
+};
+/// A product of rows with a transposed matrix, and what else reads the same rows or makes them:
+/// the rows are divided by their root mean square before, and multiplied by a scale (a further
+/// input behind the bias, of as many elements as a row), and the program takes sums of the product
+/// with a second matrix, too (FusedPlace::kProduct). Made by the compiler, for devices that have a
+/// kernel for it.
+class RowProduct final : public BuiltinOperator<RowProduct, RowProductParams> {
+ public:
+  static constexpr std::string_view kKind = "RowProduct";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+  /// The input that the rows are scaled by.
+  int scale() const { return params().has_bias ? 3 : 2; }
+};
+
 }  // namespace opwright

@@ -133,13 +133,21 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
     return tile.is_tensor == is_tensor &&
            SharedMemory(tile, params, type).total <= most_shared_memory(architecture);
   };
+  const auto may_divide = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
+    return parts == 1 || (architecture >= kClusterArchitecture && tasks * parts <= 4 * kFewBlocks &&
+                          2 * keys >= parts * tile.n * tile.warps_n);
+  };
   // Of blocks that are alone on their multiprocessor those whose warps have one tile each are
-  // faster in a chain of kernels than those with two, which alone they hardly are.
+  // faster in a chain of kernels than those with more, which alone they hardly are: a decoder of 16
+  // layers takes 3 % less with 8 parts of the keys than with 4.
   const auto has_quicker = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
-    return tasks * parts <= kFewBlocks && turns(tile, keys, parts) == 2 &&
-           std::ranges::any_of(kTilesOfAttention, [&](const AttentionTile& other) {
-             return other.is_direct && fits(other) && turns(other, keys, parts) == 1;
-           });
+    if (turns(tile, keys, parts) == 1) return false;
+    for (int64_t more = parts; more <= kMostParts && tasks * more <= kFewBlocks; more *= 2)
+      for (const AttentionTile& other : kTilesOfAttention)
+        if (other.is_direct && fits(other) && may_divide(other, tasks, more) &&
+            turns(other, keys, more) == 1)
+          return true;
+    return false;
   };
   std::vector<int64_t> found;
   for (int64_t i = 0; i < std::ssize(kTilesOfAttention); ++i) {
@@ -161,12 +169,9 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
     if (tile.is_direct) {
       if (rows > tile.m || params.size > kMaxDirectSize || params.value_size > kMaxDirectSize)
         continue;
-      found.push_back(i);
-      for (int64_t parts = 2; parts <= kMostParts && architecture >= kClusterArchitecture;
-           parts *= 2)
-        if (tasks * parts <= 4 * kFewBlocks && 2 * keys >= parts * tile.n * tile.warps_n &&
-            !has_quicker(tile, tasks, parts))
-          found.push_back(parts * kAttentionPartsUnit + i);
+      for (int64_t parts = 1; parts <= kMostParts; parts *= 2)
+        if (may_divide(tile, tasks, parts) && !has_quicker(tile, tasks, parts))
+          found.push_back(parts > 1 ? parts * kAttentionPartsUnit + i : i);
       continue;
     }
     // A tile that is twice as large as what there is computes mostly zeros; small ones read the

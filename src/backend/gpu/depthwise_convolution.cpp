@@ -227,6 +227,7 @@ class DepthwiseWriter {
               str("in", input, "[(at + i) % ", source_.value(numel(source_.dims(input))), "]");
           break;
         case FusedPlace::kScalar:
+        case FusedPlace::kProduct:  // of other operators
           break;
       }
       elements += str("const auto x", i + 1, " = load(", element, ");\n");

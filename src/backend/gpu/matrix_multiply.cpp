@@ -61,8 +61,11 @@ struct ProductStack {
   }
 };
 
-GeneratedKernel write(const MatrixMultiplyParams& params, const KernelArgs& args) {
+GeneratedKernel write(const MatrixMultiplyParams& params, const KernelArgs& args,
+                      const RowProduct* row_product = nullptr) {
   ProductWriter writer("matrix_multiply", args);
+  if (row_product != nullptr && row_product->params().normalizes)
+    writer.normalize_rows(row_product->scale(), row_product->params().epsilon);
   KernelSource& source = writer.source();
   MatrixStack a(source.dims(0), params.op0, true);
   const MatrixStack b(source.dims(1), params.op1, false);
@@ -130,6 +133,13 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
       candidate.tactic_name = product_tactic(tactic).name(type);
       found.push_back(candidate);
     };
+    // Alone, as candidates are timed, other tiles may seem faster.
+    if (b.is_along_k && a.is_along_k && query.inputs[1].is_constant && size.batches == 1 &&
+        candidate.inputs[1].dtype == type) {
+      const std::vector<int64_t> of_chain = chain_tactics(type, size, 1, false, architecture);
+      for (const int64_t tactic : of_chain) add(tactic);
+      if (!of_chain.empty()) continue;
+    }
     for (const int64_t tactic :
          row_product_tactics(type, candidate.inputs[1].dtype, size, a.is_along_k, b.is_along_k,
                              query.inputs[1].is_constant, architecture))
@@ -148,6 +158,43 @@ std::optional<GeneratedKernel> generate_matrix_multiply(const Operator& op,
 
 const RegisteredKernels<MatrixMultiply> kMatrixMultiplyKernels({matrix_multiply_candidates,
                                                                 generate_matrix_multiply, nullptr});
+
+std::vector<Candidate> row_product_candidates(const Operator& op, const CandidateQuery& query) {
+  const auto& row_product = static_cast<const RowProduct&>(op);
+  const RowProductParams& params = row_product.params();
+  const Shape &rows = query.inputs[0].opt, &columns = query.inputs[1].opt;
+  const int64_t k = columns[1];
+  const ProductSize size = {rows.numel() / std::max<int64_t>(1, k), columns[0], k, 1,
+                            has_fixed_shapes(query)};
+  const bool is_paired =
+      std::ranges::find(params.fused.places, static_cast<int64_t>(FusedPlace::kProduct)) !=
+      params.fused.places.end();
+  const size_t program = query.inputs.size() - params.fused.inputs();
+  const auto is_constant = [&](size_t input) { return query.inputs[input].is_constant; };
+  bool fits = is_constant(1) && (!params.normalizes || is_constant(row_product.scale()));
+  for (size_t i = program; i < query.inputs.size(); ++i)
+    fits =
+        fits && (params.fused.places[i - program] != static_cast<int64_t>(FusedPlace::kProduct) ||
+                 is_constant(i));
+  if (!fits || k == 0) return {};
+  const DataType type = query.inputs[0].type.dtype;
+  std::vector<Candidate> found;
+  for (const int64_t tactic : chain_tactics(type, size, is_paired ? 2 : 1, params.normalizes,
+                                            target_architecture(query))) {
+    Candidate candidate = linear_candidate(query, product_tactic(tactic).name(type));
+    candidate.tactic = tactic;
+    found.push_back(std::move(candidate));
+  }
+  return found;
+}
+
+std::optional<GeneratedKernel> generate_row_product(const Operator& op, const KernelArgs& args) {
+  const auto& row_product = static_cast<const RowProduct&>(op);
+  return write(row_product.params(), args, &row_product);
+}
+
+const RegisteredKernels<RowProduct> kRowProductKernels({row_product_candidates,
+                                                        generate_row_product, nullptr});
 
 }  // namespace
 }  // namespace opwright::gpu

@@ -452,8 +452,12 @@ std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const
       read(input, name, "pack");
     else if (of == FusedPlace::kChannel)
       element = str("in", input, "[i < count ? ", epilogue.channel_element, " : 0]");
-    else
+    else if (of != FusedPlace::kProduct)
       element = str("in", input, "[0]");
+    if (of == FusedPlace::kProduct) {
+      elements += str("const Sum x", i + 1, " = from[kMatrixSums + i];\n");
+      continue;
+    }
     elements += str("const auto x", i + 1, " = load(", element, ");\n");
   }
   const std::string of_early =
@@ -531,7 +535,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
   } else if (tile_.unit == ProductUnit::kRows) {
     declarations += declare_rows(a.type);
   } else if (tile_.unit == ProductUnit::kStreamedRows) {
-    declarations += declare_row_stream(a.type, m, k);
+    declarations += declare_row_stream(a.type, m, k, epilogue);
   } else {
     declarations += str(kPaddedTiles, kCopyGroups, kTileCopies);
     declarations += tile_.unit == ProductUnit::kTensor

@@ -134,6 +134,9 @@ class ProductWriter {
   /// Likewise of ProductOperand::box_reader.
   void add_box_reader(std::string_view text) { box_readers_ += text; }
   const ProductTile& tile() const { return tile_; }
+  /// Of streamed rows: a's are divided by their root mean square first, and multiplied by the
+  /// elements of an input, a constant.
+  void normalize_rows(int scale, float epsilon) { scale_ = scale, epsilon_ = epsilon; }
 
   /// A reader of a matrix in an input whose rows of neighbours begin `stride` apart. `extent`: of
   /// rows of a or columns of b.
@@ -182,7 +185,10 @@ class ProductWriter {
   static std::string declare_rows(DataType type);
   GeneratedKernel write_rows(const ProductOperand& a, const ProductOperand& b,
                              const ProductEpilogue& epilogue, const ProductTasks& tasks);
-  std::string declare_row_stream(DataType type, const Expr& m, const Expr& k);
+  /// The input that is a matrix beside b, of which the program takes sums; -1: there is none.
+  int second_matrix(const ProductEpilogue& epilogue) const;
+  std::string declare_row_stream(DataType type, const Expr& m, const Expr& k,
+                                 const ProductEpilogue& epilogue);
   GeneratedKernel write_row_stream(const ProductOperand& a, const ProductOperand& b,
                                    const ProductEpilogue& epilogue, const ProductTasks& tasks,
                                    const Expr& m);
@@ -212,6 +218,8 @@ class ProductWriter {
   const DataType output_;
   DataType sum_type_ = DataType::kFLOAT;
   std::string readers_, box_readers_;
+  int scale_ = -1;  ///< the input that rows are multiplied by; -1: they are not normalized
+  float epsilon_ = 0;
   int staged_ = -1;  ///< the input that goes through the stages behind the operands; -1: none
   bool is_packed_ = false;  ///< keeps_registers()
 };

@@ -1,5 +1,7 @@
 #include "backend/gpu/row_product.h"
 
+#include <algorithm>
+
 #include "backend/gpu/row_product_text.h"
 #include "backend/gpu/shared_memory_text.h"
 #include "base/error.h"
@@ -22,19 +24,25 @@ constexpr int64_t kSharedBytes = 228 << 10, kReservedBytes = 1 << 10;
 /// Bytes that a block may have on every GPU from 9.0 on.
 constexpr int64_t kBlockBytes = 99 << 10;
 
+/// So much that a multiprocessor has two blocks at once: a third one, of the kernel behind, comes
+/// to some before others, whose columns then are multiplied last. A chain of 16 layers takes 7 %
+/// less.
+constexpr int64_t kLeastBytes = kSharedBytes / 3 - kReservedBytes + 128;
+
 /// Places in shared memory of a streamed product, in bytes: the stages come first.
 struct StreamMemory {
-  int64_t sums = 0, barriers = 0, total = 0;
+  int64_t sums = 0, barriers = 0, squares = 0, total = 0;
   int64_t tiles_at_once = 0;  ///< whose sums are there
-  StreamMemory(const ProductTile& tile, int64_t rows) {
+  StreamMemory(const ProductTile& tile, int64_t rows, int64_t matrices) {
     const int64_t row = tile.n + kSumPadding;
-    tiles_at_once = rows > 2 ? 4 : 8;
+    tiles_at_once = (rows > 2 ? 4 : 8) / matrices;
     sums = int64_t{2} * tile.warps_n * tile.stages * tile.n * (tile.k + kLaneStep);
-    barriers = sums + 4 * tiles_at_once * tile.warps_n * rows * row;
-    total = barriers + int64_t{8} * tile.warps_n * tile.stages;
+    barriers = sums + 4 * tiles_at_once * matrices * tile.warps_n * rows * row;
+    squares = barriers + int64_t{8} * tile.warps_n * tile.stages;
+    total = std::max(squares + 4 * tile.warps_n * rows, kLeastBytes);
   }
-  /// Blocks that a multiprocessor has at once; more than two only share what it copies, and one is
-  /// enough where the stages of all hold all elements of b: it finds room beside kernels before.
+  /// Blocks that a multiprocessor has at once; one is enough where the stages of all hold all
+  /// elements of b: it finds room beside kernels before.
   int64_t blocks(const ProductTile& tile, int64_t elements) const {
     const bool holds_all = elements <= kFewBlocks * tile.stages * tile.n * tile.k * tile.warps_n;
     return !holds_all && kSharedBytes / (total + kReservedBytes) > 1 ? 2 : 1;
@@ -75,6 +83,37 @@ constexpr ProductTile kRowTiles[] = {
 
 std::span<const ProductTile> row_tiles() { return kRowTiles; }
 
+namespace {
+
+/// Whether every warp has whole stages of columns, and, of rows that are normalized, room for all.
+bool streams(const ProductTile& tile, const ProductSize& size, int matrices, bool normalizes) {
+  const int64_t depth = size.k / tile.warps_n;
+  return tile.unit == ProductUnit::kStreamedRows &&
+         size.k % (int64_t{tile.k} * tile.warps_n) == 0 &&
+         StreamMemory(tile, size.m, matrices).total <= kBlockBytes &&
+         (!normalizes || (depth % (kLaneStep * 8) == 0 &&
+                          size.m * depth <= int64_t{tile.stages} * tile.n * kLaneStep));
+}
+
+/// Alone other tiles are as fast: what streamed ones gain is that they have columns when kernels
+/// before end.
+bool is_of_chain(const ProductSize& size, int matrices) {
+  return size.m <= kChainRows && 2 * matrices * size.n * size.k >= kChainBytes;
+}
+
+}  // namespace
+
+std::vector<int64_t> chain_tactics(DataType type, const ProductSize& size, int matrices,
+                                   bool normalizes, int architecture) {
+  const bool is_short = type == DataType::kHALF || type == DataType::kBF16;
+  if (!is_short || !size.is_fixed || size.m == 0 || architecture < kBulkArchitecture ||
+      !is_of_chain(size, matrices))
+    return {};
+  for (int64_t i = 0; i < std::ssize(kRowTiles); ++i)
+    if (streams(kRowTiles[i], size, matrices, normalizes)) return {kFirstRowTactic + i};
+  return {};
+}
+
 std::vector<int64_t> row_product_tactics(DataType a, DataType b, const ProductSize& size,
                                          bool a_along_k, bool b_along_k, bool b_is_constant,
                                          int architecture) {
@@ -85,18 +124,13 @@ std::vector<int64_t> row_product_tactics(DataType a, DataType b, const ProductSi
   // Columns that are there before, and of which every warp has whole stages.
   const bool may_stream = architecture >= kBulkArchitecture && size.is_fixed && b_along_k &&
                           b_is_constant && size.batches == 1 && size.n > 0 && size.k > 0;
-  // Alone others are as fast: what these gain is that they have columns when kernels before end.
-  const bool is_of_chain = size.m <= kChainRows && 2 * size.n * size.k >= kChainBytes;
   std::vector<int64_t> tactics;
   for (int64_t i = 0; i < std::ssize(kRowTiles); ++i) {
     const ProductTile& tile = kRowTiles[i];
     const bool fits_rows = tile.m == 8 ? size.m <= 8 : size.m > 8;
     const int64_t depth = int64_t{tile.k} * tile.warps_n;
     if (tile.unit == ProductUnit::kStreamedRows) {
-      if (!may_stream || !fits_rows || size.k % depth != 0 ||
-          StreamMemory(tile, size.m).total > kBlockBytes)
-        continue;
-      if (is_of_chain) return {kFirstRowTactic + i};
+      if (!may_stream || !fits_rows || !streams(tile, size, 1, false)) continue;
       tactics.push_back(kFirstRowTactic + i);
       continue;
     }
@@ -122,24 +156,44 @@ std::string with_type(std::string_view text, DataType type) {
 }  // namespace
 
 std::string ProductWriter::declare_rows(DataType type) {
-  return str(kRowReaders, "constexpr int kSumRow = kTileN + ", kSumPadding,
+  return str(kRowReaders, "constexpr int kMatrices = 1, kSumRow = kTileN + ", kSumPadding,
              ", kSumSize = kTileM * kSumRow;\n", with_type(kRowInstruction, type), kRowProduct,
              kRowSums, kRowLoop);
 }
 
-std::string ProductWriter::declare_row_stream(DataType type, const Expr& m, const Expr& k) {
+int ProductWriter::second_matrix(const ProductEpilogue& epilogue) const {
+  const FusedProgram& program = epilogue.program;
+  const auto found = std::ranges::find(program.places, static_cast<int64_t>(FusedPlace::kProduct));
+  if (found == program.places.end()) return -1;
+  return static_cast<int>(args_.inputs.size()) - program.inputs() +
+         static_cast<int>(found - program.places.begin());
+}
+
+std::string ProductWriter::declare_row_stream(DataType type, const Expr& m, const Expr& k,
+                                              const ProductEpilogue& epilogue) {
   return str(kRowReaders, "constexpr Index kDepth = ", source_.value(k),
-             ";\nconstexpr int kSumRows = ", source_.value(m), ", kSumRow = kTileN + ", kSumPadding,
-             ", kSumSize = kSumRows * kSumRow;\n", kCopyGroups, kBarriers,
-             with_type(kRowInstruction, type), kRowSums, kRowStream);
+             ";\nconstexpr int kMatrices = ", second_matrix(epilogue) < 0 ? 1 : 2,
+             ", kSumRows = ", source_.value(m), ", kSumRow = kTileN + ", kSumPadding,
+             ", kSumSize = kSumRows * kSumRow;\nconstexpr bool kNormalizes = ",
+             scale_ < 0 ? "false" : "true",
+             ";\nconstexpr float kEpsilon = ", float_literal(epsilon_), ";\n", kCopyGroups,
+             kBarriers, with_type(kRowInstruction, type), kRowSums, kRowStream);
 }
 
 GeneratedKernel ProductWriter::write_row_stream(const ProductOperand& a, const ProductOperand& b,
                                                 const ProductEpilogue& epilogue,
                                                 const ProductTasks& tasks, const Expr& m) {
-  const StreamMemory memory(tile_, m.constant());
-  const int64_t blocks = memory.blocks(tile_, args_.inputs[1].opt.numel());
+  const int second = second_matrix(epilogue), matrices = second < 0 ? 1 : 2;
+  const StreamMemory memory(tile_, m.constant(), matrices);
+  const int64_t blocks = memory.blocks(tile_, matrices * args_.inputs[1].opt.numel());
   const std::string tiles = str(memory.tiles_at_once);
+  const std::string second_start = second < 0 ? "b.matrix" : str("in", second),
+                    is_aligned = second < 0 ? std::string("b.is_aligned")
+                                            : str("b.is_aligned && ", alignment(second, {}));
+  const std::string scale = scale_ < 0
+                                ? std::string()
+                                : str("stream.read_scale(MatrixReader<ElementA, 1, true>{in",
+                                      scale_, ", 0, 1, kDepth, ", alignment(scale_, {}), "});\n");
   const std::string text = str(
       "extern __shared__ uint4 shared[];\n"
       "float* const all_sums = (float*)((char*)shared + ",
@@ -149,14 +203,15 @@ GeneratedKernel ProductWriter::write_row_stream(const ProductOperand& a, const P
       "const Index batch = 0, first_row = 0, all_rows = rows, first = ",
       tasks.first, ";\n(void)batch;\nColumnStream<", a.reader,
       "> stream = [&] {\nconst Index first_column = 0;\nconst ", b.reader, " b = ", b.make,
-      ";\nreturn ColumnStream<", a.reader,
-      ">(b.matrix, columns, b.is_aligned, shared, (char*)shared + ", memory.barriers, ");\n}();\n",
-      KernelSource::kBeginNext, source_.wait(), "const ", a.reader, " a = ", a.make,
-      ";\nstream.read_rows(a, 0);\n"
+      ";\nreturn ColumnStream<", a.reader, ">(b.matrix, ", second_start, ", columns, ", is_aligned,
+      ", shared, (char*)shared + ", memory.barriers, ");\n}();\n", KernelSource::kBeginNext, scale,
+      source_.wait(), "const ", a.reader, " a = ", a.make,
+      ";\nstream.keep_rows(a, (float*)((char*)shared + ", memory.squares,
+      "));\n"
       "for (Index done = 0; done < stream.tiles; done += ",
       tiles, ") {\nconst int now = stream.tiles - done < ", tiles,
       " ? (int)(stream.tiles - done) : ", tiles,
-      ";\nfor (int tile = 0; tile < now; ++tile) {\n"
+      ";\nfor (int tile = 0; tile < now * kMatrices; ++tile) {\n"
       "Product sums;\nstream.multiply(sums, a);\n"
       "sums.save(all_sums + (tile * kWarps + warp) * kSumSize);\n}\n__syncthreads();\n"
       "for (int piece = warp; piece < now; piece += kWarps) {\n"
@@ -165,7 +220,7 @@ GeneratedKernel ProductWriter::write_row_stream(const ProductOperand& a, const P
       "const int warp_m = 0, warp_n = 0;\n"
       "const int own_rows = (int)all_rows;\n"
       "const Index rows = all_rows;\n"
-      "float* const own_sums = all_sums + piece * (kWarps * kSumSize);\n"
+      "float* const own_sums = all_sums + piece * (kMatrices * kMatrixSums);\n"
       "const WarpSums product{own_sums, 0, own_rows};\n",
       // They are added where those of the first warp are.
       write_epilogue(epilogue, tasks.row_stride, "own_sums"), "}\nif (done + ", tiles,

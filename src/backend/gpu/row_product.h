@@ -21,4 +21,9 @@ std::vector<int64_t> row_product_tactics(DataType a, DataType b, const ProductSi
                                          bool a_along_k, bool b_along_k, bool b_is_constant,
                                          int architecture);
 
+/// That of products of few rows with so many large constant matrices along k, whose rows may be
+/// normalized before; none where separate steps are as good.
+std::vector<int64_t> chain_tactics(DataType type, const ProductSize& size, int matrices,
+                                   bool normalizes, int architecture);
+
 }  // namespace opwright::gpu

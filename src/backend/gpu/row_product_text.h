@@ -119,18 +119,23 @@ struct Product {
 
 /// `WarpSums`: what the epilogue reads.
 inline constexpr std::string_view kRowSums = R"(
-// kWarpN columns of the sums of all warps, kSumSize apart, always in one order.
+// kWarpN columns of the sums of all warps, kSumSize apart, always in one order; those of a second
+// matrix lie kMatrixSums behind.
+constexpr int kMatrixSums = kWarps * kSumSize;
 struct WarpSums {
   const float* sums;
   int first, rows;
   __device__ void put(float* to, int row_length, int) const {
-    for (int at = (int)threadIdx.x % 32; at < rows * kWarpN; at += 32) {
-      const float* const from = sums + at / kWarpN * kSumRow + first + at % kWarpN;
-      float sum = from[0];
 #pragma unroll
-      for (int i = 1; i < kWarps; ++i) sum += from[i * kSumSize];
-      to[at / kWarpN * row_length + at % kWarpN] = sum;
-    }
+    for (int matrix = 0; matrix < kMatrices; ++matrix)
+      for (int at = (int)threadIdx.x % 32; at < rows * kWarpN; at += 32) {
+        const float* const from =
+            sums + matrix * kMatrixSums + at / kWarpN * kSumRow + first + at % kWarpN;
+        float sum = from[0];
+#pragma unroll
+        for (int i = 1; i < kWarps; ++i) sum += from[i * kSumSize];
+        to[matrix * kMatrixSums + at / kWarpN * row_length + at % kWarpN] = sum;
+      }
   }
 };
 )";
@@ -200,12 +205,17 @@ __device__ inline void multiply_rows(Product& product, const ReadA& read_a, cons
 
 /// Instead of kRowProduct and kRowLoop, for blocks that stay: columns come to shared memory long
 /// before they are multiplied, while kernels before are at work. A warp has every column's part of
-/// kWarpDepth elements along k, and stages of its own, which it has filled again by itself. Behind
-/// kBarriers.
+/// kWarpDepth elements along k, and stages of its own, which it has filled again by itself. With
+/// kMatrices 2 a tile is one of each matrix. Behind kBarriers.
 inline constexpr std::string_view kRowStream = R"(
 constexpr int kWarpDepth = kDepth / kWarps, kParts = kWarpDepth / kTileK;
 // Rows of a stage: two that lanes read at once lie in different banks.
 constexpr int kStageRow = kTileK + kStep, kStageElements = kTileN * kStageRow;
+// The gaps behind them have kStep elements of a row of a each, where there are as many.
+constexpr int kGaps = kStages * kTileN, kRowGaps = kWarpDepth / kStep;
+constexpr bool kKeepsRows = kWarpDepth % (32 * kVector) == 0 && kSumRows * kRowGaps <= kGaps;
+constexpr int kOwnVectors = kKeepsRows ? kWarpDepth / (32 * kVector) : 1;  // of a row, of a lane
+static_assert(kKeepsRows || !kNormalizes, "rows that are kept can be normalized");
 struct Product {
   // Of every other step each: instructions wait for those before with the same sums.
   float sums[2][kRowTiles][4];
@@ -245,26 +255,32 @@ struct Product {
       }
   }
 };
+template <class Reader>
+__device__ inline uint4 read_vector(const Reader& reader, Index row, Index k) {
+  return reader.is_aligned ? reader.template read<true, false>(row, k)
+                           : reader.template read<false, false>(row, k);
+}
 // The block's tiles of columns are every gridDim.x-th; `items` are the stages of all.
 template <class A>
 struct ColumnStream {
-  const ElementB* columns;
+  const ElementB *columns, *others;
   Index count;
   bool is_aligned;
   ElementB* stages;
   unsigned barriers;
   Index tiles, items, item = 0;
-  uint4 rows[kSteps][kRowTiles];
-  __device__ ColumnStream(const ElementB* matrix, Index count, bool is_aligned, void* shared,
-                          void* all_barriers)
+  uint4 scale[kOwnVectors];
+  __device__ ColumnStream(const ElementB* matrix, const ElementB* other, Index count,
+                          bool is_aligned, void* shared, void* all_barriers)
       : count(count), is_aligned(is_aligned) {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     columns = matrix + warp * kWarpDepth;
+    others = other + warp * kWarpDepth;
     stages = (ElementB*)shared + warp * (kStages * kStageElements);
     barriers = shared_address(all_barriers) + warp * (kStages * 8);
     const Index all_tiles = (count + kTileN - 1) / kTileN;
     tiles = (all_tiles - (Index)blockIdx.x + (Index)gridDim.x - 1) / (Index)gridDim.x;
-    items = tiles * kParts;
+    items = tiles * (kMatrices * kParts);
     if (lane < kStages) init_barrier(barriers + 8 * lane, 1);
     end_barriers_init();
     __syncwarp();
@@ -273,9 +289,11 @@ struct ColumnStream {
   __device__ void copy(Index item) const {
     if (item >= items) return;
     const int lane = (int)threadIdx.x % 32, stage = (int)(item % kStages);
-    const Index first = ((Index)blockIdx.x + item / kParts * (Index)gridDim.x) * kTileN;
+    const Index number = item / kParts;
+    const ElementB* const matrix = number % kMatrices == 0 ? columns : others;
+    const Index first = ((Index)blockIdx.x + number / kMatrices * (Index)gridDim.x) * kTileN;
     const int there = count - first < kTileN ? (int)(count - first) : kTileN;
-    const ElementB* const from = columns + first * kDepth + item % kParts * kTileK;
+    const ElementB* const from = matrix + first * kDepth + item % kParts * kTileK;
     ElementB* const to = stages + stage * kStageElements;
     const unsigned barrier = barriers + 8 * stage;
     constexpr int kBytes = kTileK * (int)sizeof(ElementB);
@@ -291,30 +309,91 @@ struct ColumnStream {
     if (lane < there)
       copy_once(to + lane * kStageRow, from + (Index)lane * kDepth, kBytes, barrier);
   }
-  __device__ void read_rows(const A& a, int part) {
-    const Index first = (int)threadIdx.x / 32 * kWarpDepth + part * kTileK;
-#pragma unroll
-    for (int i = 0; i < kSteps; ++i)
-#pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) {
-        const Index row = Product::near() + 8 * r, k = first + i * kStep + Product::far() * kVector;
-        rows[i][r] = a.is_aligned ? a.template read<true, false>(row, k)
-                                  : a.template read<false, false>(row, k);
-      }
+  __device__ static int own(int vector) {
+    return ((int)threadIdx.x % 32 + 32 * vector) * kVector;
   }
-  // The next tile. Rows of its first part were read before, and those of the next one's are then.
+  // What each element of a row is multiplied by, of a constant.
+  template <class Scale>
+  __device__ void read_scale(const Scale& from) {
+#pragma unroll
+    for (int i = 0; i < kOwnVectors; ++i)
+      scale[i] = read_vector(from, 0, (int)threadIdx.x / 32 * kWarpDepth + own(i));
+  }
+  __device__ ElementA* gap(int number) const {
+    return (ElementA*)stages + number / kTileN * kStageElements + number % kTileN * kStageRow +
+           kTileK;
+  }
+  // Once what writes them is done. `squares` is shared memory for a number of each warp and row.
+  __device__ void keep_rows(const A& a, float* squares) {
+    if (!kKeepsRows) return;
+    const int warp = (int)threadIdx.x / 32;
+    uint4 rows[kSumRows][kOwnVectors];
+#pragma unroll
+    for (int row = 0; row < kSumRows; ++row)
+#pragma unroll
+      for (int i = 0; i < kOwnVectors; ++i)
+        rows[row][i] = read_vector(a, row, warp * kWarpDepth + own(i));
+    if (kNormalizes) normalize(rows, squares);
+#pragma unroll
+    for (int row = 0; row < kSumRows; ++row)
+#pragma unroll
+      for (int i = 0; i < kOwnVectors; ++i)
+        *(uint4*)(gap(row * kRowGaps + own(i) / kStep) + own(i) % kStep) = rows[row][i];
+    __syncwarp();
+  }
+  __device__ void normalize(uint4 (&rows)[kSumRows][kOwnVectors], float* squares) const {
+    typedef Pack<ElementA, kVector> Vector;
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int row = 0; row < kSumRows; ++row) {
+      float sum = 0.0f;
+#pragma unroll
+      for (int i = 0; i < kOwnVectors; ++i) {
+        const Vector& vector = *(const Vector*)&rows[row][i];
+#pragma unroll
+        for (int e = 0; e < kVector; ++e) sum = fmaf(load(vector.at[e]), load(vector.at[e]), sum);
+      }
+#pragma unroll
+      for (int distance = 1; distance < 32; distance *= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+      if (lane == 0) squares[warp * kSumRows + row] = sum;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int row = 0; row < kSumRows; ++row) {
+      float sum = squares[row];
+#pragma unroll
+      for (int i = 1; i < kWarps; ++i) sum += squares[i * kSumRows + row];
+      const float factor = 1.0f / sqrtf(sum / (float)kDepth + kEpsilon);
+#pragma unroll
+      for (int i = 0; i < kOwnVectors; ++i) {
+        Vector& vector = *(Vector*)&rows[row][i];
+        const Vector& by = *(const Vector*)&scale[i];
+#pragma unroll
+        for (int e = 0; e < kVector; ++e)
+          vector.at[e] = store<ElementA>(load(vector.at[e]) * factor * load(by.at[e]));
+      }
+    }
+  }
+  // Elements of the lane's row, or of another where there are fewer: nobody reads those sums.
+  __device__ uint4 row_vector(const A& a, int tile, int step) const {
+    const int row = Product::near() + 8 * tile, inner = Product::far() * kVector;
+    if (kKeepsRows)
+      return *(const uint4*)(gap((row < kSumRows ? row : 0) * kRowGaps + step) + inner);
+    return read_vector(a, row, (int)threadIdx.x / 32 * kWarpDepth + step * kStep + inner);
+  }
+  // The next tile of a matrix.
   __device__ void multiply(Product& product, const A& a) {
 #pragma unroll 1
     for (int part = 0; part < kParts; ++part) {
-      uint4 now[kSteps][kRowTiles];
+      uint4 rows[kSteps][kRowTiles];
 #pragma unroll
       for (int i = 0; i < kSteps; ++i)
 #pragma unroll
-        for (int r = 0; r < kRowTiles; ++r) now[i][r] = rows[i][r];
-      if (kParts > 1) read_rows(a, part + 1 < kParts ? part + 1 : 0);
+        for (int r = 0; r < kRowTiles; ++r) rows[i][r] = row_vector(a, r, part * kSteps + i);
       const int stage = (int)(item % kStages);
       wait(barriers + 8 * stage, (unsigned)(item / kStages) & 1u);
-      product.add(stages + stage * kStageElements, now);
+      product.add(stages + stage * kStageElements, rows);
       __syncwarp();
       copy(item + kStages);
       ++item;

@@ -285,6 +285,46 @@ TEST_F(Passes, RmsNormalizationIsRecognized) {
   EXPECT_TRUE(graph->nodes()[0]->as<Normalization>()->params().rms);
 }
 
+/// What PyTorch's models do in FP16 and BF16: kernels compute in FP32 by themselves.
+TEST(PassesOfShorterTypes, RmsNormalizationBetweenCastsIsThatOfTheShortType) {
+  for (const DataType type : {DataType::kHALF, DataType::kBF16}) {
+    for (const bool comes_back : {true, false}) {
+      Network network;
+      Tensor* const x = network.add_input("x", type, Shape{4, 16});
+      const auto binary = [&](ElementWiseOperation op, Tensor* a, Tensor* b) {
+        return network.add<ElementWise>({op}, {a, b})->output(0);
+      };
+      const auto cast = [&](Tensor* of, DataType to) {
+        return network.add<Cast>({to}, {of})->output(0);
+      };
+      Tensor* const exact = cast(x, DataType::kFLOAT);
+      Tensor* const squares = binary(ElementWiseOperation::kPROD, exact, exact);
+      Tensor* const mean =
+          network.add<Reduce>({ReduceOperation::kAVG, 2, true}, {squares})->output(0);
+      Tensor* const epsilon = network.add_constant(DataType::kFLOAT, Shape{1, 1}, blob_of({1e-6f}));
+      Tensor* const root = network
+                               .add<Unary>({UnaryOperation::kSQRT},
+                                           {binary(ElementWiseOperation::kSUM, mean, epsilon)})
+                               ->output(0);
+      Tensor* y = binary(ElementWiseOperation::kDIV, exact, root);
+      if (comes_back) {
+        const std::vector<uint16_t> ones(16, type == DataType::kHALF ? 0x3c00 : 0x3f80);
+        Tensor* const scale =
+            network.add_constant(type, Shape{1, 16}, Blob::copy(ones.data(), ones.size() * 2));
+        y = binary(ElementWiseOperation::kPROD, scale, cast(y, type));
+      }
+      network.mark_output(*y);
+      const ProfileRanges ranges(network, nullptr);
+      const BuildConfig config;
+      const PassContext context{get_device(DeviceType::kCPU), config, ranges};
+      Graph graph(network);
+      run_passes(graph, context);
+      EXPECT_EQ(kinds(graph), comes_back ? "Normalization" : "Pointwise Normalization");
+      EXPECT_EQ(graph.nodes().back()->inputs[0]->info.dtype, comes_back ? type : DataType::kFLOAT);
+    }
+  }
+}
+
 TEST_F(Passes, ElementWiseChainsAndDiamondsBecomeOneProgram) {
   Tensor *x = input({3, 7}), *z = input({1, 7});
   Tensor* a = unary(UnaryOperation::kEXP, mul(x, z));

@@ -342,6 +342,105 @@ TEST(CudaProduct, StreamedRows) {
     EXPECT_FALSE(candidate.tactic_name.starts_with("streamed"));
 }
 
+/// Rows that are normalized before they are multiplied, two matrices whose sums meet in a program,
+/// and both.
+TEST(CudaProduct, RowProducts) {
+  using Op = ElementWiseOperation;
+  struct Case {
+    DataType type;
+    int64_t m, n, k;
+    bool normalizes, is_paired, has_bias;
+  };
+  for (const auto& [type, m, n, k, normalizes, is_paired, has_bias] :
+       {Case{DataType::kHALF, 1, 1029, 2048, true, false, true},
+        Case{DataType::kBF16, 2, 521, 2048, false, true, false},
+        Case{DataType::kHALF, 1, 8501, 1024, true, true, false},
+        Case{DataType::kHALF, 2, 527, 2048, true, true, false},
+        Case{DataType::kBF16, 1, 517, 4096, true, false, false}}) {
+    const Values a = rounded(random_values({1, m, k}, 1), type);
+    const auto weights = [&, n = n, k = k, type = type](int seed) {
+      Values values = random_values({n, k}, seed);
+      for (double& value : values.data) value /= std::sqrt(static_cast<double>(k));
+      return rounded(values, type);
+    };
+    const Values b = weights(2), other = weights(3);
+    const Values bias = rounded(random_values({n}, 4), type);
+    const Values scale = rounded(random_values({1, 1, k}, 5), type);
+    const Values behind = rounded(random_values({1, m, n}, 6), type);
+    RowProductParams params;
+    params.op1 = MatrixOperation::kTRANSPOSE;
+    params.has_bias = has_bias, params.normalizes = normalizes, params.epsilon = 0.01f;
+    std::vector<TestInput> inputs = {{a, type}, {b, type, true}};
+    if (has_bias) inputs.push_back({bias, type, true});
+    if (normalizes) inputs.push_back({scale, type, true});
+    ProgramWriter writer;
+    int result = writer.input(0, type);
+    if (is_paired) {
+      const int sigmoid = writer.activation(ActivationType::kSIGMOID, result, 0, 0);
+      result = writer.binary(Op::kPROD, writer.binary(Op::kPROD, result, sigmoid),
+                             writer.input(1, type));
+      params.fused.places.push_back(static_cast<int64_t>(FusedPlace::kProduct));
+      inputs.push_back({other, type, true});
+    }
+    result = writer.binary(Op::kSUM, result,
+                           writer.input(static_cast<int>(params.fused.places.size()) + 1, type));
+    params.fused.places.push_back(static_cast<int64_t>(FusedPlace::kElement));
+    inputs.push_back({behind, type});
+    const int results[] = {result};
+    std::vector<int> used;
+    params.fused.program = writer.finish(results, &used), params.fused.result = type;
+
+    Values rows = a;
+    for (int64_t row = 0; normalizes && row < m; ++row) {
+      double squares = 0;
+      for (int64_t e = 0; e < k; ++e) squares += a[row * k + e] * a[row * k + e];
+      for (int64_t e = 0; e < k; ++e)
+        rows[row * k + e] *= scale[e] / std::sqrt(squares / static_cast<double>(k) + 0.01);
+    }
+    const auto sum = [&, n = n, k = k](const Values& matrix, int64_t i) {
+      double sum = 0;
+      for (int64_t e = 0; e < k; ++e) sum += rows[i / n * k + e] * matrix[i % n * k + e];
+      return sum;
+    };
+    const Values expected =
+        make_values({1, m, n}, [&, n = n, is_paired = is_paired, has_bias = has_bias](int64_t i) {
+          const double x = sum(b, i) + (has_bias ? bias[i % n] : 0);
+          return behind[i] + (is_paired ? x / (1 + std::exp(-x)) * sum(other, i) : x);
+        });
+    const RowProduct op(params);
+    const std::vector<TestOutput> outputs = {{expected.shape, type}};
+    const auto candidates = candidates_of(op, inputs, outputs);
+    ASSERT_EQ(candidates.size(), 1u);
+    TestKernel kernel(op, candidates[0], inputs, outputs);
+    for (const int shift : {0, 1}) {
+      SCOPED_TRACE(::testing::Message() << name(type) << " " << m << "x" << n << "x" << k << " "
+                                        << describe(candidates[0]) << " " << shift);
+      // Normalized rows are rounded before they are multiplied.
+      expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected, 2 * tolerance_of(type));
+      if (::testing::Test::HasFailure()) return;
+    }
+    // Of matrices that are computed columns do not come before.
+    inputs[1].constant = false;
+    EXPECT_TRUE(candidates_of(op, inputs, outputs).empty());
+  }
+}
+
+/// In a chain of kernels streamed products are the best whatever they take alone.
+TEST(CudaProduct, LargeProductsOfARowHaveOneCandidate) {
+  MatrixMultiplyParams params;
+  params.op1 = MatrixOperation::kTRANSPOSE;
+  const MatrixMultiply op(params);
+  const auto count = [&](int64_t m, int64_t n) {
+    const std::vector<TestInput> inputs = {
+        {make_values({m, 2048}, [](int64_t) { return 0.0; }), DataType::kHALF},
+        {make_values({n, 2048}, [](int64_t) { return 0.0; }), DataType::kHALF, true}};
+    return candidates_of(op, inputs, std::vector<TestOutput>{{{m, n}, DataType::kHALF}}).size();
+  };
+  EXPECT_EQ(count(1, 1024), 1u);
+  EXPECT_GT(count(1, 1000), 1u);
+  EXPECT_GT(count(3, 1024), 1u);
+}
+
 /// More rows than a tile has, where the number of rows is open.
 TEST(CudaProduct, FewRowsOfOpenExtent) {
   const int64_t n = 48, k = 64;
