@@ -441,6 +441,10 @@ std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const
   std::string elements;
   for (int i = 0; i < program.inputs(); ++i) {
     const auto of = static_cast<FusedPlace>(program.places[i]);
+    if (of == FusedPlace::kProduct) {
+      elements += str("const Sum x", i + 1, " = from[kMatrixSums + i];\n");
+      continue;
+    }
     const int input = first + i;
     const std::string name = str("pack", i + 1);
     std::string element = str(name, ".at[i]");
@@ -452,12 +456,8 @@ std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const
       read(input, name, "pack");
     else if (of == FusedPlace::kChannel)
       element = str("in", input, "[i < count ? ", epilogue.channel_element, " : 0]");
-    else if (of != FusedPlace::kProduct)
+    else
       element = str("in", input, "[0]");
-    if (of == FusedPlace::kProduct) {
-      elements += str("const Sum x", i + 1, " = from[kMatrixSums + i];\n");
-      continue;
-    }
     elements += str("const auto x", i + 1, " = load(", element, ");\n");
   }
   const std::string of_early =
