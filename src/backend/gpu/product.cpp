@@ -249,9 +249,11 @@ std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const Prod
     tactics.push_back(i);
     // The compiler serializes products of a single warpgroup's tall tiles in clusters.
     const bool is_tall = tile.unit == ProductUnit::kWarpGroup && tile.m > 16 * tile.warps_m;
-    // Of bytes clusters of warpgroups share tiles better.
-    const bool is_beside =
-        has_warp_groups && is_quantized(type) && tile.unit != ProductUnit::kWarpGroup;
+    // Of bytes clusters of warpgroups share tiles better, where their tiles are not mostly zeros.
+    constexpr int64_t kLeastOfGroup = 64;
+    const bool is_beside = has_warp_groups && is_quantized(type) &&
+                           tile.unit != ProductUnit::kWarpGroup && 2 * m > kLeastOfGroup &&
+                           2 * n > kLeastOfGroup;
     if (tile.is_persistent || is_tall || is_beside) continue;
     // A few tiles over a long k leave multiprocessors idle, unless several share a tile.
     if (!is_fixed || blocks == 0 || blocks > kMostTilesOfParts) continue;
