@@ -125,9 +125,15 @@ TEST(Check, WhatPassesIsSafeToRun) {
       for (auto* ports : {&changed.inputs, &changed.outputs})
         for (const PortDesc& desc : *ports) types += " " + str(desc.type);
       SCOPED_TRACE(std::string(each.op->kind()) + types);
-      Made made(changed);
-      ASSERT_EQ(made.tell_opt(), "");
-      made.run(random);
+      try {
+        Made made(changed);
+        ASSERT_EQ(made.tell_opt(), "");
+        made.run(random);
+      } catch (const Error& error) {  // bytes, of a tactic for more than this processor has
+        ASSERT_NE(std::string_view(error.what()).find("for a processor that"),
+                  std::string_view::npos)
+            << error.what();
+      }
     }
   }
   EXPECT_GT(passed, 300);
