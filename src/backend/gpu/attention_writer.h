@@ -58,9 +58,7 @@ class AttentionWriter {
   std::string write_direct_fetch(const std::string& tasks);
   /// Whether none of a warp's keys may be met, as far as masks say: these are not read.
   std::string write_direct_skip() const;
-  /// With `vectors`, or element by element.
-  std::string write_direct_loop(bool vectors);
-  std::string write_direct_loops();
+  std::string write_direct_loop();
   std::string write_direct_output();
 
   GeneratedKernel write_groups(const Expr& tasks);

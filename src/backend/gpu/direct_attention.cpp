@@ -36,7 +36,7 @@ GeneratedKernel AttentionWriter::write_direct(const Expr& tasks) {
           KernelSource::kBeginNext, source_.wait(), "for (Index number = blockIdx.x; number < ",
           count, "; number += gridDim.x) {\n", write_task(),
           "const RowReader key_rows = ", reader(1), ", value_rows = ", reader(2), ";\n",
-          write_limits(), write_direct_loops(), write_direct_output(), "__syncthreads();\n}\n");
+          write_limits(), write_direct_loop(), write_direct_output(), "__syncthreads();\n}\n");
   GeneratedKernel kernel =
       source_.finish(text, tasks, 32 * tile_.warps_m * tile_.warps_n, 0, tactic_.parts);
   kernel.launch.shared_memory = SharedMemory(tile_, params_, type_).total;
@@ -62,23 +62,30 @@ std::string AttentionWriter::write_direct_skip() const {
 }
 
 // Keys and values come beside what says whether they are met, but where those before were not.
-std::string AttentionWriter::write_direct_loop(bool vectors) {
-  const std::string_view flag = vectors ? "true" : "false";
+std::string AttentionWriter::write_direct_loop() {
   const std::string skip = write_direct_skip(),
-                    read = str("unit.read<", flag, ">(key_rows, value_rows, tile * kTileN);\n");
+                    read =
+                        "if (has_vectors)\nunit.read<true>(key_rows, value_rows, tile * kTileN);\n"
+                        "else\nunit.read<false>(key_rows, value_rows, tile * kTileN);\n";
   return str(
-      "Unit unit;\n"
+      "State state;\n"
+      // Reads alone are there twice: with two loops registers are spilled.
+      "const bool has_vectors = key_rows.is_aligned && value_rows.is_aligned && ",
+      alignment(0),
+      ";\nUnit unit;\n"
       "#pragma unroll\n"
       "for (int i = 0; i < Unit::kRows; ++i) {\n"
       "const Index row = first_row + Unit::row(i);\n"
-      "unit.read_query<",
-      flag, ">(i, in0 + (row < rows ? ", place(0, "batch", "head_of(row)", "(row % queries)"),
-      " : 0), row < rows);\n}\n"
+      "const Element* const query = in0 + (row < rows ? ",
+      place(0, "batch", "head_of(row)", "(row % queries)"),
+      " : 0);\n"
+      "if (has_vectors)\nunit.read_query<true>(i, query, row < rows);\n"
+      "else\nunit.read_query<false>(i, query, row < rows);\n}\n"
       "bool reads_ahead = true;\n"
       "for (Index tile = first_tile + warp; tile < end_tile; tile += kWarpsN) {\n"
       "const bool has_read = reads_ahead;\n"
-      "if (has_read) ",
-      read, skip, skip.empty() ? std::string() : str("if (!has_read) ", read),
+      "if (has_read) {\n",
+      read, "}\n", skip, skip.empty() ? std::string() : str("if (!has_read) {\n", read, "}\n"),
       "float scores[Unit::kRows][Unit::kColumns];\n"
       "#pragma unroll\n"
       "for (int i = 0; i < Unit::kRows; ++i)\n"
@@ -96,13 +103,8 @@ std::string AttentionWriter::write_direct_loop(bool vectors) {
       "scores[i][j] = is_there ? x : nothing();\n"
       "}\n"
       "state.add(scores, unit, nullptr);\n"
-      "}\n");
-}
-
-std::string AttentionWriter::write_direct_loops() {
-  return str("State state;\nif (key_rows.is_aligned && value_rows.is_aligned && ", alignment(0),
-             ") {\n", write_direct_loop(true), "} else {\n", write_direct_loop(false),
-             "}\nstate.add_lanes();\n");
+      "}\n"
+      "state.add_lanes();\n");
 }
 
 std::string AttentionWriter::write_direct_output() {

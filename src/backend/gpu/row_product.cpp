@@ -39,7 +39,7 @@ struct StreamMemory {
     sums = int64_t{2} * tile.warps_n * tile.stages * tile.n * (tile.k + kLaneStep);
     barriers = sums + 4 * tiles_at_once * matrices * tile.warps_n * rows * row;
     squares = barriers + int64_t{8} * tile.warps_n * tile.stages;
-    total = std::max(squares + 4 * tile.warps_n * rows, kLeastBytes);
+    total = std::max(squares + rows * 4 * tile.warps_n, kLeastBytes);
   }
   /// Blocks that a multiprocessor has at once; one is enough where the stages of all hold all
   /// elements of b: it finds room beside kernels before.
@@ -98,7 +98,7 @@ bool streams(const ProductTile& tile, const ProductSize& size, int matrices, boo
 /// Alone other tiles are as fast: what streamed ones gain is that they have columns when kernels
 /// before end.
 bool is_of_chain(const ProductSize& size, int matrices) {
-  return size.m <= kChainRows && 2 * matrices * size.n * size.k >= kChainBytes;
+  return size.m <= kChainRows && size.n * size.k * 2 * matrices >= kChainBytes;
 }
 
 }  // namespace
