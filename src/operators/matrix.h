@@ -59,6 +59,11 @@ struct RowProductParams : MatrixMultiplyParams {
     MatrixMultiplyParams::visit(v);
     v.internal("normalizes", normalizes), v.internal("epsilon", epsilon);
   }
+  RowProductParams without_scales() const {
+    RowProductParams params = *this;
+    params.fused = fused.without_scales();
+    return params;
+  }
 };
 /// A product of rows with a transposed matrix, and what else reads the same rows or makes them:
 /// the rows are divided by their root mean square before, and multiplied by a scale (a further
