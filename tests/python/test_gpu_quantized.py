@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import ml_dtypes
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -380,6 +382,10 @@ def test_of_a_table_of_bytes_picked_rows_are_dequantized():
     np.testing.assert_allclose(engine(x), reference(model, x), rtol=1e-6)
 
 
+CPU_FLAGS = Path("/proc/cpuinfo").read_text().split()
+MULTIPLIES_BYTES = "avx512_vnni" in CPU_FLAGS or "avx_vnni" in CPU_FLAGS
+
+
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 @pytest.mark.parametrize("kind,zero_point", [("int8", -128), ("uint8", 128)])
 def test_zero_points_of_the_other_type(kind, zero_point, device):
@@ -392,8 +398,10 @@ def test_zero_points_of_the_other_type(kind, zero_point, device):
     engine = build(model, device)
     (product,) = [layer for layer in engine.layers if layer["LayerType"] == "Convolution"]
     other = "UINT8" if kind == "int8" else "'INT8"
-    assert other in str(product["Inputs"][0])
-    assert device == "cpu" or product["TacticName"].startswith(("tensor", "warpgroup"))
+    if device == "cuda":
+        assert product["TacticName"].startswith(("tensor", "warpgroup"))
+    # A processor that does not multiply bytes computes the model in FP32.
+    assert other in str(product["Inputs"][0]) or (device == "cpu" and not MULTIPLIES_BYTES)
     feed = m.random.normal(size=(2, 32, 7, 9)).astype("f")
     agrees(engine(feed), reference(model, feed))
 
