@@ -4,10 +4,9 @@ standard's reference implementation: every architecture's instructions on the em
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-import ml_dtypes
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
