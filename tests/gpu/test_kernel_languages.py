@@ -105,7 +105,8 @@ def test_an_engine_with_a_kernel_that_changes_its_argument(language, tmp_path, r
 
     @trtp.aot_impl(plugin_id, device="cuda")
     def kernel(x, y, outputs, tactic):
-        tensors = {"inputs": [x, y], "outputs": list(outputs)}
+        same = (y.dtype, list(x.shape_expr))  # which the network does not know
+        tensors = {"inputs": [x, same], "outputs": list(outputs)}
         code = (
             aot.load(file, **tensors) if KERNELS else in_place_kernels.compile(language, **tensors)
         )
