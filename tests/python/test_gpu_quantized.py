@@ -4,7 +4,6 @@ standard's reference implementation: every architecture's instructions on the em
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -15,6 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 import emulated_gpu
 import opwright
+from processor import MULTIPLIES_BYTES
 
 pytestmark = emulated_gpu.required
 
@@ -379,10 +379,6 @@ def test_of_a_table_of_bytes_picked_rows_are_dequantized():
     assert all(layer["Outputs"][0]["Dimensions"][0] == 5 for layer in engine.layers)
     x = np.array([3, 999, 0, -1, 512], "f")
     np.testing.assert_allclose(engine(x), reference(model, x), rtol=1e-6)
-
-
-CPU_FLAGS = Path("/proc/cpuinfo").read_text().split()
-MULTIPLIES_BYTES = "avx512_vnni" in CPU_FLAGS or "avx_vnni" in CPU_FLAGS
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])

@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import opwright
+from processor import LARGEST_WEIGHT
 
 U8, I8 = np.uint8, np.int8
 TYPE = TensorProto
@@ -54,6 +55,11 @@ def data(dtype, *shape):
     info = np.iinfo(dtype)
     random = np.random.default_rng(sum(shape))
     return random.integers(info.min, info.max + 1, shape).astype(dtype)
+
+
+def weights(dtype, *shape):
+    values = data(dtype, *shape)
+    return np.clip(values, -LARGEST_WEIGHT - 1, LARGEST_WEIGHT) if dtype == I8 else values
 
 
 def f32(value):
@@ -168,7 +174,7 @@ def test_softmax(dtype, opset, axis):
 def test_convolution(last):
     image = data(U8, 1, 9, 8, 4) if last else data(U8, 1, 4, 9, 8)
     arrays = {"x": image, "xs": f32(0.02), "xz": zero(U8, 3)}
-    arrays |= {"w": data(I8, 6, 4, 3, 3), "ws": f32(0.01), "wz": zero(I8, 0)}
+    arrays |= {"w": weights(I8, 6, 4, 3, 3), "ws": f32(0.01), "wz": zero(I8, 0)}
     arrays |= {"ys": f32(0.3), "yz": zero(U8, 4), "b": data(I8, 6).astype(np.int32)}
     names = tuple(name for name in arrays if name != "x")
     kwargs = {"channels_last": last, "pads": [1, 1, 1, 1], "kernel_shape": [3, 3]}
@@ -181,7 +187,7 @@ def test_gemm(columns, quantized):
     arrays = {"a": data(U8, 8, 5), "as": f32(0.02), "az": zero(U8, 3)}
     scales = np.broadcast_to(f32(0.01), columns).copy()
     zeros = np.zeros(columns, I8)
-    arrays |= {"b": data(I8, 6, 8), "bs": scales, "bz": zeros, "c": data(I8, 6).astype(np.int32)}
+    arrays |= {"b": weights(I8, 6, 8), "bs": scales, "bz": zeros, "c": data(I8, 6).astype(np.int32)}
     if quantized:
         arrays |= {"ys": f32(0.1), "yz": zero(U8, 4)}
     names = tuple(name for name in arrays if name != "a")
@@ -194,7 +200,7 @@ def test_gemm(columns, quantized):
 @pytest.mark.parametrize("bias", [True, False])
 def test_dynamically_quantized_product(dtype, columns, bias):
     a = np.random.default_rng(1).normal(size=(2, 4, 8)).astype(np.float32)
-    arrays = {"a": a, "b": data(dtype, 8, 6), "bs": np.full(columns, 0.02, np.float32)}
+    arrays = {"a": a, "b": weights(dtype, 8, 6), "bs": np.full(columns, 0.02, np.float32)}
     arrays |= {"bz": np.full(columns, zero(dtype, 2))}
     if bias:
         arrays |= {"bias": np.linspace(-1, 1, 6, dtype=np.float32)}
@@ -203,7 +209,7 @@ def test_dynamically_quantized_product(dtype, columns, bias):
 
 
 def test_product_of_integers_to_float():
-    arrays = {"a": data(U8, 2, 4, 8), "b": data(I8, 8, 6), "as": f32(0.02), "bs": f32(0.03)}
+    arrays = {"a": data(U8, 2, 4, 8), "b": weights(I8, 8, 6), "as": f32(0.02), "bs": f32(0.03)}
     arrays |= {
         "az": zero(U8, 3),
         "bz": zero(I8, 0),
@@ -216,7 +222,7 @@ def test_product_of_integers_to_float():
 @pytest.mark.parametrize("past", [True, False])
 def test_attention(unidirectional, past):
     random = np.random.default_rng(5)
-    arrays = {"x": data(U8, 2, 3, 8), "w": data(I8, 8, 24)}
+    arrays = {"x": data(U8, 2, 3, 8), "w": weights(I8, 8, 24)}
     arrays |= {"b": random.normal(size=24).astype(np.float32), "xs": f32(0.02), "ws": f32(0.02)}
     arrays |= {"mask": np.array([3, 2], np.int32) if not past else None, "xz": zero(U8, 3)}
     arrays |= {"wz": zero(I8, 0)}
@@ -237,8 +243,12 @@ def test_dynamically_quantized_lstm(direction, columns):
     directions = 1 if direction == "forward" else 2
     random = np.random.default_rng(6)
     inputs, hidden = 12, 8
-    w = random.integers(-127, 128, (directions, inputs, 4 * hidden)).astype(I8)
-    r = random.integers(-127, 128, (directions, hidden, 4 * hidden)).astype(I8)
+    w = random.integers(
+        -LARGEST_WEIGHT, LARGEST_WEIGHT + 1, (directions, inputs, 4 * hidden)
+    ).astype(I8)
+    r = random.integers(
+        -LARGEST_WEIGHT, LARGEST_WEIGHT + 1, (directions, hidden, 4 * hidden)
+    ).astype(I8)
     per = (directions, 4 * hidden) if columns else (directions,)
     scale = random.uniform(0.001, 0.003, per).astype(np.float32)
     arrays = {

@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 import onnx_graphs
 import opwright
+from processor import LARGEST_WEIGHT
 
 BYTES = {np.uint8: (0, 255), np.int8: (-128, 127)}
 
@@ -299,11 +300,16 @@ def test_quantized_convolution_and_product(x_type, w_type, per_channel):
     maps = 6
     scales = lambda *shape: (rng.random(shape) * 0.02 + 0.01).astype(np.float32)  # noqa: E731
     zw = np.zeros(maps, w_type) if per_channel else any_bytes(rng, w_type)
+
+    def weights(*shape):
+        limits = (0, 255) if w_type == np.uint8 else (-LARGEST_WEIGHT - 1, LARGEST_WEIGHT)
+        return np.clip(any_bytes(rng, w_type, *shape), *limits)
+
     conv = [
         any_bytes(rng, x_type, 2, 4, 9, 8),
         scales(),
         any_bytes(rng, x_type),
-        any_bytes(rng, w_type, maps, 4, 3, 3),
+        weights(maps, 4, 3, 3),
         scales(maps) if per_channel else scales(),
         zw,
         np.float32(0.4),
@@ -314,7 +320,7 @@ def test_quantized_convolution_and_product(x_type, w_type, per_channel):
         any_bytes(rng, x_type, 5, 40),
         scales(),
         any_bytes(rng, x_type),
-        any_bytes(rng, w_type, 40, maps),
+        weights(40, maps),
         scales(maps) if per_channel else scales(),
         zw,
         np.float32(0.3),
