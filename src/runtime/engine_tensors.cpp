@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backend/backend.h"
+#include "backend/code_format.h"
 #include "base/error.h"
 #include "plan/shapes.h"
 #include "runtime/context.h"
