@@ -60,8 +60,9 @@ struct LayerClass {
 /// std::string_view kKind`, `infer` and, where the API has a layer of it, `kLayer`; `kHasNoKernels`
 /// where it stands in no plan. Params may have
 /// `bool is_set(std::string_view property) const`, for what else changes
-/// `void was_set(std::string_view property)`, and `Params without_scales() const`: those that are
-/// timed in their place, numbers that decide nothing but results being all alike.
+/// `void was_set(std::string_view property)`, and `Params without_scales() const`, or a member
+/// `fused` that has it: those that are timed in their place, numbers that decide nothing but
+/// results being all alike.
 template <class Derived, class ParamsType>
 class BuiltinOperator : public Operator {
  public:
@@ -84,10 +85,15 @@ class BuiltinOperator : public Operator {
     return std::move(writer.attributes);
   }
   std::optional<std::string> timing_key() const override {
-    if constexpr (requires { params_.without_scales(); })
+    if constexpr (requires { params_.without_scales(); }) {
       return Derived(params_.without_scales()).Operator::timing_key();
-    else
+    } else if constexpr (requires { params_.fused.without_scales(); }) {
+      Params params = params_;
+      params.fused = params.fused.without_scales();
+      return Derived(std::move(params)).Operator::timing_key();
+    } else {
       return Operator::timing_key();
+    }
   }
   static PlannedOperatorPtr load(const Attributes& attributes, const OperatorLoadContext&) {
     Params params;

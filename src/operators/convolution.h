@@ -49,11 +49,6 @@ struct ConvolutionParams {
   bool may_overwrite(int input, int count) const {
     return has_residual ? input == count - 1 : fused.may_overwrite(input, count);
   }
-  ConvolutionParams without_scales() const {
-    ConvolutionParams params = *this;
-    params.fused = fused.without_scales();
-    return params;
-  }
 };
 
 /// Padding resolved for concrete extents: what kernels use.

@@ -35,11 +35,6 @@ struct FusedAttentionParams {
     v("size", size), v("value_size", value_size), v("layouts", layouts);
     v("offsets", offsets), v("head_strides", head_strides), fused.visit(v);
   }
-  FusedAttentionParams without_scales() const {
-    FusedAttentionParams params = *this;
-    params.fused = fused.without_scales();
-    return params;
-  }
 
   AttentionLayout layout(int operand) const {
     return static_cast<AttentionLayout>(layouts[static_cast<size_t>(operand)]);

@@ -27,11 +27,6 @@ struct MatrixMultiplyParams {
     v("op0", op0), v("op1", op1), v.internal("has_bias", has_bias), activation.visit(v);
     fused.visit(v);
   }
-  MatrixMultiplyParams without_scales() const {
-    MatrixMultiplyParams params = *this;
-    params.fused = fused.without_scales();
-    return params;
-  }
 };
 /// Inputs a and b: stacks of matrices, leading axes broadcast as in NumPy; kVECTOR takes a stack of
 /// vectors and drops the axis. Both of one floating type, or both INT32 or INT64, whose sums wrap
@@ -58,11 +53,6 @@ struct RowProductParams : MatrixMultiplyParams {
   void visit(V& v) {
     MatrixMultiplyParams::visit(v);
     v.internal("normalizes", normalizes), v.internal("epsilon", epsilon);
-  }
-  RowProductParams without_scales() const {
-    RowProductParams params = *this;
-    params.fused = fused.without_scales();
-    return params;
   }
 };
 /// A product of rows with a transposed matrix, and what else reads the same rows or makes them:
