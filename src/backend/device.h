@@ -166,6 +166,10 @@ class DeviceWork {
   virtual void check_queue(Queue queue) const { (void)queue; }
   /// One that is not timed costs the device less, and milliseconds_since() is not to be asked then.
   virtual std::unique_ptr<Event> make_event(bool is_timed = true) const = 0;
+  /// Whether work of several queues runs at once.
+  virtual bool has_queues() const { return false; }
+  /// A queue of the caller's own, which goes with the pointer, once it has done what it was given.
+  virtual std::shared_ptr<void> make_queue() const { return nullptr; }
   /// Whether the caller is capturing the queue's work itself.
   virtual bool is_capturing(Queue queue) const {
     (void)queue;

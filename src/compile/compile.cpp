@@ -5,7 +5,6 @@
 #include <unordered_set>
 
 #include "backend/backend.h"
-#include "backend/queues.h"
 #include "base/error.h"
 #include "compile/build_budget.h"
 #include "compile/contest.h"
@@ -268,8 +267,7 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
     report_tuning(*nodes[i], tuned[i], chosen[i], costs[graph.inputs.size() + i], config.log);
   progress("planning memory", 0, 1);
   ScheduleRules rules;
-  if (dynamic_cast<const QueueMaker*>(&device) != nullptr)
-    rules.aux_streams = config.max_aux_streams;
+  if (device.has_queues()) rules.aux_streams = config.max_aux_streams;
   if (config.timing)
     rules.conversion_time = [&](const GraphValue& value, PortType from, PortType to) {
       return tuner.reformat_time(value, from, to);

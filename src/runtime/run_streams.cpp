@@ -67,9 +67,9 @@ class StepMemory {
 
 }  // namespace
 
-RunStreams::RunStreams(const Device& device, const QueueMaker& queues, const Plan& plan,
-                       const Schedule& schedule, const std::vector<bool>& may_move)
-    : device_(device), queues_(queues), places_(schedule.steps.size()) {
+RunStreams::RunStreams(const Device& device, const Plan& plan, const Schedule& schedule,
+                       const std::vector<bool>& may_move)
+    : device_(device), places_(schedule.steps.size()) {
   const auto steps = static_cast<uint32_t>(schedule.steps.size());
   for (uint32_t first = 0, end = 0; first < steps; first = end) {
     bool is_group = true;
@@ -103,7 +103,7 @@ void RunStreams::add_group(const Plan& plan, const Schedule& schedule, uint32_t 
     }
     while (joins_.size() < static_cast<size_t>(place.stream)) {
       joins_.push_back(device_.make_event(false));
-      own_.push_back(queues_.make_queue());
+      own_.push_back(device_.make_queue());
     }
   }
 }

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "backend/device.h"
-#include "backend/queues.h"
 #include "plan/plan.h"
 
 namespace opwright {
@@ -17,8 +16,8 @@ namespace opwright {
 class RunStreams {
  public:
   /// `may_move`: per step, whether it may be in a group, where the plan has one.
-  RunStreams(const Device& device, const QueueMaker& queues, const Plan& plan,
-             const Schedule& schedule, const std::vector<bool>& may_move);
+  RunStreams(const Device& device, const Plan& plan, const Schedule& schedule,
+             const std::vector<bool>& may_move);
 
   /// The number of the first step that is not in the step's group; behind the step where it is in
   /// none.
@@ -64,7 +63,6 @@ class RunStreams {
   void add_group(const Plan& plan, const Schedule& schedule, uint32_t first, uint32_t end);
 
   const Device& device_;
-  const QueueMaker& queues_;
   std::vector<Place> places_;
   std::unique_ptr<Event> begun_;  ///< what a group comes behind
   // By stream, that of the run left out.

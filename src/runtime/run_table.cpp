@@ -310,8 +310,8 @@ void RunTable::group_streams() {
   workspace_size = workspaces.size;
   for (size_t i = 0; i < steps.size(); ++i)
     steps[i].workspace = workspaces.offsets[static_cast<size_t>(std::max(stream_of[i], 0))];
-  const auto* const queues = dynamic_cast<const QueueMaker*>(&device);
-  if (queues == nullptr || std::ranges::none_of(stream_of, [](int32_t each) { return each > 0; }))
+  if (!device.has_queues() ||
+      std::ranges::none_of(stream_of, [](int32_t each) { return each > 0; }))
     return;
   // Plugins stay on the queue that they are called with, and the host looks at sizes in order.
   std::vector<bool> may_move;
@@ -319,7 +319,7 @@ void RunTable::group_streams() {
     may_move.push_back(kernels[i]->domain() == nullptr && kernels[i]->capture_obstacle().empty() &&
                        !is_plugin(op(static_cast<int>(i))) && steps[i].sizes == nullptr &&
                        group_of(knowledge[i].ready) == nullptr);
-  streams.emplace(device, *queues, plan, schedule, may_move);
+  streams.emplace(device, plan, schedule, may_move);
   // Whether inputs have been read is known at the end of a group.
   if (last_reader <= num_steps() && last_reader > 0)
     last_reader = streams->end_of_group(last_reader - 1);

@@ -8,7 +8,6 @@
 #include "backend/cuda/driver.h"
 #include "backend/cuda/modules.h"
 #include "backend/device.h"
-#include "backend/queues.h"
 
 namespace opwright::cuda {
 
@@ -19,7 +18,7 @@ struct ComputeCapability {
 
 /// A GPU, through one CUDA context on it. Queues are streams of that context; null is its legacy
 /// default stream.
-class CudaDevice final : public Device, public QueueMaker {
+class CudaDevice final : public Device {
  public:
   /// `context` is the calling thread's current one.
   CudaDevice(int ordinal, CUcontext context);
@@ -46,6 +45,7 @@ class CudaDevice final : public Device, public QueueMaker {
   void record(void* event, Queue queue) const override;
   void check_queue(Queue queue) const override;
   std::unique_ptr<Event> make_event(bool is_timed) const override;
+  bool has_queues() const override { return true; }
   std::shared_ptr<void> make_queue() const override;
   void check_address(const void* address, size_t bytes, std::string_view what) const override;
   void check_host_address(const void* address, std::string_view what) const override;
