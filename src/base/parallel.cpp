@@ -12,7 +12,7 @@ namespace {
 
 struct Loop {
   int64_t count;
-  const LoopBody& body;
+  const ParallelBody& body;
   std::exception_ptr error;
   std::atomic_flag failed;
 };
@@ -49,7 +49,7 @@ ThreadLimit::ThreadLimit(int threads) : before_(threads::thread_setting()) {
 }
 ThreadLimit::~ThreadLimit() { threads::set_thread_setting(before_); }
 
-void parallel_for(int64_t count, int64_t grain, LoopBody body) {
+void parallel_for(int64_t count, int64_t grain, ParallelBody body) {
   if (count <= 0) return;
   const int64_t ranges = std::min<int64_t>(count / std::max<int64_t>(grain, 1), thread_count());
   if (ranges <= 1) return body(0, count);

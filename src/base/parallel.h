@@ -31,10 +31,10 @@ class ThreadLimit {
 
 /// A non-owning reference to a callable: what a parallel loop takes instead of a template or
 /// std::function.
-class LoopBody {
+class ParallelBody {
  public:
-  template <class F, class = std::enable_if_t<!std::is_same_v<std::decay_t<F>, LoopBody>>>
-  LoopBody(F&& f)  // NOLINT: implicit by design
+  template <class F, class = std::enable_if_t<!std::is_same_v<std::decay_t<F>, ParallelBody>>>
+  ParallelBody(F&& f)  // NOLINT: implicit by design
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
         call_([](void* object, int64_t begin, int64_t end) {
           (*static_cast<std::remove_reference_t<F>*>(object))(begin, end);
@@ -50,6 +50,6 @@ class LoopBody {
 /// more than one range of at least `grain` iterations. Ranges are contiguous and as even as
 /// possible. An exception from a body is rethrown on the calling thread after all ranges ended.
 /// Allocates nothing.
-void parallel_for(int64_t count, int64_t grain, LoopBody body);
+void parallel_for(int64_t count, int64_t grain, ParallelBody body);
 
 }  // namespace opwright
