@@ -11,7 +11,8 @@ bool has_blocks(const Expr& x, const Expr& scale) { return scale != Expr(1) && s
 SymShape scale_shape(const SymShape& x, const SymShape& scale, int64_t axis, std::string& problem) {
   const auto rank = static_cast<int64_t>(x.size());
   if (numel(scale) == Expr(1)) return SymShape(rank, Expr(1));
-  if (scale.size() == 1 && rank != 1) {
+  // A vector beside a vector may be of blocks, which extents that are known show.
+  if (scale.size() == 1 && (rank != 1 || !x[0].is_constant())) {
     if (axis < 0 || axis >= rank) {
       problem = opwright::str("is a vector of ", scale[0].str(), ", so the axis must be in [0, ",
                               rank, "), but is ", axis);

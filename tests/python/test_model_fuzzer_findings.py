@@ -265,3 +265,26 @@ def test_regions_are_as_many_as_their_images():
     )
     x, regions = np.zeros((1, 1, 6, 6), np.float32), np.zeros((3, 4), np.float32)
     np.testing.assert_array_equal(engine(x=x, regions=regions), [3, 1, 1, 1])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_as_many_scales_as_there_will_be_elements(dtype):
+    graph = helper.make_graph(
+        [
+            helper.make_node("Unique", ["x"], ["u"]),
+            helper.make_node("DequantizeLinear", ["u", "scale", "zero"], ["y"]),
+        ],
+        "found",
+        [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [3])],
+        [helper.make_empty_tensor_value_info("y")],
+        [
+            numpy_helper.from_array(np.float32([0.25, 2]), "scale"),
+            numpy_helper.from_array(np.array([8, 1], dtype), "zero"),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)])
+    engine = opwright.build(model, device="cpu", timing=False)
+    np.testing.assert_array_equal(engine(np.array([9, 2, 9], dtype)), [-1.5, 16])
+    with pytest.raises(opwright.Error):
+        engine(np.array([7, 8, 9], dtype))
+    np.testing.assert_array_equal(engine(np.array([4, 4, 5], dtype)), [-1, 8])
