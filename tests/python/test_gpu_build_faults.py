@@ -209,8 +209,11 @@ def interrupt(process: subprocess.Popen[str], cache: Path, after: int) -> tuple[
     return out, err, time.monotonic() - begin
 
 
+# A job in the background starts with Ctrl-C ignored.
 INTERRUPTED = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import opwright as trt
 import test_gpu_build_faults as faults
 try:
