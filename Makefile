@@ -31,7 +31,7 @@ test-cpp: setup
 	ctest --test-dir build/dev --output-on-failure --no-tests=error -j $(JOBS)
 
 test-python: setup
-	$(VENV_PYTHON) -m pytest -n $(JOBS) --maxprocesses=8 --dist=loadfile $(addprefix --ignore=,$(ALONE))
+	$(VENV_PYTHON) -m pytest -n $(JOBS) --maxprocesses=8 --dist=loadfile --durations=30 $(addprefix --ignore=,$(ALONE))
 	$(VENV_PYTHON) -m pytest $(ALONE)
 
 docs: setup ## write the API reference, docs/reference, from the docstrings

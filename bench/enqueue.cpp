@@ -3,7 +3,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "../tests/cpp/runtime/fake_plan.h"
+#include "runtime/fake_plan.h"
 
 namespace opwright {
 namespace {

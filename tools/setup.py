@@ -201,7 +201,8 @@ def install_requirements(for_tests: bool, from_pypi: list[str]) -> None:
         say("Python packages: complete")
         return
     say(f"Python packages: installing {len(wanted)} requirements and what they need")
-    pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    # What is imported is compiled to byte code then, all of it takes as long as unpacking it.
+    pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-compile"]
     if subprocess.run([*pip, *wanted]).returncode != 0:
         fail("pip could not install the requirements; its message is above")
     stamp.write_text("\n".join(wanted))

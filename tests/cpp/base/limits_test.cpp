@@ -1,4 +1,5 @@
 #include "base/limits.h"
+#include "error_of.h"
 
 #include <gtest/gtest.h>
 
@@ -8,15 +9,6 @@
 
 namespace opwright {
 namespace {
-
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(Limits, ZeroStandsForTheDefault) {
   const Limits defaults = resolved({}, 4096);
@@ -58,7 +50,7 @@ TEST(Limits, MachinesHaveMemory) {
 }
 
 TEST(Limits, ErrorsNameTheLimitAndWhoAsked) {
-  EXPECT_EQ(error_of([] { require_bytes(100, 100, "memory", "layer 'a' needs"); }), "");
+  EXPECT_EQ(error_of([] { require_bytes(100, 100, "memory", "layer 'a' needs"); }), "no error");
   const std::string message =
       error_of([] { require_bytes(3ull << 30, 1 << 20, "build_memory", "layer 'a' needs"); });
   EXPECT_EQ(message.find("layer 'a' needs 3.0 GiB, more than the limit of 1.0 MiB (build_memory)"),

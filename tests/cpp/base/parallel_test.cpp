@@ -3,27 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <new>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
+#include "allocations.h"
 #include "base/error.h"
-
-namespace {
-thread_local int64_t allocations = 0;
-}
-
-// Counts, so that a test can say that a loop allocates nothing. Not inlined, because GCC would then
-// see malloc() and take a delete for a mismatch.
-[[gnu::noinline]] void* operator new(size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace opwright {
 namespace {
@@ -120,9 +105,9 @@ TEST_F(Parallel, AllocatesNothing) {
     for (int64_t i = begin; i < end; ++i) ++data[static_cast<size_t>(i)];
   };
   parallel_for(1000, 1, body);  // starts the threads
-  const int64_t before = allocations;
+  const long before = allocation_count();
   for (int i = 0; i < 10; ++i) parallel_for(1000, 1, body);
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(allocation_count(), before);
 }
 
 TEST(ParallelDefault, FollowsTheEnvironment) {

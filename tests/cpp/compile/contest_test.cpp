@@ -10,22 +10,13 @@
 
 #include "base/error.h"
 #include "engine_run.h"
-#include "opwright/logger.h"
+#include "loggers.h"
 #include "plugin/registry/callback.h"
 #include "plugin/test_language.h"
 #include "test_operator.h"
 
 namespace opwright {
 namespace {
-
-class CollectingLogger final : public ILogger {
- public:
-  void log(Severity severity, AsciiChar const* message) noexcept override {
-    if (severity == Severity::kWARNING) warnings += message;
-    if (severity == Severity::kVERBOSE) verbose += message;
-  }
-  std::string warnings, verbose;
-};
 
 /// A layer with two tactics, and behind it one that calls a plugin's code, which is slow behind the
 /// layer's tactic 0: the one that is faster alone, as the timing cache says. Both copy their input.

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "engine_run.h"
+#include "error_of.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
 #include "operators/pooling.h"
@@ -14,15 +15,6 @@ namespace {
 
 using Location = PlanTensor::Location;
 using Change = std::function<void(Plan&)>;
-
-std::string error_of(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// What loading says, after the checks of the plan alone, as for a file.
 std::string load_error(Plan plan, const Change& change, LoadOptions options = {}) {

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "compile/build_budget.h"
 #include "engine_run.h"
-#include "opwright/logger.h"
+#include "loggers.h"
 #include "plugin/registry/callback.h"
 #include "plugin/test_language.h"
 #include "test_operator.h"
@@ -21,15 +21,6 @@ namespace {
 /// An exception of a plugin's own.
 struct PluginTrouble : std::exception {
   const char* what() const noexcept override { return "the plugin's own words"; }
-};
-
-class CollectingLogger final : public ILogger {
- public:
-  void log(Severity severity, AsciiChar const* message) noexcept override {
-    if (severity == Severity::kWARNING) warnings += message;
-    if (severity == Severity::kVERBOSE) verbose += message;
-  }
-  std::string warnings, verbose;
 };
 
 /// A network with one layer, which copies its input.

@@ -8,6 +8,7 @@
 #include "control/chosen_branch.h"
 #include "control/conditional.h"
 #include "control/known_elements.h"
+#include "error_of.h"
 #include "operators/elementwise.h"
 #include "operators/movement.h"
 #include "operators/reduce.h"
@@ -46,15 +47,6 @@ Plan looping(bool stacks, int64_t trips = 3, const Shape& shape = {2, 4}) {
     if (shape[i] < 0) least[i] = 1, most[i] = 5;
   config.profiles.emplace_back().set_shape("x", least, most, most);
   return compile(network, config);
-}
-
-std::string error_of(const std::function<void()>& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 PlanStep& body_step(Plan& plan) {

@@ -6,13 +6,6 @@
 namespace opwright {
 namespace {
 
-using Floats = std::vector<float>;
-
-Floats times(float factor, Floats values) {
-  for (float& value : values) value *= factor;
-  return values;
-}
-
 /// x *= 2 in place, which is the output y; z = 4 x.
 struct InPlace {
   InPlace() {
@@ -35,7 +28,7 @@ struct InPlace {
 
   /// Runs with x anew at `x`; null `y`: no address.
   void run(DeviceArray<float>& x, const DeviceArray<float>* y) {
-    Floats values;
+    FloatVector values;
     for (int i = 0; i < 100; ++i) values.push_back(static_cast<float>(i + 7 * runs));
     x.set(values);
     context->set_input_address(0, x.data());
@@ -105,7 +98,7 @@ TEST(AliasedOutputs, GetMemoryFromAllocators) {
   DeviceArray<float> x(100), y(100), other(100);
   Provider provider(y.data());
   net.context->set_output_memory(1, unowned(&provider));
-  const Floats ones(100, 1), twos(100, 2), fours(100, 4);
+  const FloatVector ones(100, 1), twos(100, 2), fours(100, 4);
   x.set(ones);
   net.context->set_input_address(0, x.data());
   net.context->set_output_address(0, net.z.data());

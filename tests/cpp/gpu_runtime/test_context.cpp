@@ -1,21 +1,11 @@
 // Contexts on a GPU: the emulated driver makes a host's read of device memory a fault, and runs
 // nothing before somebody waits for it.
 
-#include <numeric>
-
 #include "gpu_runtime/test_kernels.h"
 #include "runtime/api_border.h"
 
 namespace opwright {
 namespace {
-
-using Floats = std::vector<float>;
-
-Floats ramp(size_t count, float first = 1) {
-  Floats values(count);
-  std::iota(values.begin(), values.end(), first);
-  return values;
-}
 
 class GpuContext : public testing::Test {
  protected:
@@ -26,15 +16,15 @@ class GpuContext : public testing::Test {
 /// z = 2 * (x + w), x and w [100].
 struct Chain {
   Chain() {
-    const Floats weights(100, 0.5F);
+    const FloatVector weights(100, 0.5F);
     const int x = plan.input("x", kFp32, {100}, {100}, {100});
     const int w = plan.weight("w", kFp32, {100}, Blob::copy(weights.data(), 400));
     const int sum = plan.arena("sum", kFp32, {100}, 400);
     plan.step("sum", "Gpu:add", {x, w}, {sum});
     plan.step("double", "Gpu:twice", {sum}, {plan.output("z", kFp32, {100})});
   }
-  Floats expected(const Floats& x) const {
-    Floats z;
+  FloatVector expected(const FloatVector& x) const {
+    FloatVector z;
     for (const float value : x) z.push_back(2 * (value + 0.5F));
     return z;
   }
@@ -95,7 +85,7 @@ TEST_F(GpuContext, ValuesFollowTheShapes) {
   for (const int64_t extent : {3, 5, 5, 3}) {
     context->set_input_shape(0, {extent});
     context->enqueue();
-    EXPECT_EQ(z.get(), (Floats{float(extent), float(2 * extent), 7}));
+    EXPECT_EQ(z.get(), (FloatVector{float(extent), float(2 * extent), 7}));
     EXPECT_EQ(copy.get(), (std::vector<int64_t>{extent, 2 * extent, 7}));
   }
   // Each run gets the values of its own shapes, however late it is done.
@@ -104,8 +94,8 @@ TEST_F(GpuContext, ValuesFollowTheShapes) {
   context->set_input_shape(0, {6});
   context->set_output_address(0, late.data());
   context->enqueue();
-  EXPECT_EQ(z.get(), (Floats{3, 6, 7}));
-  EXPECT_EQ(late.get(), (Floats{6, 12, 7}));
+  EXPECT_EQ(z.get(), (FloatVector{3, 6, 7}));
+  EXPECT_EQ(late.get(), (FloatVector{6, 12, 7}));
 }
 
 TEST_F(GpuContext, ShapeInputsAreOnTheHost) {
@@ -126,12 +116,12 @@ TEST_F(GpuContext, ShapeInputsAreOnTheHost) {
   context->set_output_address(2, copy.data());
   context->enqueue();
   host[1] = 5;
-  EXPECT_EQ(z.get(), (Floats{2, 3}));
-  EXPECT_EQ(p.get(), Floats{6});
+  EXPECT_EQ(z.get(), (FloatVector{2, 3}));
+  EXPECT_EQ(p.get(), FloatVector{6});
   EXPECT_EQ(copy.get(), (std::vector<int64_t>{2, 3}));
   context->enqueue();
-  EXPECT_EQ(z.get(), (Floats{2, 5}));
-  EXPECT_EQ(p.get(), Floats{10});
+  EXPECT_EQ(z.get(), (FloatVector{2, 5}));
+  EXPECT_EQ(p.get(), FloatVector{10});
 }
 
 TEST_F(GpuContext, ShapeInputsOnTheDeviceAreRefused) {
@@ -149,13 +139,13 @@ TEST_F(GpuContext, ShapeInputsOnTheDeviceAreRefused) {
   const int64_t host[] = {2, 3};
   context->set_input_address(0, host);
   context->enqueue();
-  EXPECT_EQ(z.get(), Floats{2});
+  EXPECT_EQ(z.get(), FloatVector{2});
   EXPECT_ERROR(context->set_input_address(0, device.data()), "memory of GPU 0");
   reset_driver_calls();
   context->enqueue();  // the address of before is still there
   context->set_input_address(0, host);
   EXPECT_EQ(driver_calls("cuPointerGetAttributes"), 0);
-  EXPECT_EQ(z.get(), Floats{2});
+  EXPECT_EQ(z.get(), FloatVector{2});
 }
 
 TEST_F(GpuContext, ProfilesAreSwitched) {
@@ -179,7 +169,7 @@ TEST_F(GpuContext, ProfilesAreSwitched) {
     context->set_profile(profile);
     context->set_input_shape(0, {count});
     context->enqueue();
-    EXPECT_EQ(extent.get(), Floats{static_cast<float>(count)});
+    EXPECT_EQ(extent.get(), FloatVector{static_cast<float>(count)});
     EXPECT_EQ(out.get()[static_cast<size_t>(count - 1)], static_cast<float>(4 * count));
   }
 }
@@ -205,7 +195,7 @@ TEST_F(GpuContext, LayersAreTimed) {
 TEST_F(GpuContext, HostAddressesAreRefused) {
   Chain chain;
   const auto context = chain.plan.context();
-  Floats host(100);
+  FloatVector host(100);
   const DeviceArray<float> x(ramp(100)), z(100);
   context->set_input_address(0, host.data());
   context->set_output_address(0, z.data());
@@ -222,7 +212,7 @@ TEST_F(GpuContext, AddressesOfEmptyTensorsDoNotMatter) {
   const int x = plan.input("x", kFp32, {n}, {0}, {8});
   plan.step("double", "Gpu:twice", {x}, {plan.output("z", kFp32, {n})});
   const auto context = plan.context();
-  Floats host(8);
+  FloatVector host(8);
   context->set_input_shape(0, {0});
   context->enqueue();
   context->set_input_address(0, host.data());
@@ -257,7 +247,7 @@ TEST_F(GpuContext, TakesTheCallersMemory) {
   context->enqueue();
   EXPECT_EQ(z.get(), chain.expected(ramp(100)));
   EXPECT_EQ(context->memory_size(), 0u);
-  Floats sums = memory.get();
+  FloatVector sums = memory.get();
   sums.resize(100);
   EXPECT_EQ(sums, ramp(100, 1.5F));
   alignas(64) static std::byte host[4096];

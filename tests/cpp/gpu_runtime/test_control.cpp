@@ -10,8 +10,6 @@
 namespace opwright {
 namespace {
 
-using Floats = std::vector<float>;
-
 /// x, to which itself is added, or which it is multiplied with, three times.
 Plan repeated(ElementWiseOperation operation) {
   auto body = std::make_shared<Network>();
@@ -40,24 +38,21 @@ AttributeValue& body_of(Plan& plan) {
 std::string load_error(Plan plan) {
   LoadOptions options;
   options.allow_device_code = true;
-  try {
+  return error_of([&] {
     validate(plan);
     Engine::load(std::move(plan), options);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  });
 }
 
 TEST(LoopOnGpu, RunsOnTheQueueThatItIsGiven) {
   const TestStream stream;
   Context context(Engine::load(repeated(ElementWiseOperation::kSUM), {}));
-  const DeviceArray<float> x(Floats{1, 2, 3, 4}), y(4);
+  const DeviceArray<float> x(FloatVector{1, 2, 3, 4}), y(4);
   context.set_input_address(0, x.data());
   context.set_output_address(0, y.data());
   for (int run = 0; run < 4; ++run) {
     context.enqueue(stream.queue());
-    EXPECT_EQ(y.get(stream.queue()), (Floats{4, 8, 12, 16}));
+    EXPECT_EQ(y.get(stream.queue()), (FloatVector{4, 8, 12, 16}));
   }
 }
 

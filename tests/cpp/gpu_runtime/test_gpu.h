@@ -51,6 +51,13 @@ inline void reset_driver_calls() {
   reset();
 }
 
+/// Whether the stream has work left; the emulated driver does none of it for the question.
+inline bool is_busy(Queue queue) {
+  static auto* const query = symbol_of<int(void*)>("OPWRIGHT_CUDA_DRIVER", "cuStreamQuery");
+  const DeviceScope scope(test_gpu());
+  return query(queue) != 0;
+}
+
 /// CUDA C++ compiled for the test's GPU.
 inline CodeObject compile_cuda(const std::string& source, const std::string& name) {
   using Program = void*;

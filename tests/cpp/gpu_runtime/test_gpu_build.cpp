@@ -12,8 +12,6 @@
 namespace opwright {
 namespace {
 
-using Floats = std::vector<float>;
-
 class Logger final : public ILogger {
  public:
   void log(Severity severity, const char* message) noexcept override {
@@ -52,7 +50,7 @@ std::unique_ptr<Network> add_network(int64_t rows) {
   });
   auto network = std::make_unique<Network>();
   Tensor* const x = network->add_input("x", DataType::kFLOAT, {rows, 8});
-  const Floats half(static_cast<size_t>(8 * rows), 0.5F);
+  const FloatVector half(static_cast<size_t>(8 * rows), 0.5F);
   Tensor* const w = network->add_constant(DataType::kFLOAT, {rows, 8},
                                           Blob::copy(half.data(), half.size() * sizeof(float)));
   Tensor* const inputs[] = {x, w};
@@ -81,11 +79,11 @@ TEST(GpuBuild, TimesKernelsOnTheDeviceAndTheEngineRuns) {
   EXPECT_EQ(plan.schedules[0].steps[0].considered.size(), 2u);
   const auto engine = Engine::load(deserialize(to_file(plan)), {});
   Context context(engine);
-  const DeviceArray<float> x(Floats(32, 2)), y(32);
+  const DeviceArray<float> x(FloatVector(32, 2)), y(32);
   context.set_input_address(0, x.data());
   context.set_output_address(0, y.data());
   context.enqueue();
-  EXPECT_EQ(y.get(), Floats(32, 2.5F));
+  EXPECT_EQ(y.get(), FloatVector(32, 2.5F));
 }
 
 TEST(GpuBuild, RunsThroughThePublicApi) {
@@ -103,17 +101,17 @@ TEST(GpuBuild, RunsThroughThePublicApi) {
       engine->createExecutionContext(ExecutionContextAllocationStrategy::kUSER_MANAGED));
   const DeviceArray<std::byte> memory(static_cast<size_t>(engine->getDeviceMemorySizeV2()));
   context->setDeviceMemoryV2(memory.data(), engine->getDeviceMemorySizeV2());
-  const DeviceArray<float> x(Floats(32, 2)), y(32);
+  const DeviceArray<float> x(FloatVector(32, 2)), y(32);
   EXPECT_TRUE(context->setTensorAddress("x", x.data()));
   EXPECT_TRUE(context->setTensorAddress("y", y.data()));
   TestStream stream;
   EXPECT_TRUE(context->enqueueV3(static_cast<cudaStream_t>(stream.queue())));
-  EXPECT_EQ(y.get(stream.queue()), Floats(32, 2.5F));
+  EXPECT_EQ(y.get(stream.queue()), FloatVector(32, 2.5F));
   const DeviceArray<float> z(32);
   void* bindings[] = {x.data(), z.data()};
   EXPECT_TRUE(context->executeV2(bindings));
-  EXPECT_EQ(z.get(), Floats(32, 2.5F));
-  Floats host(32);
+  EXPECT_EQ(z.get(), FloatVector(32, 2.5F));
+  FloatVector host(32);
   EXPECT_FALSE(context->setTensorAddress("x", host.data()) && context->enqueueV3(nullptr));
   EXPECT_NE(logger.errors.back().find("input 'x'"), std::string::npos) << logger.errors.back();
 }

@@ -9,8 +9,6 @@
 namespace opwright {
 namespace {
 
-using Floats = std::vector<float>;
-
 constexpr char kPlugins[] = R"cuda(
 extern "C" __global__ void twice(const float* x, long long n, float* y) {
   const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -70,13 +68,13 @@ class GpuDebug : public testing::Test {
     context->set_output_address(0, z.data());
     return error_of([&] { context->enqueue(stream.queue()); });
   }
-  DeviceArray<float> x{Floats(100, 3)}, z{Floats(100, 0)};
+  DeviceArray<float> x{FloatVector(100, 3)}, z{FloatVector(100, 0)};
   TestStream stream;
 };
 
 TEST_F(GpuDebug, PassesWhatIsRight) {
   EXPECT_EQ(error_of_run("twice"), "no error");
-  EXPECT_EQ(z.get(stream.queue()), Floats(100, 6));
+  EXPECT_EQ(z.get(stream.queue()), FloatVector(100, 6));
 }
 
 TEST_F(GpuDebug, FindsWritesBesideTensors) {
@@ -84,7 +82,7 @@ TEST_F(GpuDebug, FindsWritesBesideTensors) {
   EXPECT_NE(message.find("layer 'the one_too_many'"), std::string::npos) << message;
   EXPECT_NE(message.find("4 bytes behind the end of output 0 ('z'"), std::string::npos) << message;
   EXPECT_NE(message.find("from element 100 on, where 7 stands now"), std::string::npos) << message;
-  EXPECT_EQ(z.get(stream.queue()), Floats(100, 0));
+  EXPECT_EQ(z.get(stream.queue()), FloatVector(100, 0));
 }
 
 TEST_F(GpuDebug, FindsElementsThatWereNotWritten) {
@@ -96,7 +94,7 @@ TEST_F(GpuDebug, FindsInputsThatWereChanged) {
   const std::string message = error_of_run("spoil_input");
   EXPECT_NE(message.find("was changed in 1 of 100 elements"), std::string::npos) << message;
   EXPECT_NE(message.find("from 3 to -1"), std::string::npos) << message;
-  EXPECT_EQ(x.get(), Floats(100, 3));
+  EXPECT_EQ(x.get(), FloatVector(100, 3));
 }
 
 /// Breaks this process's context and ends the process with the error's message.
@@ -104,7 +102,7 @@ TEST_F(GpuDebug, FindsInputsThatWereChanged) {
                                  int runs_before = 0, bool sync = false) {
   const auto context = plugins(functions, debug);
   context->set_debug_sync(sync);
-  const DeviceArray<float> x(Floats(100, 3)), z(100);
+  const DeviceArray<float> x(FloatVector(100, 3)), z(100);
   context->set_input_address(0, x.data());
   context->set_output_address(0, z.data());
   std::string message = "no error";

@@ -6,8 +6,6 @@
 namespace opwright {
 namespace {
 
-using Floats = std::vector<float>;
-
 /// kept = x[x > 0], again = kept[kept > 0], shape = {extent of again}, z = 2 * x; x [n], n in 0..8.
 class GpuSizes : public testing::Test {
  protected:
@@ -32,7 +30,7 @@ class GpuSizes : public testing::Test {
 
   FakePlan plan{test_gpu()};
   std::unique_ptr<Context> context;
-  DeviceArray<float> x_{Floats{1, -1, 2, -2, 3, -3, 4, -4}}, z{8}, kept2{8};
+  DeviceArray<float> x_{FloatVector{1, -1, 2, -2, 3, -3, 4, -4}}, z{8}, kept2{8};
 };
 
 TEST_F(GpuSizes, AreKnownWhenSomebodyAsks) {
@@ -48,9 +46,9 @@ TEST_F(GpuSizes, AreKnownWhenSomebodyAsks) {
   EXPECT_EQ(driver_calls("cuEventSynchronize"), 2);
   EXPECT_EQ(fake_calls()["again"].inputs(), (std::vector<Shape>{{4}}));
   EXPECT_EQ(z.get()[6], 8);
-  Floats kept = kept2.get();
+  FloatVector kept = kept2.get();
   kept.resize(4);
-  EXPECT_EQ(kept, (Floats{1, 2, 3, 4}));
+  EXPECT_EQ(kept, (FloatVector{1, 2, 3, 4}));
 }
 
 TEST_F(GpuSizes, FollowTheData) {
@@ -141,20 +139,20 @@ TEST(GpuSizesInValues, AreWaitedForByCopiesAndConsumers) {
   plan.step("convert", "Gpu:to_float", {values}, {plan.output("z", kFp32, {2})});
   plan.schedule().copies = {{values, plan.port("shape", kInt64, {2})}};
   const auto context = plan.context();
-  const DeviceArray<float> in(Floats{1, -1, 2}), out(3), z(2);
+  const DeviceArray<float> in(FloatVector{1, -1, 2}), out(3), z(2);
   const DeviceArray<int64_t> shape(2);
   context->set_input_shape(0, {3});
   context->set_input_address(0, in.data());
   context->set_output_address(0, out.data());
   context->set_output_address(1, z.data());
   context->set_output_address(2, shape.data());
-  for (const Floats& elements : {Floats{1, -1, 2}, Floats{1, 1, 2}}) {
+  for (const FloatVector& elements : {FloatVector{1, -1, 2}, FloatVector{1, 1, 2}}) {
     DeviceArray<float> next(elements);
     context->set_input_address(0, next.data());
     context->enqueue();
     const auto expected = static_cast<int64_t>(
         std::count_if(elements.begin(), elements.end(), [](float e) { return e > 0; }));
-    EXPECT_EQ(z.get(), (Floats{static_cast<float>(expected), 3}));
+    EXPECT_EQ(z.get(), (FloatVector{static_cast<float>(expected), 3}));
     EXPECT_EQ(shape.get(), (std::vector<int64_t>{expected, 3}));
   }
 }

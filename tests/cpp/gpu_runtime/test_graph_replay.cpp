@@ -1,25 +1,11 @@
 // CUDA graphs: what is captured, and that replaying it gives what running it does.
 
-#include <numeric>
 #include <thread>
 
 #include "gpu_runtime/test_kernels.h"
 
 namespace opwright {
 namespace {
-
-using Floats = std::vector<float>;
-
-Floats ramp(size_t count, float first = 1) {
-  Floats values(count);
-  std::iota(values.begin(), values.end(), first);
-  return values;
-}
-
-Floats times(float factor, Floats values) {
-  for (float& value : values) value *= factor;
-  return values;
-}
 
 class RecordingLogger final : public ILogger {
  public:
@@ -123,7 +109,7 @@ TEST_F(GraphReplayTest, NewAddressesNeedNoNewCapture) {
   context->synchronize(stream.queue());
   reset_driver_calls();
   for (const int i : {1, 2, 2, 3, 0}) {
-    ys[i].set(Floats(100, -1));
+    ys[i].set(FloatVector(100, -1));
     bind(*context, xs[i], ys[3 - i]);
     context->enqueue(stream.queue());
     EXPECT_EQ(ys[3 - i].get(stream.queue()), times(8, ramp(100, static_cast<float>(10 * i)))) << i;
@@ -134,7 +120,7 @@ TEST_F(GraphReplayTest, NewAddressesNeedNoNewCapture) {
   EXPECT_GT(driver_calls("cuGraphExecKernelNodeSetParams"), 0);
   // Input and output change places.
   bind(*context, ys[0], xs[0]);
-  const Floats before = ys[0].get(stream.queue());
+  const FloatVector before = ys[0].get(stream.queue());
   context->enqueue(stream.queue());
   EXPECT_EQ(xs[0].get(stream.queue()), times(8, before));
 }
@@ -155,8 +141,8 @@ TEST_F(GraphReplayTest, InputsThatLayInOneMemoryPart) {
     context->set_input_address(1, second.data());
     context->set_output_address(0, y.data());
     context->enqueue(stream.queue());
-    Floats expected = first.get(stream.queue());
-    const Floats more = second.get(stream.queue());
+    FloatVector expected = first.get(stream.queue());
+    const FloatVector more = second.get(stream.queue());
     for (size_t i = 0; i < expected.size(); ++i) expected[i] = 2 * (expected[i] + more[i]);
     EXPECT_EQ(y.get(stream.queue()), expected);
   };
@@ -178,9 +164,9 @@ TEST_F(GraphReplayTest, ShapesThatChangeAreCapturedAnew) {
     context->set_input_shape(0, {extent});
     reset_driver_calls();
     for (int run = 0; run < 6; ++run) {
-      y.set(Floats(200, -1));
+      y.set(FloatVector(200, -1));
       context->enqueue(stream.queue());
-      Floats expected = times(4, ramp(static_cast<size_t>(extent)));
+      FloatVector expected = times(4, ramp(static_cast<size_t>(extent)));
       expected.resize(200, -1);
       EXPECT_EQ(y.get(stream.queue()), expected) << extent;
     }
@@ -378,14 +364,14 @@ TEST_F(GraphReplayTest, SizesAreReadBetweenGraphs) {
   const auto context = plan.context();
   DeviceArray<float> in(8), out(8);
   bind(*context, in, out);
-  const auto check = [&](const Floats& values, const Floats& expected, long graphs) {
+  const auto check = [&](const FloatVector& values, const FloatVector& expected, long graphs) {
     in.set(values);
-    out.set(Floats(8, -5));
+    out.set(FloatVector(8, -5));
     reset_driver_calls();
     context->enqueue(stream.queue());
     EXPECT_EQ(driver_calls("cuGraphLaunch"), graphs);
     EXPECT_EQ(context->output_shape(0), Shape({static_cast<int64_t>(expected.size())}));
-    Floats all = expected;
+    FloatVector all = expected;
     all.resize(8, -5);
     EXPECT_EQ(out.get(stream.queue()), all);
   };
@@ -402,7 +388,7 @@ TEST_F(GraphReplayTest, ContextsHaveGraphsOfTheirOwn) {
   Doubles doubles(4);
   const auto engine = Engine::load(doubles.plan.finish(), {});
   constexpr int kContexts = 3;
-  std::vector<Floats> results(kContexts);
+  std::vector<FloatVector> results(kContexts);
   std::vector<std::thread> threads;
   for (int i = 0; i < kContexts; ++i) {
     threads.emplace_back([&, i] {
@@ -432,7 +418,7 @@ TEST_F(GraphReplayTest, OneContextRunsOnSeveralStreams) {
   TestStream other;
   for (int run = 0; run < 8; ++run) {
     const Queue queue = run % 2 == 0 ? stream.queue() : other.queue();
-    y.set(Floats(100, -1));
+    y.set(FloatVector(100, -1));
     context->enqueue(queue);
     EXPECT_EQ(y.get(queue), times(4, ramp(100))) << run;
   }

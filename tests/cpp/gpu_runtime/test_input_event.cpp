@@ -5,8 +5,6 @@
 namespace opwright {
 namespace {
 
-using Floats = std::vector<float>;
-
 /// An event of the application's.
 class UserEvent {
  public:
@@ -34,12 +32,6 @@ class UserEvent {
   void* event_ = nullptr;
 };
 
-bool is_busy(Queue queue) {
-  static auto* const query = symbol_of<int(void*)>("OPWRIGHT_CUDA_DRIVER", "cuStreamQuery");
-  const DeviceScope scope(test_gpu());
-  return query(queue) != 0;
-}
-
 /// y = 2 * x, z = 4 * x: the second step reads no input.
 class InputEvent : public testing::TestWithParam<bool> {
  protected:
@@ -60,12 +52,12 @@ class InputEvent : public testing::TestWithParam<bool> {
     EXPECT_EQ(context.input_consumed_event(), event_.get());
     for (int run = 1; run < 8; ++run) {
       const auto value = static_cast<float>(run);
-      x_.set(Floats(8, value));
+      x_.set(FloatVector(8, value));
       context.enqueue(stream_.queue());
       event_.wait();
-      x_.set(Floats(8, -1));
-      EXPECT_EQ(y_.get(stream_.queue()), Floats(8, 2 * value));
-      EXPECT_EQ(z_.get(stream_.queue()), Floats(8, 4 * value));
+      x_.set(FloatVector(8, -1));
+      EXPECT_EQ(y_.get(stream_.queue()), FloatVector(8, 2 * value));
+      EXPECT_EQ(z_.get(stream_.queue()), FloatVector(8, 4 * value));
     }
   }
 
@@ -115,11 +107,11 @@ TEST_P(InputEvent, ComesAfterCopiesOfInputs) {
   const auto context = this->context();
   context->set_input_consumed_event(event_.get());
   for (int run = 1; run < 8; ++run) {
-    x_.set(Floats(8, static_cast<float>(run)));
+    x_.set(FloatVector(8, static_cast<float>(run)));
     context->enqueue(stream_.queue());
     event_.wait();
-    x_.set(Floats(8, -1));
-    EXPECT_EQ(z_.get(stream_.queue()), Floats(8, static_cast<float>(run)));
+    x_.set(FloatVector(8, -1));
+    EXPECT_EQ(z_.get(stream_.queue()), FloatVector(8, static_cast<float>(run)));
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,20 @@
 #include "runtime/fake_plan.h"
 
 namespace opwright {
+
+using FloatVector = std::vector<float>;
+
+/// `first`, `first` + 1, ...
+inline FloatVector ramp(size_t count, float first = 1) {
+  FloatVector values(count);
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+inline FloatVector times(float factor, FloatVector values) {
+  for (float& value : values) value *= factor;
+  return values;
+}
 
 inline constexpr char kTestKernels[] = R"cuda(
 extern "C" __global__ void twice(const float* x, float* y, long long n) {

@@ -2,7 +2,6 @@
 // somebody waits, and without waiting for other work where that can be told apart.
 
 #include <map>
-#include <numeric>
 #include <tuple>
 
 #include "backend/last_use.h"
@@ -12,19 +11,10 @@
 namespace opwright {
 namespace {
 
-using Floats = std::vector<float>;
-
-/// Whether the stream has work left; the emulated driver does none of it for the question.
-bool is_busy(Queue queue) {
-  static auto* const query = symbol_of<int(void*)>("OPWRIGHT_CUDA_DRIVER", "cuStreamQuery");
-  const DeviceScope scope(test_gpu());
-  return query(queue) != 0;
-}
-
 /// Puts work on a stream that nobody waits for.
 class OtherWork {
  public:
-  OtherWork() : array_(Floats(8, 1)) {
+  OtherWork() : array_(FloatVector(8, 1)) {
     const DeviceScope scope(test_gpu());
     test_gpu().copy(array_.data(), array_.data() + 4, 16, stream_.queue());
   }
@@ -68,7 +58,7 @@ class ReusingAllocator final : public IGpuAllocator {
 /// profile has larger tensors.
 class MemoryUse : public testing::TestWithParam<std::tuple<bool, bool>> {
  protected:
-  MemoryUse() : plan_(test_gpu()), x_(Floats(100, 3)), z_(100), value_(1) {
+  MemoryUse() : plan_(test_gpu()), x_(FloatVector(100, 3)), z_(100), value_(1) {
     register_gpu_kinds();
     register_fake("Gpu:by_way_of_scratch", {.run =
                                                 [](const FakeRun& run) {
@@ -80,7 +70,7 @@ class MemoryUse : public testing::TestWithParam<std::tuple<bool, bool>> {
                                                                   400, run.queue);
                                                 },
                                             .workspace = 400});
-    const Floats weights(100, 0.5F);
+    const FloatVector weights(100, 0.5F);
     const int x = plan_.input("x", kFp32, {100}, {100}, {100});
     const int w = plan_.weight("w", kFp32, {100}, Blob::copy(weights.data(), 400));
     const int sum = plan_.arena("sum", kFp32, {100}, 400);
@@ -103,12 +93,12 @@ class MemoryUse : public testing::TestWithParam<std::tuple<bool, bool>> {
     context->set_output_address(1, value_.data());
     for (int run = 0; run < 5; ++run) context->enqueue(queue());
     context->synchronize(queue());
-    z_.set(Floats(100, 0));
+    z_.set(FloatVector(100, 0));
     return context;
   }
   void expect_results() {
-    EXPECT_EQ(z_.get(queue()), Floats(100, 7));
-    EXPECT_EQ(value_.get(queue()), Floats{7});
+    EXPECT_EQ(z_.get(queue()), FloatVector(100, 7));
+    EXPECT_EQ(value_.get(queue()), FloatVector{7});
   }
 
   FakePlan plan_;
@@ -167,7 +157,7 @@ TEST_P(MemoryUse, OfRunsOnSeveralStreamsIsGivenBackAfterAllWork) {
   context->set_output_address(0, later.data());
   context->enqueue(second.queue());
   context.reset();
-  EXPECT_EQ(later.get(second.queue()), Floats(100, 7));
+  EXPECT_EQ(later.get(second.queue()), FloatVector(100, 7));
   expect_results();
 }
 
@@ -200,7 +190,7 @@ TEST_P(MemoryUse, OfARunThatFailedIsUsedByTheStepsBefore) {
   context->set_output_address(1, y.data());
   EXPECT_ERROR(context->enqueue(queue()), "on purpose");
   context.reset();
-  EXPECT_EQ(z_.get(queue()), Floats(100, 12));
+  EXPECT_EQ(z_.get(queue()), FloatVector(100, 12));
 }
 
 /// A run within a graph that the caller captures may come again at any time.

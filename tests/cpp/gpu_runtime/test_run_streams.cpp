@@ -7,8 +7,6 @@
 namespace opwright {
 namespace {
 
-using Floats = std::vector<float>;
-
 constexpr int kCount = 64;
 constexpr uint64_t kBytes = kCount * sizeof(float);
 
@@ -55,20 +53,20 @@ class RunStreamsTest : public testing::TestWithParam<bool> {
     return context;
   }
   /// Some runs, the last of which are replayed where there are graphs.
-  void expect(Context& context, const std::vector<Floats>& expected) {
+  void expect(Context& context, const std::vector<FloatVector>& expected) {
     for (int run = 0; run < 6; ++run) {
-      for (auto& output : outputs_) output.set(Floats(kCount, -1));
+      for (auto& output : outputs_) output.set(FloatVector(kCount, -1));
       context.enqueue(stream_.queue());
       for (size_t i = 0; i < expected.size(); ++i)
         ASSERT_EQ(outputs_[i].get(stream_.queue()), expected[i]) << "run " << run;
     }
   }
-  static Floats all(float value) { return Floats(kCount, value); }
+  static FloatVector all(float value) { return FloatVector(kCount, value); }
 
   static inline bool fails_ = false;
   FakePlan plan_;
   int x_ = 0;
-  DeviceArray<float> input_{Floats(kCount, 1)};
+  DeviceArray<float> input_{FloatVector(kCount, 1)};
   std::vector<DeviceArray<float>> outputs_;
   TestStream stream_;
 };

@@ -18,15 +18,15 @@ TEST(LazyInference, AnErrorLastsUntilItIsMended) {
   network.mark_output(*y);
   const std::string message = "Grow 'first': there is no axis 7";
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(message_of([&] { y->dims(); }), message);
-    EXPECT_EQ(message_of([&] { y->dtype(); }), message);
-    EXPECT_EQ(message_of([&] { y->aliased_input(); }), message);
-    EXPECT_EQ(message_of([&] { network.infer(); }), message);
+    EXPECT_EQ(error_of([&] { y->dims(); }), message);
+    EXPECT_EQ(error_of([&] { y->dtype(); }), message);
+    EXPECT_EQ(error_of([&] { y->aliased_input(); }), message);
+    EXPECT_EQ(error_of([&] { network.infer(); }), message);
   }
   EXPECT_EQ(network.num_layers(), 2);
   EXPECT_EQ(y->name(), "second_output_0");
   first->set_name("renamed");
-  EXPECT_EQ(message_of([&] { y->dims(); }), "Grow 'renamed': there is no axis 7");
+  EXPECT_EQ(error_of([&] { y->dims(); }), "Grow 'renamed': there is no axis 7");
   edit(*first, [](Grow::Params& p) { p.axis = 1; });
   EXPECT_EQ(y->shape(), (Shape{-1, 5}));
   EXPECT_EQ(first->output(0)->shape(), (Shape{-1, 5}));
@@ -91,7 +91,7 @@ TEST(LazyInference, InputsAreFollowed) {
   z->set_shape(Shape{20});
   EXPECT_EQ(second->output(0)->shape(), (Shape{23}));
   first->set_input(0, nullptr);
-  EXPECT_EQ(message_of([&] { second->output(0)->shape(); }),
+  EXPECT_EQ(error_of([&] { second->output(0)->shape(); }),
             "Grow 'first': input 0 is absent, but is needed");
   EXPECT_THROW(behind->set_input(0, behind->output(0)), Error);
   first->set_input(0, x);
@@ -108,20 +108,19 @@ TEST(LazyInference, PluginsAreInferredAtOnce) {
   Tensor* x = network.add_input("x", DataType::kFLOAT, Shape{4});
   auto* first = network.add<Grow>({.axis = 7, .late = true}, {x}, "first");
   // Not what depends on what cannot be inferred: nothing is added.
-  EXPECT_EQ(message_of([&] { network.add<Grow>({}, {first->output(0)}, "plugin"); }),
+  EXPECT_EQ(error_of([&] { network.add<Grow>({}, {first->output(0)}, "plugin"); }),
             "Grow 'first': there is no axis 7");
   EXPECT_EQ(network.num_layers(), 1);
   EXPECT_EQ(network.find_tensor("plugin_output_0"), nullptr);
   edit(*first, [](Grow::Params& p) { p.axis = 0; });
   auto* plugin = network.add<Grow>({.limit = 10}, {first->output(0)}, "plugin");
   EXPECT_EQ(plugin->output(0)->shape(), (Shape{6}));
-  EXPECT_EQ(message_of([&] { edit(*plugin, [](Grow::Params& p) { p.amount = 6; }); }),
+  EXPECT_EQ(error_of([&] { edit(*plugin, [](Grow::Params& p) { p.amount = 6; }); }),
             "Grow 'plugin': extent 11 is above 10");
   EXPECT_EQ(plugin->output(0)->shape(), (Shape{6}));
   // What changes upstream it hears of later.
   edit(*first, [](Grow::Params& p) { p.amount = 9; });
-  EXPECT_EQ(message_of([&] { plugin->output(0)->shape(); }),
-            "Grow 'plugin': extent 14 is above 10");
+  EXPECT_EQ(error_of([&] { plugin->output(0)->shape(); }), "Grow 'plugin': extent 14 is above 10");
   edit(*first, [](Grow::Params& p) { p.amount = 2; });
   EXPECT_EQ(plugin->output(0)->shape(), (Shape{7}));
 }
@@ -132,7 +131,7 @@ TEST(LazyInference, OutputsFollowTheOperator) {
   auto* layer = network.add<Grow>({.outputs = 2, .late = true}, {x}, "l");
   EXPECT_EQ(layer->num_outputs(), 2);
   auto* user = network.add<Grow>(kLate, {layer->output(1)});
-  EXPECT_EQ(message_of([&] { edit(*layer, [](Grow::Params& p) { p.outputs = 1; }); }),
+  EXPECT_EQ(error_of([&] { edit(*layer, [](Grow::Params& p) { p.outputs = 1; }); }),
             "Grow 'l': would have 1 outputs, but its output 'l_output_1' is in use");
   EXPECT_EQ(layer->num_outputs(), 2);
   user->set_input(0, layer->output(0));
@@ -155,7 +154,7 @@ TEST(LazyInference, FailedSizeTensorsLeaveNothing) {
     return outputs;
   });
   const int symbols = network.symbols().size();
-  EXPECT_EQ(message_of([&] { network.add_layer(op, std::vector{x}, "sizes"); }),
+  EXPECT_EQ(error_of([&] { network.add_layer(op, std::vector{x}, "sizes"); }),
             "Scripted 'sizes': not now");
   EXPECT_EQ(network.symbols().size(), symbols);
   fails = false;

@@ -112,7 +112,7 @@ TEST(Network, FailedChangesLeaveEverythingAsItWas) {
   const int symbols = network.symbols().size();
   const OperatorPtr op = first->op();
 
-  EXPECT_EQ(message_of([&] { edit(*first, [](Grow::Params& p) { p.axis = 2; }); }),
+  EXPECT_EQ(error_of([&] { edit(*first, [](Grow::Params& p) { p.axis = 2; }); }),
             "Grow 'first': there is no axis 2");
   EXPECT_EQ(first->op(), op);
   EXPECT_EQ(first->output(0)->shape(), (Shape{-1, 5}));
@@ -146,7 +146,7 @@ TEST(Network, InputsOfLayersCanBeReplaced) {
   // Changes reach layers that were added earlier.
   x->set_shape(Shape{5});
   EXPECT_EQ(second->output(0)->shape(), (Shape{107}));
-  EXPECT_EQ(message_of([&] { inserted->set_input(0, second->output(0)); }),
+  EXPECT_EQ(error_of([&] { inserted->set_input(0, second->output(0)); }),
             "layer 'inserted': its input 0 cannot be 'second_output_0', which depends on the layer "
             "itself");
   EXPECT_THROW(first->set_input(0, first->output(0)), Error);
@@ -207,11 +207,11 @@ TEST(Network, Names) {
 TEST(Network, ErrorsNameTheLayer) {
   Network network;
   Tensor* x = network.add_input("x", DataType::kFLOAT, Shape{4});
-  EXPECT_EQ(message_of([&] { network.add<Grow>({.axis = 3}, {x}, "conv1"); }),
+  EXPECT_EQ(error_of([&] { network.add<Grow>({.axis = 3}, {x}, "conv1"); }),
             "Grow 'conv1': there is no axis 3");
-  EXPECT_EQ(message_of([&] { network.add<Grow>({}, {}, "conv1"); }),
+  EXPECT_EQ(error_of([&] { network.add<Grow>({}, {}, "conv1"); }),
             "Grow 'conv1': takes 1 to 2 inputs, not 0");
-  EXPECT_EQ(message_of([&] { network.add<Grow>({}, {nullptr}, "conv1"); }),
+  EXPECT_EQ(error_of([&] { network.add<Grow>({}, {nullptr}, "conv1"); }),
             "Grow 'conv1': input 0 is absent, but is needed");
   // Exceptions of plugins keep their type.
   const auto thrower = std::make_shared<Scripted>(
@@ -229,7 +229,7 @@ TEST(Network, WrongAnswersOfOperatorsAreRejected) {
       spoil(output);
       return std::vector{output};
     });
-    return message_of([&] { network.add_layer(op, {}, "plugin"); });
+    return error_of([&] { network.add_layer(op, {}, "plugin"); });
   };
   EXPECT_EQ(rejected([](OutputInfo&) {}), "no error");
   EXPECT_EQ(rejected([](OutputInfo& o) { o.dims = SymShape(9, 1); }),

@@ -58,7 +58,7 @@ TEST(Attributes, TextIdentifiesThem) {
 
 TEST(Attributes, WrongOnesAreRejected) {
   const auto message = [](const Attributes& attributes) {
-    return message_of([&] {
+    return error_of([&] {
       AttributeReader reader("Test", attributes);
       int8_t member = 0;
       reader("a", member);
@@ -96,7 +96,7 @@ TEST(OperatorRegistry, LoadsRegisteredKinds) {
   context.layer = "l";
   const Attributes stored{{"amount", int64_t{9}}};
   EXPECT_EQ(load_operator("test_grow", stored, context)->attributes(), stored);
-  EXPECT_EQ(message_of([&] { load_operator("test_unknown", {}, context); }),
+  EXPECT_EQ(error_of([&] { load_operator("test_unknown", {}, context); }),
             "layer 'l': there is no operator of the kind 'test_unknown' in this version of the "
             "library");
   register_operator_kind("test_grow",

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "error_of.h"
 #include "network/network.h"
 
 namespace opwright {
@@ -79,16 +80,6 @@ class ShapedLike final : public InferOnly {
     return {output};
   }
 };
-
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// Gives the layer, a Grow, other parameters.
 template <class Change>

@@ -38,7 +38,7 @@ TEST(Constant, SmallIntegersAreKnownValues) {
   EXPECT_TRUE(empty->info().values->empty());
   EXPECT_FALSE(empty->info().constant.empty());
 
-  EXPECT_EQ(message_of([&] {
+  EXPECT_EQ(error_of([&] {
               network.add_constant(DataType::kFLOAT, Shape{2, 2}, blob<float>({1}), "w");
             }),
             "Constant 'w': shape 2x2 of type FP32 takes 16 bytes, but there are 4");

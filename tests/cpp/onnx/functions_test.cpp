@@ -27,7 +27,7 @@ std::vector<std::string> errors_of(const std::string& bytes) {
   return messages;
 }
 
-#define EXPECT_REFUSED(bytes, part)                                      \
+#define EXPECT_FUNCTIONS_REFUSED(bytes, part)                            \
   do {                                                                   \
     const std::vector<std::string> messages = errors_of(bytes);          \
     ASSERT_FALSE(messages.empty());                                      \
@@ -37,17 +37,17 @@ std::vector<std::string> errors_of(const std::string& bytes) {
 TEST(OnnxFunctions, RefusesThoseThatDoNotHangTogether) {
   const std::string call = node_of("nn", "f", {"x"}, {"y"});
   const std::string relu = node("Relu", {"a"}, {"b"});
-  EXPECT_REFUSED(with_functions({function("nn", "f", {"a"}, {"b"}, {})}, {call}),
-                 "none of its nodes makes");
-  EXPECT_REFUSED(with_functions({function("nn", "f", {"other"}, {"b"}, {relu})}, {call}),
-                 "input 'a' is made by no node before this one");
-  EXPECT_REFUSED(with_functions({function("nn", "f", {}, {"b"}, {relu})}, {call}),
-                 "takes 0 inputs; the node has 1");
-  EXPECT_REFUSED(with_functions({function("mm", "f", {"a"}, {"b"}, {relu})}, {call}),
-                 "operator 'f' of domain 'nn' is unknown");
-  EXPECT_REFUSED(with_functions({"\xff"}, {call}), "not a serialized ONNX model");
+  EXPECT_FUNCTIONS_REFUSED(with_functions({function("nn", "f", {"a"}, {"b"}, {})}, {call}),
+                           "none of its nodes makes");
+  EXPECT_FUNCTIONS_REFUSED(with_functions({function("nn", "f", {"other"}, {"b"}, {relu})}, {call}),
+                           "input 'a' is made by no node before this one");
+  EXPECT_FUNCTIONS_REFUSED(with_functions({function("nn", "f", {}, {"b"}, {relu})}, {call}),
+                           "takes 0 inputs; the node has 1");
+  EXPECT_FUNCTIONS_REFUSED(with_functions({function("mm", "f", {"a"}, {"b"}, {relu})}, {call}),
+                           "operator 'f' of domain 'nn' is unknown");
+  EXPECT_FUNCTIONS_REFUSED(with_functions({"\xff"}, {call}), "not a serialized ONNX model");
   // The graph's tensors are unknown inside.
-  EXPECT_REFUSED(
+  EXPECT_FUNCTIONS_REFUSED(
       with_functions({function("nn", "f", {"a"}, {"b"}, {node("Add", {"a", "x"}, {"b"})})}, {call}),
       "input 'x' is made by no node");
 }

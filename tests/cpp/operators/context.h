@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "network/operator.h"
+#include "operators/movement.h"
 
 namespace opwright::testing {
 
@@ -31,6 +32,14 @@ class Context final : public InferContext {
 using Tensors = std::vector<std::optional<TensorInfo>>;
 
 inline Expr s(int id) { return Expr::symbol(id); }
+
+inline ShuffleParams reshape(Ints dims, bool zero_is_placeholder = true) {
+  ShuffleParams params;
+  params.has_reshape = true;
+  params.reshape_dims = std::move(dims);
+  params.zero_is_placeholder = zero_is_placeholder;
+  return params;
+}
 
 inline TensorInfo tensor(SymShape dims, DataType dtype = DataType::kFLOAT) {
   TensorInfo info;

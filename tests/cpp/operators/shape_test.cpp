@@ -213,14 +213,6 @@ TEST(Normalization, ScaleAndBiasBroadcast) {
   expect_contains(error_of<Lrn>({0, 1, 1, 1}, {x}), {"LRN", "window"});
 }
 
-ShuffleParams reshape(Ints dims, bool zero_is_placeholder = true) {
-  ShuffleParams params;
-  params.has_reshape = true;
-  params.reshape_dims = std::move(dims);
-  params.zero_is_placeholder = zero_is_placeholder;
-  return params;
-}
-
 TEST(Shuffle, ReshapeWithPlaceholders) {
   EXPECT_EQ(shape_of<Shuffle>(reshape({0, -1}), {tensor({2, 3, 4})}), (Shape{2, 12}));
   EXPECT_EQ(shape_of<Shuffle>(reshape({-1}), {tensor({})}), (Shape{1}));

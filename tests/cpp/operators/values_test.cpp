@@ -23,13 +23,6 @@ Values binary(ElementWiseOperation operation, const Values& a, const Values& b,
   return values_at(infer_one<ElementWise>(op(operation), {tensor_of(a), tensor_of(b)}));
 }
 
-ShuffleParams reshape(Ints dims) {
-  ShuffleParams params;
-  params.has_reshape = true;
-  params.reshape_dims = std::move(dims);
-  return params;
-}
-
 TEST(Values, ShapeGatherConcatReshape) {
   // x.view(x.shape[0], -1, 64) as exporters write it.
   const TensorInfo x = tensor({s(0), s(1), 768});

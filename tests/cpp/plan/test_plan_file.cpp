@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "error_of.h"
 #include "plan/sample_plan.h"
 
 namespace opwright {
@@ -12,14 +13,9 @@ namespace {
 
 Blob whole(const std::vector<std::byte>& bytes) { return Blob::copy(bytes.data(), bytes.size()); }
 
-std::string error_of(const std::vector<std::byte>& bytes,
-                     WeightCheck check = WeightCheck::kVerify) {
-  try {
-    deserialize(whole(bytes), check);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+std::string file_error(const std::vector<std::byte>& bytes,
+                       WeightCheck check = WeightCheck::kVerify) {
+  return error_of([&] { deserialize(whole(bytes), check); });
 }
 
 PlanHeader header_of(const std::vector<std::byte>& file) {
@@ -239,7 +235,7 @@ TEST(PlanFile, EveryFlippedBitIsFound) {
   for (int i = 0; i < 3000; ++i) {
     auto damaged = file;
     damaged[random() % file.size()] ^= std::byte{1} << (random() % 8);
-    EXPECT_NE(error_of(damaged), "no error");
+    EXPECT_NE(file_error(damaged), "no error");
   }
 }
 
@@ -248,33 +244,33 @@ TEST(PlanFile, EveryTruncationIsFound) {
   for (size_t size = 0; size < file.size(); size += size < 300 ? 1 : 97) {
     auto cut = file;
     cut.resize(size);
-    EXPECT_NE(error_of(cut), "no error") << size;
+    EXPECT_NE(file_error(cut), "no error") << size;
   }
 }
 
 TEST(PlanFile, ErrorsSayWhatIsWrong) {
   const auto file = join(serialize(sample_plan()));
   const auto header = header_of(file);
-  EXPECT_NE(error_of({}).find("truncated"), std::string::npos);
+  EXPECT_NE(file_error({}).find("truncated"), std::string::npos);
   auto foreign = file;
   foreign[0] = std::byte{'X'};
-  EXPECT_NE(error_of(foreign).find("no Opwright engine"), std::string::npos);
+  EXPECT_NE(file_error(foreign).find("no Opwright engine"), std::string::npos);
   auto newer = file;
   newer[8] = std::byte{77};
-  EXPECT_NE(error_of(newer).find("format version is 77"), std::string::npos);
+  EXPECT_NE(file_error(newer).find("format version is 77"), std::string::npos);
   auto cut = file;
   cut.pop_back();
-  EXPECT_NE(error_of(cut).find("truncated"), std::string::npos);
+  EXPECT_NE(file_error(cut).find("truncated"), std::string::npos);
   auto longer = file;
   longer.push_back(std::byte{0});
-  EXPECT_NE(error_of(longer).find("appended"), std::string::npos);
+  EXPECT_NE(file_error(longer).find("appended"), std::string::npos);
   auto weights = file;
   weights[header.weights.offset] ^= std::byte{1};
-  EXPECT_NE(error_of(weights).find("weights section"), std::string::npos);
-  EXPECT_EQ(error_of(weights, WeightCheck::kDeferred), "no error");
+  EXPECT_NE(file_error(weights).find("weights section"), std::string::npos);
+  EXPECT_EQ(file_error(weights, WeightCheck::kDeferred), "no error");
   auto code = file;
   code[header.code.offset] ^= std::byte{1};
-  EXPECT_NE(error_of(code, WeightCheck::kDeferred).find("code section"), std::string::npos);
+  EXPECT_NE(file_error(code, WeightCheck::kDeferred).find("code section"), std::string::npos);
 }
 
 /// Whatever is done to the bytes, reading gives an Error or a plan that passes all checks.
@@ -360,7 +356,7 @@ TEST(PlanFile, SharedTablesTakeNoMoreMemoryThanTheirFileAllows) {
   fb::PlanBuilder plan(builder);
   plan.add_schedules(schedules);
   fb::FinishPlanBuffer(builder, plan.Finish());
-  const std::string error = error_of(file_of(builder));
+  const std::string error = file_error(file_of(builder));
   EXPECT_NE(error.find("as much memory"), std::string::npos) << error;
 }
 
@@ -370,7 +366,7 @@ TEST(PlanFile, TruncationsBehindTheHashesNeverCrash) {
     auto cut = file;
     cut.resize(size);
     repair(cut);
-    EXPECT_NE(error_of(cut), "no error");
+    EXPECT_NE(file_error(cut), "no error");
   }
 }
 

@@ -15,7 +15,6 @@
 namespace opwright {
 namespace {
 
-const std::string kCircPad = std::string(OPWRIGHT_TEST_PLUGIN_DIR) + "/circ_pad_plugin.so";
 const std::vector<float> kPadded = {3, 1, 2, 3, 1, 2};
 
 /// An engine with a circular padding by 1 and 2 that carries these libraries. The plugin is

@@ -10,7 +10,7 @@ namespace opwright {
 namespace {
 
 template <class T>
-PluginField field(const char* name, PluginFieldType type, const std::vector<T>& values) {
+PluginField plugin_field(const char* name, PluginFieldType type, const std::vector<T>& values) {
   return PluginField(name, values.data(), type, static_cast<int32_t>(values.size()));
 }
 
@@ -24,7 +24,7 @@ TEST(Fields, CopiesOutliveTheirSource) {
   {
     std::vector<int32_t> pads = {1, -2, 3};
     std::string mode = "wrap";
-    const PluginField fields[] = {field("pads", PluginFieldType::kINT32, pads),
+    const PluginField fields[] = {plugin_field("pads", PluginFieldType::kINT32, pads),
                                   PluginField("mode", mode.data(), PluginFieldType::kCHAR, 4),
                                   PluginField("none", nullptr, PluginFieldType::kFLOAT32, 0)};
     copied = copy_fields({3, fields});

@@ -3,35 +3,17 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
-#include <new>
 #include <thread>
 #include <vector>
 
+#include "allocations.h"
 #include "base/parallel.h"
 #include "plugin/compile_for_test.h"
 #include "plugin/kernel/compiled_kernel.h"
 #include "plugin/plugin_test.h"
-
-namespace {
-std::atomic<long> allocations = 0;  // of all threads
-}
-
-// Not inlined, because GCC would then see malloc() and take a delete for a mismatch.
-[[gnu::noinline]] void* operator new(size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size ? size : 1)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(size ? size : 1);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace opwright {
 namespace {
@@ -87,9 +69,9 @@ TEST_F(KernelLaunchCost, AGridReachesTheLoopWithoutAllocation) {
     for (const int64_t cells : {1, 2, 1000}) {
       set_cells(cells);
       enqueue();  // starts the threads
-      const long before = allocations;
+      const long before = allocation_count();
       for (int i = 0; i < 100; ++i) enqueue();
-      EXPECT_EQ(allocations, before) << cells << " cells, " << threads << " threads";
+      EXPECT_EQ(allocation_count(), before) << cells << " cells, " << threads << " threads";
       for (int64_t cell = 0; cell < cells; ++cell)
         ASSERT_EQ(result_[static_cast<size_t>(2 * cell)], cell);
     }

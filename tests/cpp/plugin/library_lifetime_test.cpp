@@ -14,7 +14,6 @@
 namespace opwright {
 namespace {
 
-const std::string kIdentity = std::string(OPWRIGHT_TEST_PLUGIN_DIR) + "/identity_plugin.so";
 const std::string kCounter = std::string(OPWRIGHT_TEST_PLUGIN_DIR) + "/shared_counter_plugin.so";
 
 bool is_open(const std::string& path) {

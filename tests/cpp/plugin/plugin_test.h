@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "error_of.h"
 #include "network/operator.h"
 #include "network/operator_registry.h"
 #include "plugin/lookup.h"
@@ -14,17 +15,9 @@
 
 namespace opwright {
 
-/// The message of the Error that `f` throws; a test failure when it throws none.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return {};
-}
+// Libraries of tests/cpp/plugins.
+inline const std::string kCircPad = std::string(OPWRIGHT_TEST_PLUGIN_DIR) + "/circ_pad_plugin.so";
+inline const std::string kIdentity = std::string(OPWRIGHT_TEST_PLUGIN_DIR) + "/identity_plugin.so";
 
 /// The operator of the plugin that a node names; null when nobody knows it.
 inline OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* registry,

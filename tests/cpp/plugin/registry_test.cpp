@@ -15,9 +15,6 @@
 namespace opwright {
 namespace {
 
-const std::string kCircPad = std::string(OPWRIGHT_TEST_PLUGIN_DIR) + "/circ_pad_plugin.so";
-const std::string kIdentity = std::string(OPWRIGHT_TEST_PLUGIN_DIR) + "/identity_plugin.so";
-
 /// Keeps what is logged.
 class Recorder final : public ILogger {
  public:

@@ -168,8 +168,8 @@ TEST(V2TimingKey, EveryInstanceIsTimed) {
   EXPECT_FALSE(make(b)->timing_key().has_value());
 }
 
-struct OneKernel {
-  OneKernel() { ports[0].max = {8, 3}; }
+struct OneV2Kernel {
+  OneV2Kernel() { ports[0].max = {8, 3}; }
   V2Behavior b;
   std::vector<PortDesc> ports = {port(DT::kFLOAT, {4, 3})};
   Candidate candidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
@@ -177,7 +177,7 @@ struct OneKernel {
 };
 
 TEST(V2Kernel, IsConfiguredForTheProfileAndThenForEachShape) {
-  OneKernel r;
+  OneV2Kernel r;
   r.b.workspace = 128;
   std::vector<Dims> shapes;
   r.b.configure = [&](DynamicPluginTensorDesc const* in, DynamicPluginTensorDesc const* out) {
@@ -221,7 +221,7 @@ TEST(V2Kernel, IsConfiguredForTheProfileAndThenForEachShape) {
 }
 
 TEST(V2Kernel, StatusesAreErrors) {
-  OneKernel r;
+  OneV2Kernel r;
   r.b.initialize_status = 4;
   EXPECT_CONTAINS(error_of([&] { make_kernel(*make(r.b), r.args()); }),
                   "layer 'test layer': plugin 'v2_test_plugin' (version 1, namespace ''): "
@@ -237,7 +237,7 @@ TEST(V2Kernel, StatusesAreErrors) {
 }
 
 TEST(V2Kernel, WorkspaceMustBeThere) {
-  OneKernel r;
+  OneV2Kernel r;
   KernelArgs args = r.args();
   args.device = &get_device(DeviceType::kCPU);
   for (const size_t bytes : {size_t{1} << 60U, ~size_t{0}}) {
@@ -249,7 +249,7 @@ TEST(V2Kernel, WorkspaceMustBeThere) {
 }
 
 TEST(V2Kernel, ExceptionsOfCallbacksAreThrown) {
-  OneKernel r;
+  OneV2Kernel r;
   const auto raise = [] {
     leave_exception(std::make_exception_ptr(std::out_of_range("from the callback")));
   };
@@ -274,7 +274,7 @@ TEST(V2Kernel, ExceptionsOfCallbacksAreThrown) {
 }
 
 TEST(V2Kernel, ContextsOfferMemory) {
-  OneKernel r;
+  OneV2Kernel r;
   bool has_memory = false;
   r.b.attach = [&](IGpuAllocator* allocator) {
     void* memory = allocator->allocate(1000, 64, 0);
@@ -296,7 +296,7 @@ TEST(V2Kernel, EntersTheDomainOfItsLanguage) {
   } domain;
   TestLanguage python;
   python.domain = &domain;
-  OneKernel r;
+  OneV2Kernel r;
   r.b.generation = PluginVersion::kV2_DYNAMICEXT_PYTHON;
   EXPECT_EQ(make_kernel(*make(r.b), r.args())->domain(), &domain);
   r.b.generation = PluginVersion::kV2_DYNAMICEXT;
@@ -304,7 +304,7 @@ TEST(V2Kernel, EntersTheDomainOfItsLanguage) {
 }
 
 TEST(V2Storage, KeepsTheBytesOfTheChosenConfiguration) {
-  OneKernel r;
+  OneV2Kernel r;
   r.b.workspace = 4096;
   r.candidate.inputs[0].dtype = r.candidate.outputs[0].dtype = DT::kHALF;
   r.ports = with_types(r.ports, r.candidate.inputs);
@@ -341,10 +341,10 @@ TEST(V2Storage, KeepsTheBytesOfTheChosenConfiguration) {
 }
 
 TEST(V2Storage, RefusesForeignAttributesAndCreators) {
-  OneKernel r;
+  OneV2Kernel r;
   OperatorLoadContext context;
   context.layer = "test layer";
-  error_of([&] { load_plugin_v2({}, context); });
+  EXPECT_NE(error_of([&] { load_plugin_v2({}, context); }), "no error");
   Behavior v3;
   v3.name = r.b.type;
   TestCreator creator(v3);
@@ -373,7 +373,7 @@ TEST(V2Nodes, AttributesBecomeFields) {
   ASSERT_NE(plugin_v2_of(*op), nullptr);
   EXPECT_STREQ(plugin_v2_of(*op)->getPluginNamespace(), "ns");
   EXPECT_EQ(creator.given, "tag;");  // what it declares
-  OneKernel r;
+  OneV2Kernel r;
   const PluginRequirement requirement = op->plan(r.args())->requirements().at(0);
   EXPECT_TRUE(is_available(requirement, &registry));
   PluginRegistry empty;

@@ -364,7 +364,7 @@ TEST(V3TimingKey, FollowsTheCacheId) {
   EXPECT_FALSE(make(b)->timing_key().has_value());
 }
 
-struct OneKernel {
+struct OneV3Kernel {
   Behavior b;
   std::vector<PortDesc> ports = {port(DT::kFLOAT, {3})};
   Candidate candidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
@@ -372,7 +372,7 @@ struct OneKernel {
 };
 
 TEST(V3Kernel, RunsTheTacticOnPreparedDescriptors) {
-  OneKernel r;
+  OneV3Kernel r;
   r.candidate.tactic = 2;
   r.b.workspace = 128;
   PluginTensorDesc const* seen = nullptr;
@@ -406,7 +406,7 @@ TEST(V3Kernel, RunsTheTacticOnPreparedDescriptors) {
 }
 
 TEST(V3Kernel, ReportsFailures) {
-  OneKernel r;
+  OneV3Kernel r;
   const OperatorPtr op = make(r.b);
   r.b.set_tactic_status = 4;
   EXPECT_CONTAINS(error_of([&] { make_kernel(*op, r.args()); }), "setTactic() returned 4");
@@ -428,7 +428,7 @@ TEST(V3Kernel, ReportsFailures) {
 }
 
 TEST(V3Kernel, ThrowsWhatACallbackLeftBehind) {
-  OneKernel r;
+  OneV3Kernel r;
   const OperatorPtr op = make(r.b);
   const auto kernel = make_kernel(*op, r.args());
   r.b.enqueue = [](auto...) {
@@ -453,7 +453,7 @@ TEST(V3Kernel, EntersTheDomainOfItsLanguage) {
   } domain;
   TestLanguage python;
   python.domain = &domain;
-  OneKernel r;
+  OneV3Kernel r;
   r.b.language = APILanguage::kPYTHON;
   EXPECT_EQ(make_kernel(*make(r.b), r.args())->domain(), &domain);
   r.b.language = APILanguage::kCPP;
@@ -461,7 +461,7 @@ TEST(V3Kernel, EntersTheDomainOfItsLanguage) {
 }
 
 TEST(V3Kernel, ContextsHaveTheirOwnClones) {
-  OneKernel r;
+  OneV3Kernel r;
   {
     const OperatorPtr op = make(r.b);
     EXPECT_EQ(r.b.live, 1);
@@ -479,7 +479,7 @@ TEST(V3Kernel, ContextsHaveTheirOwnClones) {
 }
 
 TEST(V3Kernel, IsAttachedAsOneOfItsFamily) {
-  OneKernel r;
+  OneV3Kernel r;
   QuickBehavior quick;
   r.b.attach = [&] { return new QuickTestPlugin(quick); };
   EXPECT_CONTAINS(error_of([&] { make_kernel(*make(r.b), r.args()); }),
@@ -488,7 +488,7 @@ TEST(V3Kernel, IsAttachedAsOneOfItsFamily) {
 }
 
 TEST(V3Storage, GoesThroughTheCreator) {
-  OneKernel r;
+  OneV3Kernel r;
   r.b.name = "stored_plugin";
   r.b.plugin_namespace = "ns";
   r.b.workspace = 4096;
@@ -521,7 +521,7 @@ TEST(V3Storage, GoesThroughTheCreator) {
 }
 
 TEST(V3Storage, RefusesForeignAttributes) {
-  OneKernel r;
+  OneV3Kernel r;
   OperatorLoadContext context;
   context.layer = "test layer";
   error_of([&] { load_plugin_v3({}, context); });

@@ -3,12 +3,12 @@
 #include "compile/compile.h"
 #include "plugin/abi/v3_model.h"
 #include "plugin/compile_for_test.h"
+#include "plugin/engine_for_test.h"
 #include "plugin/lookup.h"
 #include "plugin/plugin_operators.h"
 #include "plugin/plugin_test.h"
 #include "plugin/quick_test_plugin.h"
 #include "plugin/registry/registry.h"
-#include "runtime/context.h"
 
 namespace opwright {
 namespace {
@@ -34,17 +34,6 @@ Plan build(OperatorPtr op, int64_t columns) {
   profile.set_shape("x", {1, columns}, {4, columns}, {8, columns});
   config.profiles = {profile};
   return compile(network, config);
-}
-
-std::vector<float> run(const std::shared_ptr<Engine>& engine, const Shape& shape,
-                       const std::vector<float>& input) {
-  Context context(engine);
-  context.set_input_shape(0, shape);
-  std::vector<float> output(static_cast<size_t>(context.output_shape(0).numel()));
-  context.set_input_address(0, input.data());
-  context.set_output_address(0, output.data());
-  context.enqueue();
-  return output;
 }
 
 /// A kernel of a grid cell for each row: y[row] = sum(x[row]) * args[1] * FACTOR.

@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "base/error.h"
+#include "error_of.h"
 #include "network/operator_registry.h"
 #include "plan/plan.h"
 #include "runtime/context.h"
@@ -248,17 +249,6 @@ class FakePlan {
   Plan plan_;
   ExprProgramBuilder program_;
 };
-
-/// The message of the Error that `function` throws.
-template <class F>
-std::string error_of(F&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 #define EXPECT_ERROR(statement, text)                            \
   {                                                              \

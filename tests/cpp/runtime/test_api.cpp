@@ -4,19 +4,12 @@
 #include <memory>
 
 #include "error_recorder.h"
+#include "loggers.h"
 #include "opwright/NvInferRuntime.h"
 #include "runtime/fake_plan.h"
 
 namespace opwright {
 namespace {
-
-class TestLogger final : public ILogger {
- public:
-  void log(Severity severity, AsciiChar const* message) noexcept override {
-    if (severity <= Severity::kERROR) last = message;
-  }
-  std::string last;
-};
 
 /// out = x doubled; x [n, 3] in HWC-free FP32, n in 1..4 tuned for 4; k a shape input that fills
 /// `rows` [k]. Its kernel asks for a little scratch memory.
@@ -53,11 +46,11 @@ class Api : public testing::Test {
     auto bytes = engine_bytes();
     engine.reset(runtime->deserializeCudaEngine(bytes.data(), bytes.size()));
     std::fill(bytes.begin(), bytes.end(), std::byte{0});  // may be freed afterwards
-    ASSERT_NE(engine, nullptr) << logger.last;
+    ASSERT_NE(engine, nullptr) << logger.last();
     context.reset(engine->createExecutionContext());
     ASSERT_NE(context, nullptr);
   }
-  TestLogger logger;
+  ErrorLogger logger;
   std::unique_ptr<IRuntime> runtime;
   std::unique_ptr<ICudaEngine> engine;
   std::unique_ptr<IExecutionContext> context;
@@ -118,7 +111,7 @@ TEST_F(Api, Runs) {
   EXPECT_EQ(context->getTensorShape("out").d[0], 2);
   EXPECT_EQ(context->getTensorStrides("out").d[0], 3);
   EXPECT_EQ(context->getMaxOutputSize("out"), 24);
-  EXPECT_TRUE(context->enqueueV3(nullptr)) << logger.last;
+  EXPECT_TRUE(context->enqueueV3(nullptr)) << logger.last();
   EXPECT_EQ(out[5], 12);
   EXPECT_EQ(sum, 5);
 
@@ -144,7 +137,7 @@ TEST_F(Api, ErrorsGoToLoggerAndRecorder) {
   EXPECT_EQ(recorder.references, 1);
   const char junk[] = "this is not an engine";
   EXPECT_EQ(runtime->deserializeCudaEngine(junk, sizeof(junk)), nullptr);
-  EXPECT_NE(logger.last.find("no engine"), std::string::npos);
+  EXPECT_NE(logger.last().find("no engine"), std::string::npos);
   ASSERT_EQ(recorder.getNbErrors(), 1);
   EXPECT_EQ(recorder.getErrorCode(0), ErrorCode::kINVALID_ARGUMENT);
   EXPECT_LE(recorder.errors[0].second.size(), IErrorRecorder::kMAX_DESC_LENGTH);
@@ -162,7 +155,7 @@ TEST_F(Api, ErrorsGoToLoggerAndRecorder) {
   recorder.clear();
   EXPECT_FALSE(context->setInputShape("x", Dims2(9, 3)));
   EXPECT_FALSE(context->setInputShape("y", Dims2(1, 3)));
-  EXPECT_NE(logger.last.find("no input or output 'y'; it has 'x', 'k', 'out', 'sum'"),
+  EXPECT_NE(logger.last().find("no input or output 'y'; it has 'x', 'k', 'out', 'sum'"),
             std::string::npos);
   EXPECT_FALSE(context->setInputShape("out", Dims2(1, 3)));
   EXPECT_FALSE(context->setTensorAddress(nullptr, nullptr));
@@ -205,7 +198,7 @@ TEST_F(Api, AllocatorsAndProfilers) {
   EXPECT_TRUE(context->setOutputAllocator("out", &allocator));
   EXPECT_EQ(context->getOutputAllocator("out"), &allocator);
   context->setProfiler(&profiler);
-  EXPECT_TRUE(context->enqueueV3(nullptr)) << logger.last;
+  EXPECT_TRUE(context->enqueueV3(nullptr)) << logger.last();
   EXPECT_EQ(allocator.memory.size(), 12u);
   EXPECT_EQ(reinterpret_cast<float*>(allocator.memory.data())[2], 6);
   EXPECT_EQ(allocator.shape.nbDims, 2);
@@ -225,19 +218,19 @@ TEST_F(Api, UserManagedMemoryMustBeGiven) {
   context->setInputShape("x", Dims2(1, 3));
   void* bindings[] = {x, &k, out, &sum};
   EXPECT_FALSE(context->executeV2(bindings));
-  EXPECT_NE(logger.last.find("setDeviceMemoryV2"), std::string::npos);
+  EXPECT_NE(logger.last().find("setDeviceMemoryV2"), std::string::npos);
   alignas(64) char memory[128];
   const auto size = static_cast<size_t>(engine->getDeviceMemorySizeV2());
   EXPECT_EQ(size, 40U);
   EXPECT_EQ(context->updateDeviceMemorySizeForShapes(), size);
   context->setDeviceMemoryV2(memory + 4, size);
-  EXPECT_NE(logger.last.find("not aligned to 64 bytes"), std::string::npos) << logger.last;
+  EXPECT_NE(logger.last().find("not aligned to 64 bytes"), std::string::npos) << logger.last();
   context->setDeviceMemoryV2(memory, size - 1);
-  EXPECT_NE(logger.last.find("profile 0 needs " + std::to_string(size)), std::string::npos)
-      << logger.last;
+  EXPECT_NE(logger.last().find("profile 0 needs " + std::to_string(size)), std::string::npos)
+      << logger.last();
   EXPECT_FALSE(context->executeV2(bindings));
   context->setDeviceMemoryV2(memory, size);
-  EXPECT_TRUE(context->executeV2(bindings)) << logger.last;
+  EXPECT_TRUE(context->executeV2(bindings)) << logger.last();
 }
 
 TEST_F(Api, ContextsAreMadeAsARuntimeConfigSays) {
@@ -251,7 +244,7 @@ TEST_F(Api, ContextsAreMadeAsARuntimeConfigSays) {
   context->setInputShape("x", Dims2(1, 3));
   void* bindings[] = {x, &k, out, &sum};
   EXPECT_FALSE(context->executeV2(bindings));
-  EXPECT_NE(logger.last.find("USER_MANAGED"), std::string::npos) << logger.last;
+  EXPECT_NE(logger.last().find("USER_MANAGED"), std::string::npos) << logger.last();
   EXPECT_EQ(engine->createExecutionContext(static_cast<ExecutionContextAllocationStrategy>(3)),
             nullptr);
 }
@@ -306,17 +299,17 @@ TEST_F(Api, LoadsFromStreams) {
   ReaderV1 first(bytes);
   engine.reset();
   engine.reset(runtime->deserializeCudaEngine(first));
-  ASSERT_NE(engine, nullptr) << logger.last;
+  ASSERT_NE(engine, nullptr) << logger.last();
   EXPECT_EQ(first.at, size);
   EXPECT_STREQ(engine->getName(), "fake");
   ReaderV2 second(bytes);
   engine.reset(runtime->deserializeCudaEngine(second));
-  ASSERT_NE(engine, nullptr) << logger.last;
+  ASSERT_NE(engine, nullptr) << logger.last();
   EXPECT_EQ(second.at, size);
   bytes.resize(200);
   ReaderV2 cut(bytes);
   EXPECT_EQ(runtime->deserializeCudaEngine(cut), nullptr);
-  EXPECT_NE(logger.last.find("ends after 200 bytes"), std::string::npos) << logger.last;
+  EXPECT_NE(logger.last().find("ends after 200 bytes"), std::string::npos) << logger.last();
 }
 
 TEST_F(Api, InspectorSpeaksJson) {
@@ -336,9 +329,9 @@ TEST_F(Api, InspectorSpeaksJson) {
 
 TEST(ApiRuntime, RefusesWhatItCannotServe) {
   EXPECT_EQ(createInferRuntime_INTERNAL(nullptr, NV_TENSORRT_VERSION), nullptr);
-  TestLogger logger;
+  ErrorLogger logger;
   EXPECT_EQ(createInferRuntime_INTERNAL(&logger, 80000), nullptr);
-  EXPECT_NE(logger.last.find("API level 8"), std::string::npos);
+  EXPECT_NE(logger.last().find("API level 8"), std::string::npos);
   EXPECT_EQ(getInferLibVersion(), NV_TENSORRT_VERSION);
   const std::unique_ptr<IRuntime> runtime(createInferRuntime(logger));
   EXPECT_FALSE(runtime->getEngineHostCodeAllowed());

@@ -7,28 +7,13 @@
 #include <thread>
 #include <vector>
 
+#include "loggers.h"
 #include "opwright/NvInferRuntime.h"
 #include "plan/plan.h"
 #include "runtime/fake_plan.h"
 
 namespace opwright {
 namespace {
-
-class TestLogger final : public ILogger {
- public:
-  void log(Severity severity, AsciiChar const* message) noexcept override {
-    const std::lock_guard lock(mutex_);
-    if (severity <= Severity::kERROR) last_ = message;
-  }
-  std::string last() {
-    const std::lock_guard lock(mutex_);
-    return last_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::string last_;
-};
 
 class Counter final : public IRunListener {
  public:
@@ -79,7 +64,7 @@ class RunQueueTest : public testing::Test {
     void* const bindings[] = {memory.x.data(), memory.out.data()};
     return std::unique_ptr<IQueuedRun>(queue.submit(bindings, &memory.shape, listener, &result));
   }
-  TestLogger logger;
+  ErrorLogger logger;
   std::unique_ptr<IRuntime> runtime;
   std::unique_ptr<ICudaEngine> engine;
   std::counting_semaphore<> begun{0}, open{0};

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "runtime/allocations.h"
+#include "allocations.h"
 #include "runtime/fake_plan.h"
 
 namespace opwright {

@@ -5,7 +5,7 @@
 #include "backend/backend.h"
 #include "backend/memory.h"
 
-namespace opwright::testing {
+namespace opwright {
 namespace {
 
 /// Counts what is allocated and freed.
@@ -88,4 +88,4 @@ TEST(DeviceMemory, HoldsNothingElse) {
 }
 
 }  // namespace
-}  // namespace opwright::testing
+}  // namespace opwright

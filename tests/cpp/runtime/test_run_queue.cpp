@@ -286,14 +286,6 @@ TEST(RunQueue, ManyThreadsSubmitAndWithdraw) {
   EXPECT_EQ(queue.num_waiting(), 0u);
 }
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define OPWRIGHT_THREAD_SANITIZER
-#endif
-#elif defined(__SANITIZE_THREAD__)
-#define OPWRIGHT_THREAD_SANITIZER
-#endif
-
 TEST(RunQueue, AForkedChildHasThreadsOfItsOwn) {
 #ifdef OPWRIGHT_THREAD_SANITIZER
   GTEST_SKIP() << "ThreadSanitizer lets no forked child start threads";

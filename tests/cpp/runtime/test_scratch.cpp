@@ -9,7 +9,7 @@
 #include <random>
 #include <thread>
 
-#include "runtime/allocations.h"
+#include "allocations.h"
 #include "runtime/fake_plan.h"
 
 namespace opwright {

@@ -1,4 +1,4 @@
-#include "runtime/allocations.h"
+#include "allocations.h"
 
 #include <atomic>
 #include <cstdlib>
@@ -10,6 +10,8 @@ std::atomic<long> count{0};
 
 long allocation_count() { return count; }
 
+// ThreadSanitizer's own cannot be replaced: nothing is counted there.
+#ifndef OPWRIGHT_THREAD_SANITIZER
 void* operator new(size_t size) {
   ++count;
   if (void* memory = std::malloc(size ? size : 1)) return memory;
@@ -22,3 +24,4 @@ void* operator new(size_t size, const std::nothrow_t&) noexcept {
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#endif

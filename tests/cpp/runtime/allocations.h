@@ -1,4 +1,0 @@
-#pragma once
-
-/// How often the program, the library included, has called operator new.
-long allocation_count();
