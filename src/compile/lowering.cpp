@@ -58,6 +58,7 @@ class NodeProgram {
     const int results[] = {writer.cast(result, node_.outputs[0]->info.dtype)};
     PointwiseParams program = writer.finish(results, &used);
     std::vector<GraphValue*> inputs;
+    inputs.reserve(used.size());
     for (int input : used) inputs.push_back(inputs_[input]);
     graph_.replace(&node_, std::make_shared<Pointwise>(std::move(program)), std::move(inputs));
   }
@@ -152,8 +153,7 @@ void lower_quantization(Graph& graph, GraphNode* node, const QuantizationParams&
     std::string problem;
     SymShape dims = scale_shape(x, inputs[i]->info.dims, params.axis, problem);
     require(problem.empty(), "Layer '", node->name, "': input ", i, " ", problem);
-    // A vector has one for each index of the axis, whose extent may be open.
-    const bool is_vector = inputs[i]->info.dims.size() == 1 && x.size() != 1;
+    const bool is_vector = is_vector_of_scales(x, inputs[i]->info.dims);
     // The zero point of blocks has as many as the scale has.
     const SymShape& first = i == 1 ? dims : node->inputs[1]->info.dims;
     SymShape wide;

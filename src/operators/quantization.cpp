@@ -8,11 +8,15 @@ namespace opwright {
 
 bool has_blocks(const Expr& x, const Expr& scale) { return scale != Expr(1) && scale != x; }
 
+bool is_vector_of_scales(const SymShape& x, const SymShape& scale) {
+  return scale.size() == 1 && (x.size() != 1 || !x[0].is_constant());
+}
+
 SymShape scale_shape(const SymShape& x, const SymShape& scale, int64_t axis, std::string& problem) {
   const auto rank = static_cast<int64_t>(x.size());
   if (numel(scale) == Expr(1)) return SymShape(rank, Expr(1));
-  // A vector beside a vector may be of blocks, which extents that are known show.
-  if (scale.size() == 1 && (rank != 1 || !x[0].is_constant())) {
+  if (is_vector_of_scales(x, scale)) {
+    if (rank == 1) axis = 0;  // the only one, whatever the model says
     if (axis < 0 || axis >= rank) {
       problem = opwright::str("is a vector of ", scale[0].str(), ", so the axis must be in [0, ",
                               rank, "), but is ", axis);

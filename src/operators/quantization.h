@@ -42,5 +42,8 @@ class Dequantize final : public BuiltinOperator<Dequantize, QuantizationParams> 
 SymShape scale_shape(const SymShape& x, const SymShape& scale, int64_t axis, std::string& problem);
 /// Whether an extent of a scale stands for blocks of more than one element of x and less than all.
 bool has_blocks(const Expr& x, const Expr& scale);
+/// Whether there is a scale for each index of an axis, whose extent may be open: not blocks of a
+/// vector of known extent.
+bool is_vector_of_scales(const SymShape& x, const SymShape& scale);
 
 }  // namespace opwright

@@ -268,11 +268,12 @@ def test_regions_are_as_many_as_their_images():
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
-def test_as_many_scales_as_there_will_be_elements(dtype):
+@pytest.mark.parametrize("axis", [-1, 0, 1])  # 1 is the default
+def test_as_many_scales_as_there_will_be_elements(dtype, axis):
     graph = helper.make_graph(
         [
             helper.make_node("Unique", ["x"], ["u"]),
-            helper.make_node("DequantizeLinear", ["u", "scale", "zero"], ["y"]),
+            helper.make_node("DequantizeLinear", ["u", "scale", "zero"], ["y"], axis=axis),
         ],
         "found",
         [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [3])],
