@@ -95,35 +95,35 @@ TEST(AutoTuneCombination, Positions) {
 }
 
 TEST(AutoTuneCombination, ErrorsQuoteTheText) {
-  EXPECT_CONTAINS(error_of([] { AutoTuneCombination("FP32|FP16*BF16, FP32", ""); }),
+  EXPECT_CONTAINS(thrown_error([] { AutoTuneCombination("FP32|FP16*BF16, FP32", ""); }),
                   "\"FP32|FP16*BF16\" mixes '|'");
   EXPECT_CONTAINS(
-      error_of([] { AutoTuneCombination("FP32|FP16|BF16, FP32|FP16", "").expand(kOne, kOne); }),
+      thrown_error([] { AutoTuneCombination("FP32|FP16|BF16, FP32|FP16", "").expand(kOne, kOne); }),
       "\"FP32|FP16|BF16\" and \"FP32|FP16\" move together");
-  EXPECT_CONTAINS(error_of([] { AutoTuneCombination("FP32, FP23", ""); }), "FP23");
-  EXPECT_CONTAINS(error_of([] { AutoTuneCombination("FP32,, FP32", ""); }), "\"FP32,, FP32\"");
-  EXPECT_CONTAINS(error_of([] { AutoTuneCombination("FP32|, FP32", ""); }), "is empty");
-  EXPECT_CONTAINS(error_of([] { AutoTuneCombination("FP32", "ROWS"); }), "ROWS");
-  EXPECT_CONTAINS(error_of([] { AutoTuneCombination("FP32", "").expand(kOne, kOne); }),
+  EXPECT_CONTAINS(thrown_error([] { AutoTuneCombination("FP32, FP23", ""); }), "FP23");
+  EXPECT_CONTAINS(thrown_error([] { AutoTuneCombination("FP32,, FP32", ""); }), "\"FP32,, FP32\"");
+  EXPECT_CONTAINS(thrown_error([] { AutoTuneCombination("FP32|, FP32", ""); }), "is empty");
+  EXPECT_CONTAINS(thrown_error([] { AutoTuneCombination("FP32", "ROWS"); }), "ROWS");
+  EXPECT_CONTAINS(thrown_error([] { AutoTuneCombination("FP32", "").expand(kOne, kOne); }),
                   "types \"FP32\" have 1 entries, but there are 1 inputs and 1 outputs");
   EXPECT_CONTAINS(
-      error_of([] { AutoTuneCombination("FP32, FP32", "HWC, HWC, HWC").expand(kOne, kOne); }),
+      thrown_error([] { AutoTuneCombination("FP32, FP32", "HWC, HWC, HWC").expand(kOne, kOne); }),
       "layouts \"HWC, HWC, HWC\" have 3 entries");
-  EXPECT_CONTAINS(error_of([] { AutoTuneCombination("FP32", "LINEAR", {0}); }),
+  EXPECT_CONTAINS(thrown_error([] { AutoTuneCombination("FP32", "LINEAR", {0}); }),
                   "must be positive, but one is 0");
-  EXPECT_CONTAINS(error_of([] {
+  EXPECT_CONTAINS(thrown_error([] {
                     AutoTuneCombination("FP32", "LINEAR", {3, 3});
                   }),
                   "3 is there twice");
   AutoTuneCombination c;
   const int zero[] = {0}, three[] = {3}, negative[] = {-1};
   c.pos(zero, "FP32");
-  EXPECT_CONTAINS(error_of([&] { c.pos(zero, "FP16"); }), "position 0 was set to \"FP32\"");
-  EXPECT_CONTAINS(error_of([&] { c.pos(negative, "FP16"); }), "position -1");
-  EXPECT_CONTAINS(error_of([&] { c.expand(kOne, kOne); }), "not called for position 1");
+  EXPECT_CONTAINS(thrown_error([&] { c.pos(zero, "FP16"); }), "position 0 was set to \"FP32\"");
+  EXPECT_CONTAINS(thrown_error([&] { c.pos(negative, "FP16"); }), "position -1");
+  EXPECT_CONTAINS(thrown_error([&] { c.expand(kOne, kOne); }), "not called for position 1");
   c.pos(three, "FP32");
-  EXPECT_CONTAINS(error_of([&] { c.expand(kOne, kOne); }), "not called for position 1");
-  EXPECT_CONTAINS(error_of([&] {
+  EXPECT_CONTAINS(thrown_error([&] { c.expand(kOne, kOne); }), "not called for position 1");
+  EXPECT_CONTAINS(thrown_error([&] {
                     AutoTuneCombination d("FP32", "");
                     d.pos(zero, "FP32");
                   }),
@@ -135,7 +135,7 @@ TEST(AutoTuneCombination, RefusesFloods) {
   std::string text = all;
   for (int i = 0; i < 7; ++i) text += "," + all;
   std::vector<PortDesc> ports(8, kOne[0]);
-  EXPECT_CONTAINS(error_of([&] { AutoTuneCombination(text, "").expand(ports, {}); }),
+  EXPECT_CONTAINS(thrown_error([&] { AutoTuneCombination(text, "").expand(ports, {}); }),
                   "more than 10000");
 }
 
@@ -201,12 +201,13 @@ TEST(Expand, MergesTacticsOfRepetitions) {
 
 TEST(Expand, NothingLeftNamesThePluginAndItsTypes) {
   const std::vector<AutoTuneCombination> all = {AutoTuneCombination("FP16, FP16", "LINEAR")};
-  const std::string message = error_of([&] { expand(all, make_query(kOne, kOne), "ns::p"); });
+  const std::string message = thrown_error([&] { expand(all, make_query(kOne, kOne), "ns::p"); });
   EXPECT_CONTAINS(message, "'test layer'");
   EXPECT_CONTAINS(message, "'ns::p'");
   EXPECT_CONTAINS(message, "FP32 -> FP32");
   EXPECT_CONTAINS(message, "FP16 -> FP16: input 0 is FP32 in the network, and FP16 needs");
-  EXPECT_CONTAINS(error_of([&] { expand({}, make_query(kOne, kOne), "ns::p"); }), "an empty list");
+  EXPECT_CONTAINS(thrown_error([&] { expand({}, make_query(kOne, kOne), "ns::p"); }),
+                  "an empty list");
 }
 
 }  // namespace

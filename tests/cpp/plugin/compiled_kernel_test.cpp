@@ -104,7 +104,7 @@ TEST(CompiledKernel, ReportsWrongLaunches) {
   const auto error_with = [&](auto change) {
     KernelCode code = affine();
     change(code);
-    return error_of([&] { launched.run(*make_compiled_kernel(code), {2, 3, 5}); });
+    return thrown_error([&] { launched.run(*make_compiled_kernel(code), {2, 3, 5}); });
   };
   EXPECT_CONTAINS(error_with([](KernelCode& c) { c.name = "other"; }), "no symbol 'other'");
   EXPECT_CONTAINS(error_with([](KernelCode& c) { c.grid[1] = Expr::symbol(1) - 4; }),
@@ -171,15 +171,16 @@ TEST(CompiledKernel, IsToldTheValuesOfShapeInputs) {
     EXPECT_EQ(run(first, -7), expected);
   }
   EXPECT_CONTAINS(
-      error_of([&] { run(int64_t{1} << 40, 0); }),
+      thrown_error([&] { run(int64_t{1} << 40, 0); }),
       "the grid has 1099511627776 x 1 x 1 cells (inputs[0].shape[0] + inputs[2][0] - 1, ");
-  EXPECT_CONTAINS(error_of([&] { run(-1, 0); }), "grid_x is -1 (inputs[0].shape[0] + inputs[2][0]");
+  EXPECT_CONTAINS(thrown_error([&] { run(-1, 0); }),
+                  "grid_x is -1 (inputs[0].shape[0] + inputs[2][0]");
 
   inputs[2].type.dtype = DT::kFLOAT;
-  EXPECT_CONTAINS(error_of([&] { op->make_kernel(make_args(candidate, inputs, outputs)); }),
+  EXPECT_CONTAINS(thrown_error([&] { op->make_kernel(make_args(candidate, inputs, outputs)); }),
                   "is a shape input of type FP32; expected INT32 or INT64");
   inputs[2].present = false;
-  EXPECT_CONTAINS(error_of([&] { op->make_kernel(make_args(candidate, inputs, outputs)); }),
+  EXPECT_CONTAINS(thrown_error([&] { op->make_kernel(make_args(candidate, inputs, outputs)); }),
                   "a shape input, is absent");
 }
 
@@ -195,7 +196,7 @@ TEST(CompiledKernel, RefusesForeignLaunches) {
     auto launch = std::get<KernelLaunch>(*find(good, "launch"));
     change(launch);
     const Attributes bad = {{"launch", launch}};
-    return error_of([&] {
+    return thrown_error([&] {
       validate(bad);
       launched.run(*load_compiled_kernel(bad, context), {2, 3, 5});
     });
@@ -220,12 +221,12 @@ TEST(CompiledKernel, RefusesForeignLaunches) {
   EXPECT_CONTAINS(error_with([&](auto& l) { l.checks = {{past, "m"}}; }), "as a condition");
   EXPECT_CONTAINS(error_with([](auto& l) { l.shape_inputs = {7}; }), "a shape input, is absent");
   EXPECT_CONTAINS(error_with([](auto& l) { l.shape_inputs = {-1}; }), "which is no input");
-  EXPECT_CONTAINS(error_of([&] {
+  EXPECT_CONTAINS(thrown_error([&] {
                     load_compiled_kernel({{"launch", Ints{1}}}, context);
                   }),
                   "'launch' must be the launch of a kernel, not a list of integers");
   context.code = {};
-  EXPECT_CONTAINS(error_of([&] { load_compiled_kernel(good, context); }), "0 code objects");
+  EXPECT_CONTAINS(thrown_error([&] { load_compiled_kernel(good, context); }), "0 code objects");
 }
 
 TEST(HostCode, IsNotTouchedWithoutPermission) {
@@ -247,18 +248,18 @@ TEST(HostCode, IsNotTouchedWithoutPermission) {
   context.layer = "test layer";
   std::vector<LoadedCode> loaded = {{object, false}};
   context.code = loaded;
-  const std::string message = error_of([&] { load_compiled_kernel(launch, context); });
+  const std::string message = thrown_error([&] { load_compiled_kernel(launch, context); });
   EXPECT_CONTAINS(message, "'test layer'");
   EXPECT_CONTAINS(message, "without permission");
   EXPECT_FALSE(ran());
 
   // A file that claims that its code is not for the host.
   loaded[0].object.host = false;
-  EXPECT_CONTAINS(error_of([&] { load_compiled_kernel(launch, context); }),
+  EXPECT_CONTAINS(thrown_error([&] { load_compiled_kernel(launch, context); }),
                   "is code for a GPU, which the engine may not run without permission");
   loaded[0].permitted = true;
   const PlannedOperatorPtr op = load_compiled_kernel(launch, context);
-  EXPECT_CONTAINS(error_of([&] {
+  EXPECT_CONTAINS(thrown_error([&] {
                     op->make_kernel(make_args(launched.candidate, launched.ports, launched.ports));
                   }),
                   "may not run on the host");
@@ -329,7 +330,7 @@ TEST(HostCode, IsLoadedOnceByThreadsAtOnce) {
 TEST(HostCode, AFailedLoadLetsTheNextTry) {
   CodeObject bad = constant(80);
   bad.target = "sm_90";
-  EXPECT_CONTAINS(error_of([&] { HostCode::load(bad); }), "but this host is");
+  EXPECT_CONTAINS(thrown_error([&] { HostCode::load(bad); }), "but this host is");
   EXPECT_EQ(call(*HostCode::load(constant(80))), 80);
 }
 
@@ -351,7 +352,7 @@ TEST(HostCode, NamesWhatDoesNotFit) {
   const auto error_with = [&](const std::string& target) {
     CodeObject object = good;
     object.target = target;
-    return error_of([&] { HostCode::load(object); });
+    return thrown_error([&] { HostCode::load(object); });
   };
   EXPECT_CONTAINS(error_with("sm_90"), "is for 'sm_90', but this host is");
   EXPECT_CONTAINS(error_with(std::string(kHostTarget) + " warp9 fma_of_the_future"),
@@ -368,7 +369,7 @@ TEST(HostCode, RefusesWhatIsNoSharedObject) {
     change(bytes);
     CodeObject object = good;
     object.bytes = Blob::copy(bytes.data(), bytes.size());
-    return error_of([&] { HostCode::load(object); });
+    return thrown_error([&] { HostCode::load(object); });
   };
   EXPECT_CONTAINS(error_with([](auto& b) { b.resize(10); }), "shorter than an ELF header");
   EXPECT_CONTAINS(error_with([](auto& b) { b[0] = 'X'; }), "does not begin with");
@@ -377,7 +378,7 @@ TEST(HostCode, RefusesWhatIsNoSharedObject) {
   EXPECT_CONTAINS(error_with([](auto& b) { b[16] = 1; }), "ELF type is 1");
   EXPECT_CONTAINS(error_with([](auto& b) { b[39] = 0x7f; }), "beyond its end");
   EXPECT_CONTAINS(error_with([](auto& b) { b.resize(b.size() / 4); }), "truncated");
-  EXPECT_CONTAINS(error_of([&] { HostCode::load(good)->symbol("nothing"); }),
+  EXPECT_CONTAINS(thrown_error([&] { HostCode::load(good)->symbol("nothing"); }),
                   "exports no symbol 'nothing'");
 }
 

@@ -132,7 +132,7 @@ class DeviceKernelTest : public testing::Test {
   std::string error_with(auto change, const Shape& shape = {2, 3}) {
     KernelCode code = make_code();
     change(code);
-    return error_of([&] { run(*make(code), shape); });
+    return thrown_error([&] { run(*make(code), shape); });
   }
 
   RecordingGpu gpu_;
@@ -217,7 +217,7 @@ TEST_F(DeviceKernelTest, ScratchLiesInTheWorkspace) {
   const std::vector<uint64_t> expected = {word(in_), word(out_), word(workspace), 0,
                                           word(workspace) + 4096};
   EXPECT_EQ(gpu_.launches.at(0).arguments, expected);
-  EXPECT_CONTAINS(error_of([&] {
+  EXPECT_CONTAINS(thrown_error([&] {
                     run(*kernel, {5, 200}, workspace);
                   }),
                   "scratch buffer 0 takes 10000 bytes");
@@ -400,7 +400,7 @@ TEST_F(DeviceKernelTest, CodeForAnotherGpuIsRefused) {
       20);
   std::string cubin = elf + std::string(64, '\0');
   code.object = {"test f", "sm_80", Blob::copy(cubin.data(), cubin.size()), false};
-  const std::string message = error_of([&] { make(code); });
+  const std::string message = thrown_error([&] { make(code); });
   EXPECT_CONTAINS(message,
                   "layer 'test layer': compiled kernel 'test f' is code for sm_80, for GPUs of "
                   "compute capability 8.0 to 8.9; this device is sm_90. Build the engine here");

@@ -52,14 +52,14 @@ TEST(EmbeddedLibrary, RunsWithoutBeingRegistered) {
   const auto engine = Engine::load(plan, {});
   EXPECT_EQ(run(engine, {1, 3}, {1, 2, 3}), kPadded);
   EXPECT_FALSE(is_registered("circ_pad_plugin"));
-  EXPECT_CONTAINS(error_of([] { Engine::load(build_with({}), {}); }),
+  EXPECT_CONTAINS(thrown_error([] { Engine::load(build_with({}), {}); }),
                   "plugin 'circ_pad_plugin' (version 1, namespace '')");
 }
 
 TEST(EmbeddedLibrary, NeedsPermission) {
   Plan plan = build_with({kCircPad});
   make_foreign(plan);
-  EXPECT_CONTAINS(error_of([&] { Engine::load(plan, {}); }), "'circ_pad_plugin.so'");
+  EXPECT_CONTAINS(thrown_error([&] { Engine::load(plan, {}); }), "'circ_pad_plugin.so'");
   LoadOptions options;
   options.allow_host_code = true;
   EXPECT_EQ(run(Engine::load(plan, options), {1, 3}, {1, 2, 3}), kPadded);
@@ -119,7 +119,7 @@ TEST(EmbeddedLibrary, ComesBeforeWhatIsRegistered) {
   LoadOptions options;
   options.plugins = &registry;
   EXPECT_EQ(run(Engine::load(plan, options), {1, 3}, {1, 2, 3}), kPadded);
-  EXPECT_CONTAINS(error_of([&] { Engine::load(bare, options); }), "could not make it");
+  EXPECT_CONTAINS(thrown_error([&] { Engine::load(bare, options); }), "could not make it");
 }
 
 TEST(EmbeddedLibrary, IsStoredOnceAndShown) {
@@ -146,8 +146,8 @@ TEST(EmbeddedLibrary, MayHandOutItsCreatorsAndNeedNotHaveAny) {
 }
 
 TEST(EmbeddedLibrary, FilesThatAreNoLibrariesAreRefused) {
-  EXPECT_CONTAINS(error_of([] { build_with({"/nowhere/lib.so"}); }), "/nowhere/lib.so");
-  EXPECT_CONTAINS(error_of([] { build_with({"/proc/self/cmdline"}); }),
+  EXPECT_CONTAINS(thrown_error([] { build_with({"/nowhere/lib.so"}); }), "/nowhere/lib.so");
+  EXPECT_CONTAINS(thrown_error([] { build_with({"/proc/self/cmdline"}); }),
                   "plugin library 'cmdline' (");
 }
 
@@ -157,7 +157,7 @@ TEST(EmbeddedLibrary, DamagedBytesAreRefused) {
   object.bytes = Blob::copy(object.bytes.data(), object.bytes.size() / 10);
   LoadOptions options;
   options.allow_host_code = true;
-  EXPECT_CONTAINS(error_of([&] { Engine::load(plan, options); }),
+  EXPECT_CONTAINS(thrown_error([&] { Engine::load(plan, options); }),
                   "plugin library 'circ_pad_plugin.so' (");
 }
 

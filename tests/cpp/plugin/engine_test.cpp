@@ -38,7 +38,7 @@ TEST(PluginEngine, NativeLibrary) {
     EXPECT_EQ(run(engine, {1, 3}, {1, 2, 3}), (std::vector<float>{3, 1, 2, 3, 1, 2}));
   }
   registry.deregisterLibrary(handle);
-  EXPECT_CONTAINS(error_of([&] { Engine::load(plan, options); }),
+  EXPECT_CONTAINS(thrown_error([&] { Engine::load(plan, options); }),
                   "plugin 'circ_pad_plugin' (version 1, namespace '')");
 }
 
@@ -77,7 +77,7 @@ TEST(PluginEngine, FailingPluginLeavesTheContextUsable) {
   options.plugins = &registry;
   const auto engine = Engine::load(plan, options);
   b.enqueue = [](auto...) { return 3; };
-  const std::string message = error_of([&] { run(engine, {1, 2}, {1, 2}); });
+  const std::string message = thrown_error([&] { run(engine, {1, 2}, {1, 2}); });
   EXPECT_CONTAINS(message, "the plugin");
   EXPECT_CONTAINS(message, "enqueue() returned 3");
   b.enqueue = [](auto, auto, void const* const* inputs, void* const* outputs, auto...) {
@@ -109,7 +109,7 @@ TEST(PluginEngine, CompiledKernelTravelsInTheFile) {
     std::memcpy(to, old.data(), old.size());
     static_cast<char*>(to)[old.size()] = 0;
   });
-  EXPECT_CONTAINS(error_of([&] { Engine::load(plan, {}); }), "permit");
+  EXPECT_CONTAINS(thrown_error([&] { Engine::load(plan, {}); }), "permit");
   LoadOptions options;
   options.allow_host_code = true;
   EXPECT_EQ(run(Engine::load(plan, options), {2, 3}, {1, 2, 3, 4, 5, 6}),

@@ -44,12 +44,12 @@ TEST(Fields, CopiesOutliveTheirSource) {
 
 TEST(Fields, RefusesBrokenCollections) {
   const PluginField no_data("pads", nullptr, PluginFieldType::kINT32, 2);
-  EXPECT_CONTAINS(error_of([&] { copy_fields({1, &no_data}); }), "'pads' has 2 elements");
+  EXPECT_CONTAINS(thrown_error([&] { copy_fields({1, &no_data}); }), "'pads' has 2 elements");
   const PluginField no_name(nullptr, "", PluginFieldType::kCHAR, 0);
-  EXPECT_CONTAINS(error_of([&] { copy_fields({1, &no_name}); }), "no name");
+  EXPECT_CONTAINS(thrown_error([&] { copy_fields({1, &no_name}); }), "no name");
   const PluginField no_type("x", "abc", static_cast<PluginFieldType>(77), 3);
-  EXPECT_CONTAINS(error_of([&] { copy_fields({1, &no_type}); }), "unknown type 77");
-  EXPECT_CONTAINS(error_of([&] { copy_fields({2, nullptr}); }), "2 fields");
+  EXPECT_CONTAINS(thrown_error([&] { copy_fields({1, &no_type}); }), "unknown type 77");
+  EXPECT_CONTAINS(thrown_error([&] { copy_fields({2, nullptr}); }), "2 fields");
 }
 
 TEST(FitField, ConvertsNumbers) {
@@ -70,30 +70,30 @@ TEST(FitField, RefusesWhatWouldChangeValues) {
   const int64_t big = int64_t{1} << 40;
   const FieldValue value{"k", PluginFieldType::kINT64, 1, Blob::copy(&big, 8)};
   const std::string message =
-      error_of([&] { fit_field(value, PluginFieldType::kINT32, "plugin 'p'"); });
+      thrown_error([&] { fit_field(value, PluginFieldType::kINT32, "plugin 'p'"); });
   EXPECT_CONTAINS(message, "plugin 'p': attribute 'k' must be INT32");
   EXPECT_CONTAINS(message, "1099511627776");
   const float half = 0.5f;
   const FieldValue real{"k", PluginFieldType::kFLOAT32, 1, Blob::copy(&half, 4)};
-  EXPECT_CONTAINS(error_of([&] { fit_field(real, PluginFieldType::kINT32, "p"); }),
+  EXPECT_CONTAINS(thrown_error([&] { fit_field(real, PluginFieldType::kINT32, "p"); }),
                   "must be INT32, but is FLOAT32");
   const FieldValue text{"k", PluginFieldType::kCHAR, 1, Blob::copy("a", 1)};
-  EXPECT_CONTAINS(error_of([&] { fit_field(text, PluginFieldType::kFLOAT32, "p"); }),
+  EXPECT_CONTAINS(thrown_error([&] { fit_field(text, PluginFieldType::kFLOAT32, "p"); }),
                   "must be FLOAT32, but is CHAR");
   // Integers are kept, floating values rounded, but not to infinity.
   const int64_t odd = (int64_t{1} << 24) + 1, most = std::numeric_limits<int64_t>::max();
   const FieldValue whole{"k", PluginFieldType::kINT64, 1, Blob::copy(&odd, 8)};
-  EXPECT_CONTAINS(error_of([&] { fit_field(whole, PluginFieldType::kFLOAT32, "p"); }),
+  EXPECT_CONTAINS(thrown_error([&] { fit_field(whole, PluginFieldType::kFLOAT32, "p"); }),
                   "must be FLOAT32, which cannot hold 16777217");
   const FieldValue largest{"k", PluginFieldType::kINT64, 1, Blob::copy(&most, 8)};
-  EXPECT_CONTAINS(error_of([&] { fit_field(largest, PluginFieldType::kFLOAT64, "p"); }),
+  EXPECT_CONTAINS(thrown_error([&] { fit_field(largest, PluginFieldType::kFLOAT64, "p"); }),
                   "cannot hold 9223372036854775807");
   const double reals[] = {0.1, std::numeric_limits<double>::infinity(), 1e300};
   const FieldValue fine{"k", PluginFieldType::kFLOAT64, 2, Blob::copy(reals, 16)};
   EXPECT_EQ(read<float>(fit_field(fine, PluginFieldType::kFLOAT32, "p")),
             (std::vector<float>{0.1f, std::numeric_limits<float>::infinity()}));
   const FieldValue huge{"k", PluginFieldType::kFLOAT64, 3, Blob::copy(reals, 24)};
-  EXPECT_CONTAINS(error_of([&] { fit_field(huge, PluginFieldType::kFLOAT32, "p"); }),
+  EXPECT_CONTAINS(thrown_error([&] { fit_field(huge, PluginFieldType::kFLOAT32, "p"); }),
                   "must be FLOAT32, which cannot hold 1e+300");
 }
 

@@ -258,7 +258,7 @@ TEST(FixedShapePlugin, ExtChoosesOneFormatForAllFloatingPorts) {
   EXPECT_EQ(last[0].inputs[1].format, TensorFormat::kLINEAR);
   EXPECT_EQ(last[0].outputs[0].format, TensorFormat::kHWC);
   notes.format = TensorFormat::kCHW4;  // which such plugins are never asked about
-  EXPECT_CONTAINS(error_of([&] { op->candidates(make_query(inputs, outputs)); }),
+  EXPECT_CONTAINS(thrown_error([&] { op->candidates(make_query(inputs, outputs)); }),
                   "accepts no combination");
 }
 
@@ -268,7 +268,7 @@ TEST(FixedShapePlugin, SaysWhatDoesNotFit) {
     TestContext context(std::move(tensors));
     const int count = static_cast<int>(context.inputs.size());
     const OperatorPtr op = adopt_plugin_v2(V2Plugin(new ExtRepeat(notes, 1)), count);
-    return error_of([&] { op->infer(context); });
+    return thrown_error([&] { op->infer(context); });
   };
   const std::string who = "layer 'test layer': plugin 'repeat' (version 1, namespace ''): ";
   EXPECT_CONTAINS(
@@ -280,11 +280,12 @@ TEST(FixedShapePlugin, SaysWhatDoesNotFit) {
                   who + "input 1 has 1 as its first extent, and input 0 2");
   notes.can_clone = false;
   auto* plugin = new ExtRepeat(notes, 1);
-  EXPECT_CONTAINS(error_of([&] { make_plugin_v2_operator(*plugin, 1); }), "clone() returned null");
+  EXPECT_CONTAINS(thrown_error([&] { make_plugin_v2_operator(*plugin, 1); }),
+                  "clone() returned null");
   plugin->destroy();
   const OperatorPtr op = adopt_plugin_v2(V2Plugin(new ExtRepeat(notes, 1)), 1);
   EXPECT_CONTAINS(
-      error_of([&] {
+      thrown_error([&] {
         op->candidates(make_query({port(DataType::kFLOAT, {2, 3})}, {port(DataType::kFLOAT, {2})}));
       }),
       "clone() returned null");

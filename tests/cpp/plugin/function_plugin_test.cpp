@@ -135,7 +135,7 @@ TEST(FunctionPlugin, Candidates) {
   ASSERT_EQ(candidates.size(), 2u);
   EXPECT_EQ(candidates[1].tactic, 2);
   definition->impl = false;
-  EXPECT_CONTAINS(error_of([&] { op->candidates(make_query(kPorts, kPorts)); }),
+  EXPECT_CONTAINS(thrown_error([&] { op->candidates(make_query(kPorts, kPorts)); }),
                   "plugin 'test::scale' has no impl function for the CPU");
 }
 
@@ -173,7 +173,7 @@ TEST(FunctionPlugin, StoresWhatImplTakes) {
 
   OperatorLoadContext context;
   context.layer = "test layer";
-  EXPECT_CONTAINS(error_of([&] { load_operator("FunctionPlugin", stored, context); }),
+  EXPECT_CONTAINS(thrown_error([&] { load_operator("FunctionPlugin", stored, context); }),
                   "'test::scale' is not registered");
   register_function_plugin(definition);
   EXPECT_EQ(run(*load_operator("FunctionPlugin", stored, context)),
@@ -202,11 +202,11 @@ TEST(FunctionPlugin, AliasesAreStored) {
   Attributes hostile = planned->attributes();
   for (Attribute& attribute : hostile)
     if (attribute.name == "aliased_inputs") attribute.value = Ints{int64_t{1} << 40};
-  EXPECT_CONTAINS(error_of([&] { run(*load_operator("FunctionPlugin", hostile, load)); }),
+  EXPECT_CONTAINS(thrown_error([&] { run(*load_operator("FunctionPlugin", hostile, load)); }),
                   "is stored as aliased to input");
   for (Attribute& attribute : hostile)
     if (attribute.name == "aliased_inputs") attribute.value = Ints{-1, -1};
-  EXPECT_CONTAINS(error_of([&] { load_operator("FunctionPlugin", hostile, load); }),
+  EXPECT_CONTAINS(thrown_error([&] { load_operator("FunctionPlugin", hostile, load); }),
                   "do not fit together");
   deregister_function_plugin("test", "scale");
 }
@@ -246,13 +246,13 @@ class StoredFunctions : public testing::Test {
 TEST_F(StoredFunctions, PortsAreThoseOfTheFunctions) {
   const PlannedOperatorPtr op = load_with(stored());
   check(*op, kPorts, kPorts);
-  EXPECT_CONTAINS(error_of([&] { check(*op, {}, kPorts); }), "'x' is missing");
-  EXPECT_CONTAINS(error_of([&] { check(*op, {kPorts[0], kPorts[0]}, kPorts); }), "but 2 came");
-  EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, {kPorts[0], kPorts[0]}); }), "2 outputs");
-  EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, {}); }), "0 outputs");
-  EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, kPorts, 3); }), "stores the tactic 3");
+  EXPECT_CONTAINS(thrown_error([&] { check(*op, {}, kPorts); }), "'x' is missing");
+  EXPECT_CONTAINS(thrown_error([&] { check(*op, {kPorts[0], kPorts[0]}, kPorts); }), "but 2 came");
+  EXPECT_CONTAINS(thrown_error([&] { check(*op, kPorts, {kPorts[0], kPorts[0]}); }), "2 outputs");
+  EXPECT_CONTAINS(thrown_error([&] { check(*op, kPorts, {}); }), "0 outputs");
+  EXPECT_CONTAINS(thrown_error([&] { check(*op, kPorts, kPorts, 3); }), "stores the tactic 3");
   const std::vector<PortDesc> hwc = {port(DT::kFLOAT, {1, 2, 2, 2}, TF::kHWC)};
-  EXPECT_CONTAINS(error_of([&] { check(*op, hwc, hwc); }), "all is in LINEAR");
+  EXPECT_CONTAINS(thrown_error([&] { check(*op, hwc, hwc); }), "all is in LINEAR");
 }
 
 TEST_F(StoredFunctions, AnAttributeThatImplTakesCannotBeLeftOut) {
@@ -260,7 +260,7 @@ TEST_F(StoredFunctions, AnAttributeThatImplTakesCannotBeLeftOut) {
   for (FieldValue& field : renamed)
     if (field.name == "scale") field.name = "other";
   const PlannedOperatorPtr op = load_with(stored(), "fields", renamed);
-  EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, kPorts); }),
+  EXPECT_CONTAINS(thrown_error([&] { check(*op, kPorts, kPorts); }),
                   "does not store its attribute 'scale', which impl takes");
 }
 
@@ -270,7 +270,7 @@ TEST_F(StoredFunctions, AliasesAreThoseOfRegister) {
   TestContext context({tensor(DT::kFLOAT, {4})});
   const PlannedOperatorPtr op = load_with(stored());  // which says that none is
   const std::vector<OutputInfo> inferred = op->infer(context);
-  EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, kPorts, 0, inferred); }),
+  EXPECT_CONTAINS(thrown_error([&] { check(*op, kPorts, kPorts, 0, inferred); }),
                   "other inputs that outputs are aliased to than its register function says");
 }
 
@@ -280,7 +280,7 @@ TEST_F(StoredFunctions, TypesAreThoseOfRegister) {
   const PlannedOperatorPtr op = load_with(stored());
   const std::vector<OutputInfo> inferred = op->infer(context);
   check(*op, kPorts, kPorts, 0, inferred);
-  EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, {port(DT::kHALF, {4})}, 0, inferred); }),
+  EXPECT_CONTAINS(thrown_error([&] { check(*op, kPorts, {port(DT::kHALF, {4})}, 0, inferred); }),
                   "output 0 is stored as FP16, and its register function says FP32");
 }
 
@@ -293,7 +293,8 @@ TEST_F(StoredFunctions, AutotuneIsAskedWhereItsAttributesAreThere) {
   const PlannedOperatorPtr op = load_with(stored());
   EXPECT_TRUE(op->can_infer());
   check(*op, kPorts, kPorts, 2);
-  EXPECT_CONTAINS(error_of([&] { check(*op, kPorts, kPorts, 3); }), "which autotune does not give");
+  EXPECT_CONTAINS(thrown_error([&] { check(*op, kPorts, kPorts, 3); }),
+                  "which autotune does not give");
 }
 
 TEST(FunctionPlugin, TwoOutputsCannotTakeOneInput) {
@@ -301,7 +302,7 @@ TEST(FunctionPlugin, TwoOutputsCannotTakeOneInput) {
   definition->aliased_input = 0;
   definition->described = definition->num_outputs_ = 2;
   TestContext context({tensor(DT::kFLOAT, {4})});
-  EXPECT_CONTAINS(error_of([&] {
+  EXPECT_CONTAINS(thrown_error([&] {
                     make_function_operator(definition, {}, FunctionMode::kCallback)->infer(context);
                   }),
                   "plugin 'test::scale': outputs 0 and 1 are both aliased to input 0");
@@ -316,7 +317,7 @@ TEST(FunctionPlugin, AliasedOutputsKeepTheirInputsType) {
   outputs[0].aliased_input = 0;
   ASSERT_EQ(op->candidates(make_query(kPorts, outputs)).size(), 1u);
   definition->all_half = true;
-  EXPECT_CONTAINS(error_of([&] { op->candidates(make_query(kPorts, outputs)); }),
+  EXPECT_CONTAINS(thrown_error([&] { op->candidates(make_query(kPorts, outputs)); }),
                   "output 0 is FP16 but aliased to input 0, which is FP32");
 }
 
@@ -344,7 +345,7 @@ TEST(FunctionPlugin, NumberOfOutputsIsChecked) {
   auto definition = std::make_shared<Scale>();
   definition->num_outputs_ = 2;
   TestContext context({tensor(DT::kFLOAT, {4})});
-  EXPECT_CONTAINS(error_of([&] {
+  EXPECT_CONTAINS(thrown_error([&] {
                     make_function_operator(definition, {}, FunctionMode::kCallback)->infer(context);
                   }),
                   "described 1 outputs, expected 2");
@@ -363,7 +364,7 @@ TEST(FunctionPlugin, InputsAreCheckedByTheirKinds) {
   check_inputs(parameters, {true, true, false}, "p");
   check_inputs(parameters, {true, true, true, true, true}, "p");
   const auto error_with = [&](const std::vector<FunctionParameter>& p, std::vector<bool> present) {
-    return error_of([&] { check_inputs(p, present, "plugin 'p'"); });
+    return thrown_error([&] { check_inputs(p, present, "plugin 'p'"); });
   };
   EXPECT_EQ(error_with(parameters, {true}),
             "plugin 'p' takes the tensors (x, n, b=None, *xs), but 'n' is missing");
@@ -380,20 +381,20 @@ TEST(ChooseMode, FollowsTheRequestThenTheFlags) {
   EXPECT_EQ(choose_mode(both, 0, true, false), FunctionMode::kCallback);
   EXPECT_EQ(choose_mode(both, -1, true, false), FunctionMode::kCompiled);
   EXPECT_EQ(choose_mode(both, -1, false, true), FunctionMode::kCallback);
-  const std::string message = error_of([&] { choose_mode(both, -1, false, false); });
+  const std::string message = thrown_error([&] { choose_mode(both, -1, false, false); });
   EXPECT_CONTAINS(message, "aot=True or aot=False");
   EXPECT_CONTAINS(message, "PREFER_AOT_PYTHON_PLUGINS or PREFER_JIT_PYTHON_PLUGINS");
-  EXPECT_CONTAINS(error_of([&] { choose_mode(both, -1, true, true); }), "has both flags");
+  EXPECT_CONTAINS(thrown_error([&] { choose_mode(both, -1, true, true); }), "has both flags");
   Scale jit;
   jit.aot = false;
   EXPECT_EQ(choose_mode(jit, -1, true, false), FunctionMode::kCallback);
-  EXPECT_CONTAINS(error_of([&] { choose_mode(jit, 1, false, false); }), "no aot_impl");
+  EXPECT_CONTAINS(thrown_error([&] { choose_mode(jit, 1, false, false); }), "no aot_impl");
   Scale aot;
   aot.impl = false;
   EXPECT_EQ(choose_mode(aot, -1, false, false), FunctionMode::kCompiled);
-  EXPECT_CONTAINS(error_of([&] { choose_mode(aot, 0, false, false); }), "no impl");
+  EXPECT_CONTAINS(thrown_error([&] { choose_mode(aot, 0, false, false); }), "no impl");
   aot.aot = false;
-  EXPECT_CONTAINS(error_of([&] { choose_mode(aot, -1, false, false); }), "neither");
+  EXPECT_CONTAINS(thrown_error([&] { choose_mode(aot, -1, false, false); }), "neither");
 }
 
 /// What the log is warned of.
@@ -442,7 +443,7 @@ TEST_F(Lookup, NamesMissingAndMistypedAttributes) {
     FieldValues values = as_onnx();
     change(values);
     const std::string message =
-        error_of([&] { make_plugin_for_node(node(values), &registry, flags); });
+        thrown_error([&] { make_plugin_for_node(node(values), &registry, flags); });
     EXPECT_CONTAINS(message, "layer 'node 1': plugin 'test::scale'");
     return message;
   };
@@ -488,7 +489,7 @@ TEST_F(Lookup, FillsInDefaultValues) {
 TEST_F(Lookup, FunctionsMakeVersionOne) {
   PluginNode n = node(as_onnx());
   n.version = "2";
-  EXPECT_CONTAINS(error_of([&] { make_plugin_for_node(n, &registry, flags); }),
+  EXPECT_CONTAINS(thrown_error([&] { make_plugin_for_node(n, &registry, flags); }),
                   "'test::scale' has the version 1, but the node's attribute 'plugin_version' says "
                   "'2'");
 }
@@ -542,15 +543,15 @@ TEST_F(Lookup, CreatorsGetWhatTheyDeclareInTheirOrder) {
   EXPECT_CONTAINS(warnings.messages[2], "declares no attribute 'branch'");
 
   n.attributes[4] = field<int64_t>("pads", PluginFieldType::kINT64, {int64_t{1} << 33});
-  EXPECT_CONTAINS(error_of([&] { make_plugin_for_node(n, &registry, flags); }),
+  EXPECT_CONTAINS(thrown_error([&] { make_plugin_for_node(n, &registry, flags); }),
                   "attribute 'pads' must be INT32");
   creator.declared = {PluginField("branch", nullptr, PluginFieldType::kUNKNOWN, 0),
                       PluginField("alpha", nullptr, PluginFieldType::kFLOAT32, 0)};
-  EXPECT_CONTAINS(error_of([&] { make_plugin_for_node(n, &registry, flags); }), "is a graph");
+  EXPECT_CONTAINS(thrown_error([&] { make_plugin_for_node(n, &registry, flags); }), "is a graph");
   n.obstacles.clear();
   n.attributes.clear();
   creator.refuse = true;
-  EXPECT_CONTAINS(error_of([&] { make_plugin_for_node(n, &registry, flags); }),
+  EXPECT_CONTAINS(thrown_error([&] { make_plugin_for_node(n, &registry, flags); }),
                   "refused the attributes (none); it declares: branch: UNKNOWN, alpha: FLOAT32");
 }
 

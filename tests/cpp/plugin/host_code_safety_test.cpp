@@ -132,7 +132,7 @@ TEST_F(HostCodeSafety, PlansOfThisProcessNeedNoPermissionAndEditedOnesDo) {
   for (const auto& [what, edit] : edits) {
     Plan forged = plan;
     edit(forged);
-    EXPECT_CONTAINS(error_of([&] { run_chain(forged); }),
+    EXPECT_CONTAINS(thrown_error([&] { run_chain(forged); }),
                     "contains code that would run on this computer")
         << what;
   }
@@ -142,7 +142,7 @@ TEST_F(HostCodeSafety, PlansOfThisProcessNeedNoPermissionAndEditedOnesDo) {
 TEST_F(HostCodeSafety, NoConstructorRunsBeforeThePermission) {
   Plan plan = foreign(build_chain({adding(1)}));
   plan.code[0] = adding(1, marker_);
-  EXPECT_CONTAINS(error_of([&] { run_chain(plan); }), "permit it");
+  EXPECT_CONTAINS(thrown_error([&] { run_chain(plan); }), "permit it");
   EXPECT_FALSE(ran());
   inspect_text(deserialize(to_file(plan)));
   inspect_json(deserialize(to_file(plan)));
@@ -155,19 +155,20 @@ TEST_F(HostCodeSafety, NoConstructorRunsBeforeThePermission) {
   device.allow_device_code = true;
   for (const char* target : {kHostTarget, "sm_90"}) {
     claims.code[0].target = target;
-    EXPECT_CONTAINS(error_of([&] { run_chain(claims); }), "contains code for a GPU");
-    EXPECT_CONTAINS(error_of([&] { run_chain(claims, device); }), "may not run on the host");
-    EXPECT_CONTAINS(error_of([&] { run_chain(claims, allowing()); }), "may not run on the host");
+    EXPECT_CONTAINS(thrown_error([&] { run_chain(claims); }), "contains code for a GPU");
+    EXPECT_CONTAINS(thrown_error([&] { run_chain(claims, device); }), "may not run on the host");
+    EXPECT_CONTAINS(thrown_error([&] { run_chain(claims, allowing()); }),
+                    "may not run on the host");
     EXPECT_FALSE(ran());
   }
-  EXPECT_CONTAINS(error_of([&] { run_chain(plan, device); }), "permit it");
+  EXPECT_CONTAINS(thrown_error([&] { run_chain(plan, device); }), "permit it");
   EXPECT_FALSE(ran());
   claims.plugin_libraries = {0};
-  EXPECT_CONTAINS(error_of([&] { to_file(claims); }), "not marked as code for the host");
+  EXPECT_CONTAINS(thrown_error([&] { to_file(claims); }), "not marked as code for the host");
 
   Plan library = plan;
   library.plugin_libraries = {0};
-  EXPECT_CONTAINS(error_of([&] { run_chain(library); }), "permit it");
+  EXPECT_CONTAINS(thrown_error([&] { run_chain(library); }), "permit it");
   EXPECT_FALSE(ran());
 
   // With permission it would have been seen.
@@ -181,7 +182,7 @@ TEST_F(HostCodeSafety, ForeignTargetsAreNamedAndNothingIsLoaded) {
   const auto error_with = [&](const std::string& target) {
     Plan forged = plan;
     forged.code[0].target = target;
-    return error_of([&] { run_chain(forged, allowing()); });
+    return thrown_error([&] { run_chain(forged, allowing()); });
   };
   const std::string other = std::string(kHostTarget) == "x86-64" ? "aarch64" : "x86-64";
   EXPECT_CONTAINS(error_with(other), "is for '" + other + "', but this host is " + kHostTarget);
@@ -199,7 +200,7 @@ TEST_F(HostCodeSafety, CodeThatIsNoSharedObjectIsRefused) {
   const auto error_with = [&](const std::vector<char>& bytes) {
     Plan forged = plan;
     forged.code[0] = with_bytes(forged.code[0], bytes);
-    return error_of([&] { run_chain(forged, allowing()); });
+    return thrown_error([&] { run_chain(forged, allowing()); });
   };
   const std::string ptx = ".version 8.0\n.target sm_90\n" + std::string(100, '\n');
   EXPECT_CONTAINS(error_with({}), "layer 'layer 0': compiled kernel 'add 1' (0 bytes)");
@@ -214,7 +215,7 @@ TEST_F(HostCodeSafety, FilesThatAreCutAnywhereAreRefused) {
   for (size_t size = 4096; size < file.size(); size += 4096)
     sizes.insert({size - 1, size, size + 1});
   for (const size_t size : sizes)
-    EXPECT_CONTAINS(error_of([&] { deserialize(Blob::copy(file.data(), size)); }),
+    EXPECT_CONTAINS(thrown_error([&] { deserialize(Blob::copy(file.data(), size)); }),
                     "cannot read engine file: ")
         << size;
 }
@@ -296,8 +297,8 @@ CodeObject with_segment(const CodeObject& object, uint32_t type,
 TEST_F(HostCodeSafety, CodeThatWantsUnsafeMemoryIsRefused) {
   const CodeObject good = adding(5, marker_);
   const auto error_with = [](const CodeObject& object) {
-    const std::string checked = error_of([&] { check_host_code(object); });
-    EXPECT_EQ(error_of([&] { HostCode::load(object); }), checked);
+    const std::string checked = thrown_error([&] { check_host_code(object); });
+    EXPECT_EQ(thrown_error([&] { HostCode::load(object); }), checked);
     return checked;
   };
   EXPECT_CONTAINS(
@@ -388,7 +389,7 @@ TEST(LaunchLimits, WrongLaunchesAreOneErrorAndTheKernelStaysUsable) {
   for (const Case& each : cases) {
     KernelCode code = good;
     each.change(code);
-    EXPECT_CONTAINS(error_of([&] { prepare(code, {2, 3}); }), each.message);
+    EXPECT_CONTAINS(thrown_error([&] { prepare(code, {2, 3}); }), each.message);
     // The same kernel works again where its expressions do.
     const PlannedOperatorPtr op = make_compiled_kernel(good);
     const auto kernel = op->make_kernel(make_args(candidate, ports, ports));
@@ -422,7 +423,10 @@ TEST(LaunchLimits, AKernelThatFailedForAShapeWorksForTheNext) {
   const PlannedOperatorPtr op = make_compiled_kernel(code);
   const auto kernel = op->make_kernel(make_args(candidate, ports, ports));
   const Shape one{1, 3}, two{2, 3};
-  EXPECT_CONTAINS(error_of([&] { kernel->on_shape_change({&one, 1}, {&one, 1}); }), "grid_x is 0");
+  EXPECT_CONTAINS(thrown_error([&] {
+                    kernel->on_shape_change({&one, 1}, {&one, 1});
+                  }),
+                  "grid_x is 0");
   kernel->on_shape_change({&two, 1}, {&two, 1});
   const std::vector<float> x = {1, 2, 3, 4, 5, 6};
   std::vector<float> y(6);

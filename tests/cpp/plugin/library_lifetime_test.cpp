@@ -79,7 +79,7 @@ TEST_P(LibraryLifetime, TwoRegistriesShareALibrary) {
   local_.deregister_library(handle);
   EXPECT_EQ(local_.getCreator(name(), "1", ""), nullptr);
   EXPECT_FALSE(is_open(path()));
-  EXPECT_CONTAINS(error_of([&] { local_.deregister_library(handle); }), "deregisterLibrary()");
+  EXPECT_CONTAINS(thrown_error([&] { local_.deregister_library(handle); }), "deregisterLibrary()");
 }
 
 TEST_P(LibraryLifetime, EnginesOutliveTheRuntimeThatLoadedThem) {
@@ -159,7 +159,7 @@ TEST(ResourceContext, GivesTheContextsRecorderAndAllocator) {
     EXPECT_EQ(unused.last_size, 0u);
 
     input[0] = NAN;
-    EXPECT_CONTAINS(error_of([&] { context.enqueue(); }), "enqueue() returned -1");
+    EXPECT_CONTAINS(thrown_error([&] { context.enqueue(); }), "enqueue() returned -1");
     ASSERT_EQ(of_engine.errors.size(), 1u);
     EXPECT_EQ(of_engine.errors[0].first, ErrorCode::kFAILED_COMPUTATION);
     context.set_error_recorder(&of_context);

@@ -19,6 +19,14 @@ namespace opwright {
 inline const std::string kCircPad = std::string(OPWRIGHT_TEST_PLUGIN_DIR) + "/circ_pad_plugin.so";
 inline const std::string kIdentity = std::string(OPWRIGHT_TEST_PLUGIN_DIR) + "/identity_plugin.so";
 
+/// The message of the Error that `function` throws; a test failure when it throws none.
+template <class F>
+std::string thrown_error(F&& function) {
+  const std::string message = error_of(function);
+  EXPECT_NE(message, "no error");
+  return message;
+}
+
 /// The operator of the plugin that a node names; null when nobody knows it.
 inline OperatorPtr make_plugin_for_node(const PluginNode& node, IPluginRegistry* registry,
                                         const NetworkFlags& flags, const Log& log = {}) {

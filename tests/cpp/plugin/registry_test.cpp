@@ -147,7 +147,7 @@ TEST(Registry, LibrariesMayLoadOthersAndThemselves) {
   }
   EXPECT_EQ(global.getCreator("bundle_plugin", "1", ""), nullptr);
   EXPECT_EQ(global.getCreator("shared_counter_plugin", "1", ""), nullptr);
-  EXPECT_CONTAINS(error_of([&] { global.deregister_library(handle); }), "did not return");
+  EXPECT_CONTAINS(thrown_error([&] { global.deregister_library(handle); }), "did not return");
 }
 
 /// Whether the library registers its creator itself or exports it.
@@ -186,10 +186,10 @@ TEST(Registry, SaysWhyALibraryIsNone) {
   const std::string text =
       testing::TempDir() + "/not_a_library_" + std::to_string(getpid()) + ".so";
   std::ofstream(text) << "this is text";
-  EXPECT_CONTAINS(error_of([&] { registry.load_library(text); }), "cannot be opened");
+  EXPECT_CONTAINS(thrown_error([&] { registry.load_library(text); }), "cannot be opened");
   unlink(text.c_str());
   // A library, but without plugins.
-  EXPECT_CONTAINS(error_of([&] { registry.load_library("libm.so.6"); }),
+  EXPECT_CONTAINS(thrown_error([&] { registry.load_library("libm.so.6"); }),
                   "'libm.so.6' is not a plugin library: it exports neither getCreators()");
   log.errors.clear();
   registry.deregisterLibrary(&log);
@@ -308,7 +308,7 @@ TEST(Registry, ACreatorThatRefusesItsNamespaceIsNotRegistered) {
   } creator;
   PluginRegistry registry;
   EXPECT_CONTAINS(
-      error_of([&] { registry.add(creator, "ns"); }),
+      thrown_error([&] { registry.add(creator, "ns"); }),
       "plugin 'refusing' (version 1, namespace 'ns'): plugin_namespace(): no namespaces");
   EXPECT_FALSE(detail::is_exception_left());
   EXPECT_EQ(registry.getCreator("refusing", "1", "ns"), nullptr);

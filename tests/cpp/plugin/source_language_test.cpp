@@ -91,7 +91,7 @@ TEST_F(EmbeddedSource, NeedsPermissionWhenAnythingIsChanged) {
   changed.code[changed.plugin_sources[0]].bytes = Blob::copy("other", 5);
   fewer.plugin_sources = {plan_.plugin_sources[0]};
   for (const Plan* plan : {&renamed, &changed, &fewer}) {
-    EXPECT_CONTAINS(error_of([&] { Engine::load(*plan, {}); }), "allow_host_code=True");
+    EXPECT_CONTAINS(thrown_error([&] { Engine::load(*plan, {}); }), "allow_host_code=True");
   }
   EXPECT_EQ(language_.loads, 0);
   EXPECT_EQ(run(Engine::load(changed, allowed), {1, 2}, x_), x_);
@@ -99,20 +99,20 @@ TEST_F(EmbeddedSource, NeedsPermissionWhenAnythingIsChanged) {
 
 TEST_F(EmbeddedSource, SaysWhatIsStillMissing) {
   language_.finds = false;
-  EXPECT_CONTAINS(error_of([&] { Engine::load(plan_, {}); }),
+  EXPECT_CONTAINS(thrown_error([&] { Engine::load(plan_, {}); }),
                   "plugin 'test_plugin' (version 1, namespace '')");
 }
 
 TEST_F(EmbeddedSource, NeedsItsLanguage) {
   set_source_language("test", nullptr);
-  const std::string message = error_of([&] { Engine::load(plan_, {}); });
+  const std::string message = thrown_error([&] { Engine::load(plan_, {}); });
   EXPECT_CONTAINS(message, "as source in test, which this process cannot run");
   EXPECT_CONTAINS(message, "plugin 'test_plugin' (version 1, namespace '')");
   Plan mixed = plan_;
   mixed.code[mixed.plugin_sources[1]].target = "another";
   LoadOptions allowed;
   allowed.allow_host_code = true;
-  EXPECT_CONTAINS(error_of([&] { Engine::load(mixed, allowed); }), "in one language");
+  EXPECT_CONTAINS(thrown_error([&] { Engine::load(mixed, allowed); }), "in one language");
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ struct Step {
 std::string error_with(const PlannedOperator& op, const std::function<void(Step&)>& change,
                        Step step = {}) {
   change(step);
-  return error_of([&] { step.check(op); });
+  return thrown_error([&] { step.check(op); });
 }
 
 /// That every kind of plugin refuses.
@@ -202,7 +202,7 @@ TEST_F(StoredV3, NumbersOfInputsAreBounded) {
   OperatorLoadContext context;
   context.layer = "test layer";
   context.plugins = &registry_;
-  EXPECT_CONTAINS(error_of([&] { load_operator("PluginV3", stored, context); }),
+  EXPECT_CONTAINS(thrown_error([&] { load_operator("PluginV3", stored, context); }),
                   "has 2147483647 inputs and 2147483647 shape inputs");
 }
 
@@ -258,7 +258,7 @@ TEST_F(StoredQuick, NothingIsCompiledFromAFilesFields) {
   b_.aot = true;
   int launches = 0;
   b_.launch = [&](auto&&...) { return ++launches; };
-  EXPECT_CONTAINS(error_of([&] { load_stored(); }), "nothing is compiled while it is loaded");
+  EXPECT_CONTAINS(thrown_error([&] { load_stored(); }), "nothing is compiled while it is loaded");
   EXPECT_EQ(launches, 0);
 }
 
@@ -382,7 +382,8 @@ TEST_F(StoredKernel, CodeIsForTheDeviceAndScratchForGpus) {
 
 TEST_F(StoredKernel, ArgumentsAreBounded) {
   const auto many = [](KernelLaunch& stored) { stored.arguments.resize(100000); };
-  EXPECT_CONTAINS(error_of([&] { load(kernel(), many); }), "more arguments than any kernel takes");
+  EXPECT_CONTAINS(thrown_error([&] { load(kernel(), many); }),
+                  "more arguments than any kernel takes");
 }
 
 /// Each instruction doubles the one before, so that as a tree the last one is endless.
@@ -402,7 +403,7 @@ TEST_F(StoredKernel, LaunchesTakeTimeByTheirLength) {
   const Shape shape{2, 3};
   made->on_shape_change({&shape, 1}, {&shape, 1});
   const Shape empty{0, 3};
-  EXPECT_CONTAINS(error_of([&] {
+  EXPECT_CONTAINS(thrown_error([&] {
                     made->on_shape_change({&empty, 1}, {&shape, 1});
                   }),
                   "grid_x is 0");

@@ -114,7 +114,7 @@ TEST(V2LifeCycle, CandidateThatCannotBeInitializedIsLeftOut) {
   const Plan plan = build(op(), {2}, config);
   EXPECT_EQ(b.live, 0);
   b.configure = [&](auto...) { b.initialize_status = -2; };
-  EXPECT_CONTAINS(error_of([&] { build(op(), {2}, config); }), "initialize() returned -2");
+  EXPECT_CONTAINS(thrown_error([&] { build(op(), {2}, config); }), "initialize() returned -2");
   EXPECT_EQ(b.live, 0);
 }
 

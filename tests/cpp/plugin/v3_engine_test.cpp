@@ -239,7 +239,7 @@ TEST(V3Engine, FaultsAreOneErrorEach) {
     OnePlugin one;
     one.b.enqueue = twice;
     fault.cause(one.b);
-    const std::string message = error_of([&] { one.build(); });
+    const std::string message = thrown_error([&] { one.build(); });
     EXPECT_CONTAINS(message, fault.method);
     EXPECT_CONTAINS(message, fault.rule);
     if (one.b.has_core) {
@@ -256,7 +256,7 @@ TEST(V3Engine, OtherContextsOfTheEngineGoOn) {
   one.b.enqueue = [&](auto... args) { return fails ? 3 : twice(args...); };
   one.build();
   fails = true;
-  EXPECT_CONTAINS(error_of([&] { one.run(2); }), "enqueue() returned 3");
+  EXPECT_CONTAINS(thrown_error([&] { one.run(2); }), "enqueue() returned 3");
   fails = false;
   EXPECT_EQ(one.run(2)[0], std::vector<float>(6, 4.0f));
 }

@@ -95,7 +95,8 @@ TEST(V3Infer, ShapeInputsGiveTheirValues) {
   EXPECT_EQ(dims, (SymShape{4, Expr::symbol(3)}));
 
   TestContext unknown({tensor(DT::kFLOAT, {1}), tensor(DT::kINT64, {2})});
-  EXPECT_CONTAINS(error_of([&] { op->infer(unknown); }), "shape input 0 must be a shape tensor");
+  EXPECT_CONTAINS(thrown_error([&] { op->infer(unknown); }),
+                  "shape input 0 must be a shape tensor");
 }
 
 TEST(V3Infer, SizeTensors) {
@@ -134,7 +135,7 @@ TEST(V3Infer, ReportsWhatIsWrongWithShapes) {
   const auto error_with = [&](auto shapes) {
     b.shapes = [shapes](DimsExprs const* in, int32_t, DimsExprs const*, int32_t, DimsExprs* out,
                         int32_t, IExprBuilder& e) -> int32_t { return shapes(in, out, e); };
-    const std::string message = error_of([&] { make(b)->infer(context); });
+    const std::string message = thrown_error([&] { make(b)->infer(context); });
     EXPECT_CONTAINS(message, "layer 'test layer': plugin 'test_plugin' (version 1, namespace '')");
     return message;
   };
@@ -175,16 +176,17 @@ TEST(V3Infer, ReportsWhatIsWrongWithTypes) {
   Behavior b;
   TestContext context({tensor(DT::kFLOAT, {4})});
   b.types = [](auto...) { return 5; };
-  EXPECT_CONTAINS(error_of([&] { make(b)->infer(context); }), "getOutputDataTypes() returned 5");
+  EXPECT_CONTAINS(thrown_error([&] { make(b)->infer(context); }),
+                  "getOutputDataTypes() returned 5");
   b.types = [](auto...) { return 0; };
-  EXPECT_CONTAINS(error_of([&] { make(b)->infer(context); }), "set no type for output 0");
+  EXPECT_CONTAINS(thrown_error([&] { make(b)->infer(context); }), "set no type for output 0");
   b.types = [](DT* out, auto...) {
     out[0] = static_cast<DT>(40);
     return 0;
   };
-  EXPECT_CONTAINS(error_of([&] { make(b)->infer(context); }), "unknown type 40");
+  EXPECT_CONTAINS(thrown_error([&] { make(b)->infer(context); }), "unknown type 40");
   b.num_outputs = 0;
-  EXPECT_CONTAINS(error_of([&] { make(b)->infer(context); }), "getNbOutputs() returned 0");
+  EXPECT_CONTAINS(thrown_error([&] { make(b)->infer(context); }), "getNbOutputs() returned 0");
 }
 
 TEST(V3Infer, AliasedOutputs) {
@@ -196,24 +198,25 @@ TEST(V3Infer, AliasedOutputs) {
   EXPECT_EQ(outputs[0].aliased_input, 1);
   EXPECT_EQ(outputs[1].aliased_input, -1);
   b.aliased = [](int32_t) { return 1; };
-  EXPECT_CONTAINS(error_of([&] { make(b, 2)->infer(context); }), "input 1 is aliased to two");
+  EXPECT_CONTAINS(thrown_error([&] { make(b, 2)->infer(context); }), "input 1 is aliased to two");
   b.aliased = [](int32_t) { return 2; };
-  EXPECT_CONTAINS(error_of([&] { make(b, 2)->infer(context); }), "getAliasedInput(0) returned 2");
+  EXPECT_CONTAINS(thrown_error([&] { make(b, 2)->infer(context); }),
+                  "getAliasedInput(0) returned 2");
 }
 
 TEST(V3Plugin, NeedsItsParts) {
   Behavior b;
   b.has_core = false;
-  EXPECT_CONTAINS(error_of([&] { make(b); }), "no core part");
+  EXPECT_CONTAINS(thrown_error([&] { make(b); }), "no core part");
   b.has_core = true;
   b.has_runtime = false;
-  EXPECT_CONTAINS(error_of([&] { make(b); }), "no runtime part");
+  EXPECT_CONTAINS(thrown_error([&] { make(b); }), "no runtime part");
   b.has_runtime = true;
   b.has_build = false;
-  EXPECT_CONTAINS(error_of([&] { make(b); }), "no build part");
+  EXPECT_CONTAINS(thrown_error([&] { make(b); }), "no build part");
   b.has_build = true;
   b.can_clone = false;
-  EXPECT_CONTAINS(error_of([&] { make(b); }), "clone() returned null");
+  EXPECT_CONTAINS(thrown_error([&] { make(b); }), "clone() returned null");
   EXPECT_EQ(b.live, 0);
 }
 
@@ -275,7 +278,7 @@ TEST(V3Candidates, VectorizedFormats) {
   // A matrix cannot have the format.
   const std::vector<PortDesc> matrix = {port(DT::kINT8, {4, 4})};
   EXPECT_CONTAINS(
-      error_of([&] { make(b)->candidates(make_query(matrix, matrix)); }),
+      thrown_error([&] { make(b)->candidates(make_query(matrix, matrix)); }),
       "accepts no combination of types and formats; the network's types are INT8 -> INT8");
 }
 
@@ -341,14 +344,14 @@ TEST(V3Candidates, ReportsWrongTacticsAndConfiguration) {
   const CandidateQuery query = make_query(ports, ports);
   const OperatorPtr op = make(b);
   b.tactics = [](DT) { return std::vector<int32_t>{1, 1}; };
-  EXPECT_CONTAINS(error_of([&] { op->candidates(query); }), "gave tactic 1 twice");
+  EXPECT_CONTAINS(thrown_error([&] { op->candidates(query); }), "gave tactic 1 twice");
   b.tactics = [](DT) { return std::vector<int32_t>{0}; };
-  EXPECT_CONTAINS(error_of([&] { op->candidates(query); }), "tactics must be positive");
+  EXPECT_CONTAINS(thrown_error([&] { op->candidates(query); }), "tactics must be positive");
   b.tactics = [](DT) { return std::vector<int32_t>{1}; };
   b.tactics_status = 9;
-  EXPECT_CONTAINS(error_of([&] { op->candidates(query); }), "getValidTactics() returned 9");
+  EXPECT_CONTAINS(thrown_error([&] { op->candidates(query); }), "getValidTactics() returned 9");
   b.configure = [](auto...) { return -1; };
-  EXPECT_CONTAINS(error_of([&] { op->candidates(query); }), "configurePlugin() returned -1");
+  EXPECT_CONTAINS(thrown_error([&] { op->candidates(query); }), "configurePlugin() returned -1");
 }
 
 TEST(V3TimingKey, FollowsTheCacheId) {
@@ -409,18 +412,18 @@ TEST(V3Kernel, ReportsFailures) {
   OneV3Kernel r;
   const OperatorPtr op = make(r.b);
   r.b.set_tactic_status = 4;
-  EXPECT_CONTAINS(error_of([&] { make_kernel(*op, r.args()); }), "setTactic() returned 4");
+  EXPECT_CONTAINS(thrown_error([&] { make_kernel(*op, r.args()); }), "setTactic() returned 4");
   r.b.set_tactic_status = 0;
   const auto kernel = make_kernel(*op, r.args());
   const Shape shape{3};
   r.b.shape_change = [](auto...) { return 6; };
-  EXPECT_CONTAINS(error_of([&] {
+  EXPECT_CONTAINS(thrown_error([&] {
                     kernel->on_shape_change({&shape, 1}, {&shape, 1});
                   }),
                   "onShapeChange() returned 6");
   r.b.enqueue = [](auto...) { return 7; };
   const std::string message =
-      error_of([&] { kernel->enqueue(nullptr, nullptr, nullptr, nullptr); });
+      thrown_error([&] { kernel->enqueue(nullptr, nullptr, nullptr, nullptr); });
   EXPECT_CONTAINS(message, "layer 'test layer': plugin 'test_plugin'");
   EXPECT_CONTAINS(message, "enqueue() returned 7");
   r.b.enqueue = [](auto...) { return 0; };
@@ -482,7 +485,7 @@ TEST(V3Kernel, IsAttachedAsOneOfItsFamily) {
   OneV3Kernel r;
   QuickBehavior quick;
   r.b.attach = [&] { return new QuickTestPlugin(quick); };
-  EXPECT_CONTAINS(error_of([&] { make_kernel(*make(r.b), r.args()); }),
+  EXPECT_CONTAINS(thrown_error([&] { make_kernel(*make(r.b), r.args()); }),
                   "what attachToContext() returned cannot be used: it is of the Quick family");
   EXPECT_EQ(r.b.live, 0);
 }
@@ -505,7 +508,7 @@ TEST(V3Storage, GoesThroughTheCreator) {
   context.layer = "test layer";
   context.plugins = &registry;
   EXPECT_CONTAINS(
-      error_of([&] { load_plugin_v3(stored, context); }),
+      thrown_error([&] { load_plugin_v3(stored, context); }),
       "no creator is registered for plugin 'stored_plugin' (version 1, namespace 'ns')");
   ASSERT_TRUE(registry.registerCreator(creator, "ns"));
   // The plugin that runs has no build part.
@@ -517,14 +520,14 @@ TEST(V3Storage, GoesThroughTheCreator) {
   EXPECT_EQ(creator.given, "configured_type=1,;");
   EXPECT_EQ(loaded.make_kernel(r.args())->workspace_size(), 4096u);
   creator.refuse = true;
-  EXPECT_CONTAINS(error_of([&] { load_plugin_v3(stored, context); }), "could not make it");
+  EXPECT_CONTAINS(thrown_error([&] { load_plugin_v3(stored, context); }), "could not make it");
 }
 
 TEST(V3Storage, RefusesForeignAttributes) {
   OneV3Kernel r;
   OperatorLoadContext context;
   context.layer = "test layer";
-  error_of([&] { load_plugin_v3({}, context); });
+  thrown_error([&] { load_plugin_v3({}, context); });
   Attributes stored = make(r.b)->plan(r.args())->attributes();
   for (Attribute& attribute : stored)
     if (attribute.name == "fields") attribute.value = Ints{1};
@@ -532,7 +535,7 @@ TEST(V3Storage, RefusesForeignAttributes) {
   PluginRegistry registry;
   registry.registerCreator(creator, "");
   context.plugins = &registry;
-  EXPECT_CONTAINS(error_of([&] { load_plugin_v3(stored, context); }),
+  EXPECT_CONTAINS(thrown_error([&] { load_plugin_v3(stored, context); }),
                   "'fields' must be plugin fields, not a list of integers");
 }
 

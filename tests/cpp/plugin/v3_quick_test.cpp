@@ -100,7 +100,8 @@ TEST(V3Quick, HearsOfRanksAndOfCandidatesOnly) {
   EXPECT_EQ(op->candidates(query), (std::vector<Candidate>{half, other, linear}));
   b.aliased = [](int32_t) { return 0; };
   b.combinations = {{{DT::kHALF, TF::kLINEAR}, {DT::kFLOAT, TF::kLINEAR}}};
-  EXPECT_CONTAINS(error_of([&] { op->candidates(query); }), "the network's types are FP32 -> FP32");
+  EXPECT_CONTAINS(thrown_error([&] { op->candidates(query); }),
+                  "the network's types are FP32 -> FP32");
 }
 
 TEST(V3Quick, EnqueueGetsStridesOfTheFormat) {
@@ -138,7 +139,7 @@ TEST(V3Quick, IsStoredAndMadeAgain) {
   PluginRegistry registry;
   LoadOptions options;
   options.plugins = &registry;
-  EXPECT_CONTAINS(error_of([&] { Engine::load(plan, options); }), "'quick_test' (version 1");
+  EXPECT_CONTAINS(thrown_error([&] { Engine::load(plan, options); }), "'quick_test' (version 1");
   QuickTestCreator creator(b);
   ASSERT_TRUE(registry.registerCreator(creator, ""));
   const auto engine = Engine::load(plan, options);
@@ -148,7 +149,7 @@ TEST(V3Quick, IsStoredAndMadeAgain) {
   EXPECT_EQ(creator.last_type, static_cast<int32_t>(DT::kFLOAT));
   EXPECT_EQ(run(engine, {2, 2}, {1, 2, 3, 4}), (std::vector<float>{2, 4, 6, 8}));
   creator.refuse = true;
-  EXPECT_CONTAINS(error_of([&] { Engine::load(plan, options); }), "could not make it");
+  EXPECT_CONTAINS(thrown_error([&] { Engine::load(plan, options); }), "could not make it");
 }
 
 TEST(V3Quick, BringsACompiledKernel) {
@@ -195,18 +196,18 @@ TEST(V3Quick, NodesAndFlagsDecideWhatACreatorIsAskedFor) {
   EXPECT_EQ(requested(0, true, false), Request::kSTRICT_JIT);
   EXPECT_EQ(creator.given, "ns::quick_test");
   EXPECT_EQ(creator.last_phase, TensorRTPhase::kBUILD);
-  EXPECT_CONTAINS(error_of([&] { requested(-1, true, true); }), "both flags");
+  EXPECT_CONTAINS(thrown_error([&] { requested(-1, true, true); }), "both flags");
 }
 
 TEST(V3Quick, MissingPartsAndShapeInputs) {
   QuickBehavior b;
   b.has_runtime = false;
-  EXPECT_CONTAINS(error_of([&] { make(b); }),
+  EXPECT_CONTAINS(thrown_error([&] { make(b); }),
                   "'quick_test' (version 1, namespace 'ns') has no "
                   "runtime part");
   be_row_sums(b);
   QuickTestPlugin plugin(b);
-  EXPECT_CONTAINS(error_of([&] { make_plugin_v3_operator(plugin, 1, 1); }),
+  EXPECT_CONTAINS(thrown_error([&] { make_plugin_v3_operator(plugin, 1, 1); }),
                   "it cannot have shape inputs");
 }
 
@@ -315,7 +316,7 @@ TEST(V3Quick, Faults) {
     QuickBehavior b;
     be_row_sums(b);
     c.change(b);
-    const std::string message = error_of([&] { build(make(b), 3); });
+    const std::string message = thrown_error([&] { build(make(b), 3); });
     EXPECT_CONTAINS(message, c.message);
     EXPECT_CONTAINS(message, "the layer");
   }
@@ -331,7 +332,7 @@ TEST(V3Quick, FailingEnqueueLeavesTheContextUsable) {
   options.plugins = &registry;
   const auto engine = Engine::load(plan, options);
   b.enqueue = [](auto...) { return 3; };
-  EXPECT_CONTAINS(error_of([&] { run(engine, {1, 2}, {1, 2}); }), "enqueue() returned 3");
+  EXPECT_CONTAINS(thrown_error([&] { run(engine, {1, 2}, {1, 2}); }), "enqueue() returned 3");
   b.enqueue = [](auto, void const* const* inputs, void* const* outputs, auto...) {
     std::memcpy(outputs[0], inputs[0], 8);
     return 0;

@@ -149,7 +149,7 @@ struct Checked {
   }
   std::string error(int64_t rows = 2) {
     const std::vector<float> x(static_cast<size_t>(elements_of(rows)), 1.5f);
-    return error_of([&] { run(rows, x); });
+    return thrown_error([&] { run(rows, x); });
   }
   int64_t elements_of(int64_t rows) const {
     int64_t count = rows;
@@ -239,7 +239,7 @@ TEST(PluginDebug, NothingOfAFaultyCallReachesTheUser) {
   c.context->set_input_shape(0, {2, 3});
   c.context->set_input_address(0, x.data());
   c.context->set_output_address(0, y.data());
-  error_of([&] { c.context->enqueue(); });
+  thrown_error([&] { c.context->enqueue(); });
   EXPECT_EQ(x, std::vector<float>(7, 1.0f));
   EXPECT_EQ(y, std::vector<float>(7, 5.0f));
 }
@@ -378,7 +378,7 @@ TEST(PluginDebug, AliasedOutputsMayKeepWhatTheInputHas) {
                                                  [](float& y) { y = std::floor(y); }};
   for (const auto& update : updates) {
     c.fault = [&](const Call& call) { update(call.output()[6]); };
-    EXPECT_CONTAINS(error_of([&] { c.run_bytes(2, {memory.data()}); }),
+    EXPECT_CONTAINS(thrown_error([&] { c.run_bytes(2, {memory.data()}); }),
                     "behind the end of output 0");
   }
 }
@@ -518,7 +518,7 @@ std::string first_error(OperatorPtr op, IPluginRegistry* registry) {
   options.plugins = registry;
   options.allow_host_code = true;
   const auto engine = Engine::load(build(std::move(op), {3}, config), options);
-  return error_of([&] { run(engine, {4, 3}, std::vector<float>(12, 1.0f)); });
+  return thrown_error([&] { run(engine, {4, 3}, std::vector<float>(12, 1.0f)); });
 }
 
 TEST(PluginDebug, V2PluginsAreChecked) {
