@@ -243,14 +243,14 @@ TEST(FusedAttention, FewQueriesOverALongCache) {
   for (const DataType type : kTypes)
     for (const int64_t size : {16, 64, 128})
       for (const int64_t shared : {1, 2, 8})
-        for (const int64_t queries : {1, 2}) {
-          Case c;
-          c.type = type, c.size = c.value_size = size, c.heads = 8, c.shared_heads = shared;
-          c.batch = size == 16 ? 2 : 1, c.queries = queries, c.keys = 1100;
-          c.allowed = (queries == 1) == (shared == 2) ? MaskKind::kNone : MaskKind::kPrefix;
-          c.output = AttentionLayout::kBATCH_FIRST;
-          check(c, selection);
-        }
+        for (const int64_t queries : {1, 2})
+          for (const MaskKind allowed : {MaskKind::kNone, MaskKind::kPrefix}) {
+            Case c;
+            c.type = type, c.size = c.value_size = size, c.heads = 8, c.shared_heads = shared;
+            c.batch = 2, c.queries = queries, c.keys = 1100, c.allowed = allowed;
+            c.output = AttentionLayout::kBATCH_FIRST;
+            check(c, selection);
+          }
 }
 
 /// Tiles of many queries and keys, with rows and keys beyond the last whole tile.
