@@ -5,12 +5,16 @@
     python3 tools/model_fuzzer.py --run found/wrong-Pad-7-123
     python3 tools/model_fuzzer.py --program build/asan/cli/opwright
     python3 tools/model_fuzzer.py --device cuda
+    python3 tools/model_fuzzer.py --compositions
 
 A case is a valid graph of one to eight nodes that its seed and number make again: operators that the
 parser takes over, random types, attributes and shapes, extents of zero and one among them. It runs in a
 child process, so that a crash or a hang costs one case; what is right with fixed shapes is built once more with open
 ones, and run at two. Where the two references disagree or one of
 them refuses, either result will do; where both refuse, the engine may refuse with `opwright.Error`.
+
+With --compositions a case is what fusion and the choice of tactics see (random_compositions.py), at sizes up to a
+million elements.
 
 With --program the native program builds and runs each model, too: one with sanitizers finds what harms memory without
 a wrong result.
@@ -41,7 +45,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from random_onnx import Generator  # noqa: E402  (the folder of this file is not a package)
+from random_compositions import Composer  # noqa: E402  (the folder of this file is not a package)
+from random_onnx import Generator  # noqa: E402
 
 CASE_SECONDS = 30
 # What a model with such a node computes depends on a generator of random numbers: shapes and types count.
@@ -415,13 +420,14 @@ def judge_program(case: Case, program: str, device: str) -> tuple[str, str]:
 # ---- The child that judges, and the parent that watches it.
 
 
-def make_case(seed: int, number: int) -> Case:
-    generator = Generator(np.random.default_rng([seed, number]))
+def make_case(seed: int, number: int, compositions: bool = False) -> Case:
+    kind = Composer if compositions else Generator
+    generator = kind(np.random.default_rng([seed, number]))
     model, inputs = generator.model(lambda model, inputs: references(Case(model, inputs)))
     return Case(model, inputs)
 
 
-def serve(program: str | None, device: str) -> int:
+def serve(program: str | None, device: str, compositions: bool) -> int:
     """Judge the cases that come as lines, "make SEED NUMBER FOLDER" or "judge FOLDER"."""
     import opwright  # noqa: F401  (the parent's clock runs from the first case)
 
@@ -432,7 +438,7 @@ def serve(program: str | None, device: str) -> int:
         command, *words = line.rstrip("\n").split("\t")
         folder = Path(words[-1])
         if command == "make":
-            case = make_case(int(words[0]), int(words[1]))
+            case = make_case(int(words[0]), int(words[1]), compositions)
             case.save(folder)
         else:
             case = Case.load(folder)
@@ -447,8 +453,9 @@ def serve(program: str | None, device: str) -> int:
 class Judge:
     """A child process; another takes over after a crash or a hang."""
 
-    def __init__(self, program: str | None, device: str) -> None:
+    def __init__(self, program: str | None, device: str, compositions: bool) -> None:
         self._options = ["--device", device, *(["--program", program] if program else [])]
+        self._options += ["--compositions"] * compositions
         self._child: subprocess.Popen[bytes] | None = None
         self._errors = tempfile.TemporaryFile()
         self._rest = b""
@@ -613,7 +620,7 @@ def fuzz(arguments: argparse.Namespace) -> int:
     seen: Counter[str] = Counter()
     operators: Counter[str] = Counter()
     ran = lost = 0
-    judge_ = Judge(arguments.program, arguments.device)
+    judge_ = Judge(arguments.program, arguments.device, arguments.compositions)
     with tempfile.TemporaryDirectory() as scratch_name:
         scratch = Path(scratch_name)
         for number in numbers:
@@ -665,10 +672,13 @@ def main() -> int:
     parser.add_argument("--program", help="the native program, which runs each case, too")
     parser.add_argument("--device", default="cpu", help="cpu (the default), cuda or cuda:1")
     parser.add_argument("--operators", action="store_true", help="count the operators that came up")
+    parser.add_argument(
+        "--compositions", action="store_true", help="kernels and what is fused into them"
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        return serve(arguments.program, arguments.device)
+        return serve(arguments.program, arguments.device, arguments.compositions)
     if arguments.run:
         verdict, message = judge(Case.load(Path(arguments.run)), arguments.device)
         print(verdict, message)

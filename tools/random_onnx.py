@@ -89,6 +89,9 @@ class Made:
 
 
 class Generator:
+    #: Larger results are outputs only.
+    most_elements = 8000
+
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
         self.opset = int(rng.choice(OPSETS))
@@ -1430,7 +1433,7 @@ class Generator:
                     value.dtype == BOOL
                     or (np.abs(value.astype(float)) < (100 if value.dtype == F16 else 1e4)).all()
                 )
-            if usable and small and value.ndim <= 6 and value.size <= 8000:
+            if usable and small and value.ndim <= 6 and value.size <= self.most_elements:
                 self.tensors.append(Tensor(name, value, exact))
         return True
 
