@@ -14,6 +14,7 @@ runs in this process: a crash ends it with the case's name on the last line. The
 from __future__ import annotations
 
 import argparse
+import copy
 import sys
 import time
 from collections import Counter
@@ -307,18 +308,28 @@ class Drawer:
 
 
 def differs(
-    got: list[Tensor], want: tuple[Tensor, ...], moved: tuple[Tensor, ...], epsilon: float
+    got: list[Tensor], want: tuple[Tensor, ...], exact: tuple[Tensor, ...], epsilon: float
 ) -> str | None:
-    """What is wrong. The narrowest type of the chain says how far results may be off, and `moved`, what PyTorch
-    computes of inputs that are off by a rounding."""
-    for i, (a, b, c) in enumerate(zip(got, want, moved, strict=True)):
+    """What is wrong. The narrowest type of the chain says how far results may be off, and so does PyTorch's own error,
+    which is large where rounding is amplified."""
+    for i, (a, b, c) in enumerate(zip(got, want, exact, strict=True)):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"output {i} is {a.dtype} {tuple(a.shape)}, expected {b.dtype} {tuple(b.shape)}"
         a, b, c = a.double(), b.double(), c.double()
-        allowed = epsilon * (b.abs().max() + 1) + 8 * (c - b).abs()
+        allowed = epsilon * (b.abs().max() + 1) + 3 * (c - b).abs().max()
         if not ((a - b).abs() <= allowed).all():
             return f"output {i}: an error of {(a - b).abs().max():.3g}"
     return None
+
+
+def in_double(
+    chain: Chain, inputs: tuple[Tensor, ...], want: tuple[Tensor, ...]
+) -> tuple[Tensor, ...]:
+    """The chain in FP64; what it gives in its types where its casts lead to parts of two types."""
+    try:
+        return copy.deepcopy(chain).double()(*(x.double() for x in inputs))
+    except RuntimeError:
+        return want
 
 
 def as_list(made: Any) -> list[Tensor]:
@@ -354,8 +365,8 @@ def judge(seed: int, number: int, device: str) -> tuple[str, str]:
                 grown[0][axis] = 7 + axis
             sets.append(tuple(torch.randn(grown[0]).to(drawer.kind).to(device) for _ in inputs))
         for at in sets:
-            off = [x * (1 + drawer.epsilon / 4 * torch.randn_like(x)) for x in at]
-            wrong = differs(as_list(engine(*at)), chain(*at), chain(*off), drawer.epsilon)
+            want = chain(*at)
+            wrong = differs(as_list(engine(*at)), want, in_double(chain, at, want), drawer.epsilon)
             if wrong:
                 return "wrong", f"{said} at {[tuple(x.shape) for x in at]}\n{wrong}"
         if dims and "second" in drawer.words:
