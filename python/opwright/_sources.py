@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import _core
+from . import _core, _source_trial
 from ._tensorrt_names import PACKAGES as TENSORRT
 from .plugin._decorators import plugins
 
@@ -242,10 +242,11 @@ def collect(requirements: Sequence[Requirement]) -> list[tuple[str, bytes]]:
     (not the standard library, nor installed packages), and a list of the definitions. Empty where
     C++ implements all plugins.
 
-    :raises Error: naming a plugin whose source cannot be had, and what to do about it.
+    :raises Error: naming a plugin whose source cannot be had, or that loading the engine could
+        not run, and what to do about it.
     """
     collector = _Collector()
-    definitions = []
+    definitions: list[dict[str, Any]] = []
     for requirement in requirements:
         creator = None
         if requirement[0] == "FunctionPlugin":
@@ -261,4 +262,14 @@ def collect(requirements: Sequence[Requirement]) -> list[tuple[str, bytes]]:
     if not definitions:
         return []
     files = [(path, source.encode()) for path, source in sorted(collector.files.items())]
-    return [*files, (DEFINITIONS, json.dumps(definitions, indent=1).encode())]
+    files.append((DEFINITIONS, json.dumps(definitions, indent=1).encode()))
+    problem = _source_trial.why_not(files, [each["plugin"] for each in definitions])
+    if problem is not None:
+        names = ", ".join(text(each["plugin"]) for each in definitions)
+        raise _core.Error(
+            f"the engine could not be loaded with the sources of {names}: they were run in a "
+            f"process of their own, as loading does, and {problem}. A file that defines a plugin is "
+            "run as a whole; what only the script is to do, as building engines and reading "
+            'sys.argv, belongs under `if __name__ == "__main__":` or into another file'
+        )
+    return files

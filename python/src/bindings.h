@@ -17,6 +17,7 @@ namespace nb = nanobind;
 namespace opwright::python {
 
 // One function per file of this folder; each adds its names to the module.
+void bind_interpreter_end(nb::module_& m);
 void bind_types(nb::module_& m);
 void bind_logger(nb::module_& m);
 void bind_limits(nb::module_& m);

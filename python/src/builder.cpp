@@ -8,6 +8,7 @@
 #include "config.h"
 #include "gpu_allocator.h"
 #include "handle.h"
+#include "held.h"
 #include "host_memory.h"
 #include "reporting.h"
 #include "streams.h"
@@ -92,6 +93,16 @@ struct PyBuilder : Builder {
       nb::module_::import_("opwright._devices").attr("publish_library_folders")();
   }
 };
+
+void tell_builder(const PyBuilder& builder, HeldObjects& held) {
+  held.tell(builder.logger);
+  held.tell(builder.errors().recorder());
+  held.tell(builder.allocator());
+}
+void tell_config(const BuilderConfig& config, HeldObjects& held) {
+  if (config.monitor.use_count() == 1)
+    held.tell(static_cast<const Monitor*>(config.monitor.get())->object);
+}
 
 void bind_profile(nb::module_& m) {
   auto set = [](auto member) {
@@ -262,7 +273,8 @@ void bind_config_contents(nb::class_<BuilderConfig>& c) {
 void bind_config(nb::module_& m) {
   using Self = BuilderConfig;
   auto c = nb::class_<Self>(m, "IBuilderConfig",
-                            "How a network is built. Made by Builder.create_builder_config.");
+                            "How a network is built. Made by Builder.create_builder_config.",
+                            nb::type_slots(holder_slots<Self, tell_config>()));
   add_context_manager(c);
   bind_config_devices(m, c);
   bind_config_calibration(m, c);
@@ -314,7 +326,8 @@ void bind_builder(nb::module_& m) {
   bind_timing_cache(m);
   bind_config(m);
   using Self = PyBuilder;
-  ReportingClass<Self> c(m, "Builder", "Makes networks and builds engines from them.");
+  ReportingClass<Self> c(m, "Builder", "Makes networks and builds engines from them.",
+                         nb::type_slots(holder_slots<Self, tell_builder>()));
   add_context_manager(c);
   nb::borrow<ReportingClass<Network>>(nb::type<Network>())
       .def_prop_ro(
@@ -333,7 +346,7 @@ void bind_builder(nb::module_& m) {
             network->errors().set_recorder(self.errors().recorder());
             return network.release();
           },
-          nb::arg("flags") = 0, nb::rv_policy::take_ownership, nb::keep_alive<0, 1>())
+          nb::arg("flags") = 0, nb::rv_policy::take_ownership, nb::call_policy<HoldsMaker>())
       .def(
           "create_builder_config", [](const Self&) { return new BuilderConfig(); },
           nb::rv_policy::take_ownership)
@@ -356,10 +369,13 @@ void bind_builder(nb::module_& m) {
           "Gives the engine file's bytes to an IStreamWriter, a part after the other.")
       .def(
           "build_engine_with_config",
-          [](const Self& self, const Network& network, const BuilderConfig& config) {
-            return self.load(self.build(network, config), network, config);
+          [](Self& self, const Network& network, const BuilderConfig& config) {
+            std::shared_ptr<Engine> engine =
+                self.load(self.build(network, config), network, config);
+            self.set_allocator(own_face(self.allocator()));
+            return engine;
           },
-          nb::arg("network"), nb::arg("config"), nb::keep_alive<0, 1>())
+          nb::arg("network"), nb::arg("config"), nb::call_policy<HoldsMaker>())
       .def("_time_candidates", &Self::time_candidates, nb::arg("network"), nb::arg("config"),
            nb::arg("filter"),
            "Times what a build would and the config's timing cache lacks, where `filter(layer, "
@@ -369,7 +385,7 @@ void bind_builder(nb::module_& m) {
            "hears why. Nothing is timed.")
       .def(
           "get_plugin_registry", [](const Self& self) { return self.registry(); },
-          nb::keep_alive<0, 1>(),
+          nb::call_policy<HoldsMaker>(),
           "The registry that models of this builder's networks look plugins up in; its parent is "
           "get_plugin_registry().")
       .def_prop_rw(

@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "base/file.h"
 #include "engine_calls.h"
+#include "held.h"
 #include "reporting.h"
 #include "runtime/engine.h"
 #include "runtime/inspect.h"
@@ -38,6 +39,10 @@ class CallableEngine {
   const std::shared_ptr<Engine>& engine() const { return calls_->engine(); }
   size_t waiting() const { return calls_->queue().num_waiting(); }
   const ErrorReport& errors() const { return engine()->errors(); }
+  static void tell(const CallableEngine& self, HeldObjects& held) {
+    if (self.calls_.use_count() == 1)
+      held.tell(self.engine());  // else a submitted call has it, too
+  }
 
  private:
   const std::shared_ptr<EngineCalls> calls_;
@@ -63,7 +68,10 @@ void bind_load_engine(nb::module_& m) {
         const std::string_view built_for = engine->device().backend().name();
         require(!device || device->backend == built_for, "'", text, "': the engine was built for ",
                 built_for, ", not for ", device->backend, ": build it again for that (device=)");
-        return std::make_unique<CallableEngine>(std::move(engine));
+        if (logger.is_none()) return std::make_unique<CallableEngine>(std::move(engine));
+        const nb::object holder = nb::cast(engine);
+        hold(holder, logger);
+        return std::make_unique<CallableEngine>(nb::cast<std::shared_ptr<Engine>>(holder));
       },
       nb::arg("path"), nb::arg("allow_host_code"), nb::arg("allow_device_code"),
       nb::arg("verify_weights"), nb::arg("debug_plugins").none(), nb::arg("logger").none(),
@@ -81,7 +89,8 @@ void bind_call(nb::module_& m) {
       "comes back as an array of the kind that was given, several as a dict in the network's "
       "order. An engine on a GPU takes arrays in GPU memory, too, PyTorch's, CuPy's and what has "
       "DLPack or __cuda_array_interface__, and works on PyTorch's or CuPy's current stream without "
-      "waiting; for all others the call returns when the work is done.")
+      "waiting; for all others the call returns when the work is done.",
+      nb::type_slots(holder_slots<CallableEngine, CallableEngine::tell>()))
       .def(
           "__init__",
           [](CallableEngine* self, std::shared_ptr<Engine> engine) {

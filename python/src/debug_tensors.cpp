@@ -28,7 +28,7 @@ DebugListener to_debug_listener(nb::handle listener) {
     throw nb::type_error(
         "a debug listener must define process_debug_tensor(addr, location, type, "
         "shape, name, stream)");
-  return [listener = nb::borrow(listener)](const DebugView& view) {
+  return [listener](const DebugView& view) {  // which the context holds
     nb::gil_scoped_acquire gil;
     const nb::object result =
         listener.attr(kMethod)(reinterpret_cast<uintptr_t>(view.address), view.location, view.type,

@@ -3,6 +3,7 @@
 #include "engine.h"
 
 #include "backend/backend.h"
+#include "held.h"
 #include "host_memory.h"
 #include "reporting.h"
 #include "runtime/context.h"
@@ -39,6 +40,16 @@ class Inspector {
  private:
   std::unique_ptr<ErrorReport> errors_;
 };
+
+void tell_inspector(const Inspector& inspector, HeldObjects& held) {
+  held.tell(inspector.engine);
+  held.tell(inspector.context);
+  held.tell(inspector.errors().recorder());
+}
+void tell_engine(const Engine& engine, HeldObjects& held) {
+  held.tell(engine.errors().recorder());
+  held.tell(engine.allocator());
+}
 
 void bind_serialization(nb::module_& m) {
   nb::enum_<SerializationFlag>(m, "SerializationFlag", nb::is_arithmetic(),
@@ -102,7 +113,8 @@ void bind_inspector(nb::module_& m) {
                                "How an inspector tells of layers.")
       .value("ONELINE", InformationFormat::kONELINE, "A line of text for each.")
       .value("JSON", InformationFormat::kJSON, "A JSON object.");
-  ReportingClass<Inspector>(m, "EngineInspector", "Tells what is in an engine.")
+  ReportingClass<Inspector>(m, "EngineInspector", "Tells what is in an engine.",
+                            nb::type_slots(holder_slots<Inspector, tell_inspector>()))
       .def(
           "__init__",
           [](Inspector* self, std::shared_ptr<Engine> engine) {
@@ -256,7 +268,8 @@ void bind_engine(nb::module_& m) {
   bind_serialization(m);
   ReportingClass<Engine> c(
       m, "ICudaEngine",
-      "A built network, ready to run. Named as in TensorRT; it may run on the CPU.");
+      "A built network, ready to run. Named as in TensorRT; it may run on the CPU.",
+      nb::type_slots(holder_slots<Engine, tell_engine>()));
   add_context_manager(c);
   bind_weight_streaming(c);
   c.def(

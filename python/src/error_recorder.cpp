@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "held.h"
 #include "plugin_callbacks.h"
 #include "reporting.h"
 
@@ -11,11 +12,12 @@ namespace opwright::python {
 namespace {
 
 /// The C++ face of a Python IErrorRecorder. What the object raises is printed as unraisable: it
-/// must not take the place of the error that is being reported.
+/// must not take the place of the error that is being reported. Each reference of C++'s is one of
+/// Python's on the object, so that whoever has one can tell the collector of it.
 class RecorderFace final : public IErrorRecorder {
  public:
-  explicit RecorderFace(nb::object object) : object_(std::move(object)) {}
-  const nb::object& object() const { return object_.get(); }
+  explicit RecorderFace(nb::handle object) : object_(object) {}
+  nb::handle object() const { return object_; }
   APILanguage getAPILanguage() const noexcept override { return APILanguage::kPYTHON; }
 
   int32_t getNbErrors() const noexcept override {
@@ -54,10 +56,15 @@ class RecorderFace final : public IErrorRecorder {
     is_reporting = false;
     return ends;
   }
-  RefCount incRefCount() noexcept override { return ++references_; }
+  RefCount incRefCount() noexcept override {
+    count(object_, true);
+    return ++references_;
+  }
   RefCount decRefCount() noexcept override {
+    const nb::handle object = object_;
     const RefCount left = --references_;
     if (left == 0) delete this;
+    count(object, false);
     return left;
   }
 
@@ -76,7 +83,13 @@ class RecorderFace final : public IErrorRecorder {
     PyErr_WriteUnraisable(nullptr);
     return otherwise;
   }
-  Reference object_;
+  static void count(nb::handle object, bool is_more) noexcept {
+    if (!Py_IsInitialized()) return;
+    nb::gil_scoped_acquire gil;
+    is_more ? object.inc_ref() : object.dec_ref();
+  }
+
+  const nb::handle object_;
   mutable std::string description_;
   std::atomic<RefCount> references_ = 0;
 };
@@ -108,12 +121,16 @@ IErrorRecorder* to_recorder(nb::handle object) {
         ("error_recorder: expected an IErrorRecorder with report_error, or None; " +
          nb::cast<std::string>(nb::repr(object)) + " came")
             .c_str());
-  return new RecorderFace(nb::borrow(object));
+  return new RecorderFace(object);
+}
+
+void HeldObjects::tell(const IErrorRecorder* recorder) {
+  if (const auto* face = dynamic_cast<const RecorderFace*>(recorder)) tell(face->object());
 }
 
 nb::object to_python(IErrorRecorder* recorder) {
   if (recorder == nullptr) return nb::none();
-  if (auto* face = dynamic_cast<RecorderFace*>(recorder)) return face->object();
+  if (auto* face = dynamic_cast<RecorderFace*>(recorder)) return nb::borrow(face->object());
   auto* handle = new RecorderHandle(recorder);
   return nb::module_::import_("opwright._runtime_classes")
       .attr("LibraryErrorRecorder")(nb::cast(handle, nb::rv_policy::take_ownership));

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "handle.h"
+#include "held.h"
 
 namespace opwright::python {
 namespace {
@@ -73,6 +74,16 @@ std::shared_ptr<IGpuAllocator> to_allocator(nb::handle object) {
                           nb::cast<std::string>(nb::repr(object)) + " came")
                              .c_str());
   return std::make_shared<AllocatorFace>(nb::borrow(object));
+}
+
+void HeldObjects::tell(const std::shared_ptr<IGpuAllocator>& allocator) {
+  if (allocator.use_count() != 1) return;
+  if (auto* face = dynamic_cast<AllocatorFace*>(allocator.get())) tell(face->object());
+}
+
+std::shared_ptr<IGpuAllocator> own_face(const std::shared_ptr<IGpuAllocator>& allocator) {
+  auto* face = dynamic_cast<AllocatorFace*>(allocator.get());
+  return face != nullptr ? std::make_shared<AllocatorFace>(face->object()) : allocator;
 }
 
 nb::object to_python(const std::shared_ptr<IGpuAllocator>& allocator) {

@@ -10,6 +10,7 @@ NB_MODULE(_core, m) {
   // Plugin functions refer to their module, whose engines refer to the functions: cycles that
   // the interpreter does not see and that it drops with the process.
   nb::set_leak_warnings(false);
+  bind_interpreter_end(m);
   bind_types(m);
   bind_logger(m);
   bind_limits(m);

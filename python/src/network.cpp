@@ -3,6 +3,7 @@
 #include "network/network.h"
 
 #include "debug_tensors.h"
+#include "held.h"
 #include "layers.h"
 #include "network/shape_inputs.h"
 #include "operators/layer_types.h"
@@ -208,11 +209,16 @@ void bind_weight_names(ReportingClass<Network>& c) {
           nb::arg("name"));
 }
 
+void tell_network(const Network& network, HeldObjects& held) {
+  held.tell(network.errors().recorder());
+}
+
 void bind_network(nb::module_& m) {
   bind_tensor(m);
   bind_layer(m);
   ReportingClass<Network> c(m, "INetworkDefinition",
-                            "A network of tensors and layers. Made by Builder.create_network.");
+                            "A network of tensors and layers. Made by Builder.create_network.",
+                            nb::type_slots(holder_slots<Network, tell_network>()));
   add_context_manager(c);
   bind_debug_marks(c);
   c.def_prop_rw("name", &Network::name, &Network::set_name)

@@ -1,6 +1,7 @@
 // OnnxParser.
 
 #include "bindings.h"
+#include "held.h"
 #include "network/network.h"
 #include "onnx/parser.h"
 #include "opwright/version.h"
@@ -19,6 +20,12 @@ struct Parser {
   nb::object config{};  ///< what set_builder_config() was given
   const ErrorReport& errors() const { return nb::cast<Network&>(network).errors(); }
 };
+
+void tell_parser(const Parser& parser, HeldObjects& held) {
+  held.tell(parser.network);
+  held.tell(parser.logger);
+  held.tell(parser.config);
+}
 
 const OnnxSubgraph& subgraph(const Parser& self, int64_t index) {
   check_position(index, self.parser.subgraphs().size());
@@ -221,7 +228,8 @@ void bind_onnx(nb::module_& m) {
   bind_parser_enums(m);
   bind_error(m);
 
-  ReportingClass<Parser> c(m, "OnnxParser", "Adds the graph of an ONNX model to a network.");
+  ReportingClass<Parser> c(m, "OnnxParser", "Adds the graph of an ONNX model to a network.",
+                           nb::type_slots(holder_slots<Parser, tell_parser>()));
   add_context_manager(c);
   c.def(
        "__init__",

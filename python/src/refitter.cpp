@@ -5,6 +5,7 @@
 #include "api/onnx_refitter.h"
 #include "bindings.h"
 #include "handle.h"
+#include "held.h"
 #include "reporting.h"
 
 namespace opwright::python {
@@ -80,11 +81,23 @@ struct PyRefitter : Refitter {
   }
 };
 
+void tell_refitter(const PyRefitter& refitter, HeldObjects& held) {
+  held.tell(refitter.engine());
+  held.tell(refitter.logger);
+  held.tell(refitter.errors().recorder());
+  for (const nb::object& weights : refitter.given) held.tell(weights);
+}
+
 struct ModelRefitter {
   nb::object refitter, logger;  ///< kept alive
   OnnxRefitter core;
   ErrorReport& errors() const { return nb::cast<PyRefitter&>(refitter).errors(); }
 };
+
+void tell_model_refitter(const ModelRefitter& refitter, HeldObjects& held) {
+  held.tell(refitter.refitter);
+  held.tell(refitter.logger);
+}
 
 void bind_role(nb::module_& m) {
   nb::enum_<WeightsRole>(m, "WeightsRole", nb::is_arithmetic(),
@@ -103,7 +116,8 @@ void bind_engine_refitter(nb::module_& m) {
       m, "Refitter",
       "Exchanges the weights of an engine that was built with BuilderFlag.REFIT, REFIT_IDENTICAL "
       "or REFIT_INDIVIDUAL, or gives those to it that BuilderFlag.STRIP_PLAN left out. Methods "
-      "raise Error where TensorRT's return False.")
+      "raise Error where TensorRT's return False.",
+      nb::type_slots(holder_slots<Self, tell_refitter>()))
       .def(
           "__init__",
           [](Self* self, std::shared_ptr<Engine> engine, nb::object logger) {
@@ -193,7 +207,8 @@ void bind_model_refitter(nb::module_& m) {
   ReportingClass<Self>(
       m, "OnnxParserRefitter",
       "Sets the weights of a Refitter from the ONNX model that the engine was built from, or one "
-      "of the same structure, by the names of its initializers and Constant nodes.")
+      "of the same structure, by the names of its initializers and Constant nodes.",
+      nb::type_slots(holder_slots<Self, tell_model_refitter>()))
       .def(
           "__init__",
           [](Self* self, nb::object refitter, nb::object logger) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "creators.h"
+#include "held.h"
 #include "plugin/registry/registry.h"
 #include "plugin_resource.h"
 #include "reporting.h"
@@ -63,11 +64,17 @@ nb::object get_creator(const PluginRegistry& self, const std::string& type,
   return sees_process ? find_function_creator(type, version, ns) : nb::none();
 }
 
+/// Creators that are registered are kept until they are deregistered.
+void tell_registry(const PluginRegistry& registry, HeldObjects& held) {
+  held.tell(registry.errors().recorder());
+}
+
 void bind_plugin_registry(nb::module_& m) {
   ReportingClass<PluginRegistry>(
       m, "IPluginRegistry",
       "Plugin creators by name, version and namespace, and resources that plugins share. A builder "
-      "and a runtime have one each, whose parent is that of the process.")
+      "and a runtime have one each, whose parent is that of the process.",
+      nb::type_slots(holder_slots<PluginRegistry, tell_registry>()))
       .def_prop_ro(
           "all_creators", [](const PluginRegistry& self) { return to_list(self.creators()); },
           "The creators of this registry.")

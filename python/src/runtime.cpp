@@ -8,6 +8,7 @@
 #include "execution_context.h"
 #include "gpu_allocator.h"
 #include "handle.h"
+#include "held.h"
 #include "reporting.h"
 #include "runtime/context.h"
 #include "runtime/dla.h"
@@ -24,16 +25,24 @@ struct PyRuntime : Runtime {
   const nb::object logger;
 };
 
+void tell_runtime(const PyRuntime& runtime, HeldObjects& held) {
+  held.tell(runtime.logger);
+  held.tell(runtime.errors().recorder());
+  held.tell(runtime.options().allocator);
+}
+
 /// The bytes where kernels may read weights in place.
 Blob aligned(Blob bytes) {
   const bool fits = reinterpret_cast<uintptr_t>(bytes.data()) % 64 == 0;
   return fits ? bytes : Blob::copy(bytes.data(), bytes.size());
 }
 
-std::shared_ptr<Engine> deserialize_engine(const PyRuntime& runtime, nb::handle serialized) {
+std::shared_ptr<Engine> deserialize_engine(PyRuntime& runtime, nb::handle serialized) {
   const bool is_stream = nb::hasattr(serialized, "read") && !PyObject_CheckBuffer(serialized.ptr());
-  return runtime.load(is_stream ? read_stream(reader(serialized))
-                                : aligned(borrow_bytes(serialized)));
+  std::shared_ptr<Engine> engine =
+      runtime.load(is_stream ? read_stream(reader(serialized)) : aligned(borrow_bytes(serialized)));
+  runtime.options().allocator = own_face(runtime.options().allocator);
+  return engine;
 }
 
 /// A property of the engines that are loaded from now on.
@@ -86,7 +95,8 @@ class PyOutputMemory final : public OutputMemory {
 
 LayerTimeCallback to_layer_time_callback(nb::handle profiler) {
   if (profiler.is_none()) return {};
-  return [profiler = nb::borrow(profiler)](const std::string& layer, float milliseconds) {
+  // The context holds it.
+  return [profiler](const std::string& layer, float milliseconds) {
     nb::gil_scoped_acquire gil;
     profiler.attr("report_layer_time")(layer, milliseconds);
   };
@@ -280,10 +290,22 @@ void bind_profiles(ReportingClass<ExecutionContext>& c) {
           nb::arg("communicator").none(), "Raises Error: an engine runs on one device.");
 }
 
+void tell_context(const ExecutionContext& context, HeldObjects& held) {
+  held.tell(context.engine_object);
+  held.tell(context.profiler);
+  held.tell(context.debug_listener);
+  held.tell(context.errors().recorder());
+  held.tell(context.allocator());
+  for (const PlanPort& output : context.engine()->plan().outputs)
+    if (const auto* memory = static_cast<PyOutputMemory*>(context.output_allocator(output.name)))
+      held.tell(memory->allocator());
+}
+
 void bind_context(nb::module_& m) {
   using Self = ExecutionContext;
   ReportingClass<Self> c(m, "IExecutionContext",
-                         "State for running an engine; used by one thread at a time.");
+                         "State for running an engine; used by one thread at a time.",
+                         nb::type_slots(holder_slots<Self, tell_context>()));
   add_context_manager(c);
   bind_debugging(c);
   bind_note(c, "name", &ContextNotes::name, "Kept for the caller.");
@@ -317,7 +339,9 @@ void bind_context(nb::module_& m) {
 
 nb::object make_context(std::shared_ptr<Engine> engine,
                         ExecutionContextAllocationStrategy strategy) {
-  return nb::cast(new ExecutionContext(std::move(engine), strategy), nb::rv_policy::take_ownership);
+  auto context = std::make_unique<ExecutionContext>(std::move(engine), strategy);
+  context->set_allocator(own_face(context->allocator()));
+  return nb::cast(context.release(), nb::rv_policy::take_ownership);
 }
 
 const Context* context_of(nb::handle object) {
@@ -347,7 +371,8 @@ void bind_runtime(nb::module_& m) {
   bind_engine(m);
   bind_context(m);
   using Self = PyRuntime;
-  ReportingClass<Self> c(m, "Runtime", "Loads engines.");
+  ReportingClass<Self> c(m, "Runtime", "Loads engines.",
+                         nb::type_slots(holder_slots<Self, tell_runtime>()));
   add_context_manager(c);
   bind_option(c, "engine_host_code_allowed", &LoadOptions::allow_host_code,
               "Whether code in the engine that would run on the host may be executed. At first "
@@ -364,7 +389,7 @@ void bind_runtime(nb::module_& m) {
        "__init__", [](Self* self, nb::object logger) { new (self) Self(std::move(logger)); },
        nb::arg("logger"))
       .def("deserialize_cuda_engine", deserialize_engine, nb::arg("serialized_engine"),
-           nb::keep_alive<0, 1>(),
+           nb::call_policy<HoldsMaker>(),
            "The engine in these bytes, or in the stream of an IStreamReader or IStreamReaderV2, "
            "verified. Of a stream nothing is read that follows the engine.")
       .def_prop_rw(
@@ -392,7 +417,7 @@ void bind_runtime(nb::module_& m) {
           "Limits on what engines that are loaded from now on may ask for.")
       .def(
           "get_plugin_registry", [](const Self& self) { return self.registry(); },
-          nb::keep_alive<0, 1>(),
+          nb::call_policy<HoldsMaker>(),
           "The registry that engines look plugins up in when they are loaded; its parent is "
           "get_plugin_registry().")
       .def(

@@ -43,6 +43,23 @@ bool defines(const SourceLanguage::Plugins& plugins, const PluginRequirement& re
   return is_available(requirement, &registry, plugins.definitions);
 }
 
+/// What load() made of sources for others than engines: those of the plugins that are not there.
+nb::list missing_plugins(SourceLanguage& language, nb::handle files, nb::handle requirements) {
+  std::vector<CodeObject> sources;
+  for (nb::handle file : files) {
+    const auto bytes = nb::cast<nb::bytes>(file[1]);
+    sources.push_back(
+        {nb::cast<std::string>(file[0]), "python", Blob::copy(bytes.c_str(), bytes.size()), true});
+  }
+  std::vector<PluginRequirement> plugins;
+  for (nb::handle item : requirements)
+    plugins.push_back({nb::cast<std::string>(item[0]), nb::cast<std::string>(item[1]),
+                       nb::cast<std::string>(item[2]), nb::cast<std::string>(item[3])});
+  const SourceLanguage::Plugins found = language.load(sources, plugins);
+  std::erase_if(plugins, [&](const PluginRequirement& each) { return defines(found, each); });
+  return to_list(plugins);
+}
+
 class PythonLanguage final : public SourceLanguage {
  public:
   std::vector<CodeObject> collect(std::span<const PluginRequirement> plugins) override {
@@ -97,9 +114,15 @@ class PythonLanguage final : public SourceLanguage {
 
 }  // namespace
 
-void bind_sources(nb::module_&) {
+void bind_sources(nb::module_& m) {
   static auto* language = new PythonLanguage;  // never destroyed: it holds Python objects
   set_source_language("python", language);
+  m.def(
+      "_run_sources",
+      [](nb::handle files, nb::handle plugins) {
+        return missing_plugins(*language, files, plugins);
+      },
+      "Runs an engine's sources as loading it does; those of the plugins that they lack.");
   nb::module_::import_("atexit").attr("register")(
       nb::cpp_function([] { set_source_language("python", nullptr); }));
 }

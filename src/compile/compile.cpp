@@ -9,6 +9,7 @@
 #include "compile/build_budget.h"
 #include "compile/contest.h"
 #include "compile/emit.h"
+#include "compile/enclosing_build.h"
 #include "compile/expansion.h"
 #include "compile/graph.h"
 #include "compile/passes.h"
@@ -277,6 +278,7 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
       make_schedule(graph, network, ranges, device, nodes, tuned, chosen, rules);
   progress("writing", 0, 1);
   emitter.add_schedule(steps, ranges, tuner.constants());
+  if (config.enclosing != nullptr) return;
   config.log.info("Compiled ", total, " layers into ", steps.steps.size(), " steps, ",
                   steps.reformats, " of them conversions; ", tuner.timed(),
                   " kernels timed; arena of ", steps.arena_size, " bytes");
@@ -294,15 +296,25 @@ uint64_t constant_bytes(const Graph& graph) {
   return bytes;
 }
 
+/// With those of bodies.
+int64_t count_layers(const Network& network) {
+  int64_t count = network.num_layers();
+  for (int i = 0; i < network.num_layers(); ++i)
+    if (const auto* owner = dynamic_cast<const BodyOwner*>(network.layer(i)->op().get()))
+      for (const Network* body : owner->bodies()) count += count_layers(*body);
+  return count;
+}
+
 /// `fuses_attention`: whether attentions may become one step each.
 Plan compile_for(const Device& device, const Network& network, const BuildConfig& config,
                  const Deadline& deadline, TimingCache& cache, bool fuses_attention) {
   const DeviceScope scope(device);
   const Limits limits = resolved(config.limits, device.memory());
-  require(network.num_layers() <= limits.steps, "The network '", network.name(), "' has ",
-          network.num_layers(), " layers, more than the limit of ", limits.steps, " (steps); ",
-          limit_hint("steps"));
+  const int64_t layers = config.enclosing == nullptr ? count_layers(network) : 0;
+  require(layers <= limits.steps, "The network '", network.name(), "' has ", layers,
+          " layers, more than the limit of ", limits.steps, " (steps); ", limit_hint("steps"));
   BuildBudget budget(limits, config.workspace_limit, deadline);
+  const EnclosingBuild build(config, budget, deadline);
   const CodeFormat& format = device.backend().code_format();
   format.check_level(config.hardware_compatibility, device, {});
   std::vector<ProfileRanges> profiles;
@@ -378,7 +390,8 @@ Plan compile_on_cpu_instead(const Network& network, const BuildConfig& config,
 }  // namespace
 
 Plan compile(const Network& given, const BuildConfig& config) {
-  const Deadline deadline(resolved(config.limits, machine_memory()).build_seconds);
+  const Deadline own(resolved(config.limits, machine_memory()).build_seconds);
+  const Deadline& deadline = config.enclosing != nullptr ? config.enclosing->end() : own;
   given.infer();
   std::shared_ptr<const Network> expanded = expand(given);
   if (config.refit != RefitMode::kNone) {

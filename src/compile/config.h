@@ -104,6 +104,8 @@ bool strips_plan(uint32_t flags);
 /// What a kernel may take to be compiled where nobody says more: most take less than one second.
 inline constexpr double kKernelSeconds = 60;
 
+class EnclosingBuild;
+
 struct BuildConfig {
   /// The types that the bits 1 << BuilderFlag let the tuner choose, or make it choose. They say
   /// nothing for strongly typed networks.
@@ -155,7 +157,8 @@ struct BuildConfig {
   bool strip = false;  ///< leave out the weights that refitting gives
   ProgressCallback progress;
   Limits limits;
-  PluginServices services;  ///< for the plugins that are run during the build
+  PluginServices services;                    ///< for the plugins that are run during the build
+  const EnclosingBuild* enclosing = nullptr;  ///< of a body, which is built in its time; null: none
   Log log;
 };
 

@@ -34,6 +34,7 @@ class BodyOwner {
   /// the order of `weights`. Null, and no weights, where there are none.
   virtual OperatorPtr with_weights_as_inputs(const IsRefittable& is_refittable,
                                              std::vector<BodyWeight>& weights) const = 0;
+  virtual std::vector<const Network*> bodies() const = 0;
 
  protected:
   ~BodyOwner() = default;

@@ -5,6 +5,8 @@
 #include "backend/backend.h"
 #include "base/error.h"
 #include "compile/compile.h"
+#include "compile/enclosing_build.h"
+#include "runtime/enclosing_engine.h"
 
 namespace opwright {
 namespace {
@@ -96,6 +98,13 @@ Blob compile_body(const Network& body, std::span<const std::pair<std::string, in
   config.device = {std::string(args.device->backend().name()), args.device->ordinal()};
   config.hardware_compatibility = args.hardware_compatibility;
   config.timing = false;
+  if (const EnclosingBuild* build = EnclosingBuild::current()) {
+    config.enclosing = build;
+    config.limits = build->config().limits;
+    config.limits.build_memory = std::max<uint64_t>(build->budget().memory_left(), 1);
+    config.interrupt_check = build->config().interrupt_check;
+    config.log = build->config().log;
+  }
   OptimizationProfile profile;
   for (const auto& [name, index] : inputs) {
     const PortDesc& port = args.inputs[static_cast<size_t>(index)];
@@ -110,6 +119,8 @@ Blob compile_body(const Network& body, std::span<const std::pair<std::string, in
       auto* to = static_cast<std::byte*>(memory);
       for (const Blob& piece : pieces) to = std::copy_n(piece.data(), piece.size(), to);
     });
+  } catch (const BuildEndError&) {
+    throw;
   } catch (const Error& error) {
     fail_with(error.code(), "layer '", args.layer,
               "': its body cannot be compiled: ", error.what());
@@ -141,6 +152,18 @@ std::shared_ptr<const Engine> load_body(const Blob& file, const Device& device,
   LoadOptions options;
   options.allow_device_code = true;
   options.device_ordinal = device.is_host() ? -1 : device.ordinal();
+  // The time of a run is that of the engine around the body.
+  if (!code) {
+    if (const EnclosingBuild* build = EnclosingBuild::current()) {
+      options.limits = build->config().limits;
+      options.log = build->config().log;
+    }
+  } else if (EnclosingEngine* engine = EnclosingEngine::current()) {
+    options.enclosing = engine;
+    options.limits = engine->limits();
+    options.log = engine->log();
+  }
+  options.limits.run_seconds = 0;
   return Engine::load(std::move(plan), options);
 }
 

@@ -30,6 +30,9 @@ class Conditional final : public Operator, public BodyOwner {
   std::optional<std::string> timing_key() const override { return std::nullopt; }
   OperatorPtr with_weights_as_inputs(const IsRefittable& is_refittable,
                                      std::vector<BodyWeight>& weights) const override;
+  std::vector<const Network*> bodies() const override {
+    return {bodies_[0].get(), bodies_[1].get()};
+  }
 
  private:
   std::vector<std::pair<std::string, int>> passed_inputs() const;

@@ -47,6 +47,7 @@ class Loop final : public Operator, public BodyOwner {
   std::optional<std::string> timing_key() const override { return std::nullopt; }
   OperatorPtr with_weights_as_inputs(const IsRefittable& is_refittable,
                                      std::vector<BodyWeight>& weights) const override;
+  std::vector<const Network*> bodies() const override { return {body_.network.get()}; }
 
  private:
   const LoopBody body_;

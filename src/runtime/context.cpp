@@ -1,6 +1,7 @@
 #include "runtime/context.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <optional>
 
@@ -26,6 +27,39 @@ class Running {
  private:
   Scratch& scratch_;
 };
+
+/// When the runs of the calling thread must have ended: a run, those of bodies in it, and those of
+/// engines that its plugins call.
+class RunEnd {
+ public:
+  explicit RunEnd(double seconds) : own_(seconds), before_(earliest) {
+    count.fetch_add(1, std::memory_order_relaxed);
+    if (!own_.is_set()) return;  // some years
+    if (before_ == nullptr || own_.seconds_left() < before_->seconds_left()) earliest = &own_;
+  }
+  ~RunEnd() {
+    earliest = before_;
+    count.fetch_sub(1, std::memory_order_relaxed);
+  }
+  RunEnd(const RunEnd&) = delete;
+  RunEnd& operator=(const RunEnd&) = delete;
+  /// Null: never.
+  static const Deadline* current() {
+    if (count.load(std::memory_order_relaxed) == 0) [[likely]]
+      return nullptr;
+    return earliest;
+  }
+
+ private:
+  /// Those of all threads. Asking for what is a thread's own takes a part of an empty body's run.
+  static std::atomic<int> count;
+  static thread_local const Deadline* earliest;
+  const Deadline own_;
+  const Deadline* const before_;
+};
+
+std::atomic<int> RunEnd::count = 0;
+thread_local const Deadline* RunEnd::earliest = nullptr;
 
 }  // namespace
 
@@ -397,12 +431,14 @@ void Context::run(Queue queue) {
       // Nothing may be waited for while the caller captures what the queue is given.
       s.are_times_known = s.gpu == nullptr || !s.gpu->is_capturing(queue);
     }
-    std::optional<Deadline> deadline;
+    std::optional<RunEnd> end;
     if (has_deadline_) [[unlikely]]
-      deadline.emplace(engine_->limits().run_seconds);
+      end.emplace(engine_->limits().run_seconds);
+    const Deadline* const deadline = RunEnd::current();
+    if (deadline != nullptr && deadline->has_passed()) [[unlikely]]
+      fail_run_time(*deadline, "its body was to run");
     const Runner::Watch watch{debug_.is_active() ? &debug_ : nullptr,
-                              (debug_sync_ || has_deadline_) && s.gpu != nullptr,
-                              deadline ? &*deadline : nullptr};
+                              (debug_sync_ || deadline != nullptr) && s.gpu != nullptr, deadline};
     if (s.are_times_known) [[unlikely]] {
       runner.run_timed(s.workspace, queue, s.times, watch);
       s.timed_profile = profile_;

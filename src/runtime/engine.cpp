@@ -11,6 +11,7 @@
 #include "network/operator_registry.h"
 #include "plan/format.h"
 #include "plan/trusted.h"
+#include "runtime/enclosing_engine.h"
 #include "runtime/engine_plugins.h"
 #include "runtime/verify.h"
 
@@ -162,6 +163,13 @@ Engine::~Engine() {
 std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   std::shared_ptr<Engine> engine(new Engine(plan, options));
   const DeviceScope scope(*engine->device_);
+  EnclosingEngine own(engine->limits_, options.log);
+  EnclosingEngine& whole = options.enclosing != nullptr ? *options.enclosing : own;
+  try {
+    whole.add(plan, *engine->device_);
+  } catch (const Error& error) {
+    throw Error(error.code(), str(engine_name(plan), " cannot be run: ", error.what()));
+  }
   const std::vector<LoadedCode> code = permit_code(plan, options);
   engine->plugins_ = std::make_unique<EnginePlugins>(plan, options.plugins, options.log);
 
@@ -175,6 +183,7 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
       std::vector<LoadedCode> own;
       for (const int32_t index : step.code) own.push_back(code[index]);
       try {
+        const EnclosingEngine::Scope bodies(whole);
         operators.push_back(load_operator(step.kind, step.attributes,
                                           {.layer = step.name,
                                            .code = own,
@@ -199,7 +208,7 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   }
   engine->asks_plugins_ = !options.allow_host_code && !is_trusted(plan);
   try {
-    verify(plan, engine->operators_, *engine->device_, engine->limits_, engine->asks_plugins_);
+    verify(plan, engine->operators_, *engine->device_, whole, engine->asks_plugins_);
   } catch (const Error& error) {
     throw Error(error.code(), str(engine_name(plan), " cannot be run: ", error.what()));
   }

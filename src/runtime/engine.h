@@ -20,6 +20,7 @@
 
 namespace opwright {
 
+class EnclosingEngine;
 class EnginePlugins;
 class IPluginRegistry;
 
@@ -59,8 +60,9 @@ struct LoadOptions {
   /// For its plugins, and on a GPU for its weights and its contexts' memory; null: the device's
   /// memory. It outlives the engine.
   std::shared_ptr<IGpuAllocator> allocator;
-  std::optional<bool> debug_plugins;  ///< overrides Plan::debug_plugins
-  int max_threads = 0;                ///< see Engine::max_threads()
+  std::optional<bool> debug_plugins;     ///< overrides Plan::debug_plugins
+  int max_threads = 0;                   ///< see Engine::max_threads()
+  EnclosingEngine* enclosing = nullptr;  ///< of a body, which counts in its limits; null: none
 };
 
 /// A network input or output of an engine.

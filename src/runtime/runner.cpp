@@ -10,6 +10,11 @@
 
 namespace opwright {
 
+void fail_run_time(const Deadline& deadline, const char* when) {
+  fail_with(ErrorCode::kFAILED_EXECUTION, "the run has taken longer than the limit of ",
+            deadline.seconds(), " s (run_seconds) when ", when, "; ", limit_hint("run_seconds"));
+}
+
 Runner::Runner(const Engine& engine, int profile, ShapeState& shapes,
                const PluginServices& services, std::atomic<int32_t>& current)
     : table_(engine, profile, shapes, services, current), shapes_(table_, shapes, suspects_) {
@@ -192,9 +197,7 @@ void Runner::enqueue_watched(Queue queue, Clock& clock, const Watch& watch, uint
       done = next;
       if (watch.waits) wait_for(done - 1, queue);
       if (watch.deadline != nullptr && watch.deadline->has_passed())
-        fail_with(ErrorCode::kFAILED_EXECUTION, "the run has taken longer than the limit of ",
-                  watch.deadline->seconds(), " s (run_seconds) when this layer ended; ",
-                  limit_hint("run_seconds"));
+        fail_run_time(*watch.deadline, "this layer ended");
     }
   };
   for (const RunTable::Shown& shown : table_.shown) {

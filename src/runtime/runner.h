@@ -13,6 +13,9 @@ namespace opwright {
 
 class Deadline;
 
+/// Throws Error: the run has taken longer than it may, when `when`.
+[[noreturn]] void fail_run_time(const Deadline& deadline, const char* when);
+
 /// Runs a context in one profile: nothing but calls of what the table has, once shapes are told.
 class Runner {
  public:

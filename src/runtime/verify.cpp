@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "plan/shapes.h"
+#include "runtime/enclosing_engine.h"
 #include "runtime/plugin_debug.h"
 #include "runtime/shape_check.h"
 #include "runtime/step_ports.h"
@@ -16,24 +17,10 @@ namespace {
 
 using Location = PlanTensor::Location;
 
-void check_count(size_t count, int64_t limit, const char* name, const char* what) {
-  require(count <= static_cast<uint64_t>(limit), "it has ", count, " ", what,
-          ", more than the limit of ", limit, " (", name, "); ", limit_hint(name));
-}
-
-void check_limits(const Plan& plan, const Device& device, const Limits& limits) {
-  size_t steps = 0;
-  for (const Schedule& schedule : plan.schedules) steps += schedule.steps.size();
-  check_count(steps, limits.steps, "steps", "steps");
-  check_count(plan.expressions.size() * plan.schedules.size(), limits.expressions, "expressions",
-              "expressions in all profiles together");
-  uint64_t weights = 0;
-  if (!device.is_host())  // elsewhere they stay in the file
-    for (const Schedule& schedule : plan.schedules)
-      for (const PlanTensor& tensor : schedule.tensors) weights += tensor.data.size();
+void check_memory(const Plan& plan, const EnclosingEngine& whole) {
   for (size_t i = 0; i < plan.schedules.size(); ++i)
-    require_bytes(weights + plan.schedules[i].arena_size + plan.schedules[i].workspace_size,
-                  limits.memory, "memory", "profile ", i, " needs");
+    require_bytes(whole.weights() + plan.schedules[i].arena_size + plan.schedules[i].workspace_size,
+                  whole.limits().memory, "memory", "profile ", i, " needs");
 }
 
 /// The checks of the steps of one schedule.
@@ -222,8 +209,8 @@ class StepCheck {
 }  // namespace
 
 void verify(const Plan& plan, std::span<const std::vector<PlannedOperatorPtr>> operators,
-            const Device& device, const Limits& limits, bool asks_plugins) {
-  check_limits(plan, device, limits);
+            const Device& device, const EnclosingEngine& whole, bool asks_plugins) {
+  check_memory(plan, whole);
   for (size_t profile = 0; profile < plan.schedules.size(); ++profile) {
     const Schedule& schedule = plan.schedules[profile];
     const std::string where = plan.schedules.size() > 1 ? str("profile ", profile, ": ") : "";

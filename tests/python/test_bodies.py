@@ -366,3 +366,33 @@ def test_the_limit_of_memory_holds_for_bodies():
         loaded(data, limits=trt.Limits(memory=6 << 20))(
             m=np.array(2, np.int64), x=np.ones((1, 4), np.float32)
         )
+
+
+class Messages(trt.ILogger):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def log(self, severity, message):
+        self.seen.append(message)
+
+
+def test_the_logger_of_a_build_hears_of_bodies():
+    model = parse_model(f"""{HEAD}
+        net (int64 m, float[4, 8] x) => (float[4, 8] y) {{
+            y = Loop (m, , x) <body = outer (int64 i, bool go, float[4, 8] s) => (bool on, float[4, 8] t) {{
+                on = Identity (go)
+                u = Softmax (s)
+                t = Loop (m, , u) <body = inner (int64 j, bool f, float[4, 8] v) => (bool h, float[4, 8] w) {{
+                    h = Identity (f)
+                    w = Softmax <axis = 0> (v)
+                }}>
+            }}>
+        }}""")
+    logger = Messages()
+    trt.build(model, device="cpu", timing=False, logger=logger)
+    told = [
+        message for message in logger.seen if "(Softmax)" in message and "candidates" in message
+    ]
+    assert len(told) == 2, logger.seen
+    assert sum(message.startswith("Compiled ") for message in logger.seen) == 1

@@ -887,3 +887,62 @@ def test_libraries_of_a_library_can_be_embedded_before_it(tmp_path):
         assert os.path.exists("mark")
         """
     run_python("-c", textwrap.dedent(code), cwd=tmp_path)
+
+
+# Sources that do more than define plugins
+
+SCRIPT = """
+import sys
+import numpy as np
+import opwright as trt
+import opwright.plugin as trtp
+{before}
+
+@trtp.register("embedded::script")
+def describe(x: trtp.TensorDesc) -> trtp.TensorDesc:
+    return x.like()
+
+@trtp.impl("embedded::script")
+def compute(x, outputs, stream):
+    np.copyto(np.asarray(outputs[0]), np.asarray(x) + 1)
+
+def build(path):
+    net = trt.Builder(trt.Logger()).create_network()
+    layer = net.add_plugin(trtp.op.embedded.script(net.add_input("x", trt.float32, (3,))))
+    net.mark_output(layer.get_output(0))
+    trt.build(net, device="cpu", embed_python_plugins=True, timing=False).save(path)
+
+{after}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ("", "build(sys.argv[1])", "script"),
+        ("path = sys.argv[1]", "build(path)", "IndexError"),
+        ("import os", "os._exit(5) if len(sys.argv) < 2 else build(sys.argv[1])", "status 5"),
+    ],
+)
+def test_sources_that_loading_could_not_run_are_refused(before, after, reason, tmp_path):
+    write(tmp_path, {"user.py": SCRIPT.format(before=before, after=after)})
+    done = run_python("user.py", tmp_path / "e.engine", cwd=tmp_path, check=False)
+    assert done.returncode == 1 and not (tmp_path / "e.engine").exists()
+    *_, message = done.stderr.strip().splitlines()
+    for part in ("plugin 'script'", reason, 'if __name__ == "__main__":'):
+        assert part in message, message
+
+
+def test_sources_are_run_for_what_is_no_script(tmp_path):
+    """An engine is built twice with the same sources, which are run once."""
+    mark = 'import os\nopen("runs", "a").write(f"{os.getpid()}\\n")'
+    guarded = 'if __name__ == "__main__":\n    build(sys.argv[1]), build(sys.argv[1])'
+    write(tmp_path, {"user.py": SCRIPT.format(before=mark, after=guarded)})
+    run_python("user.py", "e.engine", cwd=tmp_path)
+    assert len((tmp_path / "runs").read_text().split()) == 2  # the script, and the trial
+    np.save(tmp_path / "x.npy", X)
+    code = """
+        engine = trt.load("e.engine", allow_host_code=True)
+        assert (engine(np.ones(3, np.float32)) == 2).all()
+        """
+    load(tmp_path, code)

@@ -173,8 +173,12 @@ GLOBALS = {
     # What is on the process's one terminal.
     "src/base/status_line.cpp": {"status"},
     # What a thread is within: a call, a loading, a registration, a destruction. It has no other place, as what
-    # lies between is a plugin's code or the dynamic linker's.
+    # lies between is a plugin's code or the dynamic linker's; or, for the parts of an engine that bodies are,
+    # what all operators and kernels are asked by.
     "src/control/body.cpp": {"depth"},
+    "src/compile/enclosing_build.cpp": {"innermost_build"},
+    "src/runtime/enclosing_engine.cpp": {"innermost_engine"},
+    "src/runtime/context.cpp": {"count", "earliest"},
     "src/plugin/registry/callback.cpp": {"left"},
     "src/plugin/kernel/host_code.cpp": {"nesting"},
     "src/plugin/registry/registration.cpp": {"innermost"},
@@ -209,6 +213,9 @@ GLOBALS = {
     "cli/python_host.cpp": {"instance"},
     # Python objects and what belongs to the interpreter, under its lock.
     "python/src/engine_calls.cpp": {"all", "count", "is_ending"},
+    "python/src/held.cpp": {"all"},
+    "python/src/held.h": {"slots"},
+    "python/src/interpreter_end.cpp": {"ending_thread"},
     "python/src/host_arrays.cpp": {"nothing"},
     "python/src/host_memory.cpp": {"slots"},
     "python/src/plugin_callbacks.cpp": {"language"},

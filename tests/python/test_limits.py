@@ -12,7 +12,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from onnx.parser import parse_model
 
+import emulated_gpu
 import opwright
 
 ESCAPES = "y\x1b]0;title\x07\x9b2J\u202eend"
@@ -108,6 +110,83 @@ def test_build_seconds_and_steps():
     )
     with pytest.raises(opwright.Error, match=r"2 layers, .* limit of 1 \(steps\)"):
         opwright.build(two, device="cpu", limits=opwright.Limits(steps=1))
+
+
+HEAD = """<ir_version: 9, opset_import: ["" : 19]>
+    net (int64 m, float[4, 8] x) => (float[4, 8] y) """
+LAYERS = "p = Softmax (a)  q = Exp (p)  a2 = Softmax <axis = 0> (q)"
+EMPTY = "a2 = Identity (a)"
+INNER = f"""y2 = Loop <body = inner (int64 j, bool f, float[4, 8] a) => (bool g2, float[4, 8] a2) {{
+    g2 = Identity (f)  {LAYERS} }}> (m, , b)"""
+
+
+def _loop(layers: str, given: str = "a", made: str = "a2") -> onnx.ModelProto:
+    """As many iterations as an input says."""
+    return parse_model(f"""{HEAD} {{
+        y = Loop <body = body (int64 i, bool g, float[4, 8] {given}) => (bool h, float[4, 8] {made}) {{
+            h = Identity (g)  {layers} }}> (m, , x) }}""")
+
+
+BODIES = {
+    "layers": _loop(LAYERS),
+    "nothing": _loop(EMPTY),
+    "loop": _loop(INNER, "b", "y2"),
+    "branch": parse_model(f"""{HEAD} {{
+        s = ReduceSum <keepdims = 0> (x)  zero = Constant <value_float = 0.0> ()
+        c = Less (zero, s)
+        z = If (c) <
+            then_branch = t () => (float[n, 8] z1) {{ {INNER.replace("b)", "x)")}  z1 = Relu (y2) }},
+            else_branch = e () => (float[k, 8] z2) {{ z2 = Concat <axis = 0> (x, x) }}>
+        first = Constant <value_ints = [0]> ()  last = Constant <value_ints = [4]> ()
+        y = Slice (z, first, last, first) }}"""),
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=emulated_gpu.required)])
+@pytest.mark.parametrize("kind", BODIES)
+def test_a_run_ends_within_its_bodies(kind, device, tmp_path):
+    """The iterations that it would have take hours."""
+    opwright.build(BODIES[kind], device=device, timing=False).save(tmp_path / "loop.engine")
+    limits = opwright.Limits(run_seconds=0.05)
+    engine = opwright.load(tmp_path / "loop.engine", limits=limits)
+    x = np.ones((4, 8), np.float32)
+    begin = time.monotonic()
+    with pytest.raises(opwright.Error, match=r"limit of 0\.05 s \(run_seconds\)"):
+        engine(m=np.array(1 << 40), x=x)
+    assert time.monotonic() - begin < 5
+    wanted = opwright.load(tmp_path / "loop.engine")(m=np.array(2), x=x)
+    np.testing.assert_array_equal(engine(m=np.array(2), x=x), wanted)
+
+
+@pytest.mark.parametrize("kind", ["layers", "loop", "branch"])
+def test_steps_and_expressions_count_in_bodies(kind, tmp_path):
+    """The largest number that is refused and the smallest that is not lie side by side, and the
+    message says how many there are in all."""
+    path = tmp_path / "loop.engine"
+    opwright.build(BODIES[kind], device="cpu", timing=False).save(path)
+    for name in ("steps", "expressions"):
+        with pytest.raises(opwright.Error, match=rf"limit of 1 \({name}\)") as refused:
+            opwright.load(path, limits=opwright.Limits(**{name: 1}))
+        count = int(re.search(r"it has (\d+)", str(refused.value))[1])
+        while True:
+            with pytest.raises(opwright.Error, match=rf"limit of {count - 1} \({name}\)"):
+                opwright.load(path, limits=opwright.Limits(**{name: count - 1}))
+            try:
+                opwright.load(path, limits=opwright.Limits(**{name: count}))
+                break
+            except opwright.Error as error:
+                count = int(re.search(r"it has (\d+)", str(error))[1])
+        if name == "steps":
+            assert count >= {"layers": 4, "loop": 5, "branch": 7}[kind]
+
+
+def test_layers_of_bodies_count_in_a_build():
+    layers = " ".join(f"t{i + 1} = Softmax <axis = {i % 2}> (t{i})" for i in range(40))
+    proto = _loop(layers, "t0", "t40")
+    with pytest.raises(opwright.Error, match=r"4\d layers, .* limit of 40 \(steps\)"):
+        opwright.build(proto, device="cpu", limits=opwright.Limits(steps=40))
+    with pytest.raises(opwright.Error, match=r"\(build_memory\)"):
+        opwright.build(proto, device="cpu", limits=opwright.Limits(build_memory=16))
 
 
 def test_constants_that_grow_without_end():

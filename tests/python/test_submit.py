@@ -898,3 +898,62 @@ def test_engines_that_come_and_go_leave_nothing():
     # 2 KB an engine would be 800 KB.
     assert num_bytes < 800_000
     assert num_threads == 0
+
+
+DAEMONS = """
+    network = opwright.Builder(opwright.Logger()).create_network()
+    x = network.add_input("x", opwright.float32, (512, 512))
+    softmax = network.add_softmax(x)
+    softmax.axes = 2
+    network.mark_output(softmax.get_output(0))
+    plain = opwright.build(network, timing=False, device="cpu")
+    x = np.ones((512, 512), np.float32)
+    delay = 0.02
+
+    @trtp.register("test_submit_program::endless")
+    def endless_desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl("test_submit_program::endless")
+    def endless_impl(x, outputs, stream):
+        while True:
+            sum(range(100))
+
+    endless_network = opwright.Builder(opwright.Logger()).create_network()
+    y = endless_network.add_input("x", opwright.float32, (2,))
+    layer = endless_network.add_plugin(trtp.op.test_submit_program.endless(y))
+    endless_network.mark_output(layer.get_output(0))
+
+    class Logger(opwright.ILogger):
+        def log(self, severity, message):
+            time.sleep(1e-4)
+
+    def build():
+        opwright.build(network, device="cpu", logger=Logger())
+
+    def run():
+        while True:
+            {what}
+
+    for _ in range(3):
+        threading.Thread(target=run, daemon=True).start()
+    time.sleep(0.15)
+    sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "plain(x)",
+        "engine(vector(1))",
+        "build()",
+        "opwright.build(endless_network, timing=False, device='cpu')(vector(1))",
+    ],
+    ids=["run", "plugin", "build", "endless"],
+)
+def test_the_interpreter_ends_while_daemon_threads_are_within_the_engine(what):
+    """They ask for the interpreter's lock when it is too late: in C++, in a callback, in Python."""
+    done = run_program(PROGRAM + DAEMONS.replace("{what}", what))
+    assert done.returncode == 3, done.stderr
+    assert done.stderr == ""

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "compile/build_budget.h"
+#include "compile/config.h"
+
+namespace opwright {
+
+/// A build, while its layers are compiled: the bodies of its loops and branches are built as parts
+/// of it.
+class EnclosingBuild {
+ public:
+  EnclosingBuild(const BuildConfig& config, const BuildBudget& budget, const Deadline& end);
+  ~EnclosingBuild();
+  EnclosingBuild(const EnclosingBuild&) = delete;
+  EnclosingBuild& operator=(const EnclosingBuild&) = delete;
+
+  const BuildConfig& config() const { return config_; }
+  const BuildBudget& budget() const { return budget_; }
+  const Deadline& end() const { return end_; }
+
+  /// The innermost one of the calling thread; null: it builds nothing.
+  static const EnclosingBuild* current();
+
+ private:
+  const BuildConfig& config_;
+  const BuildBudget& budget_;
+  const Deadline& end_;
+  const EnclosingBuild* const before_;
+};
+
+}  // namespace opwright
