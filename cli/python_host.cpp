@@ -272,7 +272,11 @@ void become_python(const std::vector<std::string>& arguments) {
     if (lines_of(interpreter, "import importlib.util as u; print(u.find_spec('opwright').name)") !=
         std::vector<std::string>{"opwright"})
       continue;
-    std::vector<std::string> words = {interpreter, "-m", "opwright"};
+    // As `-m opwright`, but Ctrl-C while the package is imported ends it without a traceback.
+    std::vector<std::string> words = {
+        interpreter, "-c",
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); import runpy; "
+        "runpy.run_module('opwright', run_name='__main__', alter_sys=True)"};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());

@@ -43,6 +43,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the most rows of a batch; 1: no batching; 0: as the profiles say (default)",
     )
     parser.add_argument(
+        "--max-connections",
+        type=int,
+        default=1000,
+        help="the most connections; further ones get 503 (default: %(default)s)",
+    )
+    for name, default, what in (
+        ("head", 10, "a request's line and headers have to come"),
+        ("body", 60, "a request's body has to come"),
+        ("idle", 5, "a connection has to ask for something again"),
+        ("answer", 60, "a client has to take a part of an answer that waits for it"),
+    ):
+        parser.add_argument(
+            f"--{name}-seconds",
+            type=float,
+            default=default,
+            metavar="SECONDS",
+            help=f"within which {what}; the connection is closed otherwise (default: %(default)s)",
+        )
+    parser.add_argument(
         "--allow-host-code", action="store_true", help="run code for the host in engine files"
     )
     parser.add_argument(
@@ -65,13 +84,18 @@ def _paths(models: list[str]) -> dict[str, str]:
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Serves until SIGINT or SIGTERM; what was accepted is answered before the end."""
+    """Serves until SIGINT or SIGTERM; what was accepted is answered before the end, which is status 0.
+
+    Before it serves, a signal ends the process as it ends one that knows nothing of signals; so does
+    a second SIGINT while answers are still to come.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         import uvicorn
         import uvloop
 
         from .serving import ModelOptions, Repository, create_app
-        from .serving._http import protocol_for
+        from .serving._http import ConnectionLimits, protocol_for
     except ModuleNotFoundError as error:
         print(
             f"opwright serve needs the module '{error.name}': pip install 'opwright[serve]'",
@@ -85,6 +109,13 @@ def serve(options: argparse.Namespace) -> int:
     try:
         model_options = ModelOptions(
             options.max_queue, options.delay / 1e3, options.instances, options.max_batch, load
+        )
+        limits = ConnectionLimits(
+            options.max_connections,
+            options.head_seconds,
+            options.body_seconds,
+            options.idle_seconds,
+            options.answer_seconds,
         )
         repository = Repository(_paths(options.models), model_options)
     except (_core.Error, ValueError) as error:
@@ -111,10 +142,10 @@ def serve(options: argparse.Namespace) -> int:
         yield
 
     config = uvicorn.Config(
-        create_app(repository, lifespan=lifespan),
+        create_app(repository, read_seconds=limits.body_seconds, lifespan=lifespan),
         options.host,
         options.port,
-        http=protocol_for(repository),  # type: ignore[arg-type]
+        http=protocol_for(repository, limits),  # type: ignore[arg-type]
         ws="none",
         log_level="warning",
         access_log=False,
@@ -132,6 +163,17 @@ def serve(options: argparse.Namespace) -> int:
             host, port = listener.getsockname()[:2]
             print(f"opwright serve: http://{host}:{port}", file=sys.stderr, flush=True)
         await running
+        if server.force_exit:  # by a second SIGINT
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGINT)
 
+    def obey(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        # uvicorn raises a signal that it has obeyed once more when it is done.
+        if not server.should_exit:
+            signal.raise_signal(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, obey)
     uvloop.run(run())
     return 0 if server.started else 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import gzip
 import http.client
 import json
@@ -356,21 +355,6 @@ def test_requests_behind_each_other_on_a_connection(address):
                 length = int(value) if name == b"content-length" else length
             assert len(json.loads(file.read(length))["outputs"]) == 2
     assert metric(address, "opwright_in_flight") == 0
-
-
-@pytest.mark.parametrize("kind", ["headers", "trailers"])
-def test_headers_without_end_are_not_read(address, kind):
-    begin = b"GET /v2 HTTP/1.1\r\n"
-    if kind == "trailers":
-        begin = b"POST /v2/models/rows/infer HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
-    host, port = address.split(":")
-    with socket.create_connection((host, int(port)), 30) as connection:
-        with contextlib.suppress(OSError):
-            connection.sendall(begin)
-            for i in range(100_000):
-                connection.sendall(b"a: %d\r\n" % i)
-        status, _, body = received(connection)
-        assert status == 400 and b"65536" in body
 
 
 def load_while(address, act, seconds=1.5):

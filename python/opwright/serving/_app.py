@@ -91,15 +91,16 @@ async def _read(request: Request, limit: int) -> bytes:
             f"the body has {declared} bytes; the largest request that the model takes has {limit}"
         )
     chunks, length = [], 0
+    seconds = request.app.state.read_seconds
     try:
-        async with _timeout(READ_SECONDS):
+        async with _timeout(seconds):
             async for chunk in request.stream():
                 length += len(chunk)
                 if length > limit:
                     raise BadRequestError(f"the body has more than {limit} bytes")
                 chunks.append(chunk)
     except asyncio.TimeoutError:
-        raise BadRequestError(f"the body did not come within {READ_SECONDS:g} s") from None
+        raise BadRequestError(f"the body did not come within {seconds:g} s") from None
     body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     return decompress(body, request.headers.get("content-encoding", "").strip().lower(), limit)
 
@@ -156,7 +157,7 @@ async def _admit(source: ModelSource, request: Request) -> Response:
     model = source.model(name)
     # A place is taken before the body is read: what waits is bounded, bodies that come included.
     if (refused := refusal(name, model)) is not None:
-        async with _timeout(READ_SECONDS):
+        async with _timeout(request.app.state.read_seconds):
             await _discard(request, body_limit(model.signature))
         headers = {"Retry-After": str(RETRY_SECONDS)}
         return Response(refused, 503, headers=headers, media_type="application/json")
@@ -226,23 +227,27 @@ def _metadata(name: str, signature: Signature) -> dict[str, Any]:
     }
 
 
-def create_app(source: ModelSource, **options: Any) -> Starlette:
+def create_app(
+    source: ModelSource, *, read_seconds: float = READ_SECONDS, **options: Any
+) -> Starlette:
     """An ASGI application that serves the KServe v2 protocol over HTTP.
 
     :param source: such as a ``Repository``.
+    :param read_seconds: within which a request's body has to come.
     :param options: of ``Starlette``, such as ``lifespan``.
     """
-    return _application(source, _admit, **options)
+    return _application(source, _admit, read_seconds, **options)
 
 
-def create_admitted_app(source: ModelSource) -> Starlette:
+def create_admitted_app(source: ModelSource, read_seconds: float) -> Starlette:
     """The same for a server that has counted each request of inference in already."""
-    return _application(source, _infer)
+    return _application(source, _infer, read_seconds)
 
 
 def _application(
     source: ModelSource,
     answer: Callable[[ModelSource, Request], Awaitable[Response]],
+    read_seconds: float,
     **options: Any,
 ) -> Starlette:
     Endpoint = Callable[[Request], Awaitable[Response]]
@@ -339,4 +344,6 @@ def _application(
         status = getattr(error, "status_code", 404)
         return _failed(status, f"{request.method} {request.url.path[:200]}: no such endpoint")
 
-    return Starlette(routes=routes, exception_handlers={404: not_found, 405: not_found}, **options)
+    app = Starlette(routes=routes, exception_handlers={404: not_found, 405: not_found}, **options)
+    app.state.read_seconds = read_seconds
+    return app
