@@ -265,9 +265,9 @@ def collect(requirements: Sequence[Requirement]) -> list[tuple[str, bytes]]:
     files.append((DEFINITIONS, json.dumps(definitions, indent=1).encode()))
     problem = _source_trial.why_not(files, [each["plugin"] for each in definitions])
     if problem is not None:
-        names = ", ".join(text(each["plugin"]) for each in definitions)
+        tried = ", ".join(text(each["plugin"]) for each in definitions)
         raise _core.Error(
-            f"the engine could not be loaded with the sources of {names}: they were run in a "
+            f"the engine could not be loaded with the sources of {tried}: they were run in a "
             f"process of their own, as loading does, and {problem}. A file that defines a plugin is "
             "run as a whole; what only the script is to do, as building engines and reading "
             'sys.argv, belongs under `if __name__ == "__main__":` or into another file'

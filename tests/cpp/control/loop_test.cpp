@@ -9,6 +9,7 @@
 #include "control/conditional.h"
 #include "control/known_elements.h"
 #include "error_of.h"
+#include "loggers.h"
 #include "operators/elementwise.h"
 #include "operators/movement.h"
 #include "operators/reduce.h"
@@ -121,6 +122,21 @@ TEST(Loop, FollowsShapes) {
     const auto y = run_plan(looping(false, 6, {-1, 4}), {{rows, 4}}, {x});
     for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(y[0][i], 7 * x[i], 1e-5f);
   }
+}
+
+TEST(Loop, WhatABodyWarnsOfGoesToTheEnginesLogger) {
+  Plan plan = looping(false);
+  Plan body = deserialize(std::get<Blob>(attribute(plan, "body")));
+  body.device_identity = "another machine";
+  std::string file;
+  for (const Blob& piece : serialize(body))
+    file.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  attribute(plan, "body") = Blob::copy(file.data(), file.size());
+  CollectingLogger logger;
+  LoadOptions options;
+  options.log = Log(&logger);
+  Engine::load(std::move(plan), options);
+  EXPECT_CONTAINS(logger.warnings, "was tuned on another machine");
 }
 
 TEST(Loop, StatesKeepTheirShapes) {
