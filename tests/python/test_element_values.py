@@ -138,6 +138,26 @@ def test_sums_in_a_narrow_type_stay_exact_within_a_step(device):
     np.testing.assert_array_equal(got, np.float16(1 + 2**-10))
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_scores_of_an_attention_are_rounded(device):
+    """To a type that its operands do not have."""
+    random = np.random.default_rng(0)
+    q, k, v = (random.normal(size=(1, 2, 9, 16)).astype(np.float32) for _ in range(3))
+    nodes = [
+        node("MatMul", "q k", "s"),
+        node("Cast", "s", "narrow", to=TensorProto.BFLOAT16),
+        node("Cast", "narrow", "wide", to=FLOAT),
+        node("Softmax", "wide", "w", axis=-1),
+        node("MatMul", "w v", "y"),
+    ]
+    turned = np.ascontiguousarray(k.transpose(0, 1, 3, 2))
+    got = run(nodes, {"q": q, "k": turned, "v": v}, ["y"], device)["y"]
+    scores = (q @ turned).astype(ml_dtypes.bfloat16).astype(np.float64)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    want = weights / weights.sum(-1, keepdims=True) @ v.astype(np.float64)
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-4)
+
+
 def remainders(kind: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Exact in any type: of FP32 the double's own remainder is the float's."""
     with np.errstate(all="ignore"):

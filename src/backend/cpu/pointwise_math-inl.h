@@ -180,9 +180,16 @@ HWY_INLINE V softplus(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, y);
 }
 
+/// fmod(x, y) of one element, as below in double precision; the C library takes over where that
+/// does not suffice.
+HWY_INLINE float far_remainder(float x, float y) {
+  const double a = std::fabs(x), b = std::fabs(y), quotient = a / b;
+  if (!HWY_NATIVE_FMA || !(quotient < 0x1p52)) return std::fmod(x, y);
+  const double rest = std::fma(-std::floor(quotient), b, a);
+  return std::copysign(static_cast<float>(rest < 0 ? rest + b : rest), x);
+}
 /// fmod(x, y). A quotient below 2^23, rounded, is the whole number that is wanted or the next one,
-/// and what is left is a float: the fused operation gives it without rounding. Where quotients are
-/// larger the C library takes over.
+/// and what is left is a float: the fused operation gives it without rounding.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V remainder(D d, V x, V y) {
   const V a = hn::Abs(x), b = hn::Abs(y), quotient = hn::Div(a, b);
@@ -193,7 +200,7 @@ HWY_INLINE V remainder(D d, V x, V y) {
   if (HWY_LIKELY(hn::AllTrue(d, is_small))) return rest;
   HWY_ALIGN float lanes[hn::MaxLanes(d)], others[hn::MaxLanes(d)];
   hn::Store(x, d, lanes), hn::Store(y, d, others);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = std::fmod(lanes[i], others[i]);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = far_remainder(lanes[i], others[i]);
   return hn::IfThenElse(is_small, rest, hn::Load(d, lanes));
 }
 

@@ -119,6 +119,24 @@ TEST(Softmax, ColumnsOfEveryNumberAroundAVector) {
         }
 }
 
+TEST(Softmax, LongColumns) {
+  const Shape shape = {1, 100000, 2};
+  const Values x = rounded(random_values(shape, 3, 0, 1), DataType::kFLOAT);
+  double sums[2] = {};
+  for (int64_t i = 0; i < x.size(); ++i) sums[i % 2] += std::exp(x[i]);
+  const Softmax op({2, false});
+  const std::vector<TestInput> inputs = {{x}};
+  const std::vector<TestOutput> outputs = {{shape}};
+  for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+    SCOPED_TRACE(describe(candidate));
+    const Values y = run_kernel(op, candidate, inputs, outputs)[0];
+    for (int64_t i = 0; i < y.size(); ++i) {
+      const double expected = std::exp(x[i]) / sums[i % 2];
+      ASSERT_NEAR(y[i], expected, 1e-6 * expected) << i;
+    }
+  }
+}
+
 TEST(Softmax, InfinitiesAndNaN) {
   // As NumPy's exp(x - max(x)) / sum: masked elements become 0, rows that have no sum NaN.
   const int64_t extent = 37;
