@@ -13,6 +13,12 @@ namespace {
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
+/// Remembers the types that a cast rounds to.
+void add_roundings(AttentionPattern& pattern, const GraphNode& cast) {
+  for (const GraphValue* value : {cast.inputs[0], cast.outputs[0]})
+    if (value->info.dtype != DataType::kFLOAT) pattern.roundings.push_back(value->info.dtype);
+}
+
 /// Follows the scores of a softmax back to the product that they come from.
 class ScoreChain {
  public:
@@ -46,7 +52,10 @@ class ScoreChain {
   GraphValue* step_through(const GraphNode& node) {
     const std::optional<SingleOperation> op = single_operation(&node);
     if (!op) return nullptr;
-    if (is_floating_identity(*op, node)) return op->a.value;
+    if (is_floating_identity(*op, node)) {
+      add_roundings(pattern_, node);
+      return op->a.value;
+    }
     GraphValue* x = nullptr;
     if (const std::optional<double> factor = factor_of(*op, x)) {
       outer_ *= *factor;
@@ -183,8 +192,10 @@ bool follow_weights(const Graph& graph, AttentionPattern& pattern) {
     }
     if (!user->as<Reshape>()) {
       const std::optional<SingleOperation> op = single_operation(user);
-      if (!op ||
-          (!is_floating_identity(*op, *user) && !chooses_nothing(graph, *op, y, *user, pattern)))
+      if (!op) return false;
+      if (is_floating_identity(*op, *user))
+        add_roundings(pattern, *user);
+      else if (!chooses_nothing(graph, *op, y, *user, pattern))
         return false;
     }
     y = user->outputs[0];
@@ -215,6 +226,12 @@ std::optional<AttentionPattern> find_attention(const Graph& graph, GraphNode* so
   pattern.softmax = softmax;
   if (ScoreChain chain(graph, pattern); !chain.follow(scores)) return std::nullopt;
   if (!follow_weights(graph, pattern)) return std::nullopt;
+  // Scores and weights that the model rounds to the type of operands are more exact in the kernel;
+  // to another one they are rounded for a reason.
+  const DataType types[] = {pattern.scores->inputs[0]->info.dtype,
+                            pattern.result->inputs[1]->info.dtype};
+  for (const DataType rounding : pattern.roundings)
+    if (rounding != types[0] && rounding != types[1]) return std::nullopt;
   if (!may_join(*pattern.scores, *softmax) || !may_join(*softmax, *pattern.result) ||
       !may_join(*pattern.scores, *pattern.result))
     return std::nullopt;

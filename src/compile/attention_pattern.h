@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include "compile/graph.h"
 
@@ -22,6 +23,7 @@ struct AttentionPattern {
   size_t allowed_rank = 4, bias_rank = 4;  ///< of the scores that they were read by
   bool is_forbidden = false;               ///< whether the mask says what is forbidden instead
   std::optional<SymShape> shape;           ///< of the scores: [batch, heads, queries, keys]
+  std::vector<DataType> roundings;         ///< other types than FP32 that casts between have
 };
 
 /// The attention around a softmax, whose scores and weights nobody else reads; nothing where it is

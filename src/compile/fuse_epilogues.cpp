@@ -243,7 +243,7 @@ class ProgramFusion {
           writer.input(static_cast<int>(at - others.begin()) + 1, input->info.dtype));
       if (at == others.end()) others.push_back(input);
     }
-    const std::vector<int> results = writer.append(node_->as<Pointwise>()->params(), registers);
+    const std::vector<int> results = append_node(writer, *node_, registers);
     std::vector<int> used;
     params.fused.program = writer.finish(results, &used);
     params.fused.result = node_->outputs[0]->info.dtype;
@@ -307,8 +307,11 @@ bool fuse_into_attention(Graph& graph, const PassContext& context, GraphNode* no
       !is_quantized(result.dtype) || node->inputs[0]->info.dims != result.dims ||
       decode(pointwise.params()).size() > kMostInstructions)
     return false;
+  ProgramWriter writer;
+  const int result_of[] = {writer.input(0, node->inputs[0]->info.dtype)};
+  std::vector<int> used;
   FusedAttentionParams params = op->params();
-  params.fused = {pointwise.params(), {}, result.dtype};
+  params.fused = {writer.finish(append_node(writer, *node, result_of), &used), {}, result.dtype};
   auto fused = std::make_shared<FusedAttention>(std::move(params));
   if (!context.can_run(*fused, *node, producer->inputs)) return false;
   graph.fuse(*producer, node, std::move(fused), producer->inputs, nullptr);

@@ -46,7 +46,7 @@ bool fuse(Graph& graph, GraphNode* consumer, GraphNode* producer) {
 bool fuse_one(Graph& graph, GraphNode* consumer) {
   for (GraphValue* input : consumer->inputs) {
     GraphNode* producer = input->producer;
-    // Programs compute in FP32: only what is stored is rounded to FP8.
+    // What is stored alone is rounded to FP8.
     if (producer == nullptr || !producer->as<Pointwise>() || producer->outputs.size() != 1 ||
         input->stored_type || input->is_stored || input->info.dtype == DataType::kFP8 ||
         !may_join(*producer, *consumer) || input->info.dims != consumer->outputs[0]->info.dims)

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "compile/program.h"
-
 namespace opwright {
 namespace {
 
@@ -13,6 +11,37 @@ constexpr size_t kMaxInputs = 8;
 constexpr size_t kMaxInstructions = 48;
 
 }  // namespace
+
+std::vector<int> append_node(ProgramWriter& writer, const GraphNode& node,
+                             std::span<const int> registers) {
+  const PointwiseParams& params = node.as<Pointwise>()->params();
+  const std::vector<PointwiseInstruction> program = decode(params);
+  const auto is_input = [&](int64_t at) { return program[at].op == opcode(PointwiseOp::kInput); };
+  const auto type_of = [&](int64_t at) { return node.inputs[program[at].a]->info.dtype; };
+  std::vector<int> made;
+  for (PointwiseInstruction instruction : program) {
+    if (instruction.op == opcode(PointwiseOp::kInput)) {
+      made.push_back(registers[instruction.a]);
+    } else if (instruction.op == opcode(PointwiseOp::kCast) && is_input(instruction.a)) {
+      made.push_back(
+          writer.cast(writer.round(made[instruction.a], type_of(instruction.a)), instruction.type));
+    } else {
+      made.push_back(writer.append(instruction, made));
+    }
+  }
+  std::vector<int> results;
+  for (size_t i = 0; i < params.results.size(); ++i) {
+    const int64_t at = params.results[i];
+    const DataType type = node.outputs[i]->info.dtype;
+    int result = made[at];
+    if (is_input(at) && type_of(at) != type)
+      result = writer.round(writer.round(result, type_of(at)), type);
+    else if (program[at].op == opcode(PointwiseOp::kCast))
+      result = writer.round(result, type);
+    results.push_back(result);
+  }
+  return results;
+}
 
 std::optional<JoinedPrograms> join_programs(const GraphNode& first, const GraphNode& second) {
   const GraphValue* value = first.outputs[0];
@@ -26,11 +55,11 @@ std::optional<JoinedPrograms> join_programs(const GraphNode& first, const GraphN
   std::vector<int> registers;
   for (const GraphValue* input : first.inputs)
     registers.push_back(writer.input(index_of(input), input->info.dtype));
-  const int made = writer.append(first.as<Pointwise>()->params(), registers).front();
+  const int made = append_node(writer, first, registers).front();
   registers.clear();
   for (const GraphValue* input : second.inputs)
     registers.push_back(input == value ? made : writer.input(index_of(input), input->info.dtype));
-  const std::vector<int> results = writer.append(second.as<Pointwise>()->params(), registers);
+  const std::vector<int> results = append_node(writer, second, registers);
   std::vector<int> used;
   JoinedPrograms joined{writer.finish(results, &used), {}};
   if (used.size() > kMaxInputs || joined.program.code.size() / 5 > kMaxInstructions)

@@ -2,12 +2,20 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "compile/graph.h"
+#include "compile/program.h"
 #include "operators/pointwise.h"
 
 namespace opwright {
+
+/// Adds the program of a Pointwise node whose inputs are these registers; gives its results'
+/// registers. What registers have of values of FP16 and BF16 is more exact than these: what a cast
+/// reads, and what it gives, is rounded.
+std::vector<int> append_node(ProgramWriter& writer, const GraphNode& node,
+                             std::span<const int> registers);
 
 /// Two Pointwise nodes as one.
 struct JoinedPrograms {

@@ -353,6 +353,11 @@ void lower_node(Graph& graph, GraphNode* node) {
     const int a = program.operand(node->inputs[0]), b = program.operand(node->inputs[1]);
     return program.finish(program.writer.binary(op->params().op, a, b));
   }
+  if (node->as<Remainder>()) {
+    NodeProgram program(graph, *node);
+    const int a = program.operand(node->inputs[0]), b = program.operand(node->inputs[1]);
+    return program.finish(program.writer.remainder(a, b));
+  }
   if (const auto* op = node->as<Unary>()) {
     NodeProgram program(graph, *node);
     return program.finish(program.writer.unary(op->params().op, program.operand(node->inputs[0])));

@@ -68,6 +68,7 @@ void run_passes(Graph& graph, const PassContext& context) {
   recognize_activations(graph);
   fuse_epilogues(graph, context, true);
   graph.remove_dead();
+  drop_roundings(graph);
 }
 
 }  // namespace opwright

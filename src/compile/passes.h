@@ -89,6 +89,9 @@ void fuse_pointwise(Graph& graph);
 /// `whole_programs` all that Pointwise nodes compute, where the device can.
 void fuse_epilogues(Graph& graph, const PassContext& context, bool whole_programs);
 
+/// Programs do not round what has the type already, nor what is stored in it.
+void drop_roundings(Graph& graph);
+
 /// All of them in order.
 void run_passes(Graph& graph, const PassContext& context);
 

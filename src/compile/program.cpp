@@ -17,7 +17,9 @@ bool is_comparison(ElementWiseOperation op) {
 
 bool is_cheap(const PointwiseInstruction& instruction) {
   const int32_t op = instruction.op;
-  if (op == opcode(PointwiseOp::kCast)) return true;
+  if (op == opcode(PointwiseOp::kCast) || op == opcode(PointwiseOp::kToHalf) ||
+      op == opcode(PointwiseOp::kToBf16))
+    return true;
   if (op >= opcode(PointwiseOp::kActivation)) {
     const ActivationType type = activation_of(op);
     return type == ActivationType::kRELU || type == ActivationType::kLEAKY_RELU ||
@@ -35,6 +37,12 @@ bool is_cheap(const PointwiseInstruction& instruction) {
     default:
       return false;
   }
+}
+
+std::optional<PointwiseOp> rounding_to(DataType type) {
+  if (type == DataType::kHALF) return PointwiseOp::kToHalf;
+  if (type == DataType::kBF16) return PointwiseOp::kToBf16;
+  return std::nullopt;
 }
 
 DataType register_type(DataType type) { return is_floating(type) ? DataType::kFLOAT : type; }
@@ -87,18 +95,29 @@ int ProgramWriter::cast(int a, DataType to) {
   return add({opcode(PointwiseOp::kCast), register_type(to), a});
 }
 
+int ProgramWriter::remainder(int a, int b) {
+  return add({opcode(PointwiseOp::kRemainder), DataType::kFLOAT, a, b});
+}
+
+int ProgramWriter::round(int a, DataType type) {
+  const std::optional<PointwiseOp> op = rounding_to(type);
+  if (!op || instructions_[a].op == opcode(*op)) return a;
+  return add({opcode(*op), DataType::kFLOAT, a});
+}
+
+int ProgramWriter::append(PointwiseInstruction instruction, std::span<const int> registers) {
+  for (int32_t* operand : {&instruction.a, &instruction.b, &instruction.c})
+    if (*operand >= 0) *operand = registers[*operand];
+  return add(instruction);
+}
+
 std::vector<int> ProgramWriter::append(const PointwiseParams& program,
                                        std::span<const int> inputs) {
   std::vector<int> registers;
-  for (PointwiseInstruction instruction : decode(program)) {
-    if (instruction.op == opcode(PointwiseOp::kInput)) {
-      registers.push_back(inputs[instruction.a]);
-      continue;
-    }
-    for (int32_t* operand : {&instruction.a, &instruction.b, &instruction.c})
-      if (*operand >= 0) *operand = registers[*operand];
-    registers.push_back(add(instruction));
-  }
+  for (const PointwiseInstruction& instruction : decode(program))
+    registers.push_back(instruction.op == opcode(PointwiseOp::kInput)
+                            ? inputs[instruction.a]
+                            : append(instruction, registers));
   std::vector<int> results;
   for (int64_t result : program.results) results.push_back(registers[result]);
   return results;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -12,6 +13,10 @@ namespace opwright {
 
 /// The type of the register that holds elements of this type.
 DataType register_type(DataType type);
+
+/// The operation that rounds to a type which is narrower than registers; nothing of the others. FP8
+/// is rounded to where it is stored alone.
+std::optional<PointwiseOp> rounding_to(DataType type);
 
 /// Whether the instruction takes about as long as an addition.
 bool is_cheap(const PointwiseInstruction& instruction);
@@ -28,6 +33,12 @@ class ProgramWriter {
   /// `a` as another register type; `a` itself when it is of that type already, and a constant where
   /// it is one that becomes FP32.
   int cast(int a, DataType type);
+  int remainder(int a, int b);
+  /// `a`, of FP32, rounded to what elements of that type hold, where that is FP16 or BF16; else
+  /// `a` itself.
+  int round(int a, DataType type);
+  /// Adds an instruction, other than that of an input, whose operands are among these registers.
+  int append(PointwiseInstruction instruction, std::span<const int> registers);
   /// Adds a whole program whose inputs are these registers; gives its results' registers.
   std::vector<int> append(const PointwiseParams& program, std::span<const int> inputs);
 

@@ -46,44 +46,33 @@ void pow(NodeImporter& node) {
                                       node.cast(node.input(1), base->dtype())));
 }
 
-/// a - b * trunc(a / b), which has the sign of a; a itself where b is infinite.
+/// What remains of a, with the sign of a.
 Tensor* remainder(NodeImporter& node, Tensor* a, Tensor* b) {
+  if (is_floating(a->dtype())) return node.add<Remainder>({}, {a, b});
   Tensor* quotient = node.elementwise(ElementWiseOperation::kDIV, a, b);
-  if (!is_floating(a->dtype()))
-    return node.elementwise(ElementWiseOperation::kSUB, a,
-                            node.elementwise(ElementWiseOperation::kPROD, quotient, b));
-  // trunc(q) = sign(q) * floor(|q|)
-  Tensor* magnitude =
-      node.unary(UnaryOperation::kFLOOR, node.unary(UnaryOperation::kABS, quotient));
-  quotient = node.elementwise(ElementWiseOperation::kPROD,
-                              node.unary(UnaryOperation::kSIGN, quotient), magnitude);
-  Tensor* rest = node.elementwise(ElementWiseOperation::kSUB, a,
-                                  node.elementwise(ElementWiseOperation::kPROD, quotient, b));
-  Tensor* whole = node.elementwise(
-      ElementWiseOperation::kAND, node.unary(UnaryOperation::kISINF, b),
-      node.elementwise(ElementWiseOperation::kLESS, node.unary(UnaryOperation::kABS, a),
-                       node.unary(UnaryOperation::kABS, b)));
-  return node.select(whole, a, rest);
+  return node.elementwise(ElementWiseOperation::kSUB, a,
+                          node.elementwise(ElementWiseOperation::kPROD, quotient, b));
 }
 
-/// The remainder of the sign of the divisor or, with fmod, of the dividend.
+/// The remainder of the sign of the divisor, as NumPy's, or, with fmod, of the dividend.
 void mod(NodeImporter& node) {
+  using Op = ElementWiseOperation;
   Tensor *a = node.input(0), *b = node.input(1);
   const bool fmod = node.get_int("fmod", 0) != 0;
   if (fmod) return node.set_output(0, remainder(node, a, b));
   if (!is_floating(a->dtype())) {
-    Tensor* quotient = node.elementwise(ElementWiseOperation::kFLOOR_DIV, a, b);
-    return node.set_output(
-        0, node.elementwise(ElementWiseOperation::kSUB, a,
-                            node.elementwise(ElementWiseOperation::kPROD, quotient, b)));
+    Tensor* quotient = node.elementwise(Op::kFLOOR_DIV, a, b);
+    return node.set_output(0,
+                           node.elementwise(Op::kSUB, a, node.elementwise(Op::kPROD, quotient, b)));
   }
   Tensor* rest = remainder(node, a, b);
-  Tensor* wrong_sign = node.elementwise(
-      ElementWiseOperation::kLESS,
-      node.elementwise(ElementWiseOperation::kPROD, rest, node.unary(UnaryOperation::kSIGN, b)),
-      0.0);
-  node.set_output(
-      0, node.select(wrong_sign, node.elementwise(ElementWiseOperation::kSUM, rest, b), rest));
+  const auto is_negative = [&](Tensor* x) { return node.elementwise(Op::kLESS, x, 0.0); };
+  Tensor* has_other_sign = node.elementwise(Op::kXOR, is_negative(rest), is_negative(b));
+  Tensor* moved = node.select(has_other_sign, node.elementwise(Op::kSUM, rest, b), rest);
+  // Nothing that remains has the sign of the divisor, too, which is lost where that is infinite.
+  Tensor* zero =
+      node.select(is_negative(b), node.scalar(-0.0, a->dtype()), node.scalar(0.0, a->dtype()));
+  node.set_output(0, node.select(node.elementwise(Op::kEQUAL, rest, 0.0), zero, moved));
 }
 
 void where(NodeImporter& node) {

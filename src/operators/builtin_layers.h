@@ -47,9 +47,9 @@ void each_builtin_operator(Visitor&& visitor) {
       IteratorBoundary, KvCacheUpdate, KvCacheWrite, LoopOutputBoundary, LpPooling, Lrn,
       MatMulNBits, MatrixMultiply, MaxUnpool, Moe, Nms, NonZero, Normalization, OneHot,
       ParametricRelu, Pointwise, Pooling, Quantize, QuantizedNormalization, RaggedSoftmax,
-      Recurrence, RecurrenceBoundary, Reduce, Reformat, Reshape, Resize, ReverseSequence, RoiAlign,
-      RoiPool, RotaryEmbedding, RowProduct, Scale, Scatter, Select, ShapeOf, Shuffle, Slice,
-      Softmax, Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
+      Recurrence, RecurrenceBoundary, Reduce, Reformat, Remainder, Reshape, Resize, ReverseSequence,
+      RoiAlign, RoiPool, RotaryEmbedding, RowProduct, Scale, Scatter, Select, ShapeOf, Shuffle,
+      Slice, Softmax, Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

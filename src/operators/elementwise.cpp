@@ -271,6 +271,13 @@ std::vector<OutputInfo> ElementWise::infer(InferContext& context) const {
   return {std::move(output)};
 }
 
+std::vector<OutputInfo> Remainder::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"a", "b"}, 2);
+  inference.require_floating(0);
+  inference.require_same_type(1, 0);
+  return {make_output(inference.input(0).dtype, inference.broadcast({0, 1}))};
+}
+
 std::vector<OutputInfo> Unary::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"x"}, 1);
   const TensorInfo& x = inference.input(0);

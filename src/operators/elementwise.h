@@ -43,6 +43,15 @@ class ElementWise final : public BuiltinOperator<ElementWise, ElementWiseParams>
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
+/// Inputs: a and b of one floating type, broadcast. What remains of a once b is taken out of it a
+/// whole number of times: exact, of the sign of a and less than b, as fmod() of C.
+class Remainder final : public BuiltinOperator<Remainder, NoParams> {
+ public:
+  static constexpr std::string_view kKind = "Remainder";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
 template <>
 inline constexpr auto kEnumeration<UnaryOperation> = enumeration<UnaryOperation>(
     "UnaryOperation", "A function of one element.",

@@ -57,6 +57,11 @@ void verify(std::span<const PointwiseInstruction> program, size_t index) {
            operand(instruction.c) == instruction.type);
   } else if (op == opcode(PointwiseOp::kCast)) {
     operand(instruction.a);
+  } else if (op == opcode(PointwiseOp::kToHalf) || op == opcode(PointwiseOp::kToBf16)) {
+    expect(operand(instruction.a) == DataType::kFLOAT && instruction.type == DataType::kFLOAT);
+  } else if (op == opcode(PointwiseOp::kRemainder)) {
+    expect(operand(instruction.a) == DataType::kFLOAT &&
+           operand(instruction.b) == DataType::kFLOAT && instruction.type == DataType::kFLOAT);
   } else if (op >= opcode(PointwiseOp::kActivation)) {
     const DataType type = operand(instruction.a);
     const auto activation = activation_of(op);

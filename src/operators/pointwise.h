@@ -13,6 +13,9 @@ enum class PointwiseOp : int32_t {
   kConstant = 1,     ///< constant `value` (floating registers) or `ivalue` a
   kSelect = 2,       ///< registers a (condition), b, c
   kCast = 3,         ///< register a to the type of this register
+  kToHalf = 4,       ///< register a, of FP32, rounded to what FP16 holds
+  kToBf16 = 5,       ///< likewise BF16
+  kRemainder = 6,    ///< registers a, b of FP32: see Remainder
   kBinary = 100,     ///< kBinary + ElementWiseOperation, registers a, b
   kUnary = 200,      ///< kUnary + UnaryOperation, register a
   kActivation = 300  ///< kActivation + ActivationType, register a, alpha, beta

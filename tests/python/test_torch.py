@@ -344,6 +344,27 @@ def test_operators(name):
         check(build(Module(), (x,))(x), function(x))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_remainders_are_exact(dtype):
+    """Also of quotients that have no whole number beside them, such as 1 / 0.1, which PyTorch floors to 9."""
+
+    class Remainders(nn.Module):
+        def forward(self, a, b):
+            rests = a.fmod(b), a.remainder(b), a.fmod(0.1), a.remainder(-0.7)
+            # In narrow types PyTorch rounds between the steps of a floored quotient.
+            return (*rests, a // b, a // 0.1) if dtype == torch.float32 else rests
+
+    torch.manual_seed(0)
+    special = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.1, 7.0, torch.inf, -torch.inf, torch.nan])
+    a = torch.cat([torch.randn(300) * 1e4, torch.arange(300) * 0.1, special.repeat_interleave(9)])
+    b = torch.cat([torch.randn(300), torch.full((300,), 0.1), special.repeat(9)])
+    a, b = a.to(dtype), b.to(dtype)
+    want = Remainders()(a, b)
+    results = build(Remainders(), (a, b))(a, b)
+    for got, expected in zip(results.values(), want):
+        torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "vit"])
 def test_models_of_transformers(name):
     if importlib.util.find_spec("transformers") is None:

@@ -265,25 +265,55 @@ def _div(w: Writer, a: Any, b: Any) -> ITensor:
 @converter("div.Tensor_mode", "div.Scalar_mode")
 def _div_rounded(w: Writer, a: Any, b: Any, rounding_mode: str | None = None) -> ITensor:
     if rounding_mode == "floor":
-        return w.binary(ElementWiseOperation.FLOOR_DIV, a, b, w.dtype)
+        return _floor_divide(w, a, b)
     quotient = w.binary(ElementWiseOperation.DIV, a, b, w.dtype)  # of integers towards 0
     return quotient if rounding_mode is None else _trunc(w, quotient)
 
 
 @converter("floor_divide", "floor_divide.Scalar")
 def _floor_divide(w: Writer, a: Any, b: Any) -> ITensor:
-    return w.binary(ElementWiseOperation.FLOOR_DIV, a, b, w.dtype)
+    if w.dtype not in _FLOATS:
+        return w.binary(ElementWiseOperation.FLOOR_DIV, a, b, w.dtype)
+    # A quotient that is rounded up to the next whole number would be 1 too large: 1 / 0.1 is 9.
+    ratio = w.binary(ElementWiseOperation.DIV, a, b, w.dtype)
+    rest, b = _fmod(w, a, b), w.tensor(b, w.dtype)
+    whole = w.binary(
+        ElementWiseOperation.DIV, w.binary(ElementWiseOperation.SUB, a, rest, w.dtype), b, w.dtype
+    )
+    lower = w.binary(ElementWiseOperation.SUB, whole, 1.0, w.dtype)
+    whole = w.unary(UnaryOperation.ROUND, w.select(_has_other_sign(w, rest, b), lower, whole))
+    zero = w.binary(ElementWiseOperation.PROD, ratio, 0.0, w.dtype)
+    whole = w.select(w.binary(ElementWiseOperation.EQUAL, whole, 0.0, w.dtype), zero, whole)
+    return w.select(w.binary(ElementWiseOperation.EQUAL, b, 0.0, w.dtype), ratio, whole)
 
 
 @converter("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def _remainder(w: Writer, a: Any, b: Any) -> ITensor:
-    quotient = w.binary(ElementWiseOperation.FLOOR_DIV, a, b, w.dtype)
-    product = w.binary(ElementWiseOperation.PROD, quotient, b, w.dtype)
-    return w.binary(ElementWiseOperation.SUB, a, product, w.dtype)
+    if w.dtype not in _FLOATS:
+        quotient = w.binary(ElementWiseOperation.FLOOR_DIV, a, b, w.dtype)
+        product = w.binary(ElementWiseOperation.PROD, quotient, b, w.dtype)
+        return w.binary(ElementWiseOperation.SUB, a, product, w.dtype)
+    rest, b = _fmod(w, a, b), w.tensor(b, w.dtype)
+    moved = w.binary(ElementWiseOperation.SUM, rest, b, w.dtype)
+    return w.select(_has_other_sign(w, rest, b), moved, rest)
+
+
+def _has_other_sign(w: Writer, rest: ITensor, b: ITensor) -> ITensor:
+    """Whether something remains, whose sign the divisor does not have."""
+    signs = [w.binary(ElementWiseOperation.LESS, x, 0.0, w.dtype) for x in (rest, b)]
+    differs = w.binary(ElementWiseOperation.XOR, *signs, DataType.BOOL)
+    is_zero = w.binary(ElementWiseOperation.EQUAL, rest, 0.0, w.dtype)
+    return w.binary(
+        ElementWiseOperation.AND, differs, w.unary(UnaryOperation.NOT, is_zero), DataType.BOOL
+    )
 
 
 @converter("fmod.Tensor", "fmod.Scalar")
 def _fmod(w: Writer, a: Any, b: Any) -> ITensor:
+    if w.dtype in _FLOATS:
+        rank = max(len(x.shape) for x in (a, b) if isinstance(x, ITensor))
+        operands = w.align(w.tensor(a, w.dtype, rank), w.tensor(b, w.dtype, rank))
+        return w.operator("Remainder", operands).get_output(0)
     quotient = _trunc(w, w.binary(ElementWiseOperation.DIV, a, b, w.dtype))
     product = w.binary(ElementWiseOperation.PROD, quotient, b, w.dtype)
     return w.binary(ElementWiseOperation.SUB, a, product, w.dtype)

@@ -239,6 +239,33 @@ void to_fp8(void* out, const void* a, const void*, const void*, int64_t count, c
     static_cast<uint8_t*>(out)[i] = float_to_fp8(static_cast<const float*>(a)[i]);
 }
 
+void round_to_half(void* out, const void* a, const void*, const void*, int64_t count,
+                   const double*) {
+  const float* HWY_RESTRICT x = static_cast<const float*>(a);
+  float* HWY_RESTRICT y = static_cast<float*>(out);
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR  // whose conversion truncates
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> half;
+  const int64_t lanes = hn::Lanes(d);
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::PromoteTo(d, hn::DemoteTo(half, hn::LoadU(d, x + i))), d, y + i);
+#endif
+  for (; i < count; ++i) y[i] = half_to_float(float_to_half(x[i]));
+}
+void round_to_bf16(void* out, const void* a, const void*, const void*, int64_t count,
+                   const double*) {
+  const float* HWY_RESTRICT x = static_cast<const float*>(a);
+  float* HWY_RESTRICT y = static_cast<float*>(out);
+  const auto round = [](float v) { return convert_one<float>(convert_one<Bf16>(v)); };
+  int64_t i = 0;
+  for (; i + 64 <= count; i += 64) {
+    OPWRIGHT_NO_OVERLAP
+    for (int j = 0; j < 64; ++j) y[i + j] = round(x[i + j]);
+  }
+  for (; i < count; ++i) y[i] = round(x[i]);
+}
+
 template <class From>
 TileFunction cast_from(DataType to) {
   switch (to) {
@@ -320,6 +347,10 @@ TileFunction cast_op(DataType from, DataType to) {
   }
 }
 
+TileFunction rounding_op(DataType to) {
+  return to == DataType::kHALF ? round_to_half : round_to_bf16;
+}
+
 template <class To>
 TileFunction quantize_to(bool has_zero_point, bool by_scalar) {
   if (by_scalar)
@@ -339,10 +370,12 @@ namespace opwright {
 
 HWY_EXPORT(cast_op);
 HWY_EXPORT(quantize_op);
+HWY_EXPORT(rounding_op);
 
 TileFunction find_cast(DataType from, DataType to) {
   return HWY_DYNAMIC_DISPATCH(cast_op)(from, to);
 }
+TileFunction find_rounding(DataType to) { return HWY_DYNAMIC_DISPATCH(rounding_op)(to); }
 TileFunction find_quantize(DataType to, bool has_zero_point, bool by_scalar) {
   return HWY_DYNAMIC_DISPATCH(quantize_op)(to, has_zero_point, by_scalar);
 }

@@ -79,6 +79,8 @@ OPWRIGHT_BINARY(FloorDiv, hn::Floor(hn::Div(x, y)));
 OPWRIGHT_BINARY(Max, hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y));
 OPWRIGHT_BINARY(Min, hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y));
 
+OPWRIGHT_BINARY(Rest, remainder(d, x, y));
+
 #undef OPWRIGHT_UNARY
 #undef OPWRIGHT_BINARY
 
@@ -191,10 +193,18 @@ struct Cube {
     return hn::Mul(hn::Mul(x, x), x);
   }
 };
-struct ReciprocalRoot {
+/// Unlike the square root, the power of -infinity is infinity, and that of -0 is 0.
+struct Root {
   template <class D, class V = hn::Vec<D>>
   static HWY_INLINE V apply(D d, V x, V, V) {
-    return hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x));
+    const V root = hn::Sqrt(hn::Add(x, hn::Zero(d)));
+    return hn::IfThenElse(hn::Eq(x, hn::Neg(infinity(d))), infinity(d), root);
+  }
+};
+struct ReciprocalRoot {
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V apply(D d, V x, V alpha, V beta) {
+    return hn::Div(hn::Set(d, 1.0f), Root::apply(d, x, alpha, beta));
   }
 };
 
@@ -205,7 +215,7 @@ void power_by_scalar(void* out, const void* a, const void* b, const void* c, int
   const float exponent = *static_cast<const float*>(b);
   if (exponent == 2) return unary<Square>(out, a, b, c, count, kNone);
   if (exponent == 3) return unary<Cube>(out, a, b, c, count, kNone);
-  if (exponent == 0.5f) return unary<Sqrt>(out, a, b, c, count, kNone);
+  if (exponent == 0.5f) return unary<Root>(out, a, b, c, count, kNone);
   if (exponent == -1) return unary<Recip>(out, a, b, c, count, kNone);
   if (exponent == -0.5f) return unary<ReciprocalRoot>(out, a, b, c, count, kNone);
   for (int64_t i = 0; i < count; ++i)
@@ -354,6 +364,7 @@ TileFunction activation(ActivationType type) {
 }  // namespace
 
 TileFunction float_op(int32_t op) {
+  if (op == opcode(PointwiseOp::kRemainder)) return binary<Rest>;
   if (op >= opcode(PointwiseOp::kActivation)) return activation(activation_of(op));
   if (op >= opcode(PointwiseOp::kUnary)) return unary_op(unary_of(op));
   if (op >= opcode(PointwiseOp::kBinary)) return binary_op(binary_of(op));
@@ -361,6 +372,7 @@ TileFunction float_op(int32_t op) {
 }
 
 TileFunction float_op_by_scalar(int32_t op) {
+  if (op == opcode(PointwiseOp::kRemainder)) return binary_by_scalar<Rest>;
   return op >= opcode(PointwiseOp::kBinary) && op < opcode(PointwiseOp::kUnary)
              ? binary_op_by_scalar(binary_of(op))
              : nullptr;

@@ -82,7 +82,9 @@ HWY_INLINE V beyond(D d, V x, V y) {
 }
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V sin(D d, V x) {
-  return beyond<::sinf>(d, x, hn::Sin(d, x));
+  // Of -0 it would be 0.
+  const V y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, hn::Sin(d, x));
+  return beyond<::sinf>(d, x, y);
 }
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V cos(D d, V x) {
@@ -159,9 +161,9 @@ HWY_INLINE V tanh(D d, V x) {
   p = hn::MulAdd(p, s, hn::Set(d, -0.3333328366279602f));
   const V small = hn::MulAdd(hn::Mul(x, s), p, x);
   const V e = exp_in_range(d, hn::Min(hn::Add(magnitude, magnitude), hn::Set(d, 20.0f)));
-  const V large = hn::CopySign(hn::Sub(one, hn::Div(two, hn::Add(e, one))), x);
-  // NaN fails the comparison and comes through the polynomial.
-  return hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0.625f)), large, small);
+  const V large = hn::Sub(one, hn::Div(two, hn::Add(e, one)));
+  // NaN fails the comparison and comes through the polynomial, which makes 0 of -0.
+  return hn::CopySign(hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0.625f)), large, small), x);
 }
 
 template <class D, class V = hn::Vec<D>>
@@ -176,6 +178,30 @@ HWY_INLINE V softplus(D d, V x) {
   const V e = exp(d, hn::Neg(hn::Abs(x)));
   const V y = hn::Add(hn::Max(x, hn::Zero(d)), hn::Log1p(d, e));
   return hn::IfThenElse(hn::IsNaN(x), x, y);
+}
+
+/// fmod(x, y) of one element, as below in double precision; the C library takes over where that
+/// does not suffice.
+HWY_INLINE float far_remainder(float x, float y) {
+  const double a = std::fabs(x), b = std::fabs(y), quotient = a / b;
+  if (!HWY_NATIVE_FMA || !(quotient < 0x1p52)) return std::fmod(x, y);
+  const double rest = std::fma(-std::floor(quotient), b, a);
+  return std::copysign(static_cast<float>(rest < 0 ? rest + b : rest), x);
+}
+/// fmod(x, y). A quotient below 2^23, rounded, is the whole number that is wanted or the next one,
+/// and what is left is a float: the fused operation gives it without rounding.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V remainder(D d, V x, V y) {
+  const V a = hn::Abs(x), b = hn::Abs(y), quotient = hn::Div(a, b);
+  V rest = hn::NegMulAdd(hn::Floor(quotient), b, a);
+  rest = hn::IfThenElse(hn::Lt(rest, hn::Zero(d)), hn::Add(rest, b), rest);
+  rest = hn::CopySign(hn::IfThenElse(hn::Lt(a, b), a, rest), x);
+  const auto is_small = HWY_NATIVE_FMA ? hn::Lt(quotient, hn::Set(d, 0x1p23f)) : hn::Lt(a, b);
+  if (HWY_LIKELY(hn::AllTrue(d, is_small))) return rest;
+  HWY_ALIGN float lanes[hn::MaxLanes(d)], others[hn::MaxLanes(d)];
+  hn::Store(x, d, lanes), hn::Store(y, d, others);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = far_remainder(lanes[i], others[i]);
+  return hn::IfThenElse(is_small, rest, hn::Load(d, lanes));
 }
 
 template <class D, class V = hn::Vec<D>>

@@ -24,13 +24,14 @@ int operand_count(const PointwiseInstruction& instruction) {
   if (op == opcode(kInput) || op == opcode(kConstant)) return 0;
   if (op == opcode(kSelect)) return 3;
   if (op == kQuantize) return instruction.c < 0 ? 2 : 3;
+  if (op == opcode(kRemainder)) return 2;
   return op >= opcode(kBinary) && op < opcode(kUnary) ? 2 : 1;
 }
 
 /// Very roughly the time of an instruction in units of an addition, to decide where threads pay.
 int64_t cost_of(int32_t op) {
   if (op == opcode(ElementWiseOperation::kPOW)) return 32;
-  if (op == kQuantize) return 4;
+  if (op == kQuantize || op == opcode(kRemainder)) return 4;
   if (op >= opcode(kUnary) && op < opcode(kActivation)) {
     switch (unary_of(op)) {
       case UnaryOperation::kSQRT:
@@ -168,6 +169,8 @@ TileFunction PointwisePlan::function_of(int index) const {
   }
   const DataType operand = program_[instruction.a].type;
   if (instruction.op == opcode(kCast)) return find_cast(operand, instruction.type);
+  if (instruction.op == opcode(kToHalf)) return find_rounding(DataType::kHALF);
+  if (instruction.op == opcode(kToBf16)) return find_rounding(DataType::kBF16);
   return operand == DataType::kFLOAT ? find_float_op(instruction.op)
                                      : find_integer_op(instruction.op, operand);
 }

@@ -28,6 +28,8 @@ TileFunction find_select(int element_size);
 /// become integers by truncation, saturating, NaN giving 0; integers wrap; anything but 0 is true.
 /// Null for other types and between two types of which neither is a register's (kHALF to kINT8).
 TileFunction find_cast(DataType from, DataType to);
+/// FP32 rounded to what kHALF or kBF16 holds.
+TileFunction find_rounding(DataType to);
 /// a / b, rounded half to even, plus c where `has_zero_point`, of FP32 operands, to INT8 or UINT8:
 /// saturating, NaN giving 0. With `by_scalar` b and c have one element: a product by the
 /// reciprocal, corrected by what it leaves, takes the place of the division.

@@ -4,11 +4,13 @@
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/dnnl_variant.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/pointwise_tile.h"
 #include "backend/cpu/port_rules.h"
 #include "backend/cpu/shape_checks.h"
 #include "backend/cpu/softmax_tile.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/types.h"
 #include "operators/reduce.h"
 
 namespace opwright {
@@ -96,39 +98,84 @@ class SoftmaxKernel final : public DnnlKernel {
   SoftmaxParams params_;
 };
 
-/// FP32 along what are neighbours in memory.
-class RowsKernel final : public Kernel {
+/// In FP32, along neighbours in memory or along columns. Of narrower types all is converted before
+/// and behind.
+class LinesKernel final : public Kernel {
  public:
-  RowsKernel(const SoftmaxParams& params, TensorFormat format) : params_(params), format_(format) {}
+  LinesKernel(const SoftmaxParams& params, const KernelArgs& args)
+      : params_(params),
+        type_(args.inputs[0].type),
+        load_(find_cast(type_.dtype, DataType::kFLOAT)),
+        store_(find_cast(DataType::kFLOAT, type_.dtype)),
+        most_(args.inputs[0].max.numel()) {}
+
+  size_t workspace_size() const override {
+    return converts() ? 2 * static_cast<size_t>(bytes_of(DataType::kFLOAT, most_)) : 0;
+  }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
     require_countable(inputs);
-    extents_ = extents_of(params_, inputs[0], format_);
+    require(inputs[0].numel() <= most_, "a softmax of ", inputs[0], " is larger than planned");
+    extents_ = extents_of(params_, inputs[0], type_.format);
   }
 
-  void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
-    const int64_t count = extents_.axis;
-    if (count == 0) return;
-    const auto* x = static_cast<const float*>(inputs[0]);
-    auto* y = static_cast<float*>(outputs[0]);
-    parallel_for(
-        extents_.outer, std::max<int64_t>(1, kGrain / count), [&](int64_t begin, int64_t end) {
-          softmax_rows(x + begin * count, end - begin, count, params_.log, y + begin * count);
-        });
+  void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
+    const int64_t numel = extents_.outer * extents_.axis * extents_.inner;
+    if (numel == 0) return;
+    if (!converts())
+      return run(static_cast<const float*>(inputs[0]), static_cast<float*>(outputs[0]));
+    auto* const x = static_cast<float*>(workspace);
+    float* const y = x + numel;
+    convert_all(load_, inputs[0], element_size(type_.dtype), x, sizeof(float), numel);
+    run(x, y);
+    convert_all(store_, y, sizeof(float), outputs[0], element_size(type_.dtype), numel);
   }
 
  private:
   static constexpr int64_t kGrain = 1 << 12;  ///< elements that are worth a second thread
 
+  bool converts() const { return type_.dtype != DataType::kFLOAT; }
+
+  static void convert_all(TileFunction function, const void* from, int64_t from_size, void* to,
+                          int64_t to_size, int64_t count) {
+    parallel_for(count, kGrain, [&](int64_t begin, int64_t end) {
+      function(static_cast<std::byte*>(to) + begin * to_size,
+               static_cast<const std::byte*>(from) + begin * from_size, nullptr, nullptr,
+               end - begin, nullptr);
+    });
+  }
+
+  void run(const float* x, float* y) const {
+    const int64_t outer = extents_.outer, count = extents_.axis, inner = extents_.inner;
+    if (inner == 1) {
+      parallel_for(outer, std::max<int64_t>(1, kGrain / count), [&](int64_t begin, int64_t end) {
+        softmax_rows(x + begin * count, end - begin, count, params_.log, y + begin * count);
+      });
+      return;
+    }
+    const int64_t tiles = (inner + kSoftmaxColumns - 1) / kSoftmaxColumns;
+    const int64_t size = count * std::min(inner, kSoftmaxColumns);
+    parallel_for(outer * tiles, std::max<int64_t>(1, kGrain / size),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) {
+                     const int64_t first = i % tiles * kSoftmaxColumns;
+                     const int64_t at = i / tiles * count * inner + first;
+                     softmax_columns(x + at, count, inner, std::min(kSoftmaxColumns, inner - first),
+                                     params_.log, y + at);
+                   }
+                 });
+  }
+
   const SoftmaxParams params_;
-  const TensorFormat format_;
+  const PortType type_;
+  const TileFunction load_, store_;
+  const int64_t most_;
   Extents extents_;
 };
 
-/// Whether RowsKernel computes it.
-bool is_rows(const SoftmaxParams& params, PortType type, int rank) {
-  const int last = layout_of(type.format).channels_last ? 1 : rank - 1;
-  return type.dtype == DataType::kFLOAT && params.axes == int64_t{1} << last;
+/// Whether LinesKernel computes it. The logarithms of oneDNN are 25 times less exact, and above 0.
+bool is_by_lines(const SoftmaxParams& params, DataType type) {
+  return type == DataType::kFLOAT || params.log;
 }
 
 constexpr TensorFormat kFormats[] = {TensorFormat::kLINEAR, TensorFormat::kHWC};
@@ -142,8 +189,9 @@ std::vector<Candidate> softmax_candidates(const Operator& op, const CandidateQue
       if (!is_valid(format, shape.rank())) continue;
       const PortType port{type, format};
       Candidate candidate{{port}, {port}, 0, {}};
-      if (is_rows(params, port, shape.rank())) {
-        candidate.tactic_name = "rows";
+      if (is_by_lines(params, type)) {
+        const bool is_last = extents_of(params, shape, format).inner == 1;
+        candidate.tactic_name = is_last ? "rows" : "columns";
       } else if (shape.numel() > 0) {
         const Choice choice = choose(params, extents_of(params, shape, format), type);
         if (!choice.desc) continue;
@@ -164,9 +212,8 @@ void check_softmax(const Operator& op, const KernelArgs& args) {
 
 std::unique_ptr<Kernel> make_softmax(const Operator& op, const KernelArgs& args) {
   const SoftmaxParams& params = static_cast<const Softmax&>(op).params();
-  const PortDesc& x = args.inputs[0];
-  if (is_rows(params, x.type, x.max.rank()))
-    return std::make_unique<RowsKernel>(params, x.type.format);
+  if (is_by_lines(params, args.inputs[0].type.dtype))
+    return std::make_unique<LinesKernel>(params, args);
   return make_dnnl_kernel<SoftmaxKernel, Softmax>(op, args);
 }
 

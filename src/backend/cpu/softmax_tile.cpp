@@ -107,7 +107,62 @@ void logarithm_row(const float* HWY_RESTRICT x, int64_t count, float* HWY_RESTRI
   for (int64_t i = whole; i < count; ++i) y[i] = x[i] - most - log;
 }
 
+/// Vectors of neighbouring columns; the last may be a part of one.
+template <class Visit>
+HWY_INLINE void each_vector(int64_t columns, Visit&& visit) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(Tag()));
+  for (int64_t c = 0; c < columns; c += lanes)
+    visit(c, hn::FirstN(Tag(), static_cast<size_t>(std::min(lanes, columns - c))));
+}
+
+/// Sums are FP32 within short blocks; what adding blocks up loses to rounding is added last.
+void columns_softmax_of(const float* x, int64_t count, int64_t stride, int64_t columns, bool log,
+                        float* y) {
+  const Tag d;
+  constexpr int64_t kBlock = 64, kSize = kSoftmaxColumns + hn::MaxLanes(d);
+  HWY_ALIGN float most[kSize], block[kSize], total[kSize], lost[kSize];
+  std::fill_n(most, kSize, kNothing);
+  for (float* sums : {block, total, lost}) std::fill_n(sums, kSize, 0.0f);
+  for (int64_t i = 0; i < count; ++i)
+    each_vector(columns, [&](int64_t c, hn::Mask<Tag> mask) HWY_ATTR {
+      const Vector v = hn::MaskedLoad(mask, d, x + i * stride + c);
+      hn::Store(hn::Max(hn::Load(d, most + c), v), d, most + c);
+    });
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    for (int64_t i = begin; i < std::min(count, begin + kBlock); ++i)
+      each_vector(columns, [&](int64_t c, hn::Mask<Tag> mask) HWY_ATTR {
+        const int64_t at = i * stride + c;
+        const Vector e = exp(d, hn::Sub(hn::MaskedLoad(mask, d, x + at), hn::Load(d, most + c)));
+        if (!log) hn::BlendedStore(e, mask, d, y + at);
+        hn::Store(hn::Add(hn::Load(d, block + c), e), d, block + c);
+      });
+    each_vector(columns, [&](int64_t c, hn::Mask<Tag>) HWY_ATTR {
+      const Vector own = hn::Load(d, block + c), before = hn::Load(d, total + c);
+      const Vector sum = hn::Add(before, own), part = hn::Sub(sum, before);
+      const Vector error = hn::Add(hn::Sub(before, hn::Sub(sum, part)), hn::Sub(own, part));
+      hn::Store(sum, d, total + c), hn::Store(hn::Zero(d), d, block + c);
+      hn::Store(hn::Add(hn::Load(d, lost + c), error), d, lost + c);
+    });
+  }
+  for (int64_t c = 0; c < columns; ++c) {
+    const double sum = static_cast<double>(total[c]) + static_cast<double>(lost[c]);
+    total[c] = static_cast<float>(log ? std::log(sum) : 1 / sum);
+  }
+  for (int64_t i = 0; i < count; ++i)
+    each_vector(columns, [&](int64_t c, hn::Mask<Tag> mask) HWY_ATTR {
+      const int64_t at = i * stride + c;
+      const Vector v = hn::MaskedLoad(mask, d, (log ? x : y) + at), t = hn::Load(d, total + c);
+      const Vector result = log ? hn::Sub(hn::Sub(v, hn::Load(d, most + c)), t) : hn::Mul(v, t);
+      hn::BlendedStore(result, mask, d, y + at);
+    });
+}
+
 }  // namespace
+
+void columns_softmax(const float* x, int64_t count, int64_t stride, int64_t columns, bool log,
+                     float* y) {
+  columns_softmax_of(x, count, stride, columns, log, y);
+}
 
 void rows_softmax(const float* x, int64_t rows, int64_t count, bool log, float* y) {
   const auto row = log ? logarithm_row : exponential_row;
@@ -121,9 +176,14 @@ HWY_AFTER_NAMESPACE();
 namespace opwright {
 
 HWY_EXPORT(rows_softmax);
+HWY_EXPORT(columns_softmax);
 
 void softmax_rows(const float* x, int64_t rows, int64_t count, bool log, float* y) {
   HWY_DYNAMIC_DISPATCH(rows_softmax)(x, rows, count, log, y);
+}
+void softmax_columns(const float* x, int64_t count, int64_t stride, int64_t columns, bool log,
+                     float* y) {
+  HWY_DYNAMIC_DISPATCH(columns_softmax)(x, count, stride, columns, log, y);
 }
 
 }  // namespace opwright

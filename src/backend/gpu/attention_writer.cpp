@@ -1,5 +1,8 @@
 #include "backend/gpu/attention_writer.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "backend/gpu/attention_text.h"
@@ -228,6 +231,11 @@ std::string AttentionWriter::write_query_copies(int count, int threads, std::str
 std::string AttentionWriter::write_score() const {
   const auto log2e = static_cast<float>(std::numbers::log2e);
   const bool has_bias = has(FusedAttention::kBias);
+  constexpr float kMost = std::numeric_limits<float>::max();
+  const float masked = std::isinf(params_.masked_score)
+                           ? params_.masked_score
+                           : std::clamp(params_.masked_score * log2e, -kMost, kMost);
+  const std::string most_finite = float_literal(kMost);
   std::string text;
   if (params_.cap == 0 && !has_bias) {
     text = str("x *= ", float_literal(params_.scale * log2e), ";\n");
@@ -239,12 +247,17 @@ std::string AttentionWriter::write_score() const {
     if (has_bias)
       text += str("if (is_there) x += load(in", FusedAttention::kBias, "[mask",
                   FusedAttention::kBias, "[i] + key * mask", FusedAttention::kBias, "_step]);\n");
-    text += str("x *= ", float_literal(log2e), ";\n");
+    // The lowest finite score is one still.
+    if (has_bias)
+      text += str("x = fabsf(x) <= ", most_finite, " ? fminf(fmaxf(x * ", float_literal(log2e),
+                  ", -", most_finite, "), ", most_finite, ") : x;\n");
+    else
+      text += str("x *= ", float_literal(log2e), ";\n");
   }
   if (has(FusedAttention::kAllowed))
     text += str("if (is_there && !load(in", FusedAttention::kAllowed, "[mask",
                 FusedAttention::kAllowed, "[i] + key * mask", FusedAttention::kAllowed,
-                "_step])) x = ", float_literal(params_.masked_score * log2e), ";\n");
+                "_step])) x = ", float_literal(masked), ";\n");
   return text;
 }
 

@@ -7,20 +7,59 @@
 namespace opwright::gpu {
 namespace {
 
+/// `Running`: what is added up, or multiplied, so far. Of floats `rest` collects what is lost to
+/// rounding: sums by the two-sum of D. E. Knuth (The Art of Computer Programming 2, 4.2.2),
+/// products by the fused operation. Of infinities no rest is known.
+std::string_view running(const CumulativeParams& params, DataType type) {
+  if (!is_floating(type)) {
+    if (params.product)
+      return "struct Running {\n  Value all = 1;\n"
+             "  __device__ void take(Value x) { all = (Value)((UValue)all * (UValue)x); }\n"
+             "  __device__ Value value() const { return all; }\n};\n";
+    return "struct Running {\n  Value all = 0;\n"
+           "  __device__ void take(Value x) { all = (Value)((UValue)all + (UValue)x); }\n"
+           "  __device__ Value value() const { return all; }\n};\n";
+  }
+  if (params.product)
+    return R"(
+struct Running {
+  float all = 1.0f, rest = 0.0f;
+  __device__ void take(float x) {
+    const float product = __fmul_rn(all, x);
+    rest = fmaf(rest, x, fmaf(all, x, -product));
+    all = product;
+  }
+  __device__ float value() const { return rest - rest == 0.0f ? all + rest : all; }
+};
+)";
+  return R"(
+struct Running {
+  float all = 0.0f, rest = 0.0f;
+  __device__ void take(float x) {
+    const float sum = __fadd_rn(all, x), part = __fsub_rn(sum, all);
+    const float lost = __fadd_rn(__fsub_rn(all, __fsub_rn(sum, part)), __fsub_rn(x, part));
+    rest = __fadd_rn(rest, lost);
+    all = sum;
+  }
+  __device__ float value() const { return rest - rest == 0.0f ? all + rest : all; }
+};
+)";
+}
+
 /// A thread adds up its line, so that neighbours read neighbours.
 std::string write_lines(KernelSource& source, const CumulativeParams& params, const Expr& lines,
                         const Expr& extent, const Expr& inner, DataType type) {
   const std::string length = source.value(extent), stride = source.value(inner);
-  const std::string_view sum = register_type(type), stored = storage_type(type);
+  const std::string_view stored = storage_type(type);
   return str("for (Index line = first_index(); line < ", source.value(lines),
              "; line += index_step()) {\nconst Index first = line / ", stride, " * (", length,
-             " * ", stride, ") + line % ", stride, ";\n", sum,
-             params.product ? " sum = 1;\n" : " sum = 0;\n", "for (Index k = 0; k < ", length,
-             "; ++k) {\nconst Index at = first + ",
-             params.reverse ? str("(", length, " - 1 - k)") : "k", " * ", stride, ";\nconst ", sum,
-             params.product ? " next = sum * load(in0[at])" : " next = sum + load(in0[at])",
-             ";\nout0[at] = store<", stored, ">(", params.exclusive ? "sum" : "next",
-             ");\nsum = next;\n}\n}\n");
+             " * ", stride, ") + line % ", stride, ";\nRunning sum;\nfor (Index k = 0; k < ",
+             length, "; ++k) {\nconst Index at = first + ",
+             params.reverse ? str("(", length, " - 1 - k)") : "k", " * ", stride,
+             // The output may be what is read.
+             ";\nconst Value x = load(in0[at]);\n", params.exclusive ? "" : "sum.take(x);\n",
+             "out0[at] = store<", stored, ">(sum.value());\n",
+             params.exclusive ? "sum.take(x);\n" : "", "}\n}\n");
 }
 
 /// A block adds up a line, by sums over its warps of as many elements as it has threads.
@@ -32,8 +71,9 @@ std::string write_blocks(KernelSource& source, const CumulativeParams& params, c
   return str("__shared__ ", sum, " parts[", kWarps,
              "];\nconst int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;\n"
              "for (Index line = (Index)blockIdx.x; line < ",
-             source.value(lines), "; line += (Index)gridDim.x) {\n", sum,
-             " before = 0;\nfor (Index done = 0; done < ", length, "; done += ", kThreads,
+             source.value(lines),
+             "; line += (Index)gridDim.x) {\nRunning before;\nfor (Index done = 0; done < ", length,
+             "; done += ", kThreads,
              ") {\nconst Index k = done + (Index)threadIdx.x;\nconst Index at = line * ", length,
              " + ", params.reverse ? str("(", length, " - 1 - k)") : "k", ";\n", sum,
              " sum = 0;\nif (k < ", length,
@@ -45,10 +85,10 @@ std::string write_blocks(KernelSource& source, const CumulativeParams& params, c
              sum,
              " other = __shfl_up_sync(0xffffffffu, sum, 1);\nif (lane == 0) other = 0;\n"
              "__syncthreads();\nif (lane == 31) parts[warp] = sum;\n__syncthreads();\n",
-             sum, " all = before;\nfor (int i = 0; i < ", kWarps,
-             "; ++i) {\nif (i == warp) before = all;\nall += parts[i];\n}\nif (k < ", length,
-             ") out0[at] = store<", stored, ">(before + ", params.exclusive ? "other" : "sum",
-             ");\nbefore = all;\n}\n}\n");
+             "Running all = before;\nfor (int i = 0; i < ", kWarps,
+             "; ++i) {\nif (i == warp) before = all;\nall.take(parts[i]);\n}\nbefore.take(",
+             params.exclusive ? "other" : "sum", ");\nif (k < ", length, ") out0[at] = store<",
+             stored, ">(before.value());\nbefore = all;\n}\n}\n");
 }
 
 /// Whether a block for each line is worth trying: it reads neighbours where the axis is the last.
@@ -80,6 +120,11 @@ std::optional<GeneratedKernel> generate_cumulative(const Operator& op, const Ker
   const Expr inner = numel(std::span(dims).subspan(axis + 1));
   const Expr lines = numel(std::span(dims).first(axis)) * inner;
   const DataType type = args.outputs[0].type.dtype;
+  const std::string_view value = register_type(type);
+  source.add_declarations(
+      str("typedef ", value, " Value;\n",
+          is_floating(type) ? "" : str("typedef unsigned ", value, " UValue;\n"),
+          running(params, type)));
   if (args.candidate->tactic == 1)
     return source.finish(write_blocks(source, params, lines, dims[axis], type), lines, kThreads);
   return source.finish(write_lines(source, params, lines, dims[axis], inner, type),

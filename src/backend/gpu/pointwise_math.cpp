@@ -69,9 +69,9 @@ std::string_view float_binary(ElementWiseOperation op) {
 std::string_view power_by(double exponent) {
   if (exponent == 2) return "__fmul_rn($a, $a)";
   if (exponent == 3) return "__fmul_rn(__fmul_rn($a, $a), $a)";
-  if (exponent == 0.5) return "__fsqrt_rn($a)";
+  if (exponent == 0.5) return "power_of_half($a)";
   if (exponent == -1) return "__fdiv_rn(1.0f, $a)";
-  if (exponent == -0.5) return "__fdiv_rn(1.0f, __fsqrt_rn($a))";
+  if (exponent == -0.5) return "__fdiv_rn(1.0f, power_of_half($a))";
   return {};
 }
 
@@ -268,6 +268,9 @@ std::string find_expression(std::span<const PointwiseInstruction> program, int i
   if (op == opcode(kInput)) return "x" + std::to_string(instruction.a);
   if (op == opcode(kConstant)) return constant(instruction.type, instruction.alpha);
   if (op == opcode(kSelect)) return str(a, " ? ", name(instruction.b), " : ", name(instruction.c));
+  if (op == opcode(kToHalf)) return str("load(store<Half>(", a, "))");
+  if (op == opcode(kToBf16)) return str("load(store<BFloat16>(", a, "))");
+  if (op == opcode(kRemainder)) return str("float_remainder(", a, ", ", name(instruction.b), ")");
   if (op == opcode(kCast)) return str("convert<", register_type(instruction.type), ">(", a, ")");
   const DataType type = program[instruction.a].type;
   const bool is_float = type == DataType::kFLOAT;
@@ -331,6 +334,20 @@ constexpr std::string_view kPointwiseFunctions = R"(
 // A comparison with NaN is false, so the second operand's NaN comes through by itself.
 __device__ inline float larger(float x, float y) { return x > y || x != x ? x : y; }
 __device__ inline float smaller(float x, float y) { return x < y || x != x ? x : y; }
+// Unlike the square root, the power of -infinity is infinity, and that of -0 is 0.
+__device__ inline float power_of_half(float x) {
+  const float infinity = __uint_as_float(0x7f800000u);
+  return x == -infinity ? infinity : __fsqrt_rn(__fadd_rn(x, 0.0f));
+}
+// A quotient below 2^23, rounded, is the whole number that is wanted or the next one, and what is
+// left is a float: the fused operation gives it without rounding.
+__device__ inline float float_remainder(float x, float y) {
+  const float a = fabsf(x), b = fabsf(y), quotient = __fdiv_rn(a, b);
+  if (!(quotient < 8388608.0f)) return fmodf(x, y);
+  float rest = fmaf(-floorf(quotient), b, a);
+  rest = a < b ? a : rest < 0.0f ? rest + b : rest;
+  return copysignf(rest, x);
+}
 __device__ inline float clip(float x, float low, float high) {
   const float y = x < low ? low : x;
   return y > high ? high : y;

@@ -79,8 +79,14 @@ GeneratedKernel write(const SoftmaxParams& params, const KernelArgs& args) {
   text += str("largest = reduce<Largest, ", lanes, ">(largest);\n");
   // What is kept is then the exponential function, which is not computed twice.
   const bool keeps_power = keeps && !params.log;
-  each(false,
-       keeps_power ? "kept[k] = expf(x - largest);\nsum += kept[k];" : "sum += expf(x - largest);");
+  // Of long rows what a sum loses to rounding goes into the next one (W. Kahan, "Further remarks on
+  // reducing truncation errors", 1965).
+  if (!keeps) text += "float lost = 0.0f;\n";
+  each(false, keeps_power ? "kept[k] = expf(x - largest);\nsum += kept[k];"
+              : keeps     ? "sum += expf(x - largest);"
+                          : "const float part = __fsub_rn(expf(x - largest), lost);\n"
+                            "const float next = __fadd_rn(sum, part);\n"
+                            "lost = __fsub_rn(__fsub_rn(next, sum), part);\nsum = next;");
   text += str("sum = reduce<Sum, ", lanes, ">(sum);\n");
   const std::string_view result = params.log    ? "x - largest - total"
                                   : keeps_power ? "x * total"

@@ -11,7 +11,13 @@ namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
-enum class MaskKind { kNone, kPerKey, kFull, kNobody, kPrefix };
+enum class MaskKind { kNone, kPerKey, kFull, kNobody, kPrefix, kLowest };
+
+double lowest(DataType type) {
+  return type == DataType::kHALF   ? -65504
+         : type == DataType::kBF16 ? -0x1.FEp127
+                                   : std::numeric_limits<float>::lowest();
+}
 
 struct Case {
   int64_t batch = 1, heads = 2, shared_heads = 2, queries = 5, keys = 7, size = 8, value_size = 8;
@@ -53,11 +59,13 @@ struct Layout {
 Shape mask_shape(const Case& c, MaskKind kind) {
   if (kind == MaskKind::kPerKey || kind == MaskKind::kPrefix) return {c.batch, 1, 1, c.keys};
   if (kind == MaskKind::kNobody) return {c.queries, 1};
+  if (kind == MaskKind::kLowest) return {c.queries, c.keys};
   return {c.heads, c.queries, c.keys};
 }
 int64_t mask_place(const Case& c, MaskKind kind, int64_t b, int64_t h, int64_t q, int64_t k) {
   if (kind == MaskKind::kPerKey || kind == MaskKind::kPrefix) return b * c.keys + k;
   if (kind == MaskKind::kNobody) return q;
+  if (kind == MaskKind::kLowest) return q * c.keys + k;
   return (h * c.queries + q) * c.keys + k;
 }
 
@@ -141,7 +149,15 @@ void check(const Case& c, Selection& selection) {
   }
   if (c.bias != MaskKind::kNone) {
     Values bias = random_values(mask_shape(c, c.bias), 9, -3, 3);
-    for (int64_t i = 0; i < bias.size(); ++i)
+    if (c.bias == MaskKind::kLowest)
+      // Of a row all keys, each other one, or all but those that are forbidden.
+      for (int64_t i = 0; i < bias.size(); ++i) {
+        const int64_t row = i / c.keys, key = i % c.keys;
+        bias[i] = row % 3 == 1 && key % 2 == 0   ? 0
+                  : row % 3 == 2 && key % 4 == 0 ? kNothing
+                                                 : lowest(c.bias_type);
+      }
+    for (int64_t i = 0; i < bias.size() && c.bias != MaskKind::kLowest; ++i)
       if (c.bias == MaskKind::kNobody ? i % 3 == 1 : i % 6 == 2) bias[i] = kNothing;
     inputs.push_back({rounded(bias, c.bias_type), c.bias_type});
   }
@@ -156,9 +172,10 @@ void check(const Case& c, Selection& selection) {
     if (!selection.takes_next()) continue;
     if (expected.size() == 0) expected = reference(c, layouts, params.scale, inputs);
     SCOPED_TRACE(describe(candidate));
-    const double own = candidate.inputs[0].dtype == c.type
-                           ? tolerance
-                           : 2 * tolerance_of(candidate.inputs[0].dtype);
+    double own = candidate.inputs[0].dtype == c.type ? tolerance
+                                                     : 2 * tolerance_of(candidate.inputs[0].dtype);
+    // Beside the lowest number of FP16 scores in FP32 have steps of 2^-8.
+    if (c.bias == MaskKind::kLowest && c.bias_type == DataType::kHALF) own = std::max(own, 4e-3);
     expect_close(run_kernel(op, candidate, inputs, outputs)[0], expected, own);
     TestKernel kernel(op, candidate, inputs, outputs);
     expect_close(kernel.run(inputs, outputs, -1, 1)[0], expected, own);
@@ -236,6 +253,23 @@ TEST(FusedAttention, MasksCapsAndRowsWithoutKeys) {
             if (bias == MaskKind::kFull) c.causal = CausalMaskKind::kLOWER_RIGHT;
             check(c, selection);
           }
+}
+
+/// A row whose scores all are the lowest number gives the mean of the values.
+TEST(FusedAttention, LowestFiniteScores) {
+  Selection selection(31);
+  for (const DataType type : kTypes)
+    for (const auto& [queries, keys] :
+         {std::pair<int64_t, int64_t>{2, 130}, {19, 33}, {70, 150}, {200, 129}})
+      for (const bool by_bias : {true, false})
+        for (const double cap : {0.0, 1.5}) {
+          Case c;
+          c.type = c.bias_type = type, c.cap = cap, c.size = c.value_size = 64;
+          c.queries = queries, c.keys = keys;
+          (by_bias ? c.bias : c.allowed) = by_bias ? MaskKind::kLowest : MaskKind::kNobody;
+          c.masked_score = lowest(DataType::kFLOAT);
+          check(c, selection);
+        }
 }
 
 TEST(FusedAttention, FewQueriesOverALongCache) {

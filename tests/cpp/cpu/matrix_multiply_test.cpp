@@ -174,6 +174,38 @@ TEST_P(MatrixMultiplyCases, BiasAndActivation) {
   }
 }
 
+/// What is added to sums of nothing is added once, by every kernel for shapes that may have more.
+TEST(MatrixMultiply, NothingAlongKButABias) {
+  MatrixMultiplyParams params;
+  params.has_bias = true;
+  const MatrixMultiply op(params);
+  Selection selection(13);
+  for (const DataType type : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16})
+    for (const int64_t most : {0, 256})
+      for (const auto& [m, n] : {std::pair<int64_t, int64_t>{1, 512}, {5, 72}, {130, 200}}) {
+        const auto port = [&](const Shape& least, const Shape& greatest) {
+          PortDesc result;
+          result.type.dtype = type;
+          result.min = least, result.opt = result.max = greatest;
+          return result;
+        };
+        const std::vector<PortDesc> ports = {port({m, 0}, {m, most}), port({0, n}, {most, n}),
+                                             port({n}, {n})};
+        const std::vector<PortDesc> results = {port({m, n}, {m, n})};
+        const Values bias = rounded(random_values({n}, 3), type);
+        const std::vector<TestInput> inputs = {
+            {{{m, 0}, {}}, type}, {{{0, n}, {}}, type}, {bias, type}};
+        const std::vector<TestOutput> outputs = {{{m, n}, type}};
+        const Values expected = make_values({m, n}, [&, n = n](int64_t i) { return bias[i % n]; });
+        for (const Candidate& candidate : candidates_of(op, ports, results)) {
+          if (!selection.takes_next()) continue;
+          SCOPED_TRACE(::testing::Message() << m << "x" << n << " " << describe(candidate));
+          TestKernel kernel(op, candidate, ports, results);
+          expect_close(kernel.run(inputs, outputs)[0], expected, 0);
+        }
+      }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, MatrixMultiplyCases,
                          ::testing::Range(0, static_cast<int>(cases().size())),
                          [](const auto& info) { return cases()[info.param].name; });

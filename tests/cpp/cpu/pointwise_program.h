@@ -36,6 +36,10 @@ inline PointwiseInstruction activation(ActivationType type, int a, double alpha 
 inline PointwiseInstruction cast(int a, DataType to) {
   return {static_cast<int32_t>(PointwiseOp::kCast), to, a};
 }
+/// kToHalf and kToBf16 of register a, or kRemainder of a and b.
+inline PointwiseInstruction of_floats(PointwiseOp op, int a, int b = -1) {
+  return {static_cast<int32_t>(op), DataType::kFLOAT, a, b};
+}
 inline PointwiseInstruction select(int a, int b, int c, DataType type = DataType::kFLOAT) {
   return {static_cast<int32_t>(PointwiseOp::kSelect), type, a, b, c};
 }

@@ -201,6 +201,56 @@ TEST(Pointwise, FloatingBinaryOperations) {
   }
 }
 
+TEST(Pointwise, RegistersAreRoundedToNarrowTypes) {
+  const Values x = all_floats();
+  const std::vector<Values> y =
+      run(make({input(0), of_floats(PointwiseOp::kToHalf, 0), of_floats(PointwiseOp::kToBf16, 0)},
+               {1, 2}),
+          {{x}}, {{x.shape}, {x.shape}});
+  const DataType types[] = {DataType::kHALF, DataType::kBF16};
+  for (size_t k = 0; k < 2; ++k) {
+    const Values expected = rounded(x, types[k]);
+    for (int64_t i = 0; i < x.size(); ++i)
+      ASSERT_TRUE(y[k][i] == expected[i] || (std::isnan(y[k][i]) && std::isnan(expected[i])))
+          << name(types[k]) << " of " << x[i] << " is " << y[k][i];
+  }
+}
+
+/// Of quotients of every size, and of numbers that are hardly a multiple of the divisor.
+TEST(Pointwise, RemaindersAreExact) {
+  Values a = all_floats();
+  for (int64_t i = 0; i < 20000; ++i) {
+    const float divisor = static_cast<float>(1 + i % 97) * 0.3F;
+    const float multiple = divisor * static_cast<float>(i * i % 65521);
+    a.data.push_back(i % 3 == 0   ? multiple
+                     : i % 3 == 1 ? std::nextafterf(multiple, 0.0F)
+                                  : std::nextafterf(multiple, HUGE_VALF));
+  }
+  a.shape = {a.size()};
+  Values b = a;
+  for (int64_t i = 0; i < b.size(); ++i)
+    b[i] = i < b.size() - 20000 ? a[i * 7919 % b.size()]
+                                : static_cast<float>(1 + (i - b.size() + 20000) % 97) * 0.3F;
+  const double scalars[] = {7, static_cast<float>(0.1), -HUGE_VAL, 0, 0x1p-149, 3e38F};
+  std::vector<PointwiseInstruction> program = {input(0), input(1),
+                                               of_floats(PointwiseOp::kRemainder, 0, 1)};
+  Ints results = {2};
+  for (const double scalar : scalars) {
+    program.push_back(constant(scalar));
+    program.push_back(of_floats(PointwiseOp::kRemainder, 0, static_cast<int>(program.size()) - 1));
+    results.push_back(static_cast<int64_t>(program.size()) - 1);
+  }
+  const std::vector<TestOutput> outputs(results.size(), {a.shape});
+  const std::vector<Values> y = run(make(program, results), {{a}, {b}}, outputs);
+  for (size_t k = 0; k < y.size(); ++k)
+    for (int64_t i = 0; i < a.size(); ++i) {
+      const double divisor = k == 0 ? b[i] : scalars[k - 1], expected = std::fmod(a[i], divisor);
+      if (std::isnan(expected) && std::isnan(y[k][i])) continue;
+      ASSERT_TRUE(y[k][i] == expected && std::signbit(y[k][i]) == std::signbit(expected))
+          << a[i] << " mod " << divisor << " is " << y[k][i] << ", not " << expected;
+    }
+}
+
 TEST(Pointwise, PowerByAScalar) {
   const Values x = random_values({3, 100}, 1, 0.1, 3);
   const Values in = rounded(x, DataType::kFLOAT);

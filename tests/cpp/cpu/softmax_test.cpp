@@ -96,6 +96,47 @@ TEST(Softmax, RowsOfEveryLengthAroundAVector) {
   }
 }
 
+/// Of columns beside each other; no probability is above 1.
+TEST(Softmax, ColumnsOfEveryNumberAroundAVector) {
+  Selection selection(5);
+  for (const int64_t columns : {1, 7, 16, 63, 65, 130})
+    for (const int64_t extent : {1, 65, 130})
+      for (const bool log : {false, true})
+        for (const DataType type : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16}) {
+          if ((!log && type != DataType::kFLOAT) || !selection.takes_next()) continue;
+          const Shape shape = {2, extent, columns};
+          const Softmax op({2, log});
+          const Values x = rounded(random_values(shape, 5, -30, 30), type);
+          const std::vector<TestInput> inputs = {{x, type}};
+          const std::vector<TestOutput> outputs = {{shape, type}};
+          const double tolerance = type == DataType::kFLOAT ? 4e-7 : tolerance_of(type);
+          for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+            SCOPED_TRACE(::testing::Message() << shape << " " << describe(candidate));
+            const Values y = run_kernel(op, candidate, inputs, outputs)[0];
+            expect_close(y, reference_softmax(x, 1, log), tolerance);
+            for (const double value : y.data) ASSERT_LE(value, log ? 0 : 1 + 1e-6);
+          }
+        }
+}
+
+TEST(Softmax, LongColumns) {
+  const Shape shape = {1, 100000, 2};
+  const Values x = rounded(random_values(shape, 3, 0, 1), DataType::kFLOAT);
+  double sums[2] = {};
+  for (int64_t i = 0; i < x.size(); ++i) sums[i % 2] += std::exp(x[i]);
+  const Softmax op({2, false});
+  const std::vector<TestInput> inputs = {{x}};
+  const std::vector<TestOutput> outputs = {{shape}};
+  for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+    SCOPED_TRACE(describe(candidate));
+    const Values y = run_kernel(op, candidate, inputs, outputs)[0];
+    for (int64_t i = 0; i < y.size(); ++i) {
+      const double expected = std::exp(x[i]) / sums[i % 2];
+      ASSERT_NEAR(y[i], expected, 1e-6 * expected) << i;
+    }
+  }
+}
+
 TEST(Softmax, InfinitiesAndNaN) {
   // As NumPy's exp(x - max(x)) / sum: masked elements become 0, rows that have no sum NaN.
   const int64_t extent = 37;

@@ -98,12 +98,18 @@ TEST(Pointwise, DamagedProgramsAreErrors) {
   params.immediates.resize(2 * 100000);
   rejected(params);
 
-  for (int32_t op : {-1, 4, 99, 114, 199, 225, 299, 314, INT32_MAX, INT32_MIN})
+  for (int32_t op : {-1, 7, 99, 114, 199, 225, 299, 314, INT32_MAX, INT32_MIN})
     with(2, instruction(op, kFloat, 0, 1));
   for (int32_t operand : {-1, 2, 3, 7, INT32_MAX, INT32_MIN}) {
     with(2, instruction(code(ElementWiseOperation::kPROD), kFloat, operand, 1));
     with(2, instruction(code(ElementWiseOperation::kPROD), kFloat, 0, operand));
   }
+  for (const PointwiseOp op : {PointwiseOp::kToHalf, PointwiseOp::kToBf16, PointwiseOp::kRemainder})
+    for (const int32_t operand : {-1, 2, INT32_MAX}) {
+      with(2, instruction(code(op), kFloat, operand, 1));
+      with(2, instruction(code(op), DataType::kINT32, 0, 1));
+    }
+  with(2, instruction(code(PointwiseOp::kRemainder), kFloat, 0, 2));
   with(0, instruction(code(PointwiseOp::kInput), kFloat, -1));
   with(0, instruction(code(PointwiseOp::kInput), DataType::kHALF, 0));
   with(0, instruction(code(PointwiseOp::kInput), static_cast<DataType>(99), 0));
