@@ -300,8 +300,8 @@ def _remainder(w: Writer, a: Any, b: Any) -> ITensor:
 
 def _has_other_sign(w: Writer, rest: ITensor, b: ITensor) -> ITensor:
     """Whether something remains, whose sign the divisor does not have."""
-    signs = [w.binary(ElementWiseOperation.LESS, x, 0.0, w.dtype) for x in (rest, b)]
-    differs = w.binary(ElementWiseOperation.XOR, *signs, DataType.BOOL)
+    first, second = (w.binary(ElementWiseOperation.LESS, x, 0.0, w.dtype) for x in (rest, b))
+    differs = w.binary(ElementWiseOperation.XOR, first, second, DataType.BOOL)
     is_zero = w.binary(ElementWiseOperation.EQUAL, rest, 0.0, w.dtype)
     return w.binary(
         ElementWiseOperation.AND, differs, w.unary(UnaryOperation.NOT, is_zero), DataType.BOOL

@@ -325,6 +325,36 @@ TEST(PassesOfShorterTypes, RmsNormalizationBetweenCastsIsThatOfTheShortType) {
   }
 }
 
+/// Casts round within a program; inputs and results of a type need no instruction for it.
+TEST(PassesOfShorterTypes, ProgramsRoundWhereTheirPortsDoNot) {
+  for (const DataType type : {DataType::kHALF, DataType::kBF16}) {
+    const PointwiseOp rounding =
+        type == DataType::kHALF ? PointwiseOp::kToHalf : PointwiseOp::kToBf16;
+    const auto roundings = [&](DataType from, std::initializer_list<DataType> casts) {
+      Network network;
+      Tensor* y = network.add_input("x", from, Shape{4});
+      for (const DataType to : casts) {
+        y = network.add<Unary>({UnaryOperation::kNEG}, {y})->output(0);
+        y = network.add<Cast>({to}, {y})->output(0);
+      }
+      network.mark_output(*y);
+      const ProfileRanges ranges(network, nullptr);
+      const BuildConfig config;
+      const PassContext context{get_device(DeviceType::kCPU), config, ranges};
+      Graph graph(network);
+      run_passes(graph, context);
+      EXPECT_EQ(kinds(graph), "Pointwise");
+      const auto program = decode(graph.nodes()[0]->as<Pointwise>()->params());
+      return std::ranges::count(program, opcode(rounding), &PointwiseInstruction::op);
+    };
+    constexpr DataType kFloat = DataType::kFLOAT;
+    EXPECT_EQ(roundings(kFloat, {type}), 0);
+    EXPECT_EQ(roundings(type, {kFloat, type}), 1) << "-x was not of the type";
+    EXPECT_EQ(roundings(kFloat, {type, kFloat}), 2);
+    EXPECT_EQ(roundings(kFloat, {kFloat, kFloat}), 0);
+  }
+}
+
 TEST_F(Passes, ElementWiseChainsAndDiamondsBecomeOneProgram) {
   Tensor *x = input({3, 7}), *z = input({1, 7});
   Tensor* a = unary(UnaryOperation::kEXP, mul(x, z));
