@@ -138,8 +138,9 @@ void leave_out_taps(Graph& graph, const PassContext& context, GraphNode* node) {
                           kernel.name + " without taps of padding");
   std::vector<GraphValue*> inputs = node->inputs;
   inputs[1] = slice->outputs[0];
-  if (!fold(graph, slice, context)) return;
-  graph.replace(node, std::make_shared<Convolution>(params), std::move(inputs));
+  const auto op = std::make_shared<Convolution>(params);
+  if (!fits(*op, node->name, inputs, node->outputs) || !fold(graph, slice, context)) return;
+  graph.replace(node, op, std::move(inputs));
 }
 
 bool is_zero(const Ints& values) {
@@ -174,7 +175,7 @@ void fold_padding(Graph& graph, const PassContext& context) {
       params.average_count_excludes_padding = false;  // the zeros counted
       op = std::make_shared<Pooling>(params);
     }
-    if (!op) continue;
+    if (!op || !fits(*op, node->name, inputs, node->outputs)) continue;
     join(*pad, *node);
     graph.replace(node, std::move(op), std::move(inputs));
   }

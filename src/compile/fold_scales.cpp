@@ -263,6 +263,7 @@ void fold_into_convolution(Graph& graph, const PassContext& context, GraphNode* 
     inputs.push_back(affine.new_bias(bias, channels, weights->info.dtype));
     if (inputs.back() == nullptr) return;
   }
+  if (!fits(*convolution->op, node->name, inputs, node->outputs)) return;
   join(*convolution, *node);
   graph.replace(node, convolution->op, std::move(inputs));
 }

@@ -1,8 +1,47 @@
 #include "compile/passes.h"
 
+#include "base/error.h"
 #include "compile/ports.h"
+#include "operators/infer.h"
 
 namespace opwright {
+namespace {
+
+struct FitContext final : InferContext {
+  Expr declare_size_tensor(int, const Expr&, const Expr& upper_bound) override {
+    return upper_bound;
+  }
+  bool is_non_negative(int) const override { return true; }
+};
+
+bool may_agree(const SymShape& a, const SymShape& b) {
+  bool agree = a.size() == b.size();
+  for (size_t i = 0; agree && i < a.size(); ++i) agree = !conflict(a[i], b[i]);
+  return agree;
+}
+
+}  // namespace
+
+bool fits(const Operator& op, std::string_view layer, const std::vector<GraphValue*>& inputs,
+          const std::vector<GraphValue*>& outputs) {
+  std::vector<const TensorInfo*> infos;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool is_known = inputs[i] != nullptr && !op.is_fed_back(static_cast<int>(i));
+    infos.push_back(is_known ? &inputs[i]->info : nullptr);
+  }
+  FitContext context;
+  context.inputs = infos;
+  context.layer = layer;
+  try {
+    const std::vector<OutputInfo> inferred = op.infer(context);
+    bool agree = inferred.size() == outputs.size();
+    for (size_t i = 0; agree && i < outputs.size(); ++i)
+      agree = may_agree(inferred[i].dims, outputs[i]->info.dims);
+    return agree;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 std::vector<Candidate> PassContext::candidates(const Operator& op, const GraphNode& like,
                                                const std::vector<GraphValue*>& inputs) const {
@@ -21,7 +60,7 @@ std::vector<Candidate> PassContext::candidates(const Operator& op, const GraphNo
 
 bool PassContext::can_run(const Operator& op, const GraphNode& like,
                           const std::vector<GraphValue*>& inputs) const {
-  return !candidates(op, like, inputs).empty();
+  return fits(op, like.name, inputs, like.outputs) && !candidates(op, like, inputs).empty();
 }
 
 void run_passes(Graph& graph, const PassContext& context) {

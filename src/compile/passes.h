@@ -22,10 +22,17 @@ struct PassContext {
   /// Every way to run the operator on these inputs with the network's types.
   std::vector<Candidate> candidates(const Operator& op, const GraphNode& like,
                                     const std::vector<GraphValue*>& inputs) const;
-  /// Whether the device can run the operator on these inputs with the network's types.
+  /// Whether the operator may stand in the place of `like`, reading these inputs, and the device
+  /// can run it there with the network's types.
   bool can_run(const Operator& op, const GraphNode& like,
                const std::vector<GraphValue*>& inputs) const;
 };
+
+/// Whether the operator takes these inputs, and makes of them what has the shapes of the outputs.
+/// Passes ask before they put it there: parameters that they make of several layers' may be what no
+/// layer allows. Not for Reshape, whose shape is the graph's.
+bool fits(const Operator& op, std::string_view layer, const std::vector<GraphValue*>& inputs,
+          const std::vector<GraphValue*>& outputs);
 
 // Each pass leaves a graph that computes the same outputs. None removes nodes: what became useless
 // goes with Graph::remove_dead().

@@ -180,7 +180,9 @@ class ByteProduct {
   }
 
   bool runs(const Operator& op) const {
-    const std::vector<Candidate> found = context_.candidates(op, *node_, {x_.bytes, w_.bytes});
+    const std::vector<GraphValue*> inputs = {x_.bytes, w_.bytes};
+    if (!fits(op, node_->name, inputs, node_->outputs)) return false;
+    const std::vector<Candidate> found = context_.candidates(op, *node_, inputs);
     return !found.empty() && found.front().tactic_name != kIntegerLoop;
   }
 

@@ -71,7 +71,9 @@ void absorb_transposes(Graph& graph, GraphNode* node) {
     inputs[i] = before->inputs[0];
     changed = true;
   }
-  if (changed) graph.replace(node, std::make_shared<MatrixMultiply>(params), std::move(inputs));
+  if (!changed) return;
+  const auto op = std::make_shared<MatrixMultiply>(params);
+  if (fits(*op, node->name, inputs, node->outputs)) graph.replace(node, op, std::move(inputs));
 }
 
 void simplify_node(Graph& graph, GraphNode* node) {

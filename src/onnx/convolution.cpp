@@ -68,13 +68,16 @@ void conv_transpose(NodeImporter& node) {
     node.error("attribute 'output_padding' has ", params.output_padding.size(),
                " values; expected ", spatial);
   if (const Ints shape = node.get_ints("output_shape"); !shape.empty()) {
-    // The padding follows from the wanted extents; what is odd goes to the end, or to the start for
-    // SAME_LOWER. Where it would be negative, the output is padded instead.
+    // The padding follows from the wanted extents. What is odd goes to the start, but to the end
+    // for SAME_UPPER; before opset 11 it goes to the start for SAME_LOWER alone. Where the padding
+    // would be negative, the output is padded instead.
     if (static_cast<int>(shape.size()) != spatial)
       node.error("output_shape has ", shape.size(), " values; expected ", spatial);
     node.require_rank(node.input(1), spatial + 2, spatial + 2);
     const Shape kernel = constant_shape(node.input(1)->dims());
-    const bool lower = params.padding_mode == PaddingMode::kSAME_LOWER;
+    const bool starts_with_more = node.opset() < 11
+                                      ? params.padding_mode == PaddingMode::kSAME_LOWER
+                                      : params.padding_mode != PaddingMode::kSAME_UPPER;
     params.padding_mode = PaddingMode::kEXPLICIT_ROUND_DOWN;
     params.pre_padding.clear(), params.post_padding.clear();
     params.output_padding.resize(spatial);
@@ -89,7 +92,7 @@ void conv_transpose(NodeImporter& node) {
           stride * (extent - 1) + extra + (Expr(kernel[i + 2]) - 1) * dilation + 1 - shape[i];
       const int64_t total = max(surplus, 0).constant();
       params.output_padding[i] = (extra + max(Expr(0) - surplus, 0)).constant();
-      params.pre_padding.push_back(lower ? total - total / 2 : total / 2);
+      params.pre_padding.push_back(starts_with_more ? total - total / 2 : total / 2);
       params.post_padding.push_back(total - params.pre_padding.back());
     }
   }

@@ -8,6 +8,7 @@
 #include "onnx/importer.h"
 #include "operators/movement.h"
 #include "operators/rationals.h"
+#include "operators/resize.h"
 
 namespace opwright::onnx {
 namespace {
@@ -27,24 +28,27 @@ struct ResampleRule {
   bool antialias = false, exclude_outside = false;
   double cubic_coeff = -0.75, extrapolation_value = 0;
   double roi_start = 0, roi_end = 1;
-  double scale = 1;
+  Fraction scale{1, 1};
 };
 
 double coordinate(const ResampleRule& rule, int64_t from, int64_t to, int64_t i) {
   const auto x = static_cast<double>(i), extent = static_cast<double>(from);
-  const double length = rule.scale * extent;  // of the output, before it is rounded down
+  // Only divisions round, so that what lies on an element, or in the middle between two, does so.
+  const auto p = static_cast<double>(rule.scale.numerator);
+  const auto q = static_cast<double>(rule.scale.denominator);
+  const double length = p * extent / q;  // of the output, before it is rounded down
   if (rule.transformation == "align_corners")
-    return length == 1 ? 0 : x * (extent - 1) / (length - 1);
-  if (rule.transformation == "asymmetric") return x / rule.scale;
+    return length == 1 ? 0 : x * (extent - 1) * q / (p * extent - q);
+  if (rule.transformation == "asymmetric") return x * q / p;
   if (rule.transformation == "tf_crop_and_resize") {
     const double region = (rule.roi_end - rule.roi_start) * (extent - 1);
     return rule.roi_start * (extent - 1) + (length == 1 ? region / 2 : x * region / (length - 1));
   }
-  const double half_pixel = (x + 0.5) / rule.scale - 0.5;
-  if (rule.transformation == "pytorch_half_pixel") return length == 1 ? -0.5 : half_pixel;
+  if (rule.transformation == "pytorch_half_pixel" && length == 1) return -0.5;
+  double numerator = (2 * x + 1) * q - p;
   if (rule.transformation == "half_pixel_symmetric")
-    return extent / 2 * (1 - static_cast<double>(to) / length) + half_pixel;
-  return half_pixel;
+    numerator += p * extent - static_cast<double>(to) * q;
+  return numerator / (2 * p);
 }
 
 double kernel(const ResampleRule& rule, double distance) {
@@ -66,7 +70,9 @@ ResampledAxis resampled(const ResampleRule& rule, int axis, int64_t from, int64_
   const bool is_nearest = rule.mode == "nearest";
   if (!is_nearest) result.weights.resize(static_cast<size_t>(from * to));
   // Where it shrinks an image without aliasing, the kernel spans as many elements as become one.
-  const double shrink = rule.antialias ? std::min(rule.scale, 1.0) : 1.0;
+  const double scale =
+      static_cast<double>(rule.scale.numerator) / static_cast<double>(rule.scale.denominator);
+  const double shrink = rule.antialias ? std::min(scale, 1.0) : 1.0;
   const double radius = (rule.mode == "cubic" ? 2 : 1) / shrink;
   for (int64_t i = 0; i < to; ++i) {
     const double x = coordinate(rule, from, to, i);
@@ -151,6 +157,8 @@ Tensor* apply(NodeImporter& node, Tensor* x, const ResampledAxis& axis) {
 struct Wanted {
   std::vector<Expr> extents;
   Floats scales;  ///< empty where extents are given
+  /// The scale of all axes, where extents keep their proportions.
+  std::optional<Fraction> kept;
 };
 
 /// What is computed here, and not by the layer, follows no shapes.
@@ -173,23 +181,28 @@ void keep_aspect_ratio(NodeImporter& node, const std::string& policy, Tensor* x,
   if (policy != "not_larger" && policy != "not_smaller")
     node.error("keep_aspect_ratio_policy is '", policy,
                "'; expected stretch, not_larger or not_smaller");
-  double scale = 0;
+  const auto quotient = [](const Fraction& fraction) {
+    return static_cast<double>(fraction.numerator) / static_cast<double>(fraction.denominator);
+  };
+  std::optional<Fraction>& kept = wanted.kept;
   for (const int64_t axis : axes) {
     const Expr &extent = x->dims()[static_cast<size_t>(axis)],
                &size = wanted.extents[static_cast<size_t>(axis)];
     require_fixed(node, x, extent, size, str("keep_aspect_ratio_policy '", policy, "'"));
-    const double own =
-        static_cast<double>(size.constant()) / static_cast<double>(extent.constant());
-    const bool is_first = axis == axes.front();
-    scale = is_first ? own : policy == "not_larger" ? std::min(scale, own) : std::max(scale, own);
+    const Fraction own{size.constant(), extent.constant()};
+    if (!kept || (policy == "not_larger" ? quotient(own) < quotient(*kept)
+                                         : quotient(own) > quotient(*kept)))
+      kept = own;
   }
   for (const int64_t axis : axes) {
-    const auto extent = static_cast<double>(x->dims()[static_cast<size_t>(axis)].constant());
+    // Rounded half up.
+    const Expr twice = Expr(2) * x->dims()[static_cast<size_t>(axis)] * Expr(kept->numerator);
     wanted.extents[static_cast<size_t>(axis)] =
-        static_cast<int64_t>(std::floor(scale * extent + 0.5));
+        floor_div(twice + Expr(kept->denominator), Expr(2) * Expr(kept->denominator));
   }
   wanted.scales.assign(static_cast<size_t>(x->rank()), 1);
-  for (const int64_t axis : axes) wanted.scales[static_cast<size_t>(axis)] = scale;
+  if (kept)
+    for (const int64_t axis : axes) wanted.scales[static_cast<size_t>(axis)] = quotient(*kept);
 }
 
 void resize_coordinates(NodeImporter& node, ResizeParams& params) {
@@ -289,17 +302,29 @@ Wanted wanted_of(NodeImporter& node, Tensor* x, const Ints& axes) {
   return wanted;
 }
 
-/// What the layer has no mode for, axis by axis; needs constant extents.
+/// Weights are no integers: those are interpolated in FP32.
+bool is_rounded(const ResampleRule& rule, DataType type) {
+  return rule.mode != "nearest" && is_integer(type);
+}
+
 /// The nearest integers of the type, as the standard's reference has it.
 Tensor* rounded(NodeImporter& node, Tensor* y, DataType type) {
   y = node.unary(UnaryOperation::kROUND, y);
-  if (type == DataType::kUINT8 || type == DataType::kINT8) {
-    const double low = type == DataType::kINT8 ? -128 : 0;
-    y = node.elementwise(ElementWiseOperation::kMAX, y, low);
-    y = node.elementwise(ElementWiseOperation::kMIN, y, low + 255);
-  }
+  // The greatest numbers of FP32 that the types have.
+  const double least = type == DataType::kUINT8   ? 0
+                       : type == DataType::kINT8  ? -128
+                       : type == DataType::kINT32 ? -0x1p31
+                                                  : -0x1p63;
+  const double most = type == DataType::kUINT8   ? 255
+                      : type == DataType::kINT8  ? 127
+                      : type == DataType::kINT32 ? 0x1.fffffep30
+                                                 : 0x1.fffffep62;
+  y = node.elementwise(ElementWiseOperation::kMAX, y, least);
+  y = node.elementwise(ElementWiseOperation::kMIN, y, most);
   return node.cast(y, type);
 }
+
+/// What the layer has no mode for, axis by axis; needs constant extents.
 
 void resample(NodeImporter& node, const Ints& axes, const Wanted& wanted, ResampleRule rule) {
   Tensor* x = node.input(0);
@@ -310,9 +335,8 @@ void resample(NodeImporter& node, const Ints& axes, const Wanted& wanted, Resamp
     if (roi.size() != 2 * axes.size())
       node.error("roi has ", roi.size(), " values; expected ", 2 * axes.size());
   }
-  // Weights are no integers.
-  const bool is_rounded = rule.mode != "nearest" && !is_floating(x->dtype());
-  Tensor* y = is_rounded ? node.cast(x, DataType::kFLOAT) : x;
+  const bool rounds = is_rounded(rule, x->dtype());
+  Tensor* y = rounds ? node.cast(x, DataType::kFLOAT) : x;
   for (size_t i = 0; i < axes.size(); ++i) {
     const auto axis = static_cast<size_t>(axes[i]);
     const Expr extent = x->dims()[axis];
@@ -324,23 +348,29 @@ void resample(NodeImporter& node, const Ints& axes, const Wanted& wanted, Resamp
     if (!roi.empty()) rule.roi_start = roi[i], rule.roi_end = roi[i + axes.size()];
     const double region = rule.roi_end - rule.roi_start;
     double length = static_cast<double>(wanted.extents[axis].constant());
-    rule.scale = length / static_cast<double>(from);
-    if (!wanted.scales.empty()) {
-      rule.scale = wanted.scales[axis];
+    rule.scale = {wanted.extents[axis].constant(), from};
+    if (wanted.kept) {
+      rule.scale = *wanted.kept;
+    } else if (!wanted.scales.empty()) {
+      const double scale = wanted.scales[axis];
+      const std::optional<Fraction> fraction =
+          std::isfinite(scale) && scale > 0 ? simplest_fraction(scale) : std::nullopt;
+      if (!fraction)
+        node.error("the scale of axis ", axis, " is ", scale,
+                   "; expected a fraction of 31-bit integers above 0");
+      rule.scale = *fraction;
       // Scales and regions pass through single precision.
       length = std::floor(
-          static_cast<double>(static_cast<float>(static_cast<double>(from) * region * rule.scale)));
-      if (node.optional_input(3) != nullptr)
-        length = static_cast<double>(wanted.extents[axis].constant());
+          static_cast<double>(static_cast<float>(static_cast<double>(from) * region * scale)));
     }
     constexpr double kMost = 0x1p31;
     if (!(length >= 0 && length * static_cast<double>(from) < kMost))
       node.error("axis ", axis, " would have ", length, " elements");
     const auto to = static_cast<int64_t>(length);
-    if (from == to && rule.scale == 1 && region == 1) continue;
+    if (from == to && rule.scale.numerator == rule.scale.denominator && region == 1) continue;
     y = apply(node, y, resampled(rule, static_cast<int>(axis), from, to));
   }
-  node.set_output(0, is_rounded ? rounded(node, y, x->dtype()) : y);
+  node.set_output(0, rounds ? rounded(node, y, x->dtype()) : y);
 }
 
 void resize(NodeImporter& node) {
@@ -377,13 +407,11 @@ void resize(NodeImporter& node) {
   const bool keeps_aspect_ratio = !wanted.scales.empty() && node.opset() >= 11 &&
                                   node.optional_input(3) != nullptr &&
                                   node.get_text("keep_aspect_ratio_policy", "stretch") != "stretch";
-  if (rule.antialias && rule.mode != "nearest" && !is_floating(x->dtype()))
-    node.error("x is ", name(x->dtype()), ", which antialias=1 does not support; expected FLOAT, ",
-               "FLOAT16 or BFLOAT16: cast it");
   if (rule.antialias || keeps_aspect_ratio || rule.transformation == "half_pixel_symmetric" ||
       rule.transformation == "tf_crop_and_resize")
     return resample(node, axes, wanted, rule);
-  std::vector<Tensor*> inputs = {x};
+  const bool rounds = is_rounded(rule, x->dtype());
+  std::vector<Tensor*> inputs = {rounds ? node.cast(x, DataType::kFLOAT) : x};
   if (!wanted.scales.empty()) {
     params.scales = wanted.scales;
   } else if (is_constant(wanted.extents)) {
@@ -391,7 +419,8 @@ void resize(NodeImporter& node) {
   } else {
     inputs.push_back(node.network().add_values(std::move(wanted.extents)));
   }
-  node.set_output(0, node.add<Resize>(params, inputs));
+  Tensor* y = node.add<Resize>(params, inputs);
+  node.set_output(0, rounds ? rounded(node, y, x->dtype()) : y);
 }
 
 }  // namespace

@@ -8,33 +8,6 @@
 namespace opwright {
 namespace {
 
-struct Fraction {
-  int64_t numerator = 0, denominator = 1;
-};
-
-/// The simplest fraction that rounds to the same single-precision number: scales are written as
-/// decimals or quotients of extents and pass through single precision, so 0.7 arrives as
-/// 0.699999988, and 10 * 0.7 has to be 7. Convergents of the continued fraction. Nothing when the
-/// numbers grow beyond 31 bits.
-std::optional<Fraction> simplest_fraction(double scale) {
-  constexpr double kLimit = 0x1p31;
-  int64_t p0 = 0, q0 = 1, p1 = 1, q1 = 0;
-  double rest = scale;
-  for (;;) {
-    const double whole = std::floor(rest);
-    if (whole >= kLimit) return std::nullopt;
-    const auto step = static_cast<int64_t>(whole);
-    if (static_cast<double>(step) * static_cast<double>(p1) + static_cast<double>(p0) >= kLimit ||
-        static_cast<double>(step) * static_cast<double>(q1) + static_cast<double>(q0) >= kLimit)
-      return std::nullopt;
-    const int64_t p2 = step * p1 + p0, q2 = step * q1 + q0;
-    p0 = p1, q0 = q1, p1 = p2, q1 = q2;
-    const double value = static_cast<double>(p1) / static_cast<double>(q1);
-    if (static_cast<float>(value) == static_cast<float>(scale)) return Fraction{p1, q1};
-    rest = 1 / (rest - whole);
-  }
-}
-
 /// Throws Error for scales that no extent can be multiplied with.
 Expr scaled(const Inference& inference, int axis, const Expr& extent, double scale) {
   inference.require(std::isfinite(scale) && scale > 0, "scales must be finite and above 0, but is ",
@@ -54,6 +27,34 @@ bool is_known(const ResizeParams& params) {
 }
 
 }  // namespace
+
+/// Convergents of the continued fraction.
+std::optional<Fraction> simplest_fraction(double scale) {
+  constexpr double kLimit = 0x1p31;
+  int64_t p0 = 0, q0 = 1, p1 = 1, q1 = 0;
+  double rest = scale;
+  for (;;) {
+    const double whole = std::floor(rest);
+    if (!(whole < kLimit)) return std::nullopt;
+    const auto step = static_cast<int64_t>(whole);
+    if (static_cast<double>(step) * static_cast<double>(p1) + static_cast<double>(p0) >= kLimit ||
+        static_cast<double>(step) * static_cast<double>(q1) + static_cast<double>(q0) >= kLimit)
+      return std::nullopt;
+    const int64_t p2 = step * p1 + p0, q2 = step * q1 + q0;
+    p0 = p1, q0 = q1, p1 = p2, q1 = q2;
+    const double value = static_cast<double>(p1) / static_cast<double>(q1);
+    if (static_cast<float>(value) == static_cast<float>(scale)) return Fraction{p1, q1};
+    rest = 1 / (rest - whole);
+  }
+}
+
+Fraction resize_scale(const ResizeParams& params, int axis, int64_t from, int64_t to) {
+  const Fraction quotient{to, from};
+  // Inference refuses scales that are no fraction.
+  return params.scales.empty()
+             ? quotient
+             : simplest_fraction(params.scales[static_cast<size_t>(axis)]).value_or(quotient);
+}
 
 std::optional<Expr> scaled_extent(const Expr& extent, double scale) {
   const std::optional<Fraction> fraction = simplest_fraction(scale);

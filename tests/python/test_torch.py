@@ -651,3 +651,22 @@ def test_a_static_cache_of_transformers(exported):
         made = engine(**step, **state)
         check(made["output"], eager(module, **step))
         state = {name: made[f"next_{name}"] for name in kept}
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_nearest_elements_are_those_that_rounded_steps_lead_to(mode):
+    # PyTorch's are beside the exact places of 30 to 58, 26 to 22, 54 to 38 and 62 to 14.
+    pairs = [(14, 2), (30, 58), (26, 22), (54, 38), (62, 14), (5, 7), (16, 55), (6, 12), (9, 9)]
+
+    class Resized(nn.Module):
+        def forward(self, *images):
+            made = [
+                functional.interpolate(x, size=(to, 3), mode=mode)
+                for x, (_, to) in zip(images, pairs)
+            ]
+            return (*made, functional.interpolate(images[5], scale_factor=0.6, mode=mode))
+
+    images = tuple(torch.arange(4.0 * n).reshape(1, 1, n, 4) for n, _ in pairs)
+    results = build(Resized(), images)(*images)
+    for got, want in zip(results.values(), Resized()(*images), strict=True):
+        assert torch.equal(torch.as_tensor(got), want)

@@ -303,9 +303,27 @@ _upsample_smoothed("_upsample_bilinear2d_aa", _hat, 1)
 _upsample_smoothed("_upsample_bicubic2d_aa", _keys, 2)
 
 
+def _nearest_places(extent: int, result: int, scale: float | None) -> list[int]:
+    """What PyTorch takes for each element: it multiplies by a step that is rounded to FP32, which may
+    lead to the element before a whole place."""
+    if result in (extent, 2 * extent):
+        return [i * extent // result for i in range(result)]
+    step = torch.tensor(1 / scale if scale else extent / result, dtype=torch.float)
+    places = (torch.arange(result, dtype=torch.float) * step).floor().long()
+    return places.clamp(max=extent - 1).tolist()
+
+
 @converter("upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec")
 def _nearest(w: Writer, x: ITensor, size: Any, scales: Any = None) -> ITensor:
     asymmetric = ResizeCoordinateTransformation.ASYMMETRIC
+    extents, wanted = list(x.shape)[2:], list(w.meta.shape[2:])
+    if all_known(wanted) and -1 not in extents:
+        size = [known(each) for each in wanted]
+        steps = [None] * len(size) if scales is None else spread(scales, len(size))
+        for axis, (extent, result, scale) in enumerate(zip(extents, size, steps)):
+            places = _nearest_places(extent, result, scale)
+            if places != [i * extent // result for i in range(result)]:
+                x = w.gather(x, w.integers(places), axis + 2)
     return _resize(w, x, size, scales, InterpolationMode.NEAREST, asymmetric)
 
 

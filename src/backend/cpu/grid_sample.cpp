@@ -40,11 +40,13 @@ class GridAxis {
 
   Taps at(float position) const {
     const auto extent = static_cast<double>(extent_);
-    double x = params_.align_corners ? (position + 1.0) / 2 * (extent - 1)
-                                     : ((position + 1.0) * extent - 1) / 2;
+    const bool is_nearest = params_.interpolation_mode == InterpolationMode::kNEAREST;
+    double x = is_nearest              ? nearest_position(position)
+               : params_.align_corners ? (position + 1.0) / 2 * (extent - 1)
+                                       : ((position + 1.0) * extent - 1) / 2;
     // What is no number, or so far away that no index reaches it, is beyond every border.
     if (!(std::abs(x) < 0x1p52)) x = std::isnan(x) ? -0x1p52 : std::copysign(0x1p52, x);
-    if (params_.interpolation_mode == InterpolationMode::kNEAREST) x = std::nearbyint(x);
+    if (is_nearest) x = std::nearbyint(x);
     // Of cubic interpolation each neighbour is placed by itself, as ONNX Runtime and PyTorch do.
     if (params_.interpolation_mode != InterpolationMode::kCUBIC && (x < low_ || x > high_)) {
       if (params_.sample_mode == SampleMode::kCLAMP)
@@ -71,6 +73,16 @@ class GridAxis {
   }
 
  private:
+  /// Each step is rounded to FP32, as ONNX's reference, ONNX Runtime and PyTorch do it: a grid that
+  /// points between two elements does so up to that rounding.
+  double nearest_position(float position) const {
+    const auto extent = static_cast<double>(extent_);
+    const double more = static_cast<float>(position + 1.0);
+    if (params_.align_corners) return static_cast<float>(more / 2 * (extent - 1));
+    const double scaled = static_cast<float>(more * extent);
+    return static_cast<double>(static_cast<float>(scaled - 1)) / 2;
+  }
+
   // The cubic convolution kernel within 1 and between 1 and 2; Keys 1981, with a = -0.75.
   static constexpr float kA = -0.75F;
   static float inner(float t) { return ((kA + 2) * t - (kA + 3)) * t * t + 1; }

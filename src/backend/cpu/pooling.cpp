@@ -6,6 +6,7 @@
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/dnnl_variant.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/max_pooling.h"
 #include "backend/cpu/port_rules.h"
 #include "base/error.h"
 
@@ -138,10 +139,8 @@ class PoolingKernel final : public DnnlKernel {
       program.add(sum, {{DNNL_ARG_MULTIPLE_SRC, largest},
                         {DNNL_ARG_MULTIPLE_SRC + 1, average},
                         {DNNL_ARG_DST, result}});
-    } else if (params_.type == PoolingType::kAVERAGE) {
-      add_average(program, selected->desc, source, result, x, y);
     } else {
-      program.add(selected->desc, {{DNNL_ARG_SRC, source}, {DNNL_ARG_DST, result}});
+      add_average(program, selected->desc, source, result, x, y);
     }
     program.copy(result, target);
     program.description = selected->name;
@@ -166,6 +165,10 @@ class PoolingKernel final : public DnnlKernel {
   PoolingParams params_;
 };
 
+Types types_of(const PoolingParams& params) {
+  return params.type == PoolingType::kMAX ? kDnnlFloats | kBytes : kDnnlFloats;
+}
+
 std::vector<Candidate> pooling_candidates(const Operator& op, const CandidateQuery& query) {
   const PoolingParams& params = static_cast<const Pooling&>(op).params();
   const Shape x = query.inputs[0].opt, y = query.outputs[0].opt;
@@ -177,7 +180,10 @@ std::vector<Candidate> pooling_candidates(const Operator& op, const CandidateQue
     for (const TensorFormat format : formats) {
       const PortType port{type, format};
       Candidate candidate{{port}, {port}, 0, {}};
-      if (x.numel() > 0 && y.numel() > 0) {
+      if (params.type == PoolingType::kMAX) {
+        if (!types_of(params).has(type)) continue;
+        candidate.tactic_name = "rows";
+      } else if (x.numel() > 0 && y.numel() > 0) {
         const auto best = select_implementation<PoolingDesc>(
             port, port, {}, is_reference, [&](const Variant& variant) {
               return make_desc(params, main_algorithm(params), x, y, variant);
@@ -194,18 +200,19 @@ std::vector<Candidate> pooling_candidates(const Operator& op, const CandidateQue
 }
 
 void check_pooling(const Operator& op, const KernelArgs& args) {
-  const bool averages = static_cast<const Pooling&>(op).params().type != PoolingType::kMAX;
   const PortRules rules(op, args);
   rules.require_ports(1, 1);
-  rules.require(rules.input(0),
-                averages ? kDnnlFloats : kDnnlFloats | Types{DataType::kINT8, DataType::kUINT8},
-                kImageFormats);
+  rules.require(rules.input(0), types_of(static_cast<const Pooling&>(op).params()), kImageFormats);
   rules.require_same(rules.output(0), rules.input(0));
 }
 
-const RegisteredKernels<Pooling> kPoolingKernels({pooling_candidates,
-                                                  make_dnnl_kernel<PoolingKernel, Pooling>,
-                                                  check_pooling});
+std::unique_ptr<Kernel> make_pooling(const Operator& op, const KernelArgs& args) {
+  const PoolingParams& params = static_cast<const Pooling&>(op).params();
+  return params.type == PoolingType::kMAX ? make_max_pooling(params, args)
+                                          : make_dnnl_kernel<PoolingKernel, Pooling>(op, args);
+}
+
+const RegisteredKernels<Pooling> kPoolingKernels({pooling_candidates, make_pooling, check_pooling});
 
 }  // namespace
 }  // namespace opwright

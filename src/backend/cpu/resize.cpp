@@ -20,10 +20,6 @@ namespace {
 bool is_resized(const ResizeParams& params, int axis, int64_t from, int64_t to) {
   return from != to || (!params.scales.empty() && static_cast<float>(params.scales[axis]) != 1);
 }
-float scale_of(const ResizeParams& params, int axis, int64_t from, int64_t to) {
-  return params.scales.empty() ? static_cast<float>(to) / static_cast<float>(from)
-                               : static_cast<float>(params.scales[axis]);
-}
 
 /// The channels of images in other formats than LINEAR are not resized.
 void require_shapes(std::string_view layer, const Shape& x, const Shape& y, TensorFormat format) {
@@ -57,7 +53,7 @@ class NearestKernel final : public Kernel {
         input, output, size_,
         [&](int axis) { return !is_resized(params_, logical[axis], input[axis], output[axis]); },
         [&](int axis, int64_t* table) {
-          const float scale = scale_of(params_, logical[axis], input[axis], output[axis]);
+          const Fraction scale = resize_scale(params_, logical[axis], input[axis], output[axis]);
           const bool resized = is_resized(params_, logical[axis], input[axis], output[axis]);
           for (int64_t i = 0; i < output[axis]; ++i)
             table[i] = resized ? nearest_index(params_, i, input[axis], output[axis], scale) : i;
@@ -148,7 +144,7 @@ class InterpolationKernel final : public Kernel {
     for (const int axis : order) {
       Pass pass;
       make_resize_table(params_, from[axis], to[axis],
-                        scale_of(params_, logical[axis], from[axis], to[axis]), pass.table);
+                        resize_scale(params_, logical[axis], from[axis], to[axis]), pass.table);
       pass.from = from[axis], pass.to = to[axis];
       for (int i = first; i < axis; ++i) pass.outer *= extents[i];
       for (int i = axis + 1; i < extents.count; ++i) pass.inner *= extents[i];

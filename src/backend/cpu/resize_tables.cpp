@@ -6,27 +6,31 @@
 namespace opwright {
 namespace {
 
-/// In FP32, step by step as ONNX's reference has it: where an exact coordinate lies on the border
-/// between two elements, another way of rounding would choose the other one.
-float coordinate(const ResizeParams& params, int64_t i, int64_t from, int64_t to, float scale) {
+/// The quotient of two integers, which only the division rounds: what lies on an element, or in the
+/// middle between two, is there exactly.
+double coordinate(const ResizeParams& params, int64_t i, int64_t from, int64_t to,
+                  const Fraction& scale) {
   if (to == 1 && params.selector == ResizeSelector::kUPPER) return 0;
-  const auto x = static_cast<float>(i);
+  const auto x = static_cast<double>(i);
+  const auto numerator = static_cast<double>(scale.numerator);
+  const auto denominator = static_cast<double>(scale.denominator);
   switch (params.coordinate_transformation) {
     case ResizeCoordinateTransformation::kALIGN_CORNERS:
-      return to == 1 ? 0.0f : x * static_cast<float>(from - 1) / static_cast<float>(to - 1);
+      return to == 1 ? 0.0 : x * static_cast<double>(from - 1) / static_cast<double>(to - 1);
     case ResizeCoordinateTransformation::kASYMMETRIC:
-      return x / scale;
+      return x * denominator / numerator;
     case ResizeCoordinateTransformation::kPYTORCH_HALF_PIXEL:
-      return to == 1 ? 0.0f : (x + 0.5f) / scale - 0.5f;
+      if (to == 1) return 0;
+      break;
     case ResizeCoordinateTransformation::kHALF_PIXEL:
       break;
   }
-  return (x + 0.5f) / scale - 0.5f;
+  return ((2 * x + 1) * denominator - numerator) / (2 * numerator);
 }
 
 /// The element at a coordinate, 0 where that is none. What lies far outside stays outside.
-int64_t element_at(float x) {
-  constexpr float kFar = 0x1p61f;
+int64_t element_at(double x) {
+  constexpr double kFar = 0x1p61;
   return std::isnan(x) ? 0 : static_cast<int64_t>(std::clamp(x, -kFar, kFar));
 }
 
@@ -40,15 +44,15 @@ float cubic_weight(float distance, float a) {
 }  // namespace
 
 int64_t nearest_index(const ResizeParams& params, int64_t i, int64_t from, int64_t to,
-                      float scale) {
-  const float x = coordinate(params, i, from, to, scale);
-  float rounded = std::floor(x);
+                      const Fraction& scale) {
+  const double x = coordinate(params, i, from, to, scale);
+  double rounded = std::floor(x);
   switch (params.nearest_rounding) {
     case ResizeRoundMode::kHALF_UP:
-      rounded = std::floor(x + 0.5f);
+      rounded = std::floor(x + 0.5);
       break;
     case ResizeRoundMode::kHALF_DOWN:
-      rounded = std::ceil(x - 0.5f);
+      rounded = std::ceil(x - 0.5);
       break;
     case ResizeRoundMode::kCEIL:
       rounded = std::ceil(x);
@@ -59,7 +63,7 @@ int64_t nearest_index(const ResizeParams& params, int64_t i, int64_t from, int64
   return std::clamp<int64_t>(element_at(rounded), 0, from - 1);
 }
 
-void make_resize_table(const ResizeParams& params, int64_t from, int64_t to, float scale,
+void make_resize_table(const ResizeParams& params, int64_t from, int64_t to, const Fraction& scale,
                        ResizeTable& table) {
   const bool cubic = params.mode == InterpolationMode::kCUBIC;
   table.taps = cubic ? 4 : 2;
@@ -68,20 +72,20 @@ void make_resize_table(const ResizeParams& params, int64_t from, int64_t to, flo
   for (int64_t i = 0; i < to; ++i) {
     int64_t* index = &table.index[i * table.taps];
     float* weight = &table.weight[i * table.taps];
-    float x = coordinate(params, i, from, to, scale);
+    double x = coordinate(params, i, from, to, scale);
     if (!cubic) {
-      x = std::clamp(x, 0.0f, static_cast<float>(from - 1));
+      x = std::clamp(x, 0.0, static_cast<double>(from - 1));
       index[0] = std::min(element_at(x), from - 1);
       index[1] = std::min(index[0] + 1, from - 1);
-      weight[1] = x - static_cast<float>(index[0]);
+      weight[1] = static_cast<float>(x - static_cast<double>(index[0]));
       weight[0] = 1 - weight[1];
       continue;
     }
-    const float base = std::floor(x);
+    const double base = std::floor(x);
     float sum = 0;
     for (int k = 0; k < 4; ++k) {
       const int64_t at = element_at(base) + k - 1;
-      weight[k] = cubic_weight(x - base - static_cast<float>(k - 1), params.cubic_coeff);
+      weight[k] = cubic_weight(static_cast<float>(x - base - (k - 1)), params.cubic_coeff);
       if (params.exclude_outside && (at < 0 || at >= from)) weight[k] = 0;
       index[k] = std::clamp<int64_t>(at, 0, from - 1);
       sum += weight[k];

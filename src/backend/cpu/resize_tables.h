@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "operators/movement.h"
+#include "operators/resize.h"
 
 namespace opwright {
 
@@ -15,11 +15,12 @@ struct ResizeTable {
 };
 
 /// The input element that nearest-neighbour interpolation takes for output element `i` of `to`.
-int64_t nearest_index(const ResizeParams& params, int64_t i, int64_t from, int64_t to, float scale);
+int64_t nearest_index(const ResizeParams& params, int64_t i, int64_t from, int64_t to,
+                      const Fraction& scale);
 /// For linear and cubic interpolation from `from` to `to` elements. The cubic kernel is that of
 /// R. Keys, "Cubic convolution interpolation for digital image processing" (IEEE Transactions on
 /// Acoustics, Speech, and Signal Processing 29, 1981), with ResizeParams::cubic_coeff.
-void make_resize_table(const ResizeParams& params, int64_t from, int64_t to, float scale,
+void make_resize_table(const ResizeParams& params, int64_t from, int64_t to, const Fraction& scale,
                        ResizeTable& table);
 
 }  // namespace opwright

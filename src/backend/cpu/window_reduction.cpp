@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "backend/candidates.h"
@@ -149,7 +150,11 @@ class IndexedMaxKernel final : public Kernel {
       index = key > most ? place : index;
       most = std::max(most, key);
     });
-    store_element<Element>(y, i, index < 0 ? 0 : load_element<Element>(x, index));
+    using Value = typename Element::Value;
+    constexpr Value kLeast = std::is_floating_point_v<Value>
+                                 ? -std::numeric_limits<Value>::infinity()
+                                 : std::numeric_limits<Value>::min();
+    store_element<Element>(y, i, index < 0 ? kLeast : load_element<Element>(x, index));
     if (params_.column_major && index >= 0) index = windows_.column_major(cursor.plane, index);
     static_cast<int64_t*>(indices)[i] = std::max<int64_t>(index, 0);
   }

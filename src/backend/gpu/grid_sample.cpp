@@ -11,7 +11,9 @@ namespace {
 constexpr int kChannels = 8;
 
 /// `kMode`, `kSampling` and `kAlign` are defined in front of it. As on the CPU, positions are
-/// computed in double precision: those between two elements must not depend on how they round.
+/// computed in double precision: those between two elements must not depend on how they round. For
+/// the nearest element each step is rounded to FP32, as ONNX's reference, ONNX Runtime and PyTorch
+/// do it.
 constexpr std::string_view kAxis = R"(
 // Mirrors a position at `low` and `high` until it is between them.
 __device__ inline double reflect(double x, double low, double high) {
@@ -35,10 +37,18 @@ struct Taps {
 __device__ inline float inner(float t) { return (1.25f * t - 2.25f) * t * t + 1.0f; }
 __device__ inline float outer(float t) { return ((-0.75f * t + 3.75f) * t - 6.0f) * t + 3.0f; }
 
+__device__ inline double nearest_position(float position, double extent) {
+  const double more = (float)(position + 1.0);
+  if (kAlign) return (float)(more / 2 * (extent - 1));
+  const double scaled = (float)(more * extent);
+  return (double)(float)(scaled - 1) / 2;
+}
+
 __device__ inline Taps find_taps(float position, Index count) {
   const double extent = (double)count, low = kAlign ? 0.0 : -0.5;
   const double high = kAlign ? extent - 1 : extent - 0.5;
-  double x = kAlign ? (position + 1.0) / 2 * (extent - 1) : ((position + 1.0) * extent - 1) / 2;
+  double x = kMode == 0 ? nearest_position(position, extent)
+             : kAlign ? (position + 1.0) / 2 * (extent - 1) : ((position + 1.0) * extent - 1) / 2;
   // What is no number, or so far away that no index reaches it, is beyond every border.
   if (!(fabs(x) < 4503599627370496.0)) x = x > 0 ? 4503599627370496.0 : -4503599627370496.0;
   if (kMode == 0) x = rint(x);

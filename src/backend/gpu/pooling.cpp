@@ -1,7 +1,5 @@
 #include "operators/pooling.h"
 
-#include <cmath>
-
 #include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/lane_reductions.h"
@@ -60,10 +58,7 @@ std::optional<GeneratedKernel> generate_pooling(const Operator& op, const Kernel
   source.add_declarations(kMostFunction);
   std::string before, visit = str("const ", value, " value = load(in0[place]);\n"), after;
   if (takes_most) {
-    const std::string least = is_floating(type)         ? float_literal(-INFINITY)
-                              : type == DataType::kINT8 ? "-128"
-                                                        : "0";
-    before += str(value, " most = ", least, ";\n");
+    before += str(value, " most = ", least_of(type), ";\n");
     visit += "most = Most::of(most, value);\n";
     after += str("most = reduce<Most, ", lanes, ">(most);\n");
   }

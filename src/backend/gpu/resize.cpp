@@ -12,19 +12,24 @@
 namespace opwright::gpu {
 namespace {
 
-/// Where on an axis an output element lies and what it is made of, in FP32 and step by step as
-/// ONNX's reference has it, as on the CPU: where an exact coordinate lies on the border between two
-/// elements, another way of rounding would choose the other one.
+/// Where on an axis an output element lies and what it is made of. Places are fractions of
+/// integers, as on the CPU: a rounded quotient puts what lies on an element, or in the middle
+/// between two, beside it.
 constexpr std::string_view kResizeTaps = R"(
-// The element at a coordinate, 0 where that is none. What lies far outside stays outside.
-__device__ inline Index element_at(float x) {
-  return x == x ? (Index)fminf(fmaxf(x, -1073741824.0f), 1073741824.0f) : (Index)0;
+// Whole elements, and `rest` of so many parts, below one, behind them.
+template <class T>
+struct Place {
+  T whole, rest, parts;
+};
+template <class T>
+__device__ inline Place<T> place(T numerator, T parts) {
+  Place<T> at = {numerator / parts, numerator % parts, parts};
+  if (at.rest < 0) --at.whole, at.rest += parts;
+  return at;
 }
-__device__ inline Index within(Index at, Index extent) {
-  return at < 0 ? 0 : at < extent ? at : extent - 1;
-}
-__device__ inline Index nearest(float rounded, Index extent) {
-  return within(element_at(rounded), extent);
+template <class T>
+__device__ inline Index within(T at, Index extent) {
+  return at < 0 ? 0 : at < (T)extent ? (Index)at : extent - 1;
 }
 // An axis that keeps its extent: so that the weights of neighbours that are one element add up to
 // 1 without a product of 0 and infinity.
@@ -33,11 +38,12 @@ __device__ inline void keep(Index i, Index (&index)[taps], float (&weight)[taps]
 #pragma unroll
   for (int k = 0; k < taps; ++k) index[k] = i, weight[k] = 1.0f / taps;
 }
-__device__ inline void linear(float x, Index extent, Index (&index)[2], float (&weight)[2]) {
-  x = fminf(fmaxf(x, 0.0f), (float)(extent - 1));
-  index[0] = within(element_at(x), extent);
+template <class T>
+__device__ inline void linear(Place<T> at, Index extent, Index (&index)[2], float (&weight)[2]) {
+  const bool is_between = at.whole >= 0 && at.whole < (T)(extent - 1);
+  index[0] = within(at.whole, extent);
   index[1] = index[0] + 1 < extent ? index[0] + 1 : extent - 1;
-  weight[1] = x - (float)index[0];
+  weight[1] = is_between ? (float)at.rest / (float)at.parts : 0.0f;
   weight[0] = 1.0f - weight[1];
 }
 // R. Keys, "Cubic convolution interpolation for digital image processing" (IEEE Transactions on
@@ -48,16 +54,16 @@ __device__ inline float cubic_weight(float distance, float a) {
   if (t < 2.0f) return ((a * t - 5.0f * a) * t + 8.0f * a) * t - 4.0f * a;
   return 0.0f;
 }
-template <bool excludes_outside>
-__device__ inline void cubic(float x, float a, Index extent, Index (&index)[4],
+template <bool excludes_outside, class T>
+__device__ inline void cubic(Place<T> place, float a, Index extent, Index (&index)[4],
                              float (&weight)[4]) {
-  const float base = floorf(x);
+  const float part = (float)place.rest / (float)place.parts;
   float sum = 0.0f;
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
-    const Index at = element_at(base) + (k - 1);
-    weight[k] = cubic_weight(x - base - (float)(k - 1), a);
-    if (excludes_outside && (at < 0 || at >= extent)) weight[k] = 0.0f;
+    const T at = place.whole + (k - 1);
+    weight[k] = cubic_weight(part - (float)(k - 1), a);
+    if (excludes_outside && (at < 0 || at >= (T)extent)) weight[k] = 0.0f;
     index[k] = within(at, extent);
     sum += weight[k];
   }
@@ -192,24 +198,42 @@ class ResizeWriter {
   }
   bool may_resize(size_t place) const { return x_[place] != y_[place] || has_scale(place); }
 
-  /// Statements that define `x`, the coordinate of output element i.
-  std::string coordinate(size_t axis, const std::string& i, const std::string& from,
-                         const std::string& to) {
+  /// Statements that define `at`, the place of output element i.
+  std::string place(size_t axis, const std::string& i, const Expr& from, const Expr& to) {
     using Transformation = ResizeCoordinateTransformation;
-    const std::string scale = params_.scales.empty()
-                                  ? str("((float)", to, " / (float)", from, ")")
-                                  : float_literal(static_cast<float>(params_.scales[axes_[axis]]));
-    std::string x = str("((float)", i, " + 0.5f) / ", scale, " - 0.5f");
-    const bool is_first_if_single =
-        params_.selector == ResizeSelector::kUPPER ||
-        params_.coordinate_transformation == Transformation::kALIGN_CORNERS ||
-        params_.coordinate_transformation == Transformation::kPYTORCH_HALF_PIXEL;
-    if (params_.coordinate_transformation == Transformation::kALIGN_CORNERS)
-      x = str("(float)", i, " * (float)(", from, " - 1) / (float)(", to, " - 1)");
-    if (params_.coordinate_transformation == Transformation::kASYMMETRIC)
-      x = str("(float)", i, " / ", scale);
-    return str("const float x = ", is_first_if_single ? str(to, " == 1 ? 0.0f : ") : std::string(),
-               x, ";\n");
+    const Transformation transformation = params_.coordinate_transformation;
+    const auto longest = [&](const PortDesc& port) {
+      return port.max[static_cast<int>(axes_[axis])];
+    };
+    const int64_t most_from = longest(args_.inputs[0]), most_to = longest(args_.outputs[0]);
+    const Fraction scale = resize_scale(params_, static_cast<int>(axes_[axis]), most_from, most_to);
+    constexpr double kMost = 0x1p30;
+    const auto reach = [](int64_t a, int64_t b) {
+      return (2 * static_cast<double>(a) + 1) * static_cast<double>(b);
+    };
+    const bool is_short =
+        reach(most_to, std::max(scale.denominator, most_from)) + reach(scale.numerator, 1) < kMost;
+    const std::string_view type = is_short ? "int" : "long long";
+    const auto number = [&](const Expr& value) {
+      return str("(", type, ")", source_.value(value));
+    };
+    const bool has_scales = !params_.scales.empty();
+    const std::string numerator = number(has_scales ? Expr(scale.numerator) : to);
+    const std::string denominator = number(has_scales ? Expr(scale.denominator) : from);
+    std::string at =
+        str("(2 * (", type, ")", i, " + 1) * ", denominator, " - ", numerator, ", 2 * ", numerator);
+    if (transformation == Transformation::kALIGN_CORNERS)
+      at = str("(", type, ")", i, " * (", number(from), " - 1), ", number(to), " - 1");
+    if (transformation == Transformation::kASYMMETRIC)
+      at = str("(", type, ")", i, " * ", denominator, ", ", numerator);
+    at = str("place<", type, ">(", at, ")");
+    const bool is_first_if_single = params_.selector == ResizeSelector::kUPPER ||
+                                    transformation == Transformation::kALIGN_CORNERS ||
+                                    transformation == Transformation::kPYTORCH_HALF_PIXEL;
+    const std::string first = str("Place<", type, ">{0, 0, 1}");
+    if (is_first_if_single)
+      at = to == Expr(1) ? first : str(source_.value(to), " == 1 ? ", first, " : ", at);
+    return str("const Place<", type, "> at = ", at, ";\n");
   }
 
   /// Statements that define the indices and weights of an axis.
@@ -226,17 +250,19 @@ class ResizeWriter {
                   is_nearest_ ? str(index, " = ", i, ";\n")
                               : str("keep(", i, ", ", index, ", ", weight, ");\n"),
                   "} else ");
-    text += "{\n" + coordinate(axis, i, in, source_.value(to));
+    text += "{\n" + place(axis, i, from, to);
     if (is_nearest_) {
-      std::string_view rounded = "floorf(x)";
-      if (params_.nearest_rounding == ResizeRoundMode::kHALF_UP) rounded = "floorf(x + 0.5f)";
-      if (params_.nearest_rounding == ResizeRoundMode::kHALF_DOWN) rounded = "ceilf(x - 0.5f)";
-      if (params_.nearest_rounding == ResizeRoundMode::kCEIL) rounded = "ceilf(x)";
-      text += str(index, " = nearest(", rounded, ", ", in, ");\n");
+      std::string_view rounded = "at.whole";
+      if (params_.nearest_rounding == ResizeRoundMode::kHALF_UP)
+        rounded = "at.whole + (2 * at.rest >= at.parts)";
+      if (params_.nearest_rounding == ResizeRoundMode::kHALF_DOWN)
+        rounded = "at.whole + (2 * at.rest > at.parts)";
+      if (params_.nearest_rounding == ResizeRoundMode::kCEIL) rounded = "at.whole + (at.rest > 0)";
+      text += str(index, " = within(", rounded, ", ", in, ");\n");
     } else if (taps_ == 2) {
-      text += str("linear(x, ", in, ", ", index, ", ", weight, ");\n");
+      text += str("linear(at, ", in, ", ", index, ", ", weight, ");\n");
     } else {
-      text += str("cubic<", params_.exclude_outside ? "true" : "false", ">(x, ",
+      text += str("cubic<", params_.exclude_outside ? "true" : "false", ">(at, ",
                   float_literal(params_.cubic_coeff), ", ", in, ", ", index, ", ", weight, ");\n");
     }
     return text + "}\n";

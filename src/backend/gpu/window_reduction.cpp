@@ -29,7 +29,7 @@ std::optional<GeneratedKernel> generate_max(const Operator& op, const KernelArgs
   }
   // NaN stays: it is no more compared.
   return writer.write(
-      str("Index index = -1;\n", register_type(type), " most = 0;\n"),
+      str("Index index = -1;\n", register_type(type), " most = ", least_of(type), ";\n"),
       str("const ", register_type(type),
           " value = load(in0[place]);\nif (index < 0 || (most == most && !(value <= most))) {\n"
           "most = value;\nindex = ",

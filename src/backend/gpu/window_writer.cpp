@@ -1,11 +1,19 @@
 #include "backend/gpu/window_writer.h"
 
+#include <limits>
+
 #include "backend/gpu/windows.h"
 #include "base/types.h"
 #include "operators/infer.h"
 #include "operators/window.h"
 
 namespace opwright::gpu {
+
+std::string least_of(DataType type) {
+  return is_floating(type)         ? float_literal(-std::numeric_limits<float>::infinity())
+         : type == DataType::kINT8 ? "-128"
+                                   : "0";
+}
 
 WindowWriter::WindowWriter(std::string_view name, const PoolingParams& params,
                            const KernelArgs& args, int lanes)

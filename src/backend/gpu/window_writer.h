@@ -38,4 +38,7 @@ class WindowWriter {
   std::string begin_, loops_, end_, padded_;
 };
 
+/// The least number of a type, which is the maximum of nothing.
+std::string least_of(DataType type);
+
 }  // namespace opwright::gpu

@@ -406,6 +406,25 @@ TEST_F(Passes, ZeroPaddingGoesIntoTheConvolution) {
   EXPECT_EQ(params.post_padding, (Ints{1, 1}));
 }
 
+TEST_F(Passes, PaddingGoesIntoAPoolingThatAllowsIt) {
+  Tensor* x = input({1, 3, 8, 8});
+  const auto pooled = [&](int64_t before) {
+    SliceParams pad;
+    pad.start = {0, 0, -before, 0};
+    pad.size = {1, 3, 8 + before, 8};
+    pad.stride = {1, 1, 1, 1};
+    pad.mode = SampleMode::kFILL;
+    PoolingParams params;
+    params.type = PoolingType::kAVERAGE;
+    params.window = {2, 2};
+    return network_.add<Pooling>(params, {network_.add<Slice>(pad, {x})->output(0)})->output(0);
+  };
+  network_.mark_output(*pooled(1));
+  network_.mark_output(*pooled(2));
+  // As wide as the window it leaves windows of padding alone.
+  expect("Pooling Slice Pooling");
+}
+
 TEST_F(Passes, OtherPaddingStays) {
   Tensor* x = input({1, 3, 8, 8});
   SliceParams pad;

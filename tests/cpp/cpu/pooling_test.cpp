@@ -70,6 +70,19 @@ const std::vector<Case>& cases() {
        with_mode(params_of({3, 3}, {2, 2}, {1, 1}, {1, 1}), PaddingMode::kEXPLICIT_ROUND_UP),
        {1, 1},
        {1, 1}},
+      {"Striding",
+       {1, 19, 20, 45},
+       {1, 19, 5, 15},
+       params_of({5, 4}, {4, 3}, {2, 1}, {1, 0}),
+       {2, 1},
+       {1, 0}},
+      {"Halving", {1, 3, 6, 75}, {1, 3, 6, 36}, params_of({1, 5}, {1, 2}, {}, {}), {}, {}},
+      {"FarApart",
+       {1, 2, 3, 40},
+       {1, 2, 3, 41},
+       params_of({1, 2}, {}, {0, 1000}, {0, 1000}, {1, 1999}),
+       {0, 1000},
+       {0, 1000}},
       {"SameUpper",
        {1, 8, 7, 7},
        {1, 8, 4, 4},
@@ -119,6 +132,8 @@ class PoolingCases : public ::testing::TestWithParam<int> {
  protected:
   void check(PoolingType type, bool excludes) {
     const Case& c = cases()[GetParam()];
+    if (type != PoolingType::kMAX && c.name == "FarApart")
+      GTEST_SKIP() << "some windows are padding alone, of which there is no average";
     PoolingParams params = c.params;
     params.type = type;
     params.average_count_excludes_padding = excludes;
@@ -157,13 +172,75 @@ TEST_P(PoolingCases, Blend) { check(PoolingType::kMAX_AVERAGE_BLEND, true); }
 INSTANTIATE_TEST_SUITE_P(All, PoolingCases, ::testing::Range(0, static_cast<int>(cases().size())),
                          [](const auto& info) { return cases()[info.param].name; });
 
+/// Of each window, NaN where it has one.
+Values maxima(const Case& c, const Values& x) {
+  const Values numbers =
+      make_values(c.x, [&](int64_t i) { return std::isnan(x[i]) ? -INFINITY : x[i]; });
+  const Values marks = make_values(c.x, [&](int64_t i) { return std::isnan(x[i]) ? 1.0 : 0.0; });
+  const Values most = reference_pooling(c, numbers, PoolingType::kMAX, true);
+  const Values any = reference_pooling(c, marks, PoolingType::kMAX, true);
+  return make_values(c.y, [&](int64_t i) { return any[i] == 1 ? NAN : most[i]; });
+}
+
+TEST(Pooling, MaximaOfInfinityAndNan) {
+  int ran = 0;
+  for (const Case& c : cases()) {
+    // Mostly -infinity, so that whole windows are.
+    const Values x = make_values(c.x, [&](int64_t i) {
+      const int64_t kind = i * 2654435761 % 97;
+      return kind < 3    ? (kind == 1 ? -NAN : NAN)
+             : kind == 5 ? INFINITY
+             : kind < 16 ? -2.0
+                         : -INFINITY;
+    });
+    const Pooling op(c.params);
+    for (const DataType dtype : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16}) {
+      const std::vector<TestInput> inputs = {{x, dtype}};
+      const std::vector<TestOutput> outputs = {{c.y, dtype}};
+      const Values expected = maxima(c, x);
+      for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+        // A GPU's kernels are compiled one by one.
+        if (!test_device().is_host() && ++ran > 12) continue;
+        SCOPED_TRACE(::testing::Message() << c.name << " " << describe(candidate));
+        const Values y = run_kernel(op, candidate, inputs, outputs)[0];
+        for (int64_t i = 0; i < expected.size(); ++i)
+          ASSERT_TRUE(y[i] == expected[i] || (std::isnan(y[i]) && std::isnan(expected[i])))
+              << "element " << i << " is " << y[i] << ", not " << expected[i];
+      }
+    }
+  }
+}
+
+TEST(Pooling, MaximaOfBytes) {
+  for (const Case& c : cases()) {
+    const Pooling op(c.params);
+    for (const DataType dtype : {DataType::kINT8, DataType::kUINT8}) {
+      const double least = dtype == DataType::kINT8 ? -128 : 0;
+      const Values x = make_values(
+          c.x, [&](int64_t i) { return least + static_cast<double>(i * 2654435761 % 11 * 25); });
+      const std::vector<TestInput> inputs = {{x, dtype}};
+      const std::vector<TestOutput> outputs = {{c.y, dtype}};
+      const Values expected = reference_pooling(c, x, PoolingType::kMAX, true);
+      for (const Candidate& candidate :
+           candidates_of(op, inputs, outputs, {.strongly_typed = true})) {
+        if (!test_device().is_host() && c.name != "Overlapping") continue;
+        SCOPED_TRACE(::testing::Message() << c.name << " " << describe(candidate));
+        expect_close(run_kernel(op, candidate, inputs, outputs)[0],
+                     make_values(c.y, [&](int64_t i) { return std::max(expected[i], least); }), 0);
+      }
+    }
+  }
+}
+
 TEST(Pooling, OffersChannelsLastWithAFastKernel) {
   if (!test_device().is_host()) GTEST_SKIP() << "it looks for a kernel of oneDNN's";
   const Case& c = cases()[0];
+  PoolingParams params = c.params;
+  params.type = PoolingType::kAVERAGE;
   const std::vector<TestInput> inputs = {{random_values(c.x, 1)}};
   const std::vector<TestOutput> outputs = {{c.y}};
   bool found = false;
-  for (const Candidate& candidate : candidates_of(Pooling(c.params), inputs, outputs))
+  for (const Candidate& candidate : candidates_of(Pooling(params), inputs, outputs))
     found |= candidate.inputs[0].format == TensorFormat::kHWC &&
              candidate.tactic_name.find("jit") != std::string::npos;
   EXPECT_TRUE(found);

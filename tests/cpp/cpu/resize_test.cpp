@@ -125,6 +125,72 @@ TEST(Resize, Nearest) {
   }
 }
 
+/// floor, of integers.
+int64_t quotient(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+
+/// The element that is nearest, in integers.
+int64_t nearest(Transformation transformation, Round round, int64_t i, int64_t from, int64_t to) {
+  int64_t numerator = (2 * i + 1) * from - to, parts = 2 * to;
+  if (transformation == Transformation::kASYMMETRIC) numerator = 2 * i * from;
+  if (transformation == Transformation::kALIGN_CORNERS)
+    numerator = i * (from - 1), parts = std::max<int64_t>(to - 1, 1);
+  if (transformation == Transformation::kPYTORCH_HALF_PIXEL && to == 1) numerator = 0;
+  const int64_t below = quotient(numerator, parts), rest = numerator - below * parts;
+  const bool goes_up = round == Round::kCEIL        ? rest > 0
+                       : round == Round::kHALF_UP   ? 2 * rest >= parts
+                       : round == Round::kHALF_DOWN ? 2 * rest > parts
+                                                    : false;
+  return std::clamp<int64_t>(below + (goes_up ? 1 : 0), 0, from - 1);
+}
+
+// Where a place is whole, or in the middle between two, nothing may round.
+TEST(Resize, PlacesAreExact) {
+  for (const Transformation transformation : kTransformations)
+    for (const Round round : {Round::kHALF_UP, Round::kHALF_DOWN, Round::kFLOOR, Round::kCEIL})
+      for (const bool scales : {false, true}) {
+        ResizeParams params;
+        params.mode = Mode::kNEAREST;
+        params.coordinate_transformation = transformation;
+        params.nearest_rounding = round;
+        const int64_t first = test_device().is_host() ? 1 : 14, last = first == 1 ? 24 : 14;
+        for (int64_t from = first; from <= last; ++from) {
+          // Three axes at once.
+          const Shape x{from, from + 1, from + 6};
+          for (int64_t to = first == 1 ? 1 : 2; to <= last; to += 5) {
+            Shape y{to, to + 4, 2 * to};
+            params.shape.clear(), params.scales.clear();
+            for (int axis = 0; axis < 3; ++axis) {
+              params.shape.push_back(y[axis]);
+              params.scales.push_back(static_cast<double>(y[axis]) / static_cast<double>(x[axis]));
+            }
+            if (scales)
+              params.shape.clear();
+            else
+              params.scales.clear();
+            const std::vector<TestInput> inputs = {
+                {make_values(x, [](int64_t i) { return static_cast<double>(i); })}};
+            const std::vector<TestOutput> outputs = {{y}};
+            const Resize op(params);
+            const Values got =
+                run_kernel(op, candidates_of(op, inputs, outputs).at(0), inputs, outputs)[0];
+            const Values expected = make_values(y, [&](int64_t i) {
+              const int64_t at[] = {i / (y[1] * y[2]), i / y[2] % y[1], i % y[2]};
+              int64_t place = 0;
+              for (int axis = 0; axis < 3; ++axis)
+                place =
+                    place * x[axis] + nearest(transformation, round, at[axis], x[axis], y[axis]);
+              return static_cast<double>(place);
+            });
+            SCOPED_TRACE(::testing::Message()
+                         << x << " to " << y << " transformation "
+                         << static_cast<int>(transformation) << " rounding "
+                         << static_cast<int>(round) << (scales ? " by scales" : ""));
+            expect_close(got, expected, 0);
+          }
+        }
+      }
+}
+
 TEST(Resize, NearestMovesEveryType) {
   ResizeParams params;
   params.scales = {1, 2};
