@@ -104,11 +104,16 @@ void build(const BuildOptions& options) {
   Network network(flags);
   OnnxParser parser(network, log);
   parser.set_links_allowed(options.allow_links);
+  if (options.limits.seconds > 0) parser.set_time_limit(options.limits.seconds);
   std::vector<InputRange> ranges;
   for (const std::string& text : options.shapes) {
     ranges.push_back(parse_range(text));
     const InputRange& range = ranges.back();
-    if (range.min == range.max) parser.set_input_shape(range.input, range.min);
+    if (range.min.rank() != range.max.rank()) continue;  // which the profile refuses
+    Shape fixed = range.min;
+    for (int axis = 0; axis < fixed.rank(); ++axis)
+      if (range.min[axis] != range.max[axis]) fixed[axis] = -1;
+    parser.set_input_shape(range.input, fixed);
   }
   if (!parser.parse_file(options.model))
     fail("'", options.model, "' cannot be taken over: ", parser.errors().size(), " problem",

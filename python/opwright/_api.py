@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -40,15 +41,17 @@ def _parse(
     shapes: Mapping[str, Shape | ShapeRange],
     constants: Mapping[str, Any],
     bounds: Mapping[str, int],
+    seconds: float,
 ) -> _core.INetworkDefinition:
     network = builder.create_network(flags)
     parser = _core.OnnxParser(network, logger)
+    if seconds > 0:
+        parser._set_time_limit(seconds)
     parser.links_allowed = allow_links
     for name, shape in shapes.items():
-        if not _is_range(shape):
-            parser.set_input_shape(name, shape)
-        elif shape[0] == shape[2]:
-            parser.set_input_shape(name, shape[0])
+        low, _, high = range_of(shape)
+        if len(low) == len(high):
+            parser.set_input_shape(name, [a if a == b else -1 for a, b in zip(low, high)])
     for name, array in constants.items():
         parser.set_constant_input(name, array)
     for name, most in bounds.items():
@@ -65,8 +68,11 @@ def _parse(
     return network
 
 
-def _is_range(shape: Any) -> bool:
-    return len(shape) == 3 and all(isinstance(part, (tuple, list)) for part in shape)
+def range_of(shape: Shape | ShapeRange) -> tuple[Any, Any, Any]:
+    """(min, opt, max) of one of the shapes that ``build`` is given."""
+    is_range = len(shape) == 3 and all(isinstance(part, (tuple, list)) for part in shape)
+    low, opt, high = shape if is_range else (shape, shape, shape)
+    return low, opt, high
 
 
 def _profile(
@@ -74,8 +80,7 @@ def _profile(
 ) -> _core.IOptimizationProfile:
     profile = builder.create_optimization_profile()
     for name, shape in shapes.items():
-        low, opt, high = shape if _is_range(shape) else (shape, shape, shape)
-        profile.set_shape(name, low, opt, high)
+        profile.set_shape(name, *range_of(shape))
     return profile
 
 
@@ -113,6 +118,7 @@ def definition(
     logger: _core.ILogger | None = None,
 ) -> tuple[_core.Builder, _core.INetworkDefinition, _core.IBuilderConfig]:
     """What ``build`` builds with these arguments, but for the timing cache and the progress."""
+    start = time.monotonic()
     logger = logger or _core.Logger(_core.Logger.WARNING)
     builder = _core.Builder(logger)
     is_torch = _is_torch(model)
@@ -153,6 +159,7 @@ def definition(
             shapes or {},
             constants or {},
             bounds or {},
+            limits.build_seconds if limits is not None else 0,
         )
 
     config.timing = timing
@@ -161,6 +168,9 @@ def definition(
     config.debug_plugins = debug_plugins
     if limits is not None:
         config.limits = limits
+        if limits.build_seconds > 0:  # reading the model counts
+            left = limits.build_seconds - (time.monotonic() - start)
+            config.limits.build_seconds = max(left, 1e-9)
     if fp16:
         config.set_flag(_core.BuilderFlag.FP16)
     if bf16:

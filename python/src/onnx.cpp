@@ -122,8 +122,13 @@ void bind_parser_inputs(ReportingClass<Parser>& c) {
        },
        nb::arg("name"), nb::arg("shape"),
        nb::sig("def set_input_shape(self, name: str, shape: Sequence[int]) -> None"),
-       "The shape that an input of the models to come has in every run. Extents that a model "
-       "leaves open become these, with those of other inputs that have the same names.")
+       "The shape that an input of the models to come has in every run, -1 for extents that vary. "
+       "Extents that a model leaves open become these, with those of other inputs that have the "
+       "same names.")
+      .def(
+          "_set_time_limit",
+          [](Parser& self, double seconds) { self.parser.set_time_limit(seconds); },
+          nb::arg("seconds"), "Seconds that taking over a model may take.")
       .def(
           "set_constant_input",
           [](Parser& self, const std::string& name, nb::handle array) {

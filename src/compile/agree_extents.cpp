@@ -1,55 +1,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "compile/agreements.h"
 #include "compile/passes.h"
 #include "operators/builtin.h"
-#include "operators/infer.h"
 #include "operators/movement.h"
 
 namespace opwright {
 namespace {
-
-/// What an operator says of extents while it infers once more.
-class Agreements final : public InferContext, public ExtentListener {
- public:
-  struct Agreement {
-    int input, axis;
-    Expr expected;
-    bool broadcasts;
-  };
-
-  Agreements(const Graph& graph, const GraphNode& node) : graph_(graph), node_(node) {
-    for (const GraphValue* value : node.inputs)
-      infos_.push_back(value != nullptr ? &value->info : nullptr);
-    inputs = infos_;
-    layer = node.name;
-  }
-
-  std::vector<Agreement> find() {
-    node_.op->infer(*this);
-    return std::move(found_);
-  }
-
-  Expr declare_size_tensor(int output, const Expr&, const Expr&) override {
-    const auto at = static_cast<size_t>(output);
-    const int id = at < node_.size_symbols.size() ? node_.size_symbols[at] : -1;
-    return id < 0 ? Expr(0) : Expr::symbol(id);
-  }
-  bool is_non_negative(int symbol) const override {
-    return symbol >= 0 && symbol < graph_.symbols().size() &&
-           graph_.symbols()[symbol].kind != Symbol::Kind::kInputValue;
-  }
-  const SymbolTable* symbols() const override { return &graph_.symbols(); }
-  void agree(int input, int axis, const Expr& expected, bool broadcasts) const override {
-    found_.push_back({input, axis, expected, broadcasts});
-  }
-
- private:
-  const Graph& graph_;
-  const GraphNode& node_;
-  std::vector<const TensorInfo*> infos_;
-  mutable std::vector<Agreement> found_;
-};
 
 /// Expressions that stand for the same number, and the one of them that is used.
 class Equalities {
@@ -79,23 +37,27 @@ class Views {
   Views(Graph& graph, const PassContext& context)
       : graph_(graph), context_(context), by_data_(symbols_of_data(graph.symbols())) {}
 
-  bool has_work() const {
-    return std::ranges::any_of(by_data_, [](bool is_by_data) { return is_by_data; });
-  }
+  bool has_work() const { return !by_data_.empty(); }
 
   void add(GraphNode* node) {
     const bool meets_data = std::ranges::any_of(node->inputs, [&](const GraphValue* value) {
-      return value != nullptr && depends_on_data(value->info.dims);
+      return value != nullptr && (depends_on_data(value->info.dims) ||
+                                  std::ranges::any_of(value->info.dims, is_computed));
     });
-    if (!meets_data || !is_builtin_operator(node->op->kind())) return;
+    if (!meets_data || !is_builtin_operator(node->op->kind()) || node->as<Reshape>()) return;
     Equalities equal;
     for (const Agreements::Agreement& each : Agreements(graph_, *node).find()) {
       const SymShape& dims = node->inputs[static_cast<size_t>(each.input)]->info.dims;
       const Expr own = equal(dims[static_cast<size_t>(each.axis)]), other = equal(each.expected);
-      if (own == other || !is_planned_apart(own, other, each.broadcasts)) continue;
+      if (own == other) continue;
+      if (!own.depends_on(by_data_) && !other.depends_on(by_data_)) {
+        if (!each.broadcasts && are_apart(own, other)) add_smaller(own, other, equal);
+        continue;
+      }
+      if (!is_planned_apart(own, other, each.broadcasts)) continue;
       if (own.depends_on(by_data_))
         equal.add(own, other);
-      else if (other.depends_on(by_data_))
+      else
         equal.add(other, own);
     }
     for (size_t i = 0; i < node->inputs.size(); ++i) {
@@ -109,6 +71,26 @@ class Views {
  private:
   bool depends_on_data(const SymShape& dims) const {
     return std::ranges::any_of(dims, [&](const Expr& e) { return e.depends_on(by_data_); });
+  }
+
+  static bool is_computed(const Expr& e) { return e.arity() > 0; }
+
+  /// Whether a profile gives two extents, of which one is computed, other typical or largest values
+  /// though they are equal in each run: those of a quotient come from opposite ends of the profile.
+  bool are_apart(const Expr& a, const Expr& b) const {
+    if (!is_computed(a) && !is_computed(b)) return false;
+    const auto differ = [&](const ProfileRanges& each) {
+      return each.bounds(a).high != each.bounds(b).high || each.opt(a) != each.opt(b);
+    };
+    return context_.profiles.empty() ? differ(context_.ranges)
+                                     : std::ranges::any_of(context_.profiles, differ);
+  }
+
+  void add_smaller(const Expr& a, const Expr& b, Equalities& equal) const {
+    if (context_.ranges.bounds(a).high > context_.ranges.bounds(b).high)
+      equal.add(a, b);
+    else
+      equal.add(b, a);
   }
 
   /// An extent that broadcasts may be 1 in a run, which a view would refuse: it gets one only where

@@ -167,11 +167,10 @@ bool chooses_nothing(const Graph& graph, const SingleOperation& op, const GraphV
 GraphNode* next_user(const Graph& graph, const GraphValue& y) {
   if (GraphNode* user = graph.single_user(y)) return user;
   if (graph.is_kept(y) || y.uses.size() != 2) return nullptr;
-  for (int i = 0; i < 2; ++i) {
-    const std::optional<SingleOperation> test = single_operation(y.uses[i].node);
-    GraphNode* const other = y.uses[1 - i].node;
-    if (test && test->is(UnaryOperation::kISNAN) &&
-        graph.single_user(*y.uses[i].node->outputs[0]) == other)
+  GraphNode *const first = y.uses.front().node, *const last = y.uses.back().node;
+  for (const auto& [tests, other] : {std::pair(first, last), std::pair(last, first)}) {
+    const std::optional<SingleOperation> test = single_operation(tests);
+    if (test && test->is(UnaryOperation::kISNAN) && graph.single_user(*tests->outputs[0]) == other)
       return other;
   }
   return nullptr;

@@ -17,6 +17,7 @@
 #include "compile/profile_ranges.h"
 #include "compile/schedule.h"
 #include "compile/selection.h"
+#include "compile/settle_extents.h"
 #include "compile/tune_parts.h"
 #include "compile/tuner.h"
 #include "compile/tuning_report.h"
@@ -306,21 +307,23 @@ int64_t count_layers(const Network& network) {
 }
 
 /// `fuses_attention`: whether attentions may become one step each.
-Plan compile_for(const Device& device, const Network& network, const BuildConfig& config,
+Plan compile_for(const Device& device, const Network& declared, const BuildConfig& config,
                  const Deadline& deadline, TimingCache& cache, bool fuses_attention) {
   const DeviceScope scope(device);
   const Limits limits = resolved(config.limits, device.memory());
-  const int64_t layers = config.enclosing == nullptr ? count_layers(network) : 0;
-  require(layers <= limits.steps, "The network '", network.name(), "' has ", layers,
+  const int64_t layers = config.enclosing == nullptr ? count_layers(declared) : 0;
+  require(layers <= limits.steps, "The network '", declared.name(), "' has ", layers,
           " layers, more than the limit of ", limits.steps, " (steps); ", limit_hint("steps"));
   BuildBudget budget(limits, config.workspace_limit, deadline);
   const EnclosingBuild build(config, budget, deadline);
   const CodeFormat& format = device.backend().code_format();
   format.check_level(config.hardware_compatibility, device, {});
   std::vector<ProfileRanges> profiles;
-  if (config.profiles.empty()) profiles.emplace_back(network, nullptr);
+  if (config.profiles.empty()) profiles.emplace_back(declared, nullptr);
   for (const OptimizationProfile& profile : config.profiles)
-    profiles.emplace_back(network, &profile);
+    profiles.emplace_back(declared, &profile);
+  const std::shared_ptr<const Network> settled = settle_extents(declared, profiles);
+  const Network& network = settled ? *settled : declared;
 
   const Progress progress(config, budget);
   progress("optimizing", 0, 1);
@@ -328,9 +331,10 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
   std::vector<RefitWeight> weights = mark_refittable(graph, network, config.refit);
   budget.set_given(constant_bytes(graph));
   plan_for_broadcasts(graph, profiles);
+  settle_broadcasts(graph, profiles);
   run_passes(graph, {device, config, profiles[0], network.flags().strongly_typed, &budget,
-                     fuses_attention});
-  PlanEmitter emitter(graph, network, device, config, budget, std::move(weights));
+                     fuses_attention, profiles});
+  PlanEmitter emitter(graph, network, declared, device, config, budget, std::move(weights));
   for (const ProfileRanges& ranges : profiles)
     compile_profile(graph, network, ranges, device, config, cache, emitter, budget);
   progress("done", 1, 1);

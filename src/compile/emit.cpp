@@ -40,8 +40,8 @@ std::vector<PortDesc> port_descs(const StepSchedule& steps, const std::vector<in
 
 }  // namespace
 
-PlanEmitter::PlanEmitter(const Graph& graph, const Network& network, const Device& device,
-                         const BuildConfig& config, const BuildBudget& budget,
+PlanEmitter::PlanEmitter(const Graph& graph, const Network& network, const Network& declared,
+                         const Device& device, const BuildConfig& config, const BuildBudget& budget,
                          std::vector<RefitWeight> weights)
     : device_(device),
       budget_(budget),
@@ -64,8 +64,8 @@ PlanEmitter::PlanEmitter(const Graph& graph, const Network& network, const Devic
     plan_.symbols.push_back(std::move(symbol));
     plan_.size_bounds.push_back(bounds);
   }
-  plan_.inputs = ports(network.inputs());
-  plan_.outputs = ports(network.outputs());
+  plan_.inputs = ports(network.inputs(), declared.inputs(), graph.inputs);
+  plan_.outputs = ports(network.outputs(), declared.outputs(), graph.outputs());
   for (const Symbol& symbol : plan_.symbols)
     for (PlanPort& port : plan_.inputs)
       if (symbol.kind == Symbol::Kind::kInputValue && symbol.tensor == port.name)
@@ -80,13 +80,18 @@ std::vector<int32_t> PlanEmitter::dims(const SymShape& shape) {
   return result;
 }
 
-std::vector<PlanPort> PlanEmitter::ports(std::span<Tensor* const> tensors) {
+std::vector<PlanPort> PlanEmitter::ports(std::span<Tensor* const> tensors,
+                                         std::span<Tensor* const> declared,
+                                         std::span<GraphValue* const> values) {
   std::vector<PlanPort> result;
-  for (const Tensor* tensor : tensors) {
+  for (size_t number = 0; number < tensors.size(); ++number) {
+    const Tensor* const tensor = tensors[number];
     PlanPort port;
     port.name = tensor->name();
     port.type = network_port_type(*tensor);
-    port.dims = dims(tensor->dims());
+    port.dims = dims(values[number]->info.dims);
+    for (size_t axis = 0; axis < port.dims.size(); ++axis)
+      if (!declared[number]->dims()[axis].is_constant()) port.open_axes |= 1U << axis;
     if (tensor->is_network_input())
       for (int i = 0; i < tensor->rank(); ++i)
         port.dimension_names.push_back(tensor->dimension_name(i));

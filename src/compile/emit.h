@@ -19,9 +19,10 @@ namespace opwright {
 /// Writes a plan: what the whole network has in common, then a schedule per profile.
 class PlanEmitter {
  public:
+  /// `declared`: the network before its extents were settled, which tells what may be open.
   /// `weights`: those that can be exchanged, as mark_refittable() gave them.
-  PlanEmitter(const Graph& graph, const Network& network, const Device& device,
-              const BuildConfig& config, const BuildBudget& budget,
+  PlanEmitter(const Graph& graph, const Network& network, const Network& declared,
+              const Device& device, const BuildConfig& config, const BuildBudget& budget,
               std::vector<RefitWeight> weights);
 
   /// Makes every step's kernel once more, for the constants that it packs and its workspace.
@@ -39,7 +40,8 @@ class PlanEmitter {
 
  private:
   std::vector<int32_t> dims(const SymShape& shape);
-  std::vector<PlanPort> ports(std::span<Tensor* const> tensors);
+  std::vector<PlanPort> ports(std::span<Tensor* const> tensors, std::span<Tensor* const> declared,
+                              std::span<GraphValue* const> values);
   PlanTensor tensor(const StepSchedule& steps, const ScheduleTensor& tensor,
                     const ProfileRanges& ranges);
   PlanStep step(const StepSchedule& steps, const ScheduleStep& step, const ProfileRanges& ranges,

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/types.h"
+#include "network/constant.h"
 #include "operators/elementwise.h"
 
 namespace opwright {
@@ -162,6 +163,25 @@ void Expansion::compose(const Layer& layer) {
     to_->layers_[static_cast<size_t>(i)]->precision_ = layer.precision_;
   }
   for (size_t i = 0; i < layer.outputs_.size(); ++i) set(*layer.outputs_[i], outputs.at(i));
+}
+
+std::shared_ptr<const Network> Expansion::with(const Network& from, const Substitution& values) {
+  const std::shared_ptr<Network> made = Expansion(from).finish();
+  for (Tensor* input : made->inputs_) {
+    input->info_.dims = values(input->info_.dims);
+    if (input->info_.values != nullptr)
+      input->info_.values = std::make_shared<const SymShape>(values(*input->info_.values));
+  }
+  for (const std::unique_ptr<Layer>& layer : made->layers_) {
+    layer->inferred_ = false;
+    if (const auto* known = dynamic_cast<const Values*>(layer->op_.get())) {
+      Values::Params params = known->params();
+      params.values = values(params.values);
+      layer->op_ = std::make_shared<Values>(std::move(params));
+    }
+  }
+  made->infer();
+  return made;
 }
 
 void Expansion::make_units() {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "network/network.h"
+#include "symbolic/substitution.h"
 
 namespace opwright {
 
@@ -58,6 +59,10 @@ class Expansion {
   Expansion(const Network& from, std::unordered_map<const Layer*, std::string> as_inputs);
   Expansion(const Expansion&) = delete;
   Expansion& operator=(const Expansion&) = delete;
+
+  /// A copy with other extents of inputs and other elements of shape inputs, from which the rest
+  /// is inferred anew. For a network that was expanded.
+  static std::shared_ptr<const Network> with(const Network& from, const Substitution& values);
 
   /// The copy.
   Network& network() const { return *to_; }

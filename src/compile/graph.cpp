@@ -70,9 +70,9 @@ Graph::Graph(const Network& network, bool constrained) : symbols_(&network.symbo
     node->op = layer.op();
     for (int j = 0; j < layer.num_inputs(); ++j) {
       GraphValue* value = layer.input(j) ? value_of(layer.input(j)) : nullptr;
-      if (value) value->uses.push_back({node.get(), j});
       node->inputs.push_back(value);
     }
+    add_uses(node.get());
     for (int j = 0; j < layer.num_outputs(); ++j) {
       const Tensor* tensor = layer.output(j);
       GraphValue* value = value_of(tensor);
@@ -188,14 +188,26 @@ GraphValue* Graph::reshape_constant(const GraphValue& constant, const Shape& sha
 GraphNode* Graph::insert_before(GraphNode* position, OperatorPtr op,
                                 std::vector<GraphValue*> inputs, TensorInfo output,
                                 std::string name) {
-  auto added = nodes_.insert(position_.at(position), std::make_unique<GraphNode>());
+  return insert(position_.at(position), *position, std::move(op), std::move(inputs),
+                std::move(output), std::move(name));
+}
+
+GraphNode* Graph::insert_after(const GraphNode* position, OperatorPtr op, TensorInfo output,
+                               std::string name) {
+  return insert(std::next(position_.at(position)), *position, std::move(op), {}, std::move(output),
+                std::move(name));
+}
+
+GraphNode* Graph::insert(decltype(nodes_)::iterator place, const GraphNode& like, OperatorPtr op,
+                         std::vector<GraphValue*> inputs, TensorInfo output, std::string name) {
+  auto added = nodes_.insert(place, std::make_unique<GraphNode>());
   GraphNode* node = added->get();
   position_[node] = added;
   GraphValue* value = new_value(std::move(output), name);
   value->producer = node;
   node->name = std::move(name);
-  node->metadata = position->metadata;
-  node->precision = position->precision;
+  node->metadata = like.metadata;
+  node->precision = like.precision;
   node->outputs.push_back(value);
   replace(node, std::move(op), std::move(inputs));
   return node;
@@ -209,9 +221,17 @@ GraphValue* Graph::add_output(GraphNode* node, TensorInfo output, std::string na
   return value;
 }
 
+void Graph::add_uses(GraphNode* node) {
+  node->uses.resize(node->inputs.size());
+  for (size_t i = 0; i < node->inputs.size(); ++i)
+    if (GraphValue* const input = node->inputs[i]; input != nullptr)
+      node->uses[i] = input->uses.insert(input->uses.end(), {node, static_cast<int>(i)});
+}
+
 void Graph::drop_uses(GraphNode* node) {
-  for (GraphValue* input : node->inputs)
-    if (input) std::erase_if(input->uses, [&](const auto& use) { return use.node == node; });
+  for (size_t i = 0; i < node->uses.size(); ++i)
+    if (node->inputs[i] != nullptr) node->inputs[i]->uses.erase(node->uses[i]);
+  node->uses.clear();
 }
 
 void Graph::replace(GraphNode* node, OperatorPtr op, std::vector<GraphValue*> inputs) {
@@ -219,8 +239,7 @@ void Graph::replace(GraphNode* node, OperatorPtr op, std::vector<GraphValue*> in
   node->parts = nullptr;
   node->op = std::move(op);
   node->inputs = std::move(inputs);
-  for (size_t i = 0; i < node->inputs.size(); ++i)
-    if (node->inputs[i]) node->inputs[i]->uses.push_back({node, static_cast<int>(i)});
+  add_uses(node);
 }
 
 void Graph::fuse(const GraphNode& producer, GraphNode* node, OperatorPtr op,
@@ -232,9 +251,12 @@ void Graph::fuse(const GraphNode& producer, GraphNode* node, OperatorPtr op,
 }
 
 void Graph::set_input(GraphNode* node, int index, GraphValue* value) {
-  std::vector<GraphValue*> changed = node->inputs;
-  changed[index] = value;
-  replace(node, node->op, std::move(changed));
+  const auto at = static_cast<size_t>(index);
+  GraphValue*& input = node->inputs.at(at);
+  if (input != nullptr) input->uses.erase(node->uses[at]);
+  input = value;
+  if (value != nullptr) node->uses[at] = value->uses.insert(value->uses.end(), {node, index});
+  node->parts = nullptr;
 }
 
 void Graph::replace_uses(GraphValue* from, GraphValue* to) {
@@ -242,9 +264,8 @@ void Graph::replace_uses(GraphValue* from, GraphValue* to) {
   for (const GraphValue::Use& use : from->uses) {
     use.node->inputs[use.input] = to;
     use.node->parts = nullptr;
-    to->uses.push_back(use);
   }
-  from->uses.clear();
+  to->uses.splice(to->uses.end(), from->uses);
   if (from->output_uses > 0) std::replace(outputs_.begin(), outputs_.end(), from, to);
   for (Debug& debug : debug_)
     if (from->debug_uses > 0 && debug.value == from) debug.value = to;

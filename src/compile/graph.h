@@ -25,6 +25,7 @@ struct GraphValue {
     GraphNode* node;
     int input;
   };
+  using Uses = std::list<Use>;
   std::string name;
   TensorInfo info;
   float scale = 0;                      ///< see Tensor::scale()
@@ -32,7 +33,7 @@ struct GraphValue {
   GraphNode* producer = nullptr;
   int producer_output = 0;
   int network_input = -1;  ///< number of the network input that it is, or -1
-  std::vector<Use> uses;
+  Uses uses;
   int output_uses = 0;      ///< how many network outputs it is
   int debug_uses = 0;       ///< how many debug tensors
   Derived origin;           ///< of a constant that refitting changes
@@ -63,6 +64,8 @@ struct GraphNode {
   std::vector<int> size_symbols;    ///< per output, -1: none; empty: none at all
   /// What it was fused from, where that may be faster in two steps; else null.
   std::shared_ptr<const FusedParts> parts;
+  /// Per input its place among the uses of the value; for nodes in a graph.
+  std::vector<GraphValue::Uses::iterator> uses;
   /// The graph's nodes that it does the work of, where it stands for some in a profile.
   std::vector<const GraphNode*> members;
 
@@ -134,6 +137,9 @@ class Graph {
   /// A node with one output of the given type and shape, placed before `position`.
   GraphNode* insert_before(GraphNode* position, OperatorPtr op, std::vector<GraphValue*> inputs,
                            TensorInfo output, std::string name);
+  /// The same behind `position`, without inputs yet.
+  GraphNode* insert_after(const GraphNode* position, OperatorPtr op, TensorInfo output,
+                          std::string name);
   /// Another output of the node, behind those that it has.
   GraphValue* add_output(GraphNode* node, TensorInfo output, std::string name);
   /// Gives the node another operator and other inputs; the outputs stay.
@@ -155,7 +161,11 @@ class Graph {
 
  private:
   GraphValue* new_value(TensorInfo info, std::string name);
-  void drop_uses(GraphNode* node);
+  GraphNode* insert(std::list<std::unique_ptr<GraphNode>>::iterator place, const GraphNode& like,
+                    OperatorPtr op, std::vector<GraphValue*> inputs, TensorInfo output,
+                    std::string name);
+  static void add_uses(GraphNode* node);
+  static void drop_uses(GraphNode* node);
   bool is_needed(const GraphNode& node) const;
   void sort(const std::vector<GraphNode*>& layers_in_order);
 

@@ -129,7 +129,7 @@ void center_zero_point(Graph& graph, GraphNode* quantize) {
   graph.replace(quantize, std::make_shared<Quantize>(params),
                 {quantize->inputs[0], quantize->inputs[1]});
   bytes->info.dtype = type;
-  for (const GraphValue::Use& use : std::vector<GraphValue::Use>(bytes->uses))
+  for (const GraphValue::Use& use : GraphValue::Uses(bytes->uses))
     graph.replace(use.node, use.node->op, {bytes, use.node->inputs[1]});
 }
 

@@ -16,8 +16,9 @@ struct PassContext {
   const BuildConfig& config;
   const ProfileRanges& ranges;  ///< of the first profile
   bool strongly_typed = false;
-  BuildBudget* budget = nullptr;  ///< null: no limits
-  bool fuses_attention = true;    ///< whether attentions may become one step each
+  BuildBudget* budget = nullptr;                 ///< null: no limits
+  bool fuses_attention = true;                   ///< whether attentions may become one step each
+  std::span<const ProfileRanges> profiles = {};  ///< all of them; empty: `ranges` alone
 
   /// Every way to run the operator on these inputs with the network's types.
   std::vector<Candidate> candidates(const Operator& op, const GraphNode& like,
@@ -40,9 +41,9 @@ bool fits(const Operator& op, std::string_view layer, const std::vector<GraphVal
 /// Extents that data decides, and that broadcast to others, are planned to be those: a run may have
 /// them so or as 1.
 void plan_for_broadcasts(const Graph& graph, std::span<ProfileRanges> profiles);
-/// Inputs whose extents data decides, and which have to be those of other inputs or of weights,
-/// become views that a run refuses in which they are others: so what follows is planned for extents
-/// that fit each other.
+/// Inputs whose extents data decides, or a calculation whose bounds are too wide, and which have to
+/// be those of other inputs or of weights, become views that a run refuses in which they are
+/// others: so what follows is planned for extents that fit each other.
 void agree_extents(Graph& graph, const PassContext& context);
 /// Bytes that are dequantized, moved and quantized again are moved as they are. Zero points that
 /// the other type of bytes has at 0 go with that type.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string_view>
 
 #include "base/error.h"
 #include "symbolic/expr_program.h"
@@ -67,20 +66,40 @@ ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* 
   if (profile) require_inputs_exist(network, *profile);
   const SymbolTable& symbols = network.symbols();
   std::vector<bool> is_values(network.inputs().size());
-  std::unordered_map<std::string_view, size_t> input_numbers;
   for (size_t i = 0; i < network.inputs().size(); ++i)
-    input_numbers.try_emplace(network.inputs()[i]->name(), i);
-  auto input_of = [&](const Symbol& symbol) {
-    if (const auto found = input_numbers.find(symbol.tensor); found != input_numbers.end())
-      return found->second;
-    fail_with(ErrorCode::kINTERNAL_ERROR, "The dimension '", symbol.name,
-              "' belongs to no network input");
-  };
+    input_numbers_.try_emplace(network.inputs()[i]->name(), i);
   for (int id = 0; id < symbols.size(); ++id)
     if (symbols[id].kind == Symbol::Kind::kInputValue) is_values[input_of(symbols[id])] = true;
   for (size_t i = 0; i < network.inputs().size(); ++i)
     inputs_.push_back(range_of(*network.inputs()[i], is_values[i], profile));
+  follow(symbols);
+  // Inputs that share a dimension must agree in it.
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i].values) continue;
+    const Tensor& tensor = *network.inputs()[i];
+    for (int axis = 0; axis < tensor.rank(); ++axis) {
+      const Expr& extent = tensor.dims()[axis];
+      require(extent.evaluate(opt_) == inputs_[i].opt[axis] &&
+                  extent.evaluate(min_) == inputs_[i].min[axis] &&
+                  extent.evaluate(max_) == inputs_[i].max[axis],
+              "Optimization profile: extent ", axis, " of input '", tensor.name(), "' ranges over ",
+              inputs_[i].min[axis], ", ", inputs_[i].opt[axis], ", ", inputs_[i].max[axis],
+              ", but other inputs with the dimension '", tensor.dimension_name(axis),
+              "' have another range");
+    }
+  }
+}
 
+size_t ProfileRanges::input_of(const Symbol& symbol) const {
+  if (const auto found = input_numbers_.find(symbol.tensor); found != input_numbers_.end())
+    return found->second;
+  fail_with(ErrorCode::kINTERNAL_ERROR, "The dimension '", symbol.name,
+            "' belongs to no network input");
+}
+
+void ProfileRanges::follow(const SymbolTable& symbols) {
+  for (auto* each : {&min_, &opt_, &max_, &unwritten_}) each->clear();
+  varies_.clear(), known_bounds_.clear(), intervals_.clear();
   for (int id = 0; id < symbols.size(); ++id) {
     const Symbol& symbol = symbols[id];
     if (symbol.kind == Symbol::Kind::kSizeTensor) {
@@ -102,21 +121,23 @@ ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* 
     max_.push_back(input.max[symbol.index]);
     varies_.push_back(min_.back() != max_.back());
   }
-  // Inputs that share a dimension must agree in it.
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (inputs_[i].values) continue;
-    const Tensor& tensor = *network.inputs()[i];
-    for (int axis = 0; axis < tensor.rank(); ++axis) {
-      const Expr& extent = tensor.dims()[axis];
-      require(extent.evaluate(opt_) == inputs_[i].opt[axis] &&
-                  extent.evaluate(min_) == inputs_[i].min[axis] &&
-                  extent.evaluate(max_) == inputs_[i].max[axis],
-              "Optimization profile: extent ", axis, " of input '", tensor.name(), "' ranges over ",
-              inputs_[i].min[axis], ", ", inputs_[i].opt[axis], ", ", inputs_[i].max[axis],
-              ", but other inputs with the dimension '", tensor.dimension_name(axis),
-              "' have another range");
-    }
+}
+
+bool ProfileRanges::may_agree(int a, int b) const {
+  const auto x = static_cast<size_t>(a), y = static_cast<size_t>(b);
+  return std::max(min_.at(x), min_.at(y)) <= std::min(max_.at(x), max_.at(y));
+}
+
+void ProfileRanges::agree(const SymbolTable& symbols, int a, int b) {
+  const auto x = static_cast<size_t>(a), y = static_cast<size_t>(b);
+  const int64_t least = std::max(min_.at(x), min_.at(y)), most = std::min(max_.at(x), max_.at(y));
+  const int64_t opt = std::clamp(opt_[x], least, most);
+  for (const int id : {a, b}) {
+    const int axis = symbols[id].index;
+    ProfileInput& input = inputs_[input_of(symbols[id])];
+    input.min[axis] = least, input.opt[axis] = opt, input.max[axis] = most;
   }
+  follow(symbols);
 }
 
 void ProfileRanges::set_opt(int symbol, int64_t value) {

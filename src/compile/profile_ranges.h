@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -17,6 +18,13 @@ class ProfileRanges {
   /// `profile` may be null for a network whose inputs have constant shapes. Throws Error naming the
   /// input that the profile lacks, whose rank differs, or whose constant extents it contradicts.
   ProfileRanges(const Network& network, const OptimizationProfile* profile);
+
+  /// Whether two extents of inputs may be equal in a run.
+  bool may_agree(int a, int b) const;
+  /// They are in all runs: both get the range that they have in common.
+  void agree(const SymbolTable& symbols, int a, int b);
+  /// The symbols are these from now on; those of inputs stay.
+  void follow(const SymbolTable& symbols);
 
   /// The profile per network input, as the plan stores it.
   const std::vector<ProfileInput>& inputs() const { return inputs_; }
@@ -53,7 +61,11 @@ class ProfileRanges {
   Bounds interval_of_operation(const Expr& expr) const;
   Bounds compute_bounds(const Expr& expr) const;
 
+  /// The number of the input that the symbol is an extent or an element of.
+  size_t input_of(const Symbol& symbol) const;
+
   std::vector<ProfileInput> inputs_;
+  std::unordered_map<std::string, size_t> input_numbers_;
   std::vector<int64_t> min_, opt_, max_;  // per symbol
   std::vector<int64_t> unwritten_;        // as opt_, but upper bounds of size tensors
   std::vector<bool> varies_;              // per symbol

@@ -46,8 +46,10 @@ Tensor* Network::find_tensor(std::string_view name) const {
 }
 
 std::string Network::unused_tensor_name(const std::string& wanted) const {
-  std::string name = wanted;
-  for (int i = 2; by_name_.contains(name); ++i) name = str(wanted, '_', i);
+  if (!by_name_.contains(wanted)) return wanted;
+  int& suffix = next_suffix_.try_emplace(wanted, 2).first->second;
+  std::string name = str(wanted, '_', suffix);
+  while (by_name_.contains(name)) name = str(wanted, '_', ++suffix);
   return name;
 }
 

@@ -353,6 +353,8 @@ class Network {
   std::vector<Tensor*> inputs_;
   std::vector<Tensor*> outputs_;
   std::unordered_map<std::string, Tensor*> by_name_;
+  /// By a name, the number from which on others made of it may be unused.
+  mutable std::unordered_map<std::string, int> next_suffix_;
   std::unordered_set<std::string> layer_names_;
   bool in_order_ = true;  // no layer depends on a later one
   bool unfused_debug_ = false;

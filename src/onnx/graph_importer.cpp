@@ -47,13 +47,14 @@ bool is_name(const std::string& dimension) { return !dimension.empty() && dimens
 }  // namespace
 
 GraphImporter::GraphImporter(Network& network, const ModelProto& model, const KnownInputs& known,
-                             IPluginRegistry* plugins, bool plugins_override, Log log,
-                             std::vector<OnnxError>& errors)
+                             const Deadline& deadline, IPluginRegistry* plugins,
+                             bool plugins_override, Log log, std::vector<OnnxError>& errors)
     : graph_network_(network),
       network_(&network),
       model_(model),
       graph_(model.graph),
       known_inputs_(known),
+      deadline_(deadline),
       functions_(model.functions),
       plugins_(plugins),
       plugins_override_(plugins_override),
@@ -107,7 +108,7 @@ void GraphImporter::name_known_extents() {
         static_cast<size_t>(given->second.rank()) != value.dims.size())
       continue;
     for (int i = 0; i < given->second.rank(); ++i)
-      if (value.dims[i] < 0 && is_name(value.dim_names[i]))
+      if (value.dims[i] < 0 && given->second[i] >= 0 && is_name(value.dim_names[i]))
         known_extents_.emplace(value.dim_names[i], given->second[i]);
   }
 }
@@ -122,9 +123,9 @@ Shape GraphImporter::known_shape(const ValueInfoProto& value) const {
             shape.rank(), "; the shape ", given->second, " that is given for it has another one");
   for (int i = 0; i < shape.rank(); ++i) {
     const auto named = known_extents_.find(value.dim_names[i]);
-    const int64_t known = is_given                        ? given->second[i]
-                          : named != known_extents_.end() ? named->second
-                                                          : -1;
+    const int64_t known = is_given && given->second[i] >= 0 ? given->second[i]
+                          : named != known_extents_.end()   ? named->second
+                                                            : -1;
     require(known < 0 || shape[i] < 0 || known == shape[i], "ONNX: input '", value.name,
             "' has extent ", shape[i], " on axis ", i, " in the model, but ", known,
             " in the shape that is given for it");
@@ -191,6 +192,9 @@ bool GraphImporter::add_nodes(const std::vector<NodeProto>& nodes, Scope& scope)
   const bool is_graph = &scope == &scope_;
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (errors_.size() >= kMaxErrors) return false;
+    if (deadline_.has_passed())
+      fail("ONNX: after ", deadline_.seconds(), " s (build_seconds) the model was read up to node ",
+           i, " of ", nodes.size(), "; ", limit_hint("build_seconds"));
     if (is_graph) current_ = static_cast<int>(i);
     const Fate fate = add_node(nodes[i], i, scope);
     if (is_graph) fates_[i] = fate;
@@ -672,7 +676,10 @@ void GraphImporter::name_weights(const Layer& layer, const void* given) {
 }
 
 void GraphImporter::add_outputs() {
+  std::unordered_set<std::string_view> seen;
   for (const ValueInfoProto& value : graph_.outputs) {
+    require(seen.insert(value.name).second, "ONNX: there are two outputs of the name '", value.name,
+            "'; expected each name once");
     const Value* found = scope_.names.find(value.name);
     require(found != nullptr, "ONNX: output '", value.name, "' is made by no node");
     if (const Sequence* sequence = found->sequence()) {
@@ -698,6 +705,9 @@ void GraphImporter::add_output(const std::string& name, Tensor* tensor) {
       copy->set_name(name);
     else
       require(other == tensor || other == copy, "ONNX: two tensors are called '", name, "'");
+    if (copy->name() != name)
+      log_.warning("ONNX: output '", name, "' is the input of that name, which only one tensor of ",
+                   "an engine can have: the output is called '", copy->name(), "'");
     tensor = copy;
   }
   network_->mark_output(*tensor);

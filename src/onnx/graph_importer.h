@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/limits.h"
 #include "onnx/functions.h"
 #include "onnx/importer.h"
 #include "onnx/known_inputs.h"
@@ -25,7 +26,7 @@ class GraphImporter {
 
   /// All must outlive it. `plugins` null: the process's registry.
   GraphImporter(Network& network, const ModelProto& model, const KnownInputs& known,
-                IPluginRegistry* plugins, bool plugins_override, Log log,
+                const Deadline& deadline, IPluginRegistry* plugins, bool plugins_override, Log log,
                 std::vector<OnnxError>& errors);
 
   /// Adds to the errors what cannot be taken over. Throws Error for the model as a whole.
@@ -124,6 +125,7 @@ class GraphImporter {
   const ModelProto& model_;
   const GraphProto& graph_;
   const KnownInputs& known_inputs_;
+  const Deadline deadline_;
   const FunctionTable functions_;
   IPluginRegistry* plugins_;
   const bool plugins_override_;

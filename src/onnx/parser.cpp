@@ -165,7 +165,7 @@ void OnnxParser::take_over(const onnx::ModelProto& model) {
     throw onnx::NodeError(onnxparser::ErrorCode::kUNSUPPORTED_GRAPH,
                           "ONNX: the parser's flag REPORT_CAPABILITY_DLA asks what a DLA can run, "
                           "but none is supported: clear the flag");
-  onnx::GraphImporter importer(*network_, model, known_, plugins_,
+  onnx::GraphImporter importer(*network_, model, known_, Deadline(seconds_), plugins_,
                                has_flag(OnnxParserFlag::kENABLE_PLUGIN_OVERRIDE), log_, errors_);
   importer.run();
   partition(importer);

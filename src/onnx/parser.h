@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -95,8 +96,9 @@ class OnnxParser {
   bool load_initializer(const std::string& name, const void* data, size_t size);
   bool parse_loaded();
 
-  /// The shape that an input of the models to come has in every run. Extents that a model leaves
-  /// open become these, with those of other inputs that have the same names.
+  /// The shape that an input of the models to come has in every run, -1 for extents that vary.
+  /// Extents that a model leaves open become these, with those of other inputs that have the same
+  /// names.
   void set_input_shape(const std::string& name, const Shape& shape) { known_.shapes[name] = shape; }
   /// An input of the models to come holds these elements (`data`, dense) in every run: the network
   /// has a constant of that name instead of the input.
@@ -105,6 +107,9 @@ class OnnxParser {
   /// No element of this tensor of the models to come, which decides extents, is larger than `most`
   /// in any run: a run in which an extent is larger fails. Memory is planned for it.
   void set_upper_bound(const std::string& name, int64_t most);
+
+  /// What taking over a model may take; it is looked at between nodes. No limit at first.
+  void set_time_limit(double seconds) { seconds_ = seconds; }
 
   /// A bit for each OnnxParserFlag; NATIVE_INSTANCENORM is set.
   uint32_t flags() const { return flags_; }
@@ -152,6 +157,7 @@ class OnnxParser {
   uint32_t flags_ = bit(onnxparser::OnnxParserFlag::kNATIVE_INSTANCENORM);
   Links links_ = Links::kBeneath;
   onnx::KnownInputs known_;
+  double seconds_ = std::numeric_limits<double>::infinity();
   std::unique_ptr<onnx::ModelProto> loaded_;
   std::string loaded_directory_;
   std::vector<OnnxSubgraph> subgraphs_;

@@ -159,6 +159,8 @@ std::vector<OutputInfo> Pointwise::infer(InferContext& context) const {
                      str(shape));
     }
   }
+  for (int i = 0; i < inference.count(); ++i)
+    inference.agree_to_broadcast(i, inference.input(i).dims.size(), shape);
   for (size_t i = 0; i < program.size(); ++i) {
     if (program[i].op != opcode(PointwiseOp::kInput)) continue;
     const int index = program[i].a;

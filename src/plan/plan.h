@@ -95,6 +95,7 @@ struct PlanPort {
   std::vector<std::string> dimension_names;
   int32_t aliased_input = -1;
   bool is_shape_input = false;
+  uint32_t open_axes = 0;  ///< bits: the network leaves them open, though all profiles may fix them
 };
 
 struct Plan {

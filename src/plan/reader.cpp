@@ -413,6 +413,7 @@ class Reader {
          [&](const fb::DimensionName& item) { return text(item.text()); });
     to.aliased_input = from.aliased_input();
     to.is_shape_input = from.is_shape_input();
+    to.open_axes = from.open_axes();
     return to;
   }
 

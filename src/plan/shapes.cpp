@@ -27,9 +27,10 @@ std::vector<int32_t> symbol_inputs(const Plan& plan) {
 
 Shape declared_shape(const Plan& plan, const PlanPort& port) {
   Shape shape;
-  for (const int32_t dim : port.dims) {
-    const ExprInstruction& extent = plan.expressions[dim];
-    shape.push_back(extent.op == ExprOp::kConstant ? extent.value : -1);
+  for (size_t axis = 0; axis < port.dims.size(); ++axis) {
+    const ExprInstruction& extent = plan.expressions[port.dims[axis]];
+    const bool is_open = extent.op != ExprOp::kConstant || (port.open_axes >> axis & 1U) != 0;
+    shape.push_back(is_open ? -1 : extent.value);
   }
   return shape;
 }

@@ -320,7 +320,7 @@ class Writer {
     });
     return fb::CreatePort(builder_, name, static_cast<int32_t>(from.type.dtype),
                           static_cast<int32_t>(from.type.format), dims, names, from.aliased_input,
-                          from.is_shape_input);
+                          from.is_shape_input, from.open_axes);
   }
 
   auto refit(const RefitPlan& from) {

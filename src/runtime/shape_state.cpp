@@ -52,7 +52,9 @@ void ShapeState::reset() {
       input.has_values = range.min.rank() == 0;
     } else {
       input.is_set = range.min == range.max;
-      input.shape = input.is_set ? range.min : declared_shape(plan_, plan_.inputs[i]);
+      input.shape = declared_shape(plan_, plan_.inputs[i]);
+      for (int axis = 0; axis < range.min.rank(); ++axis)
+        if (range.min[axis] == range.max[axis]) input.shape[axis] = range.min[axis];
     }
   }
   is_current_ = sizes_known_ = false;
@@ -147,9 +149,12 @@ void ShapeState::check_agreement() const {
              " with the shapes of the other inputs, not ", given);
       }
       const Symbol& symbol = plan_.symbols[expression.value];
+      const bool is_named =
+          axis < port.dimension_names.size() && port.dimension_names[axis] == symbol.name;
       fail("dimension ", axis, " of input '", port.name, "' is ", given, ", but dimension ",
-           symbol.index, " of input '", symbol.tensor, "' is ", wanted, "; both are '", symbol.name,
-           "' and must be equal");
+           symbol.index, " of input '", symbol.tensor, "' is ", wanted, "; ",
+           is_named ? str("both are '", symbol.name, "' and must be equal")
+                    : "the model needs them to be equal");
     }
   }
 }

@@ -670,3 +670,39 @@ def test_nearest_elements_are_those_that_rounded_steps_lead_to(mode):
     results = build(Resized(), images)(*images)
     for got, want in zip(results.values(), Resized()(*images), strict=True):
         assert torch.equal(torch.as_tensor(got), want)
+
+
+class _Pair(nn.Module):
+    def forward(self, a, b):
+        return torch.relu(a), torch.tanh(b)
+
+
+@pytest.mark.parametrize(
+    ("other", "fits", "differs"),
+    [
+        (lambda d: d, (5, 5), (5, 1)),
+        (lambda d: 2 * d, (3, 6), (3, 5)),
+        (lambda d: d + 1, (3, 4), (3, 3)),
+    ],
+    ids=["same", "twice", "one more"],
+)
+def test_extents_that_the_program_relates(other, fits, differs):
+    dim = Dim("extent", min=2, max=8)
+    example = tuple(torch.randn(n, 4) for n in (2, other(2)))
+    engine = build(_Pair(), example, dynamic_shapes=({0: dim}, {0: other(dim)}))
+    a, b = (torch.randn(n, 4) for n in fits)
+    for got, want in zip(engine(a, b).values(), _Pair()(a, b)):
+        np.testing.assert_allclose(got, want.numpy(), rtol=1e-5, atol=1e-6)
+    with pytest.raises(opwright.Error, match="input 'b'"):
+        engine(*(torch.randn(n, 4) for n in differs))
+
+
+def test_shapes_beyond_those_of_the_program():
+    dim = Dim("extent", min=4, max=8)
+    with pytest.raises(opwright.Error, match="axis 0 of input 'x' goes from 4 to 9 in shapes"):
+        build(
+            nn.ReLU(),
+            (torch.randn(4, 4),),
+            dynamic_shapes=({0: dim},),
+            shapes={"input": ((4, 4), (4, 4), (9, 4))},
+        )

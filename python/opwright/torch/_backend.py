@@ -173,6 +173,9 @@ class EngineModule(torch.nn.Module):
                 extents = [-1 if isinstance(e, torch.SymInt) else e for e in shape]
                 dtype = torch.float32 if is_double_number(node) else dtype
                 tensor = network.add_input(node.name, network_type(dtype), extents)
+                for axis, extent in enumerate(shape):
+                    if isinstance(extent, torch.SymInt):
+                        tensor.set_dimension_name(axis, str(extent.node.expr))
                 importer.bind(node, tensor)
             elif isinstance(value, torch.SymInt):
                 numbers.append(node)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import sympy
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from .. import _core
+from .._api import range_of
 from ._complex import is_complex
 from ._fold import fold_constants
 from ._importer import (
@@ -109,26 +111,42 @@ def export(
     return program
 
 
-def _bounds(extent: Any, ranges: Mapping[Any, Any]) -> tuple[int, int, int | None]:
-    """Smallest, typical and largest value of an extent; None where it has no bound."""
+def _bounds(
+    extent: Any,
+    ranges: Mapping[Any, Any],
+    given: Mapping[Any, tuple[int, int, int]] | None = None,
+) -> tuple[int, int, int | None]:
+    """Smallest, typical and largest value of an extent; None where it has no bound.
+
+    :param given: the same of symbols that the caller knows more of.
+    """
     if not isinstance(extent, torch.SymInt):
         return extent, extent, extent
-    expr = extent.node.expr
-    low, high = {}, {}
+    expr, given = extent.node.expr, given or {}
+    low, high, usual = {}, {}, {}
     for symbol in expr.free_symbols:
         low[symbol] = ranges[symbol].lower if symbol in ranges else 0
         high[symbol] = ranges[symbol].upper if symbol in ranges else 1 << 62
+        if symbol in given:
+            low[symbol], usual[symbol], high[symbol] = map(sympy.Integer, given[symbol])
     least, most = expr.xreplace(low), expr.xreplace(high)
     bound = int(most) if most.is_Integer and most < 1 << 31 else None
     typical = extent.node.hint if extent.node.has_hint() else None
+    if len(usual) == len(expr.free_symbols):
+        typical = int(expr.xreplace(usual))
     least = max(int(least), 0)
     if typical is None:
         typical = least if bound is None else bound
     return least, int(typical), bound
 
 
-def _range(name: str, extents: Sequence[Any], ranges: Mapping[Any, Any]) -> Range:
-    found = [_bounds(extent, ranges) for extent in extents]
+def _range(
+    name: str,
+    extents: Sequence[Any],
+    ranges: Mapping[Any, Any],
+    given: Mapping[Any, tuple[int, int, int]],
+) -> Range:
+    found = [_bounds(extent, ranges, given) for extent in extents]
     for axis, (_, _, most) in enumerate(found):
         if most is None:
             raise _core.Error(
@@ -139,6 +157,66 @@ def _range(name: str, extents: Sequence[Any], ranges: Mapping[Any, Any]) -> Rang
     low, high = [bounds[0] for bounds in found], [bounds[2] or 0 for bounds in found]
     opt = [min(max(a, b), c) for a, (_, b, _), c in zip(low, found, high)]
     return low, opt, high
+
+
+def _given_extents(
+    program: torch.export.ExportedProgram, shapes: Mapping[str, Any]
+) -> dict[Any, tuple[int, int, int]]:
+    """The ranges that symbols have by the shapes that the caller gives.
+
+    :raises Error: for one that the program excludes.
+    """
+    given: dict[Any, tuple[int, int, int]] = {}
+    for node in program.graph.nodes:
+        value = value_of(node)
+        if node.op != "placeholder" or node.name not in shapes:
+            continue
+        low, opt, high = range_of(shapes[node.name])
+        if not isinstance(value, torch.Tensor) or len(low) != len(input_type(value)[1]):
+            continue
+        for axis, extent in enumerate(input_type(value)[1]):
+            if not isinstance(extent, torch.SymInt):
+                continue
+            least, _, most = _bounds(extent, program.range_constraints)
+            # PyTorch takes 0 and 1, too, where it was not asked for another minimum.
+            if (least > 2 and low[axis] < least) or (most is not None and high[axis] > most):
+                raise _core.Error(
+                    f"axis {axis} of input '{node.name}' goes from {low[axis]} to {high[axis]} in "
+                    f"shapes, but from {least} to {most} in the program: export it with other "
+                    "dynamic_shapes, or give shapes within"
+                )
+            if extent.node.expr.is_Symbol:
+                given.setdefault(extent.node.expr, (low[axis], opt[axis], high[axis]))
+    return given
+
+
+def _relate(importer: Importer, inputs: Sequence[tuple[torch.fx.Node, _core.ITensor]]) -> None:
+    """Equal extents of inputs get one name; what is computed from others is said to be that."""
+    for node, tensor in inputs:
+        for axis, extent in enumerate(input_type(value_of(node))[1]):
+            if isinstance(extent, torch.SymInt):
+                tensor.set_dimension_name(axis, str(extent.node.expr))
+    network, writer = importer.writer.network, importer.writer
+    said: set[Any] = set()
+    for node, tensor in inputs:
+        for axis, extent in enumerate(input_type(value_of(node))[1]):
+            if not isinstance(extent, torch.SymInt) or extent.node.expr in said:
+                continue
+            expr = extent.node.expr
+            said.add(expr)
+            if expr.is_Symbol and expr not in writer.numbers_given:
+                continue
+            if not expr.free_symbols <= set(writer.symbols):
+                continue
+            equal = network.add_elementwise(
+                writer.extent(writer.size(tensor, axis)),
+                writer.extent_of(expr),
+                _core.ElementWiseOperation.EQUAL,
+            )
+            network.add_assertion(
+                equal.get_output(0),
+                f"axis {axis} of input '{node.name}' must be {expr} by the extents of the others",
+            )
 
 
 def _changed(program: torch.export.ExportedProgram) -> dict[str, str]:
@@ -248,6 +326,8 @@ def network_of(
     fold_constants(
         program.graph_module, _given(program, changed), program.graph_module.register_buffer
     )
+    given = _given_extents(program, shapes)
+    inputs: list[tuple[torch.fx.Node, _core.ITensor]] = []
     made: dict[int, _core.ITensor] = {}
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     taken: dict[str, Range] = {}
@@ -283,8 +363,7 @@ def network_of(
         if isinstance(value, torch.SymInt):
             tensor = network.add_input(node.name, _core.DataType.INT64, [1])
             importer.writer.learn_extent(value.node.expr, tensor)
-            ends = _range(node.name, [value], program.range_constraints)
-            values[node.name] = ends
+            values[node.name] = _range(node.name, [value], program.range_constraints, given)
         elif isinstance(value, torch.Tensor):
             kind, shape = input_type(value)
             extents = [-1 if isinstance(e, torch.SymInt) else e for e in shape]
@@ -292,9 +371,12 @@ def network_of(
                 dtype = network_type(kind)
             except Unsupported as error:
                 raise _core.Error(f"input '{node.name}': {error}") from error
-            importer.bind(node, network.add_input(node.name, dtype, extents))
+            tensor = network.add_input(node.name, dtype, extents)
+            importer.bind(node, tensor)
+            inputs.append((node, tensor))
             if -1 in extents and node.name not in shapes:
-                taken[node.name] = _range(node.name, shape, program.range_constraints)
+                taken[node.name] = _range(node.name, shape, program.range_constraints, given)
+    _relate(importer, inputs)
     importer.in_place |= _updates(program)
     for node in program.graph.nodes:
         if node.op not in ("placeholder", "output"):

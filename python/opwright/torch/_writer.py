@@ -101,6 +101,8 @@ class Writer:
         """Tensors whose last axis has the parts of complex numbers, by id, and these."""
         self.symbols: dict[sympy.Symbol, ITensor] = {}
         """The extents that symbols are, INT64 of shape [1]."""
+        self.numbers_given: set[sympy.Symbol] = set()
+        """The symbols among them that are numbers which the program takes."""
         self._extents: dict[Any, Extent] = {}
 
     def uses(self, result: int) -> bool:
@@ -226,6 +228,7 @@ class Writer:
         """An expression that is the element of a tensor, INT64 of shape [1]."""
         if expr.is_Symbol:
             self.symbols[expr] = extent
+            self.numbers_given.add(expr)
         self._extents[expr] = extent
 
     def _translate(self, expr: Any) -> Extent:

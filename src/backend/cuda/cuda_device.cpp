@@ -10,6 +10,7 @@
 #include "backend/cuda/cudnn_convolution.h"
 #include "backend/cuda/events.h"
 #include "backend/cuda/relaxed_capture.h"
+#include "backend/gpu/agreement_checks.h"
 #include "backend/gpu/kernels.h"
 #include "network/domain_guard.h"
 
@@ -220,6 +221,8 @@ PlannedOperatorPtr CudaDevice::compile(const Operator& op, const KernelArgs& arg
   std::optional<gpu::GeneratedKernel> generated = entry->generate(op, args);
   if (!generated) return nullptr;
   KernelCode code = std::move(generated->launch);
+  for (KernelCheck& check : gpu::agreement_checks(op, args, code.shape_inputs))
+    code.checks.push_back(std::move(check));
   try {
     code.object = compile_cuda(*this, generated->source, str(op.kind(), " kernel ", code.name),
                                args.hardware_compatibility, generated->is_for_one_architecture,

@@ -18,7 +18,7 @@ constexpr int64_t kMostReach = 256;
 /// Bytes of a block's weights at most.
 constexpr int64_t kWeightBytes = 46 << 10;
 /// Behind the weights of each tap, in elements: neighbouring taps begin in different banks.
-constexpr int kPadding = 4;
+constexpr int kRowPadding = 4;
 /// Pixels of a thread that are tried, and how many threads each has to leave.
 constexpr int kPixels[] = {1, 2, 4, 8};
 constexpr int64_t kFewThreads = 128 * 16;
@@ -31,7 +31,7 @@ int lanes_of(int64_t packs, int64_t taps, int pack) {
   constexpr int64_t kLine = 8;
   int64_t best = 0, least = 0;
   for (int64_t lanes = 1; lanes <= std::min(kMostLanes, packs); ++lanes) {
-    if ((taps + 1) * (lanes * pack + kPadding) * int64_t{sizeof(float)} > kWeightBytes) break;
+    if ((taps + 1) * (lanes * pack + kRowPadding) * int64_t{sizeof(float)} > kWeightBytes) break;
     const int64_t used = (packs + lanes - 1) / lanes * lanes;
     if (lanes <= kLine || used <= least) best = lanes, least = used;
   }
@@ -191,7 +191,7 @@ class DepthwiseWriter {
     text += str("typedef ", storage_type(args_.inputs[0].type.dtype), " X;\ntypedef ",
                 storage_type(args_.outputs[0].type.dtype), " Y;\n", constant("kPack", pack_),
                 constant("kPixels", pixels_), constant("kLanes", lanes_),
-                constant("kWorkers", workers), constant("kLength", lanes_ * pack_ + kPadding),
+                constant("kWorkers", workers), constant("kLength", lanes_ * pack_ + kRowPadding),
                 constant("kTaps", taps_), constant("kRow", shape_.windows.window.back().constant()),
                 constant("kStride", inner.stride), constant("kDilation", inner.dilation),
                 "constexpr Index kGroups = ", params_.groups, ";\n", kPackAccess, kRowOfTaps);

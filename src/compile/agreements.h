@@ -1,0 +1,39 @@
+#pragma once
+
+#include <vector>
+
+#include "compile/graph.h"
+#include "operators/infer.h"
+
+namespace opwright {
+
+/// What an operator of the graph says of extents while it infers once more.
+class Agreements final : public InferContext, public ExtentListener {
+ public:
+  struct Agreement {
+    int input, axis;
+    Expr expected;
+    bool broadcasts;
+  };
+
+  Agreements(const Graph& graph, const GraphNode& node);
+
+  std::vector<Agreement> find();
+  /// The shapes of the outputs that the inputs give.
+  std::vector<OutputInfo> infer() { return node_.op->infer(*this); }
+
+  Expr declare_size_tensor(int output, const Expr&, const Expr&) override;
+  bool is_non_negative(int symbol) const override;
+  const SymbolTable* symbols() const override { return &graph_.symbols(); }
+  void agree(int input, int axis, const Expr& expected, bool broadcasts) const override {
+    found_.push_back({input, axis, expected, broadcasts});
+  }
+
+ private:
+  const Graph& graph_;
+  const GraphNode& node_;
+  std::vector<const TensorInfo*> infos_;
+  mutable std::vector<Agreement> found_;
+};
+
+}  // namespace opwright

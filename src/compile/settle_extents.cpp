@@ -1,0 +1,327 @@
+#include "compile/settle_extents.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+#include <vector>
+
+#include "base/error.h"
+#include "compile/agreements.h"
+#include "compile/expansion.h"
+#include "operators/assertion.h"
+#include "operators/builtin.h"
+#include "operators/movement.h"
+#include "symbolic/substitution.h"
+
+namespace opwright {
+namespace {
+
+/// Sets of extents that have to be equal, as they are found.
+class ExtentRelations {
+ public:
+  ExtentRelations(const Network& network, std::span<ProfileRanges> profiles)
+      : symbols_(network.symbols()), profiles_(profiles) {}
+
+  /// What all profiles fix.
+  void fix() {
+    for (int id = 0; id < symbols_.size(); ++id) {
+      if (symbols_[id].kind == Symbol::Kind::kSizeTensor) continue;
+      const std::optional<int64_t> value = fixed_value(id);
+      if (value) set(id, *value);
+    }
+  }
+
+  void find(const Graph& graph) {
+    for (const GraphNode* node : graph.nodes()) {
+      if (const auto* assertion = node->as<Assertion>(); assertion != nullptr) {
+        find_asserted(*node);
+        continue;
+      }
+      if (!is_builtin_operator(node->op->kind())) continue;
+      for (const Agreements::Agreement& each : Agreements(graph, *node).find()) {
+        const Expr own = values_(node->inputs[static_cast<size_t>(each.input)]
+                                     ->info.dims[static_cast<size_t>(each.axis)]);
+        const Expr other = values_(each.expected);
+        if (each.broadcasts)
+          relate_broadcast(own, other);
+        else
+          relate(own, other);
+      }
+    }
+  }
+
+  bool has_open_pair() const {
+    int open = 0;
+    for (int id = 0; id < symbols_.size(); ++id)
+      open += symbols_[id].kind == Symbol::Kind::kInputExtent && !fixed_value(id);
+    return open > 1;
+  }
+  const Substitution& values() const { return values_; }
+
+ private:
+  std::optional<int64_t> fixed_value(int id) const {
+    const ProfileRanges::Bounds first = profiles_.front().bounds(Expr::symbol(id));
+    for (const ProfileRanges& each : profiles_) {
+      const ProfileRanges::Bounds bounds = each.bounds(Expr::symbol(id));
+      if (bounds.low != bounds.high || bounds.low != first.low) return std::nullopt;
+    }
+    return first.low;
+  }
+
+  void set(int id, const Expr& value) { values_.add(Expr::symbol(id), value); }
+
+  bool is_extent(const Expr& e) const {
+    return e.op() == ExprOp::kSymbol && symbols_[e.symbol_id()].kind == Symbol::Kind::kInputExtent;
+  }
+
+  /// Whether the extent is 2 or more in all runs, so that it does not broadcast.
+  bool is_many(const Expr& e) const {
+    return std::ranges::all_of(profiles_,
+                               [&](const ProfileRanges& each) { return each.bounds(e).low > 1; });
+  }
+
+  /// Two extents that have to be equal. An expression that grows with one symbol alone says that of
+  /// the symbols.
+  void relate(const Expr& a, const Expr& b) {
+    if (a == b) return;
+    if (is_extent(a) && is_extent(b)) return unite(a.symbol_id(), b.symbol_id());
+    const std::optional<int> x = grows_with(a), y = grows_with(b);
+    if (!x || !y || *x == *y) return;
+    Substitution renamed;
+    renamed.add(Expr::symbol(*x), Expr::symbol(*y));
+    if (renamed(a) == b) unite(*x, *y);
+  }
+
+  /// The extent is another one, or 1.
+  void relate_broadcast(const Expr& own, const Expr& expected) {
+    if (!is_extent(own) || !is_many(own)) return;
+    if (is_extent(expected)) return unite(own.symbol_id(), expected.symbol_id());
+    if (expected.op() != ExprOp::kMax) return;
+    for (int i = 0; i < expected.arity(); ++i)
+      if (const Expr& other = expected.operand(i);
+          other != own && is_extent(other) && is_many(other))
+        unite(own.symbol_id(), other.symbol_id());
+  }
+
+  /// The extent of an input that is computed from other ones in all runs.
+  void find_asserted(const GraphNode& node) {
+    const GraphValue* condition = node.inputs[0];
+    if (condition == nullptr || condition->info.values == nullptr) return;
+    for (const Expr& given : *condition->info.values) {
+      const Expr element = values_(given);
+      if (element.op() != ExprOp::kEqual) continue;
+      const Expr &a = element.operand(0), &b = element.operand(1);
+      if (is_extent(a) && is_extent(b)) {
+        unite(a.symbol_id(), b.symbol_id());
+      } else if (is_extent(a)) {
+        define(a.symbol_id(), b);
+      } else if (is_extent(b)) {
+        define(b.symbol_id(), a);
+      }
+    }
+  }
+
+  /// The symbol of a sum or product of one extent and constants.
+  std::optional<int> grows_with(const Expr& e) const {
+    if (is_extent(e)) return e.symbol_id();
+    if (e.op() != ExprOp::kSum && e.op() != ExprOp::kProd) return std::nullopt;
+    std::optional<int> symbol;
+    for (int i = 0; i < e.arity(); ++i) {
+      if (e.operand(i).is_constant()) continue;
+      const std::optional<int> inner = grows_with(e.operand(i));
+      if (!inner || symbol) return std::nullopt;
+      symbol = inner;
+    }
+    return symbol;
+  }
+
+  /// One symbol for two, where their ranges have something in common in all profiles.
+  void unite(int a, int b) {
+    if (a == b) return;
+    if (a > b) std::swap(a, b);
+    for (const ProfileRanges& each : profiles_)
+      if (!each.may_agree(a, b)) return;
+    for (ProfileRanges& each : profiles_) each.agree(symbols_, a, b);
+    if (const std::optional<int64_t> value = fixed_value(a)) {
+      set(b, *value);
+      set(a, *value);
+      return;
+    }
+    set(b, Expr::symbol(a));
+  }
+
+  void define(int id, const Expr& value) {
+    std::vector<bool> not_possible(static_cast<size_t>(symbols_.size()));
+    for (int other = 0; other < symbols_.size(); ++other)
+      not_possible[static_cast<size_t>(other)] =
+          other == id || symbols_[other].kind != Symbol::Kind::kInputExtent;
+    if (value.is_constant() || value.depends_on(not_possible)) return;
+    const Expr own = Expr::symbol(id);
+    for (const ProfileRanges& each : profiles_) {
+      const ProfileRanges::Bounds is = each.bounds(own), wanted = each.bounds(value);
+      if (is.low != wanted.low || is.high != wanted.high || each.opt(own) != each.opt(value))
+        return;
+    }
+    set(id, value);
+  }
+
+  const SymbolTable& symbols_;
+  std::span<ProfileRanges> profiles_;
+  Substitution values_;
+};
+
+/// Factors of a product, and the whole where it is none.
+std::vector<Expr> factors_of(const Expr& e) {
+  if (e.op() != ExprOp::kProd) return {e};
+  std::vector<Expr> factors;
+  for (int i = 0; i < e.arity(); ++i) factors.push_back(e.operand(i));
+  return factors;
+}
+
+/// Maxima of which an operand is in the divisor of a quotient that they are divided by.
+class DividedMaxima {
+ public:
+  explicit DividedMaxima(std::span<const ProfileRanges> profiles) : profiles_(profiles) {}
+
+  void look_at(const Expr& given) {
+    std::vector<Expr> pending = {given};
+    while (!pending.empty()) {
+      const Expr e = pending.back();
+      pending.pop_back();
+      if (e.arity() == 0 || !seen_.insert(e).second) continue;
+      if (e.op() == ExprOp::kFloorDiv) divide(factors_of(e.operand(0)), factors_of(e.operand(1)));
+      for (int i = 0; i < e.arity(); ++i) pending.push_back(e.operand(i));
+    }
+  }
+  const Substitution& values() const { return values_; }
+
+ private:
+  struct Hash {
+    size_t operator()(const Expr& e) const { return e.hash(); }
+  };
+
+  void divide(const std::vector<Expr>& numerator, const std::vector<Expr>& divisor) {
+    for (const Expr& factor : numerator) {
+      if (factor.op() != ExprOp::kMax) continue;
+      for (int i = 0; i < factor.arity(); ++i) {
+        const Expr& operand = factor.operand(i);
+        if (std::ranges::find(divisor, operand) == divisor.end() || !is_planned(factor, operand) ||
+            values_(factor) != factor)
+          continue;
+        values_.add(factor, operand);
+        break;
+      }
+    }
+  }
+
+  bool is_planned(const Expr& maximum, const Expr& operand) const {
+    return std::ranges::all_of(profiles_, [&](const ProfileRanges& each) {
+      return each.opt(maximum) == each.opt(operand);
+    });
+  }
+
+  std::span<const ProfileRanges> profiles_;
+  std::unordered_set<Expr, Hash> seen_;
+  Substitution values_;
+};
+
+/// Gives all values of the graph other extents. Where a node makes other ones, a view follows.
+class BroadcastViews {
+ public:
+  BroadcastViews(Graph& graph, const Substitution& values) : graph_(graph), values_(values) {}
+
+  void run() {
+    for (GraphNode* node : graph_.nodes()) add(node);
+  }
+
+ private:
+  static bool has(const Substitution& values, const GraphValue* value) {
+    return value != nullptr && values(value->info.dims) != value->info.dims;
+  }
+
+  void add(GraphNode* node) {
+    std::vector<SymShape> wanted;
+    bool changes = false;
+    for (GraphValue* output : node->outputs) {
+      wanted.push_back(values_(output->info.dims));
+      changes = changes || wanted.back() != output->info.dims;
+      replace_values(*output);
+    }
+    if (!changes) return;
+    const std::vector<SymShape> made = shapes_made(*node, wanted);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      GraphValue* const output = node->outputs[i];
+      output->info.dims = made[i];
+      if (made[i] != wanted[i]) set_view(node, output, wanted[i]);
+    }
+  }
+
+  void replace_values(GraphValue& value) const {
+    if (value.info.values == nullptr) return;
+    value.info.values =
+        std::make_shared<const std::vector<Expr>>(values_(SymShape(*value.info.values)));
+  }
+
+  /// What a plugin makes follows from its inputs where one of them had such an extent.
+  std::vector<SymShape> shapes_made(const GraphNode& node,
+                                    const std::vector<SymShape>& wanted) const {
+    std::vector<SymShape> made;
+    if (is_builtin_operator(node.op->kind())) {
+      for (OutputInfo& info : Agreements(graph_, node).infer())
+        made.push_back(std::move(info.dims));
+      return made;
+    }
+    return wanted;
+  }
+
+  void set_view(const GraphNode* node, GraphValue* value, const SymShape& dims) {
+    TensorInfo info = value->info;
+    info.dims = dims;
+    info.values = nullptr;
+    GraphNode* const view = graph_.insert_after(node, std::make_shared<Reshape>(), std::move(info),
+                                                node->name + " view");
+    GraphValue* const viewed = view->outputs[0];
+    viewed->scale = value->scale;
+    graph_.replace_uses(value, viewed);
+    graph_.replace(view, view->op, {value});
+  }
+
+  Graph& graph_;
+  const Substitution& values_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Network> settle_extents(const Network& network,
+                                              std::span<ProfileRanges> profiles) {
+  const auto settled = [&](const Network& from,
+                           const Substitution& values) -> std::shared_ptr<const Network> {
+    if (values.empty()) return nullptr;
+    std::shared_ptr<const Network> made = Expansion::with(from, values);
+    for (ProfileRanges& each : profiles) each.follow(made->symbols());
+    return made;
+  };
+  ExtentRelations known(network, profiles);
+  known.fix();
+  std::shared_ptr<const Network> current = settled(network, known.values());
+  // What is one symbol now may be what other layers are said to agree in.
+  for (;;) {
+    const Network& from = current ? *current : network;
+    ExtentRelations relations(from, profiles);
+    if (!relations.has_open_pair() || from.outputs().empty()) return current;
+    relations.find(Graph(from));
+    std::shared_ptr<const Network> next = settled(from, relations.values());
+    if (!next) return current;
+    current = std::move(next);
+  }
+}
+
+void settle_broadcasts(Graph& graph, std::span<const ProfileRanges> profiles) {
+  DividedMaxima maxima(profiles);
+  for (const GraphNode* node : graph.nodes())
+    for (const GraphValue* output : node->outputs)
+      for (const Expr& extent : output->info.dims) maxima.look_at(extent);
+  if (!maxima.values().empty()) BroadcastViews(graph, maxima.values()).run();
+}
+
+}  // namespace opwright
