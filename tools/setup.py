@@ -53,6 +53,9 @@ OPTIONAL = {
 }
 # The parts of pyproject.toml's optional dependencies that the package and the demo use.
 PACKAGE_EXTRAS = ["cuda", "demo"]
+# NVIDIA's plugin package, of which tests/conformance uses the Python files. In the environment it
+# would be in the way of `python -m opwright tensorrt`.
+NVIDIA_PLUGINS = "tensorrt-cu13-bindings>=11.4,<12"
 # PyPI has these too, for a machine where no system package can be installed.
 FROM_PYPI = {"cmake": "cmake>=3.25,<5", "ninja-build": "ninja>=1.11,<2"}
 
@@ -208,6 +211,18 @@ def install_requirements(for_tests: bool, from_pypi: list[str]) -> None:
     stamp.write_text("\n".join(wanted))
 
 
+def install_nvidia_plugins() -> None:
+    folder = ROOT / "build" / "tensorrt-bindings"
+    if folder.exists():
+        return
+    say(f"{NVIDIA_PLUGINS}: unpacking it in {folder.relative_to(ROOT)}")
+    pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-compile"]
+    pip += ["--no-deps", "--only-binary=:all:", "--target", folder]
+    if subprocess.run([*pip, NVIDIA_PLUGINS]).returncode != 0:
+        shutil.rmtree(folder, ignore_errors=True)
+        say("going on without it")
+
+
 def build_inputs() -> list[bytes]:
     """Names and contents of the files that the build and the installed package are made from."""
     patterns = ["CMakeLists.txt", "CMakePresets.json", "pyproject.toml"]
@@ -292,6 +307,7 @@ def main() -> None:
     install_requirements(for_tests, from_pypi)
     install_package()
     if for_tests:
+        install_nvidia_plugins()
         build_tests()
 
 

@@ -135,12 +135,10 @@ std::vector<bool> shape_inputs(const NodeImporter& node, const NodePlugin& plugi
                     : "those of V2 have no shape inputs");
     return chosen;
   }
-  if (given->type != Type::kInts && given->type != Type::kInt)
+  if (given->type != Type::kInts)
     node.error("attribute '", kPluginShapeInputs, "' has type ", static_cast<int>(given->type),
                "; expected a list of integers");
-  const std::vector<int64_t> indices =
-      given->type == Type::kInt ? std::vector{given->i} : given->ints;
-  for (const int64_t index : indices) {
+  for (const int64_t index : given->ints) {
     if (index < -count || index >= count)
       node.error("attribute '", kPluginShapeInputs, "' names the input ", index, "; there are ",
                  count);

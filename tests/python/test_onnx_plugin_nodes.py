@@ -231,7 +231,12 @@ def test_shape_inputs_are_those_that_the_node_lists(indices):
 
 @pytest.mark.parametrize(
     "indices, message",
-    [([2], "names the input 2; there are 1"), ([-2], "names the input -2"), (1.5, "has type 1")],
+    [
+        ([2], "names the input 2; there are 1"),
+        ([-2], "names the input -2"),
+        (1.5, "has type 1"),
+        (0, "has type 2; expected a list of integers"),
+    ],
 )
 def test_shape_inputs_that_are_not_there(indices, message):
     with registered(Creator("Spread", plugin=Spread())):

@@ -1,5 +1,6 @@
 #include "plugin/abi/v3_model.h"
 
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -85,10 +86,14 @@ Attributes V3Model::store(std::string_view) const {
 void V3Model::check(const StoredPorts& ports, const KernelArgs& args) const {
   plugin_.check_ports(ports, args, inputs_);
   if (!plugin_.has_build()) return;
-  check_combination(plugin_.clone(), ports, args);
+  const bool is_listed = check_combination(plugin_.clone(), ports, args);
   const V3Plugin clone = configured(args);
   const size_t workspace = wanted_workspace(clone, args);
-  ports.require_tactic(clone.tactics(args.layer));
+  const std::vector<int32_t> tactics = is_listed ? clone.tactics(args.layer) : std::vector{0};
+  if (clone.may_lack_autotune() && tactics == std::vector{0})
+    ports.require_tactic_number(std::numeric_limits<int32_t>::max());
+  else
+    ports.require_tactic(tactics);
   ports.require_workspace(workspace, static_cast<int64_t>(workspace_size_));
 }
 

@@ -55,8 +55,9 @@ class V3Model : public PluginModel {
   /// The combinations of types and formats that `clone` says it has.
   virtual std::vector<Candidate> combinations(const V3Plugin& clone,
                                               const CandidateQuery& query) const = 0;
-  /// Throws Error unless `clone` has the types and formats that a plan stores.
-  virtual void check_combination(const V3Plugin& clone, const StoredPorts& ports,
+  /// Throws Error unless `clone` has, or can have, the types and formats that a plan stores.
+  /// Whether it has them, so that it can be asked for its tactics.
+  virtual bool check_combination(const V3Plugin& clone, const StoredPorts& ports,
                                  const KernelArgs& args) const = 0;
   /// The bytes of workspace that a configured plugin wants.
   virtual size_t wanted_workspace(const V3Plugin& configured, const KernelArgs& args) const = 0;

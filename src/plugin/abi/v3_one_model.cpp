@@ -104,11 +104,12 @@ class V3OneModel final : public V3Model {
     return search_formats(search, clone.prefix(query.layer));
   }
 
-  void check_combination(const V3Plugin& clone, const StoredPorts& ports,
+  bool check_combination(const V3Plugin& clone, const StoredPorts& ports,
                          const KernelArgs& args) const override {
     ports.require_supported(inputs().tensors, [&](int pos, auto descs) {
       return supports(clone, args.layer, pos, descs);
     });
+    return true;
   }
 
   bool supports(const V3Plugin& clone, std::string_view layer, int pos,

@@ -102,6 +102,11 @@ class V3Plugin : public CalledPlugin {
   /// Throws Error where the ports that a plan stores are not as the plugin says: their number,
   /// shape inputs, and aliases. Without a build part only the inputs are known.
   void check_ports(const StoredPorts& ports, const KernelArgs& args, V3Inputs inputs) const;
+  /// Whether it may stand for Python functions of which `autotune`, which an engine does not need,
+  /// is not there: such a plugin has the Quick family.
+  bool may_lack_autotune() const {
+    return is_quick() && object_->getAPILanguage() == APILanguage::kPYTHON;
+  }
   /// The tactics for the last configuration, 0 where there are none.
   std::vector<int32_t> tactics(std::string_view layer) const;
   /// getTimingCacheID(): null where the plugin gives none.

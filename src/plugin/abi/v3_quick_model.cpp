@@ -150,7 +150,7 @@ class V3QuickModel final : public V3Model {
 
   std::vector<Candidate> combinations(const V3Plugin& clone,
                                       const CandidateQuery& query) const override;
-  void check_combination(const V3Plugin& clone, const StoredPorts& ports,
+  bool check_combination(const V3Plugin& clone, const StoredPorts& ports,
                          const KernelArgs& args) const override;
   void take_launch(const V3Plugin& plugin, const KernelArgs& args, const LaunchContext& context,
                    ExprBuilder& builder, KernelCode& code) const;
@@ -197,18 +197,25 @@ std::vector<Candidate> V3QuickModel::combinations(const V3Plugin& clone,
   return combinations;
 }
 
-void V3QuickModel::check_combination(const V3Plugin& clone, const StoredPorts& ports,
+bool V3QuickModel::check_combination(const V3Plugin& clone, const StoredPorts& ports,
                                      const KernelArgs& args) const {
   const std::vector<DynamicPluginTensorDesc> descs = describe_all(args.inputs, args.outputs);
   const std::vector<PluginTensorDesc> listed =
       clone.list_combinations(args.layer, descs, inputs().tensors);
+  bool has_types = false, is_linear = true;
   for (size_t first = 0; first < listed.size(); first += descs.size()) {
-    bool is_same = true;
-    for (size_t p = 0; p < descs.size(); ++p)
-      is_same &= listed[first + p].type == descs[p].desc.type &&
-                 listed[first + p].format == descs[p].desc.format;
-    if (is_same) return;
+    bool is_same = true, same_types = true;
+    for (size_t p = 0; p < descs.size(); ++p) {
+      const PluginTensorDesc& port = listed[first + p];
+      same_types &= port.type == descs[p].desc.type;
+      is_same &= port.format == descs[p].desc.format;
+      is_linear &= port.format == TensorFormat::kLINEAR;
+    }
+    if (same_types && is_same) return true;
+    has_types |= same_types;
   }
+  // So it is where no `autotune` lists layouts.
+  if (clone.may_lack_autotune() && has_types && is_linear) return false;
   ports.reject("the engine stores ", opwright::str(*args.candidate),
                ", which is none of the combinations of types and formats that "
                "getSupportedFormatCombinations() lists");

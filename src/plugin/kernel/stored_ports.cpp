@@ -77,6 +77,12 @@ void StoredPorts::require_tactic(std::span<const int32_t> tactics) const {
   reject("the engine stores the tactic ", args_.candidate->tactic, ", and it has ", list);
 }
 
+void StoredPorts::require_tactic_number(int64_t most) const {
+  const int64_t tactic = args_.candidate->tactic;
+  if (tactic < 0 || tactic > most)
+    reject("the engine stores the tactic ", tactic, ", and autotune gives 0 to ", most);
+}
+
 void StoredPorts::require_workspace(size_t wanted, int64_t stored) const {
   if (std::cmp_greater(wanted, stored))
     reject("it wants ", wanted, " bytes of workspace, and the engine stores ", stored);

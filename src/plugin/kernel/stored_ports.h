@@ -34,6 +34,9 @@ class StoredPorts {
       const std::function<bool(int pos, std::span<const DynamicPluginTensorDesc> ports)>& supports)
       const;
   void require_tactic(std::span<const int32_t> tactics) const;
+  /// Unless the tactic is one that an `autotune` may list, which is not there to be asked: 0 to
+  /// `most`.
+  void require_tactic_number(int64_t most) const;
   /// Unless the workspace that the plan has is as large as the plugin wants it.
   void require_workspace(size_t wanted, int64_t stored) const;
   /// Throws Error that ends with what may be the cause and how to mend it.

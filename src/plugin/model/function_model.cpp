@@ -218,17 +218,13 @@ class FunctionModel final : public PluginModel {
     }
   }
 
+  /// An engine needs no `autotune` where it runs. One that is there is asked.
   void check_candidate(const StoredPorts& ports, const KernelArgs& args) const {
-    const Candidate& stored = *args.candidate;
-    if (!definition_->has_autotune()) {
-      require_linear(ports, args);
-      for (size_t o = 0; o < args.inferred.size(); ++o)
-        if (args.outputs[o].type.dtype != args.inferred[o].dtype)
-          ports.reject("output ", o, " is stored as ", opwright::name(args.outputs[o].type.dtype),
-                       ", and its register function says ", opwright::name(args.inferred[o].dtype));
+    if (!definition_->has_autotune() || !can_infer()) {
+      check_untuned(ports, args);
       return;
     }
-    if (!can_infer()) return;
+    const Candidate& stored = *args.candidate;
     std::vector<PortDesc> outputs(args.outputs.begin(), args.outputs.end());
     for (size_t o = 0; o < outputs.size(); ++o)
       outputs[o].aliased_input = outputs_.aliased_inputs[o];
@@ -243,16 +239,26 @@ class FunctionModel final : public PluginModel {
                    ", which autotune does not give");
   }
 
-  /// What is not tuned runs as the network has it.
-  static void require_linear(const StoredPorts& ports, const KernelArgs& args) {
-    for (const auto& list : {args.inputs, args.outputs})
-      for (const PortDesc& port : list)
-        if (port.present && port.type.format != TensorFormat::kLINEAR)
-          ports.reject("the engine stores ", str(*args.candidate),
-                       ", and without an autotune function all is in LINEAR");
-    if (args.candidate->tactic != 0)
-      ports.reject("the engine stores the tactic ", args.candidate->tactic,
-                   ", and without an autotune function there is none");
+  /// What no `autotune` can give. Layouts are not looked at: a tensor tells `impl` its own, and
+  /// each can hold the shape.
+  static void check_untuned(const StoredPorts& ports, const KernelArgs& args) {
+    ports.require_tactic_number(std::numeric_limits<int64_t>::max());
+    const bool takes_quantized = std::ranges::any_of(args.inputs, is_quantized);
+    for (size_t o = 0; o < args.inferred.size(); ++o) {
+      const PortDesc& output = args.outputs[o];
+      const DataType stored = output.type.dtype, described = args.inferred[o].dtype;
+      // Each port is tuned by itself, and `register` is asked with the inputs' types as tuned.
+      const bool is_tuned =
+          (is_floating(stored) || is_quantized(output)) &&
+          (is_floating(described) || (described == DataType::kINT8 && takes_quantized));
+      if (stored != described && !is_tuned)
+        ports.reject("output ", o, " is stored as ", opwright::name(stored),
+                     ", and its register function says ", opwright::name(described));
+    }
+  }
+
+  static bool is_quantized(const PortDesc& port) {
+    return port.present && port.type.dtype == DataType::kINT8 && port.scale > 0;
   }
 
   const std::shared_ptr<const FunctionPlugin> definition_;

@@ -250,9 +250,40 @@ TEST_F(StoredFunctions, PortsAreThoseOfTheFunctions) {
   EXPECT_CONTAINS(thrown_error([&] { check(*op, {kPorts[0], kPorts[0]}, kPorts); }), "but 2 came");
   EXPECT_CONTAINS(thrown_error([&] { check(*op, kPorts, {kPorts[0], kPorts[0]}); }), "2 outputs");
   EXPECT_CONTAINS(thrown_error([&] { check(*op, kPorts, {}); }), "0 outputs");
-  EXPECT_CONTAINS(thrown_error([&] { check(*op, kPorts, kPorts, 3); }), "stores the tactic 3");
+}
+
+TEST_F(StoredFunctions, WhatAutotuneMayHaveGivenIsTakenWithoutIt) {
+  definition->parameters_.resize(2);  // all of whose attributes are stored
+  const PlannedOperatorPtr op = load_with(stored());
+  check(*op, kPorts, kPorts, 3);
+  EXPECT_CONTAINS(thrown_error([&] { check(*op, kPorts, kPorts, -1); }),
+                  "stores the tactic -1, and autotune gives 0 to");
   const std::vector<PortDesc> hwc = {port(DT::kFLOAT, {1, 2, 2, 2}, TF::kHWC)};
-  EXPECT_CONTAINS(thrown_error([&] { check(*op, hwc, hwc); }), "all is in LINEAR");
+  check(*op, hwc, hwc);
+  std::vector<PortDesc> quantized = {port(DT::kINT8, {4})};
+  quantized[0].scale = 0.5f;
+  const std::vector<PortDesc> half = {port(DT::kHALF, {4})}, byte = {port(DT::kINT8, {4})},
+                              integer = {port(DT::kINT32, {4})};
+  const auto error = [&](const std::vector<PortDesc>& inputs,
+                         const std::vector<PortDesc>& outputs) {
+    TestContext context({tensor(inputs[0].type.dtype, {4})});
+    const std::vector<OutputInfo> inferred = op->infer(context);
+    try {
+      check(*op, inputs, outputs, 0, inferred);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  for (const auto& inputs : {kPorts, half, quantized})
+    for (const auto& outputs : {kPorts, half, quantized}) EXPECT_EQ(error(inputs, outputs), "");
+  EXPECT_EQ(error(integer, integer), "");
+  EXPECT_EQ(error(byte, byte), "");
+  EXPECT_CONTAINS(error(kPorts, integer),
+                  "output 0 is stored as INT32, and its register function says FP32");
+  EXPECT_CONTAINS(error(kPorts, byte), "stored as INT8, and its register function says FP32");
+  EXPECT_CONTAINS(error(integer, half), "stored as FP16, and its register function says INT32");
+  EXPECT_CONTAINS(error(byte, kPorts), "stored as FP32, and its register function says INT8");
 }
 
 TEST_F(StoredFunctions, AnAttributeThatImplTakesCannotBeLeftOut) {
@@ -272,16 +303,6 @@ TEST_F(StoredFunctions, AliasesAreThoseOfRegister) {
   const std::vector<OutputInfo> inferred = op->infer(context);
   EXPECT_CONTAINS(thrown_error([&] { check(*op, kPorts, kPorts, 0, inferred); }),
                   "other inputs that outputs are aliased to than its register function says");
-}
-
-TEST_F(StoredFunctions, TypesAreThoseOfRegister) {
-  definition->parameters_.resize(2);
-  TestContext context({tensor(DT::kFLOAT, {4})});
-  const PlannedOperatorPtr op = load_with(stored());
-  const std::vector<OutputInfo> inferred = op->infer(context);
-  check(*op, kPorts, kPorts, 0, inferred);
-  EXPECT_CONTAINS(thrown_error([&] { check(*op, kPorts, {port(DT::kHALF, {4})}, 0, inferred); }),
-                  "output 0 is stored as FP16, and its register function says FP32");
 }
 
 TEST_F(StoredFunctions, AutotuneIsAskedWhereItsAttributesAreThere) {

@@ -27,6 +27,7 @@ class TestSymExpr final : public ISymExpr {
 /// How a QuickTestPlugin behaves; all its clones share it.
 struct QuickBehavior {
   bool aot = false, has_runtime = true;
+  APILanguage language = APILanguage::kCPP;
   int num_outputs = 1;
   int num_inputs = -1;         ///< that it takes, where it looks
   std::vector<int32_t> ranks;  ///< that getOutputDataTypes() was told
@@ -105,6 +106,7 @@ class QuickTestPlugin final : public IPluginV3,
 
   explicit QuickTestPlugin(QuickBehavior& b, int32_t configured_type = -1)
       : b_(b), configured_type_(configured_type) {}
+  APILanguage getAPILanguage() const noexcept override { return b_.language; }
   IPluginCapability* getCapabilityInterface(PluginCapabilityType type) noexcept override {
     switch (type) {
       case PluginCapabilityType::kCORE:

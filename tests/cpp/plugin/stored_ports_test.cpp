@@ -253,6 +253,31 @@ TEST_F(StoredQuick, TacticsAreThoseForTheConfiguration) {
                   "stores the tactic 9, and it has 4");
 }
 
+TEST_F(StoredQuick, FunctionsOfPythonMayLackAutotune) {
+  b_.language = APILanguage::kPYTHON;
+  const PlannedOperatorPtr op = load();
+  const auto with = [](int64_t tactic, TF format) {
+    return [tactic, format](Step& s) {
+      s.inputs[0].type.format = s.outputs[0].type.format = format;
+      s.tactic = tactic;
+    };
+  };
+  for (const TF format : {TF::kLINEAR, TF::kHWC}) {
+    Step step;
+    with(9, format)(step);
+    step.check(*op);
+    EXPECT_CONTAINS(error_with(*op, with(-1, format)), "stores the tactic -1, and autotune gives");
+    EXPECT_CONTAINS(error_with(*op, with((int64_t{1} << 32) + 9, format)), "the tactic 4294967305");
+  }
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs[0].type.dtype = DT::kHALF; }),
+                  "the engine stores FP32 -> FP16, which is none of the combinations");
+  // One that lists layouts or tactics has what it lists.
+  b_.tactics = [](DT) { return std::vector{4}; };
+  EXPECT_CONTAINS(error_with(*op, with(9, TF::kLINEAR)), "stores the tactic 9, and it has 4");
+  b_.combinations = {{{DT::kFLOAT, TF::kCHW4}, {DT::kFLOAT, TF::kCHW4}}};
+  EXPECT_CONTAINS(error_with(*op, with(4, TF::kHWC)), "which is none of the combinations");
+}
+
 TEST_F(StoredQuick, NothingIsCompiledFromAFilesFields) {
   load();
   b_.aot = true;

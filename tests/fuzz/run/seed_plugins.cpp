@@ -272,7 +272,7 @@ class QuickCreator final : public IPluginCreatorV3Quick {
   QuickBehavior& b_;
 };
 
-/// y = x * scale for FP32 or INT32.
+/// y = x * scale, of the type of x; both may be tuned to other floating types.
 class FunctionScale final : public FunctionPlugin {
  public:
   const std::string& name() const override { return name_; }
@@ -295,21 +295,27 @@ class FunctionScale final : public FunctionPlugin {
   std::unique_ptr<Kernel> attach(const KernelArgs& args, const FieldValues&,
                                  const FunctionOutputs&) const override {
     struct Callback final : Kernel {
-      PortType in, out;
+      PortDesc in, out;
       int64_t in_bytes = 0, out_bytes = 0;
+      static bool is_tuned(const PortDesc& port) {
+        return is_floating(port.type.dtype) ||
+               (port.type.dtype == DataType::kINT8 && port.scale > 0);
+      }
       void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
-        in_bytes = tensor_bytes(inputs[0], in.dtype, in.format);
-        out_bytes = tensor_bytes(outputs[0], out.dtype, out.format);
+        if (inputs[0] != outputs[0]) die("fuzz::scale", "its input and output differ in shape");
+        in_bytes = tensor_bytes(inputs[0], in.type.dtype, in.type.format);
+        out_bytes = tensor_bytes(outputs[0], out.type.dtype, out.type.format);
       }
       void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
-        if (in_bytes != out_bytes) die("fuzz::scale", "its input and output differ in size");
+        if (in.type.dtype != out.type.dtype && !(is_tuned(in) && is_tuned(out)))
+          die("fuzz::scale", "its input and output have types that no tuning gives");
         const uint8_t sum = read_all(inputs[0], in_bytes);
         if (out_bytes > 0) std::memset(outputs[0], sum & 1, static_cast<size_t>(out_bytes));
       }
     };
     auto kernel = std::make_unique<Callback>();
-    kernel->in = args.inputs[0].type;
-    kernel->out = args.outputs[0].type;
+    kernel->in = args.inputs[0];
+    kernel->out = args.outputs[0];
     return kernel;
   }
   KernelCode compile(const KernelArgs&, const FieldValues&) const override {
