@@ -405,6 +405,7 @@ std::vector<Candidate> Tuner::candidates(const GraphNode& node, const NodePorts&
   query.tf32 = config_.tf32;
   query.hardware_compatibility = config_.hardware_compatibility;
   query.tactic_sources = config_.tactic_sources;
+  query.all_tactics = config_.all_tactics;
   query.dropped = &dropped;
   if (!strongly_typed_) {
     query.fp16 = config_.fp16, query.bf16 = config_.bf16;

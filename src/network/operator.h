@@ -140,6 +140,9 @@ struct CandidateQuery {
   HardwareCompatibilityLevel hardware_compatibility{};
   /// Bits 1 << TacticSource: libraries of others that may compute.
   uint32_t tactic_sources = 0;
+  /// Whether every candidate that can compute the ports is asked for. Else those are enough that
+  /// are worth timing for their sizes on the device.
+  bool all_tactics = false;
   /// Where the operator says what it lists and cannot be; null: nobody asks.
   std::vector<DroppedCandidate>* dropped = nullptr;
 };

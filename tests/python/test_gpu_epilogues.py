@@ -120,6 +120,23 @@ def test_a_chain_behind_a_convolution(dtype, groups):
     m.check(y, h / (1 + np.exp(-h)), 1)
 
 
+@pytest.mark.parametrize("groups", [1, 48])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_operands_that_are_repeated_behind_a_convolution(dtype, groups):
+    """Over the width, over rows, over images, and of one element."""
+    m = Model(dtype)
+    x, x_ = m.input(2, 48, 5, 7)
+    kernel = m.random.uniform(-1, 1, (48, 48 // groups, 1, 1)).astype(dtype)
+    layer = m.network.add_convolution_nd(x, 48, (1, 1), trt.Weights(kernel), trt.Weights())
+    layer.num_groups = groups
+    y, k = layer.get_output(0), kernel.astype(np.float64)[:, :, 0, 0]
+    h = k[None, :, 0, None, None] * x_ if groups == 48 else np.einsum("mc,nchw->nmhw", k, x_)
+    for shape in ((1, 1, 1, 7), (1, 1, 5, 7), (1, 48, 5, 7), (1, 1, 1, 1)):
+        other, other_ = m.input(*shape)
+        y, h = m.binary("SUM", m.binary("PROD", y, other), other), h * other_ + other_
+    m.check(y, h, 1)
+
+
 @pytest.mark.parametrize("groups", [1, 16])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_chain_behind_a_transposed_convolution(dtype, groups):

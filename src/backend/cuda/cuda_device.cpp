@@ -218,6 +218,7 @@ PlannedOperatorPtr CudaDevice::compile(const Operator& op, const KernelArgs& arg
   if (PlannedOperatorPtr planned = plan_cublaslt(*this, op, args)) return planned;
   if (PlannedOperatorPtr planned = plan_cudnn(*this, op, args)) return planned;
   if (entry == nullptr || entry->generate == nullptr) return nullptr;
+  gpu::require_candidate(*entry, op, args);
   std::optional<gpu::GeneratedKernel> generated = entry->generate(op, args);
   if (!generated) return nullptr;
   KernelCode code = std::move(generated->launch);

@@ -39,6 +39,7 @@ constexpr AttentionTile kTilesOfAttention[] = {
 constexpr int64_t kMaxDirectSize = 128, kMaxGroupSize = 128;
 /// A tactic's number is that of its tile, and this times the parts where there are several.
 constexpr int64_t kAttentionPartsUnit = 100;
+static_assert(std::size(kTilesOfAttention) <= kAttentionPartsUnit);
 /// Parts of the keys at most, and blocks whose keys have parts.
 constexpr int kMostParts = 8;
 constexpr int64_t kMostTasksOfParts = 256;
@@ -127,15 +128,33 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
       static_cast<double>(queries.max[axis_of(0, false)]) *
       static_cast<double>(query.inputs[1].max[axis_of(1, false)]) *
       static_cast<double>(params.heads * (params.size + params.value_size));
-  const bool is_tensor =
-      is_short && architecture >= kTensorArchitecture && most_products > kFewMultiplications;
-  const auto fits = [&](const AttentionTile& tile) {
-    return tile.is_tensor == is_tensor &&
+  const bool has_tensor = is_short && architecture >= kTensorArchitecture;
+  const bool is_tensor = has_tensor && most_products > kFewMultiplications;
+  const bool is_fixed = queries.min == queries.max;
+  // Whether the tile can compute the attention.
+  const auto can_compute = [&](const AttentionTile& tile) {
+    const int64_t most_size = tile.is_group    ? kMaxGroupSize
+                              : tile.is_direct ? kMaxDirectSize
+                                               : kMaxSize;
+    return (!tile.is_tensor || has_tensor) &&
+           (!tile.is_group || architecture == kWarpGroupArchitecture) && params.size <= most_size &&
+           params.value_size <= most_size &&
            SharedMemory(tile, params, type).total <= most_shared_memory(architecture);
   };
+  // Whether so many blocks can have parts of a tile's keys: those of a cluster, or of a number that
+  // is known.
+  const auto can_divide = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
+    return parts == 1 || (tile.is_direct  ? architecture >= kClusterArchitecture
+                          : tile.is_group ? false
+                                          : is_fixed && tasks > 0);
+  };
+  const auto fits = [&](const AttentionTile& tile) {
+    return tile.is_tensor == is_tensor && can_compute(tile);
+  };
   const auto may_divide = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
-    return parts == 1 || (architecture >= kClusterArchitecture && tasks * parts <= 4 * kFewBlocks &&
-                          2 * keys >= parts * tile.n * tile.warps_n);
+    return can_divide(tile, tasks, parts) &&
+           (parts == 1 ||
+            (tasks * parts <= 4 * kFewBlocks && 2 * keys >= parts * tile.n * tile.warps_n));
   };
   // Of blocks that are alone on their multiprocessor those whose warps have one tile each are
   // faster in a chain of kernels than those with more, which alone they hardly are: a decoder of 16
@@ -150,30 +169,18 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
     return false;
   };
   std::vector<int64_t> found;
-  for (int64_t i = 0; i < std::ssize(kTilesOfAttention); ++i) {
-    const AttentionTile& tile = kTilesOfAttention[i];
-    if (!fits(tile)) continue;
-    const int64_t tasks = heads * ((rows + tile.m - 1) / tile.m);
+  const auto is_worth_timing = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
+    if (!fits(tile)) return false;
     if (tile.is_group) {
       const bool is_large = rows > tile.m / 2 && keys >= 64 && (tile.m <= 128 || rows >= 1024);
       // The sums of three warpgroups' long heads leave no registers for scores.
       const bool spills = (tile.m > 128 || tile.n > kLongTile) && params.value_size > 64;
       // Fewer keys that are not there are what many at once are for.
       const bool wastes = tile.n > kLongTile && rounded(keys, tile.n) >= rounded(keys, 128);
-      if (spills || wastes) continue;
-      if (architecture == kWarpGroupArchitecture && is_large && params.size <= kMaxGroupSize &&
-          params.value_size <= kMaxGroupSize)
-        found.push_back(i);
-      continue;
+      return is_large && !spills && !wastes;
     }
-    if (tile.is_direct) {
-      if (rows > tile.m || params.size > kMaxDirectSize || params.value_size > kMaxDirectSize)
-        continue;
-      for (int64_t parts = 1; parts <= kMostParts; parts *= 2)
-        if (may_divide(tile, tasks, parts) && !has_quicker(tile, tasks, parts))
-          found.push_back(parts > 1 ? parts * kAttentionPartsUnit + i : i);
-      continue;
-    }
+    if (tile.is_direct)
+      return rows <= tile.m && may_divide(tile, tasks, parts) && !has_quicker(tile, tasks, parts);
     // A tile that is twice as large as what there is computes mostly zeros; small ones read the
     // keys of many queries more often.
     const bool wastes = (tile.m > 16 && tile.m >= 2 * rows) || (tile.n > 64 && tile.n >= 2 * keys);
@@ -181,13 +188,26 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
     // Sums of long heads leave few registers for scores.
     const bool spills = is_tensor && tile.n / tile.warps_n > 64 && params.value_size > 64;
     const bool is_long = params.value_size > 128 && tile.n / tile.warps_n > 32;
-    if (wastes || spills || is_long || (is_small && !found.empty())) continue;
-    found.push_back(i);
-    if (queries.min != queries.max || tasks == 0 || tasks > kMostTasksOfParts) continue;
-    for (int64_t parts = 2; parts <= kMostParts; parts *= 2)
-      if (tasks * parts <= 4 * kFewBlocks && 2 * tasks < 3 * kFewBlocks &&
-          keys >= parts * kPartTiles * tile.n)
-        found.push_back(parts * kAttentionPartsUnit + i);
+    if (wastes || spills || is_long || (is_small && !found.empty())) return false;
+    return parts == 1 || (tasks <= kMostTasksOfParts && tasks * parts <= 4 * kFewBlocks &&
+                          2 * tasks < 3 * kFewBlocks && keys >= parts * kPartTiles * tile.n);
+  };
+  for (int64_t i = 0; i < std::ssize(kTilesOfAttention); ++i) {
+    const AttentionTile& tile = kTilesOfAttention[i];
+    if (!can_compute(tile)) continue;
+    const int64_t tasks = heads * ((rows + tile.m - 1) / tile.m);
+    // What two parts can, more can.
+    constexpr int64_t kFewParts = 2;
+    bool is_whole_worth = false;
+    for (int64_t parts = 1; parts <= kMostParts; parts *= 2) {
+      const bool is_worth = is_worth_timing(tile, tasks, parts);
+      if (parts == 1) is_whole_worth = is_worth;
+      const bool is_asked = query.all_tactics
+                                ? parts <= kFewParts || is_worth
+                                : is_worth && (parts == 1 || is_whole_worth || tile.is_direct);
+      if (is_asked && can_divide(tile, tasks, parts))
+        found.push_back(parts > 1 ? parts * kAttentionPartsUnit + i : i);
+    }
   }
   return found;
 }

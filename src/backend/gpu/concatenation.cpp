@@ -47,14 +47,15 @@ class ConcatenationWriter {
   }
 
   /// By input first, which is not there for short pieces.
-  std::vector<RowPlan> plans(bool by_input) const {
+  Ways<RowPlan> plans(bool by_input) const {
     const int64_t length = by_input ? typical_longest_ : typical_length_;
     return row_plans((length + width_ - 1) / width_, args_.outputs[0].opt.numel());
   }
-  bool is_by_input() const {
+  bool is_worth_by_input() const {
     return lengths_.size() > kFewInputs || typical_longest_ >= kLongPiece * width_;
   }
-  bool is_by_row() const { return lengths_.size() <= kFewInputs; }
+  /// Whether there is that code: elements look at the inputs one after another.
+  bool has_rows() const { return lengths_.size() <= kFewInputs; }
 
   GeneratedKernel write(const RowPlan& plan, bool by_input) {
     for (size_t i = 0; i < lengths_.size(); ++i)
@@ -165,24 +166,25 @@ class ConcatenationWriter {
 struct Choice {
   RowPlan plan;
   bool by_input;
+  std::string name() const { return str(by_input ? "by input, " : "by row, ", plan.name()); }
 };
-std::vector<Choice> choices(const ConcatenationWriter& writer) {
-  std::vector<Choice> result;
-  if (writer.is_by_input())
-    for (const RowPlan& plan : writer.plans(true)) result.push_back({plan, true});
-  if (writer.is_by_row())
-    for (const RowPlan& plan : writer.plans(false)) result.push_back({plan, false});
+Ways<Choice> choices(const ConcatenationWriter& writer) {
+  Ways<Choice> result;
+  const auto add = [&](bool by_input, bool is_worth_timing) {
+    const Ways<RowPlan> plans = writer.plans(by_input);
+    size_t number = 0;
+    for (const RowPlan& plan : plans.listed(true))
+      result.add({plan, by_input}, is_worth_timing && plans.is_worth_timing(number++));
+  };
+  add(true, writer.is_worth_by_input());
+  if (writer.has_rows()) add(false, true);
   return result;
 }
 
 std::vector<Candidate> concatenation_candidates(const Operator& op, const CandidateQuery& query) {
   const std::vector<TensorFormat> formats = formats_of(query, query.outputs[0].opt.rank());
   return moving_candidates(query, formats, [&](const KernelArgs& args) {
-    std::vector<std::string> names;
-    for (const Choice& choice :
-         choices(ConcatenationWriter(static_cast<const Concatenation&>(op), args)))
-      names.push_back(str(choice.by_input ? "by input, " : "by row, ", choice.plan.name()));
-    return names;
+    return choices(ConcatenationWriter(static_cast<const Concatenation&>(op), args)).names();
   });
 }
 

@@ -253,6 +253,7 @@ class ConvolutionWriter {
             : windows(false, x, pixels, image, plane, 1, "false");
     epilogue_.bias_element =
         is_grouped ? str("group * ", source_.value(shape_.maps), " + row") : "row";
+    epilogue_.row_axes = static_cast<int>(shape_.windows.axes.size());
     epilogue_.channel_element = epilogue_.bias_element;
     return writer_.write(shape_.maps, pixels, k_, shape_.images * shape_.groups, of_batch, a, b,
                          str("batch * rows * columns"), pixels, epilogue_);
@@ -307,13 +308,14 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
         found.push_back(candidate);
       };
       const bool is_last = format != TensorFormat::kLINEAR;
-      const bool has_patches = is_last && shape.channels.constant() <= kFewChannels &&
-                               patch_piece(shape, params, type) > 0;
+      const bool can_have_patches = is_last && patch_piece(shape, params, type) > 0;
+      const bool has_patches =
+          can_have_patches && (query.all_tactics || shape.channels.constant() <= kFewChannels);
       std::vector<DepthwiseTactic> depthwise;
       if (is_last && query.inputs[1].min == query.inputs[1].max)
-        depthwise = depthwise_tactics(shape, type);
+        depthwise = depthwise_tactics(shape, type, query.all_tactics);
       for (const DepthwiseTactic& tactic : depthwise) add(tactic.number, tactic.name);
-      if (!depthwise.empty()) continue;
+      if (!depthwise.empty() && !query.all_tactics) continue;
       if (is_last && is_image) {
         Candidate of_image = candidate;
         of_image.inputs[0].format = of_image.inputs[1].format = TensorFormat::kLINEAR;
@@ -321,26 +323,35 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
         found.push_back(of_image);
       }
       // Tiles would pad with 0, not with the zero point.
-      const bool has_tiles = params.zero_point == 0 && !(is_narrow && k <= kFewProducts);
-      if (!has_tiles || (is_narrow && !is_transposed) || k <= kFewProducts / 4)
+      const bool can_have_tiles = params.zero_point == 0;
+      const bool has_tiles =
+          can_have_tiles && (query.all_tactics || !is_narrow || k > kFewProducts);
+      if (query.all_tactics || !has_tiles || (is_narrow && !is_transposed) || k <= kFewProducts / 4)
         add(kDirectConvolution, "a thread per element");
       if (!has_tiles) continue;
       if (is_last && is_fixed && is_product && groups == 1) {
         const std::vector<int64_t> of_rows =
             row_product_tactics(type, candidate.inputs[1].dtype, over_pixels, true, true, false,
-                                target_architecture(query));
+                                target_architecture(query), query.all_tactics);
         for (const int64_t tactic : of_rows) add(tactic, product_tactic(tactic).name(type));
-        if (!of_rows.empty()) continue;
+        if (!of_rows.empty() && !query.all_tactics) continue;
       }
-      if (has_patches)
+      const auto add_tiles = [&](std::string_view prefix) {
+        for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, query)) {
+          std::vector<int64_t> tactics =
+              product_tactics(type, unit, is_last ? over_pixels : over_maps,
+                              target_architecture(query), query.all_tactics);
+          if (!is_last && formats.size() > 1 && tactics.size() > kLinearTactics &&
+              !query.all_tactics)
+            tactics.resize(kLinearTactics);
+          for (const int64_t tactic : tactics)
+            add(tactic, str(prefix, product_tactic(tactic).name(type)));
+        }
+      };
+      if (!has_patches || query.all_tactics) add_tiles("");
+      if (has_patches) {
         candidate.inputs[0].format = candidate.inputs[1].format = TensorFormat::kLINEAR;
-      for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, query)) {
-        std::vector<int64_t> tactics = product_tactics(
-            type, unit, is_last ? over_pixels : over_maps, target_architecture(query));
-        if (!is_last && formats.size() > 1 && tactics.size() > kLinearTactics)
-          tactics.resize(kLinearTactics);
-        for (const int64_t tactic : tactics)
-          add(tactic, str(has_patches ? "patches, " : "", product_tactic(tactic).name(type)));
+        add_tiles("patches, ");
       }
     }
   }

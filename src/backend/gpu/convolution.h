@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/gpu/product.h"
 #include "backend/gpu/source.h"
 #include "backend/gpu/windows.h"
 #include "operators/convolution.h"
@@ -27,7 +28,7 @@ struct ConvolutionShape {
 
 /// The tactic of convolutions whose threads compute elements of the output one by one. Lower ones
 /// are tiles of products.
-inline constexpr int64_t kDirectConvolution = 1000;
+inline constexpr int64_t kDirectConvolution = kProductTacticsEnd;
 GeneratedKernel generate_direct_convolution(KernelSource& source, const ConvolutionShape& shape,
                                             const ConvolutionParams& params,
                                             const KernelArgs& args);
@@ -48,9 +49,10 @@ struct DepthwiseTactic {
   int64_t number = 0;
   std::string name;
 };
-/// Those worth trying for extents that are constant; none where the convolution is another one, or
-/// its channels do not make whole vectors.
-std::vector<DepthwiseTactic> depthwise_tactics(const ConvolutionShape& shape, DataType type);
+/// Those worth timing, or all, for extents that are constant; none where the convolution is another
+/// one, or its channels do not make whole vectors.
+std::vector<DepthwiseTactic> depthwise_tactics(const ConvolutionShape& shape, DataType type,
+                                               bool all);
 GeneratedKernel generate_depthwise_convolution(KernelSource& source, const ConvolutionShape& shape,
                                                const ConvolutionParams& params,
                                                const KernelArgs& args);

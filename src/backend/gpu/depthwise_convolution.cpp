@@ -223,8 +223,8 @@ class DepthwiseWriter {
           break;
         }
         case FusedPlace::kRepeated:
-          element =
-              str("in", input, "[(at + i) % ", source_.value(numel(source_.dims(input))), "]");
+          element = str("in", input, "[",
+                        repeated_place(source_, args_, input, "at + i", Expr(params_.groups)), "]");
           break;
         case FusedPlace::kScalar:
         case FusedPlace::kProduct:  // of other operators
@@ -253,7 +253,8 @@ class DepthwiseWriter {
 
 }  // namespace
 
-std::vector<DepthwiseTactic> depthwise_tactics(const ConvolutionShape& shape, DataType type) {
+std::vector<DepthwiseTactic> depthwise_tactics(const ConvolutionShape& shape, DataType type,
+                                               bool all) {
   const Windows& windows = shape.windows;
   if (!is_floating(type) || windows.is_transposed || shape.channels != Expr(1) ||
       shape.maps != Expr(1) || !shape.groups.is_constant())
@@ -277,7 +278,7 @@ std::vector<DepthwiseTactic> depthwise_tactics(const ConvolutionShape& shape, Da
   for (int i = 0; i < static_cast<int>(std::size(kPixels)); ++i) {
     const int pixels = kPixels[i];
     const bool is_worth = pixels == 1 || (pixels <= width && threads >= pixels * kFewThreads);
-    if (is_worth && inner.stride <= kMostReach &&
+    if ((all || is_worth) && inner.stride <= kMostReach &&
         (pixels - 1) * inner.stride + (in_row - 1) * inner.dilation < kMostReach)
       result.push_back(
           {kDepthwiseConvolution + i, str("depthwise, ", pixels, pixels == 1 ? " pixel" : " pixels",

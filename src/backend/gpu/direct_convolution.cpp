@@ -99,7 +99,7 @@ __device__ inline Pack<T, kPack> read_pack(const T* from, bool is_aligned) {
       if (const auto at = static_cast<FusedPlace>(program.places[i]); at == FusedPlace::kElement)
         element = place;
       else if (at == FusedPlace::kRepeated)
-        element = str("(", place, ") % ", value(numel(source_.dims(input))));
+        element = repeated_place(source_, args_, input, place, all_maps);
       else if (at == FusedPlace::kChannel)
         element = of;
       text += str("const auto x", i + 1, " = load(in", input, "[", element, "]);\n");

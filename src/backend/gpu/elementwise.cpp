@@ -38,6 +38,42 @@ bool has_vectors(const Broadcast::Axes& axes, int width) {
   return axes.extents.size() == 1 || !inner.is_constant() || inner.constant() % width == 0;
 }
 
+/// Whether threads can share the elements so.
+bool can_share(int64_t tactic, const Broadcast::Axes& axes, int width) {
+  switch (tactic) {
+    case kElements:
+      return true;
+    case kVectors:
+    case kManyVectors:
+      return has_vectors(axes, width);
+    case kRows:
+      return axes.extents.size() > 1;
+    default:
+      return false;
+  }
+}
+
+/// How many neighbours a thread takes together. Rows whose length is known and no multiple of the
+/// vector are taken one element at a time.
+int group_width(int64_t tactic, int width, const Broadcast::Axes& axes) {
+  return tactic == kRows && !has_vectors(axes, width) ? 1 : width;
+}
+
+/// Whether a tactic that can share these elements may be the fastest.
+bool is_worth_timing(int64_t tactic, const Broadcast::Axes& axes, int width, int64_t count,
+                     int64_t row) {
+  switch (tactic) {
+    case kElements:
+      return count >= kManyElementwise || !has_vectors(axes, width);
+    case kManyVectors:
+      return count >= kVeryManyElements;
+    case kRows:
+      return count >= kManyElementwise && row >= kLongRow;
+    default:
+      return true;
+  }
+}
+
 /// Writes the body of the kernel.
 class ElementwiseWriter {
  public:
@@ -48,7 +84,8 @@ class ElementwiseWriter {
         reads_(body.reads),
         broadcast_(broadcast),
         axes_(broadcast.presumed),
-        width_(vector_width(args.inputs, args.outputs, axes_)),
+        width_(group_width(args.candidate->tactic, vector_width(args.inputs, args.outputs, axes_),
+                           axes_)),
         rank_(static_cast<int>(axes_.extents.size())) {
     std::string parameters;
     for (const int input : reads_)
@@ -320,21 +357,21 @@ std::vector<Candidate> elementwise_tactics(const Candidate& candidate,
   const KernelSource source("", ports);
   const Broadcast::Axes axes = analyze_broadcast(source, ports.args()).presumed;
   const int width = vector_width(inputs, outputs, axes);
-  const int64_t count = outputs[0].opt.numel();
-
-  std::vector<Candidate> result;
-  const auto add = [&](Tactic tactic, std::string name) {
-    result.push_back(candidate);
-    result.back().tactic = tactic;
-    result.back().tactic_name = std::move(name);
+  const int64_t count = outputs[0].opt.numel(), row = source.typical(axes.extents.back());
+  const std::pair<Tactic, std::string> tactics[] = {
+      {kVectors, str("vectors of ", width)},
+      {kElements, "elements"},
+      {kManyVectors, str("two vectors of ", width)},
+      {kRows, "rows"},
   };
-  const bool vectors = has_vectors(axes, width);
-  if (vectors) add(kVectors, str("vectors of ", width));
-  if (!vectors || count >= kManyElementwise) add(kElements, "elements");
-  if (vectors && count >= kVeryManyElements) add(kManyVectors, str("two vectors of ", width));
-  if (axes.extents.size() > 1 && count >= kManyElementwise &&
-      source.typical(axes.extents.back()) >= kLongRow)
-    add(kRows, "rows");
+  std::vector<Candidate> result;
+  for (const auto& [tactic, name] : tactics) {
+    if (!can_share(tactic, axes, width) ||
+        !(query.all_tactics || is_worth_timing(tactic, axes, width, count, row)))
+      continue;
+    result.push_back(candidate);
+    result.back().tactic = tactic, result.back().tactic_name = name;
+  }
   return result;
 }
 

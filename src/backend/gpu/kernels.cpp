@@ -1,8 +1,11 @@
 #include "backend/gpu/kernels.h"
 
+#include <algorithm>
 #include <unordered_map>
 
+#include "base/error.h"
 #include "base/library.h"
+#include "operators/movement.h"
 
 namespace opwright::gpu {
 namespace {
@@ -14,6 +17,28 @@ struct KernelTable : std::unordered_map<std::string_view, KernelEntry> {};
 
 void register_kernels(std::string_view kind, const KernelEntry& entry) {
   Library::part<KernelTable>().emplace(kind, entry);
+}
+
+void require_candidate(const KernelEntry& entry, const Operator& op, const KernelArgs& args) {
+  const Candidate& wanted = *args.candidate;
+  // What the types of the candidate allow: none lower.
+  std::vector<PortDesc> inputs(args.inputs.begin(), args.inputs.end());
+  std::vector<PortDesc> outputs(args.outputs.begin(), args.outputs.end());
+  if (op.kind() != Reformat::kKind)
+    for (std::vector<PortDesc>* const ports : {&inputs, &outputs})
+      for (PortDesc& port : *ports) port.type.format = TensorFormat::kLINEAR;
+  CandidateQuery query;
+  query.layer = args.layer, query.inputs = inputs, query.outputs = outputs;
+  query.device = args.device, query.hardware_compatibility = args.hardware_compatibility;
+  query.strongly_typed = query.tf32 = query.all_tactics = true;
+  const std::vector<Candidate> all = entry.candidates(op, query);
+  const bool is_known = std::any_of(all.begin(), all.end(), [&](const Candidate& candidate) {
+    return candidate.tactic == wanted.tactic && candidate.inputs == wanted.inputs &&
+           candidate.outputs == wanted.outputs;
+  });
+  require(is_known, "layer '", args.layer, "': tactic ", wanted.tactic, " (", wanted.tactic_name,
+          ") of ", op.kind(), " cannot compute ", str(wanted), " of these shapes; ", all.size(),
+          " others can");
 }
 
 const KernelEntry* find_entry(std::string_view kind) {

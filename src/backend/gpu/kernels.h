@@ -36,6 +36,10 @@ struct KernelEntry {
   void (*check)(const Operator& op, const KernelArgs& args) = nullptr;
 };
 
+/// Throws Error unless the candidate of `args` is one of all that can compute their ports: whatever
+/// a list of what is worth timing has, or a plan or a cache has kept, nothing else is launched.
+void require_candidate(const KernelEntry& entry, const Operator& op, const KernelArgs& args);
+
 /// Null where GPUs have no kernels for that kind of operator.
 const KernelEntry* find_entry(std::string_view kind);
 

@@ -117,10 +117,11 @@ std::vector<Candidate> matmul_nbits_candidates(const Operator& op, const Candida
   const ProductSize size = {a.numel(0, a.rank() - 1), p.rows, p.columns, 1,
                             has_fixed_shapes(query)};
   const std::vector<ProductUnit> units = product_units(type, type, query);
-  if (type == DataType::kFLOAT || units[0] != ProductUnit::kTensor || size.m < kTensorVectors)
+  if (type == DataType::kFLOAT || units[0] != ProductUnit::kTensor ||
+      (size.m < kTensorVectors && !query.all_tactics))
     return found;
-  for (const int64_t tactic :
-       product_tactics(type, ProductUnit::kTensor, size, target_architecture(query))) {
+  for (const int64_t tactic : product_tactics(type, ProductUnit::kTensor, size,
+                                              target_architecture(query), query.all_tactics)) {
     Candidate candidate = linear_candidate(query, product_tactic(tactic).name(type));
     candidate.tactic = tactic;
     found.push_back(std::move(candidate));

@@ -136,16 +136,20 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
     // Alone, as candidates are timed, other tiles may seem faster.
     if (b.is_along_k && a.is_along_k && query.inputs[1].is_constant && size.batches == 1 &&
         candidate.inputs[1].dtype == type) {
-      const std::vector<int64_t> of_chain = chain_tactics(type, size, 1, false, architecture);
-      for (const int64_t tactic : of_chain) add(tactic);
-      if (!of_chain.empty()) continue;
+      const std::vector<int64_t> of_chain =
+          chain_tactics(type, size, 1, false, architecture, false);
+      for (const int64_t tactic : of_chain)
+        if (!query.all_tactics) add(tactic);
+      if (!of_chain.empty() && !query.all_tactics) continue;
     }
     for (const int64_t tactic :
          row_product_tactics(type, candidate.inputs[1].dtype, size, a.is_along_k, b.is_along_k,
-                             query.inputs[1].is_constant, architecture))
+                             query.inputs[1].is_constant, architecture, query.all_tactics))
       add(tactic);
     for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, query)) {
-      for (const int64_t tactic : product_tactics(type, unit, size, architecture)) add(tactic);
+      for (const int64_t tactic :
+           product_tactics(type, unit, size, architecture, query.all_tactics))
+        add(tactic);
     }
   }
   return found;
@@ -180,7 +184,7 @@ std::vector<Candidate> row_product_candidates(const Operator& op, const Candidat
   const DataType type = query.inputs[0].type.dtype;
   std::vector<Candidate> found;
   for (const int64_t tactic : chain_tactics(type, size, is_paired ? 2 : 1, params.normalizes,
-                                            target_architecture(query))) {
+                                            target_architecture(query), query.all_tactics)) {
     Candidate candidate = linear_candidate(query, product_tactic(tactic).name(type));
     candidate.tactic = tactic;
     found.push_back(std::move(candidate));

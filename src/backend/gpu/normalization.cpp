@@ -104,9 +104,9 @@ struct NormalizationLanes {
   }
 };
 
-/// Those worth trying, the best guess first.
-std::vector<NormalizationLanes> lanes_of(const NormalizationParams& params, const Shape& typical,
-                                         TensorFormat format) {
+/// All of them can normalize any number of elements.
+Ways<NormalizationLanes> lanes_of(const NormalizationParams& params, const Shape& typical,
+                                  TensorFormat format) {
   int64_t count = 1;
   bool is_inner = true;
   for (int place = 0; place < typical.rank(); ++place) {
@@ -118,26 +118,29 @@ std::vector<NormalizationLanes> lanes_of(const NormalizationParams& params, cons
     if (typical[i] > 1) is_inner = is_reduced || is_split;
   }
   const int64_t rows = typical.numel() / std::max<int64_t>(1, count);
-  std::vector<int> counts;
+  const bool fits_warp = is_inner && count <= kWarp * kKeptElements;
+  std::vector<int> counts, others;
   if (is_inner) {
-    if (count <= kWarp * kKeptElements)
-      counts = {kWarp};
+    if (fits_warp)
+      counts = {kWarp}, others = {kThreads, kNormalizationThreads};
     else if (count <= kThreads * kKeptElements && rows >= kFewGroups)
-      counts = {kThreads, kNormalizationThreads};
+      counts = {kThreads, kNormalizationThreads}, others = {kWarp};
     else
-      counts = {kNormalizationThreads, kThreads};
+      counts = {kNormalizationThreads, kThreads}, others = {kWarp};
   } else {
     if (count < 16)
-      counts = {1, 8};
+      counts = {1, 8}, others = {32};
     else
-      counts = {8, 32};
+      counts = {8, 32}, others = {1};
   }
-  std::vector<NormalizationLanes> result;
-  for (const int lanes : counts) result.push_back({lanes, is_inner});
+  Ways<NormalizationLanes> result;
+  for (const int lanes : counts) result.add({lanes, is_inner}, true);
+  for (const int lanes : others) result.add({lanes, is_inner}, false);
   // Then a row's time is that of its loads and reductions, which more threads shorten.
-  if (is_inner && rows <= kFewNormalizedRows && count <= kWarp * kKeptElements)
+  if (is_inner)
     for (const int lanes : {kWarp, 4 * kWarp})
-      if (count > 2 * lanes) result.push_back({lanes, is_inner, true});
+      result.add({lanes, is_inner, true},
+                 rows <= kFewNormalizedRows && fits_warp && count > 2 * lanes);
   return result;
 }
 
@@ -435,8 +438,9 @@ std::vector<Candidate> normalization_candidates(const Operator& op, const Candid
   for (const Candidate& type : types)
     for (const TensorFormat format : formats_of(query, x.opt.rank())) {
       int64_t tactic = 0;
-      for (const NormalizationLanes& lanes :
-           lanes_of(static_cast<const Op&>(op).params(), x.opt, format)) {
+      const Ways<NormalizationLanes> all =
+          lanes_of(static_cast<const Op&>(op).params(), x.opt, format);
+      for (const NormalizationLanes& lanes : all.listed(query.all_tactics)) {
         Candidate& candidate = result.emplace_back(type);
         candidate.inputs[0].format = format;
         for (PortType& output : candidate.outputs) output.format = format;

@@ -85,6 +85,11 @@ constexpr ProductTile kTiles[] = {{ProductUnit::kTensor, 128, 128, 32, 2, 4, 4},
                                   {ProductUnit::kWarpGroup, 192, 192, 64, 12, 1, 4},
                                   {ProductUnit::kWarpGroup, 192, 192, 64, 12, 1, 4, true}};
 
+// Plans and timing caches have tactics by their numbers: tiles are added at the end.
+static_assert(std::size(kTiles) <= kFirstRowTactic && kRowTacticsEnd <= kPartsUnit,
+              "tiles of rows follow the others");
+static_assert((kMostPartsOfTile + 1) * kPartsUnit <= kProductTacticsEnd);
+
 int vector_of(DataType type) { return 128 / bits(type); }
 
 /// FP32 for all floating types.
@@ -213,57 +218,69 @@ bool has_fixed_shapes(const CandidateQuery& query) {
 }
 
 std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const ProductSize& size,
-                                     int architecture) {
+                                     int architecture, bool all) {
   const auto& [m, n, k, batches, is_fixed, is_along_k] = size;
   // Half of a warpgroup's rows of bytes would be zeros.
   constexpr int64_t kShort = 64;
-  const bool has_warp_groups =
+  const bool can_group =
       unit == ProductUnit::kTensor &&
-      (is_quantized(type) ? is_along_k && k > kShort
-                          : type == DataType::kHALF || type == DataType::kBF16) &&
+      (is_quantized(type) ? is_along_k : type == DataType::kHALF || type == DataType::kBF16) &&
       architecture == kWarpGroupArchitecture;
-  const auto is_of_unit = [&](const ProductTile& tile) {
-    if (!takes_type(tile, type)) return false;
-    if (!has_warp_groups) return tile.unit == unit;
-    // Large tiles are the warpgroups', which multiply several times as fast.
-    return tile.unit == ProductUnit::kWarpGroup ||
-           (tile.unit == ProductUnit::kTensor && tile.m * tile.n <= 64 * 64);
-  };
+  const bool has_warp_groups = can_group && (!is_quantized(type) || k > kShort);
   const int64_t most = most_shared_memory(architecture);
-  std::vector<int64_t> tactics;
-  int64_t smallest = 0;
-  for (int64_t i = 0; i < std::ssize(kTiles); ++i) {
-    const ProductTile& tile = kTiles[i];
-    if (!is_of_unit(tile)) continue;
-    if (tile.m == 32 && tile.n == 32) smallest = i;
+  // Whether the tile can multiply operands of any size.
+  const auto can_compute = [&](const ProductTile& tile) {
+    return takes_type(tile, type) &&
+           (tile.unit == unit || (tile.unit == ProductUnit::kWarpGroup && can_group)) &&
+           shared_bytes(tile, type, true, true) <= most &&
+           shared_bytes(tile, type, false, false) <= most;
+  };
+  // Whether several blocks can share a tile, of a number that is known. The compiler serializes
+  // products of a single warpgroup's tall tiles in clusters.
+  const auto can_divide = [&](const ProductTile& tile, int64_t blocks) {
+    const bool is_tall = tile.unit == ProductUnit::kWarpGroup && tile.m > 16 * tile.warps_m;
+    return is_fixed && blocks > 0 && !tile.is_persistent && !is_tall;
+  };
+  const auto is_worth_timing = [&](const ProductTile& tile, int64_t blocks) {
+    // Large tiles are the warpgroups', which multiply several times as fast.
+    const bool is_group = tile.unit == ProductUnit::kWarpGroup;
+    if (has_warp_groups ? !is_group && tile.m * tile.n > 64 * 64 : is_group) return false;
     // A tile that is twice as large as what there is computes mostly zeros.
     const bool wastes = (tile.m > 16 && tile.m >= 2 * m) || (tile.n > 32 && tile.n >= 2 * n) ||
                         (tile.k > 32 && tile.k >= 2 * k);
     // Small tiles of a large product read more.
-    const int64_t blocks = ((m + tile.m - 1) / tile.m) * ((n + tile.n - 1) / tile.n) * batches;
     const bool is_small = tile.m * tile.n <= 64 * 32;
-    const bool fits = shared_bytes(tile, type, true, true) <= most &&
-                      shared_bytes(tile, type, false, false) <= most;
-    if (!fits || wastes || (is_small && blocks > kManyBlocks)) continue;
-    if (tile.is_persistent && blocks <= kFewBlocks) continue;
-    tactics.push_back(i);
-    // The compiler serializes products of a single warpgroup's tall tiles in clusters.
-    const bool is_tall = tile.unit == ProductUnit::kWarpGroup && tile.m > 16 * tile.warps_m;
+    return !wastes && !(is_small && blocks > kManyBlocks) &&
+           !(tile.is_persistent && blocks <= kFewBlocks);
+  };
+  const auto are_parts_worth_timing = [&](const ProductTile& tile, int64_t blocks, int64_t parts) {
     // Of bytes clusters of warpgroups share tiles better, where their tiles are not mostly zeros.
     constexpr int64_t kLeastOfGroup = 64;
     const bool is_beside = has_warp_groups && is_quantized(type) &&
                            tile.unit != ProductUnit::kWarpGroup && 2 * m > kLeastOfGroup &&
                            2 * n > kLeastOfGroup;
-    if (tile.is_persistent || is_tall || is_beside) continue;
-    // A few tiles over a long k leave multiprocessors idle, unless several share a tile.
-    if (!is_fixed || blocks == 0 || blocks > kMostTilesOfParts) continue;
     // Steps of bytes are twice as long.
     const int64_t part_steps = tile.unit != ProductUnit::kWarpGroup ? kPartSteps
                                : is_quantized(type)                 ? kClusterPartSteps / 2
                                                                     : kClusterPartSteps;
+    // A few tiles over a long k leave multiprocessors idle, unless several share a tile.
+    return !is_beside && blocks <= kMostTilesOfParts && blocks * parts <= 2 * kFewBlocks &&
+           4 * blocks * parts >= kFewBlocks && k >= parts * part_steps * tile.k;
+  };
+  std::vector<int64_t> tactics;
+  int64_t smallest = 0;
+  for (int64_t i = 0; i < std::ssize(kTiles); ++i) {
+    const ProductTile& tile = kTiles[i];
+    if (!can_compute(tile)) continue;
+    if (tile.m == 32 && tile.n == 32) smallest = i;
+    const int64_t blocks = ((m + tile.m - 1) / tile.m) * ((n + tile.n - 1) / tile.n) * batches;
+    const bool is_worth = is_worth_timing(tile, blocks);
+    if (!is_worth && !all) continue;
+    tactics.push_back(i);
+    if (!can_divide(tile, blocks)) continue;
+    // What two parts can, more can.
     for (int64_t parts = 2; parts <= kMostPartsOfTile; parts *= 2)
-      if (blocks * parts <= 2 * kFewBlocks && 4 * blocks * parts >= kFewBlocks &&
-          k >= parts * part_steps * tile.k)
+      if ((is_worth && are_parts_worth_timing(tile, blocks, parts)) || (all && parts == 2))
         tactics.push_back(parts * kPartsUnit + i);
   }
   if (tactics.empty()) tactics.push_back(smallest);
@@ -440,6 +457,10 @@ std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const
   if (has_bias_pack) read(epilogue.bias, "bias", "pack");
   const FusedProgram& program = epilogue.program;
   const int first = static_cast<int>(args_.inputs.size()) - program.inputs();
+  // Channels-last, neighbours of a pack are one pixel's channels: of images that are repeated they
+  // are neighbours, too.
+  const bool is_linear = args_.outputs[0].type.format == TensorFormat::kLINEAR;
+  const int row_axes = is_linear ? epilogue.row_axes : args_.outputs[0].max.rank() - 1;
   std::string elements;
   for (int i = 0; i < program.inputs(); ++i) {
     const auto of = static_cast<FusedPlace>(program.places[i]);
@@ -452,8 +473,11 @@ std::string ProductWriter::write_epilogue(const ProductEpilogue& epilogue, const
     std::string element = str(name, ".at[i]");
     if (of == FusedPlace::kElement)
       read(input, name, "place");
+    else if (of == FusedPlace::kRepeated && repeats_whole_axes(args_, input, row_axes))
+      read(input, name, repeated_place(source_, args_, input, "place", row_stride));
     else if (of == FusedPlace::kRepeated)
-      read(input, name, str("place % ", source_.value(numel(source_.dims(input)))));
+      element = str("in", input, "[",
+                    repeated_place(source_, args_, input, "place + i", row_stride), "]");
     else if (of == FusedPlace::kChannel && epilogue.channel_element == "column")
       read(input, name, "pack");
     else if (of == FusedPlace::kChannel)

@@ -65,6 +65,8 @@ struct ProductTactic {
   /// Of operands of that type.
   std::string name(DataType type) const;
 };
+/// Numbers of products' tactics are less; operators that are products, too, begin here with others.
+inline constexpr int64_t kProductTacticsEnd = 1000;
 /// Throws Error for a number that is none.
 ProductTactic product_tactic(int64_t number);
 
@@ -77,9 +79,9 @@ struct ProductSize {
 };
 /// Whether all shapes of the query are fixed.
 bool has_fixed_shapes(const CandidateQuery& query);
-/// Numbers of tactics that are worth trying, the best guess first.
+/// Numbers of tactics that are worth timing, the best guess first, or of all that can multiply.
 std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const ProductSize& size,
-                                     int architecture);
+                                     int architecture, bool all);
 
 /// One side of a product. Its reader is an object of the code with a method
 /// `void copy(T* tile, Index k)`, T being ElementA or ElementB, which copies what of the block's
@@ -116,6 +118,7 @@ struct ProductEpilogue {
   FusedActivation activation;
   FusedProgram program;
   std::string channel_element;  ///< as bias_element, of the program's inputs for channels
+  int row_axes = 1;             ///< of the output: its last ones are the columns of a row
 };
 
 struct PackedResults;

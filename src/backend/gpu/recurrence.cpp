@@ -58,8 +58,8 @@ std::string recurrent_activation(int64_t kind, double alpha, double beta, bool i
   fail("unknown activation ", kind);
 }
 
-/// The plans that are worth trying, whatever the GPU is: the number of one is its tactic's.
-std::vector<RecurrentPlan> recurrent_plans(const RecurrenceParams& params, const KernelArgs& args) {
+/// Whatever the GPU is.
+Ways<RecurrentPlan> recurrent_plans(const RecurrenceParams& params, const KernelArgs& args) {
   const Shape& x = args.inputs[kX].opt;
   const int64_t hidden = args.inputs[kR].max[2];
   const int64_t tasks = params.directions() * x[1];
@@ -77,7 +77,12 @@ std::vector<RecurrentPlan> recurrent_plans(const RecurrenceParams& params, const
   }
   const std::vector<RecurrentPlan> tiled = recurrent_tile_plans(params, args);
   plans.insert(plans.end(), tiled.begin(), tiled.end());
-  return plans;
+  Ways<RecurrentPlan> all(std::move(plans));
+  for (const RecurrentPlan& plan :
+       {RecurrentPlan{1}, RecurrentPlan{2}, RecurrentPlan{4}, RecurrentPlan{1, kClusterBlocks}})
+    if (plan.rows <= x[1] && (plan.blocks == 1 || !resets_first(params)) && !all.contains(plan))
+      all.add(plan, false);
+  return all;
 }
 
 /// A block, or a cluster of blocks, runs some rows of the batch through all steps of a direction,
@@ -443,19 +448,18 @@ std::vector<Candidate> recurrence_candidates(const Operator& op, const Candidate
   enum Rank { kTiles, kCluster, kOther, kNone };
   std::vector<Rank> ranks;
   const std::vector<Candidate> all = moving_candidates(query, [&](const KernelArgs& args) {
-    std::vector<std::string> names;
     const bool is_float = args.inputs[kX].type.dtype == DataType::kFLOAT;
-    for (const RecurrentPlan& plan : recurrent_plans(params, args)) {
+    const Ways<RecurrentPlan> plans = recurrent_plans(params, args);
+    for (const RecurrentPlan& plan : plans.listed(query.all_tactics)) {
       const bool is_tiled = plan.tiles > 0, is_cluster = plan.blocks > 1;
       const bool fits = is_tiled ? fits_tiles(plan, args, architecture)
                                  : !is_cluster || architecture >= kClusterArchitecture;
-      names.push_back(plan.name());
       ranks.push_back(!fits || (plan.is_rounded && !query.tf32)                  ? kNone
                       : is_cluster && is_tiled && (!is_float || plan.is_rounded) ? kTiles
                       : is_cluster && !is_tiled                                  ? kCluster
                                                                                  : kOther);
     }
-    return names;
+    return plans.names();
   });
   std::vector<Candidate> candidates;
   for (const Rank rank : {kTiles, kCluster, kOther})

@@ -19,6 +19,7 @@ struct RecurrentPlan {
   int warps = 0;            ///< of a block on tensor cores
   bool is_rounded = false;  ///< of FP32 on tensor cores: to TF32
   std::string name() const;
+  friend bool operator==(const RecurrentPlan&, const RecurrentPlan&) = default;
 };
 
 /// Whether a GRU's reset gate multiplies the state, whose product then needs all of it.

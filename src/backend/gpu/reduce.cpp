@@ -6,6 +6,7 @@
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/reduce_functions.h"
 #include "backend/gpu/source.h"
+#include "backend/gpu/ways.h"
 #include "base/error.h"
 #include "base/types.h"
 
@@ -289,35 +290,38 @@ class ReduceWriter {
   std::string text_;
 };
 
-/// Ways that are worth trying, the best guess first.
-std::vector<ReducePlan> reduce_plans(const Reduce& op, const Shape& input, TensorFormat format) {
+/// All of them can reduce any number of elements.
+Ways<ReducePlan> reduce_plans(const Reduce& op, const Shape& input, TensorFormat format) {
   const int rank = input.rank();
   SymShape dims;
   for (int place = 0; place < rank; ++place)
     dims.emplace_back(input[axis_in_memory(format, rank, place)]);
   const ReduceAxes axes = analyze(dims, axes_in_memory(format, rank, op.params().axes));
   const int64_t count = axes.count.constant(), outputs = axes.outputs.constant();
-  std::vector<ReducePlan> plans;
-  const auto add = [&](int lanes, int blocks = 0) { plans.push_back({lanes, blocks}); };
+  Ways<ReducePlan> plans;
+  const bool is_small = count * outputs < kManyReduced;
+  const auto add = [&](bool is_worth_timing, int lanes, int blocks = 0) {
+    const bool is_enough = is_small && !plans.listed(false).empty();
+    plans.add({lanes, blocks}, is_worth_timing && !is_enough);
+  };
   if (axes.inner_is_reduced) {
     // Far fewer outputs than blocks run at once.
     const bool is_split = outputs < 256 && count >= (1 << 15);
-    if (is_split) add(256, 2048), add(256, 512);
-    if (count >= 4096) add(outputs < 128 ? 1024 : 256);
-    if (count >= 32 && count < 16384) add(kWarp);
-    if (count >= 4096) add(outputs < 128 ? 256 : 1024);
-    if (count >= 4 && count < 256) add(8);
-    if (count < 32) add(1);
+    add(is_split, 256, 2048), add(is_split, 256, 512);
+    add(count >= 4096, outputs < 128 ? 1024 : 256);
+    add(count >= 32 && count < 16384, kWarp);
+    add(count >= 4096, outputs < 128 ? 256 : 1024);
+    add(count >= 4 && count < 256, 8);
+    add(count < 32, 1);
   } else {
     // With few outputs only more threads for each of them fill the device. All parts are merged by
     // one block, which must not have much to do.
     const bool is_split = outputs <= 1024 && count >= 4096;
-    if (is_split) add(8, 512), add(32, 256);
-    if (count >= 256 && outputs < (1 << 16)) add(32);
-    if (count >= 8 && outputs < (1 << 20)) add(8);
-    if (count < 256 || outputs >= (1 << 14)) add(1);
+    add(is_split, 8, 512), add(is_split, 32, 256);
+    add(count >= 256 && outputs < (1 << 16), 32);
+    add(count >= 8 && outputs < (1 << 20), 8);
+    add(count < 256 || outputs >= (1 << 14), 1);
   }
-  if (count * outputs < kManyReduced) plans.resize(1);
   return plans;
 }
 
@@ -353,13 +357,15 @@ std::vector<Candidate> reduce_candidates(const Operator& op, const CandidateQuer
   std::vector<Candidate> result;
   const auto& reduce = static_cast<const Reduce&>(op);
   for (const Candidate& type : types)
-    for (const auto& [from, to] : reduce_formats(reduce.params(), query))
-      for (const ReducePlan& plan : reduce_plans(reduce, input.opt, from)) {
+    for (const auto& [from, to] : reduce_formats(reduce.params(), query)) {
+      const Ways<ReducePlan> plans = reduce_plans(reduce, input.opt, from);
+      for (const ReducePlan& plan : plans.listed(query.all_tactics)) {
         result.push_back(type);
         result.back().inputs[0].format = from, result.back().outputs[0].format = to;
         result.back().tactic = plan.tactic();
         result.back().tactic_name = plan.name();
       }
+    }
   return result;
 }
 

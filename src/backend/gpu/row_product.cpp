@@ -81,14 +81,18 @@ constexpr ProductTile kRowTiles[] = {
 
 }  // namespace
 
+static_assert(kFirstRowTactic + std::size(kRowTiles) <= kRowTacticsEnd);
+
 std::span<const ProductTile> row_tiles() { return kRowTiles; }
 
 namespace {
 
-/// Whether every warp has whole stages of columns, and, of rows that are normalized, room for all.
+/// Whether the tile can multiply so many rows, of constant columns along k: every warp has whole
+/// stages of columns, and, of rows that are normalized, room for all.
 bool streams(const ProductTile& tile, const ProductSize& size, int matrices, bool normalizes) {
   const int64_t depth = size.k / tile.warps_n;
-  return tile.unit == ProductUnit::kStreamedRows &&
+  return tile.unit == ProductUnit::kStreamedRows && size.is_fixed && size.batches == 1 &&
+         size.m > 0 && size.m <= tile.m && size.n > 0 && size.k > 0 &&
          size.k % (int64_t{tile.k} * tile.warps_n) == 0 &&
          StreamMemory(tile, size.m, matrices).total <= kBlockBytes &&
          (!normalizes || (depth % (kLaneStep * 8) == 0 &&
@@ -104,42 +108,43 @@ bool is_of_chain(const ProductSize& size, int matrices) {
 }  // namespace
 
 std::vector<int64_t> chain_tactics(DataType type, const ProductSize& size, int matrices,
-                                   bool normalizes, int architecture) {
+                                   bool normalizes, int architecture, bool all) {
   const bool is_short = type == DataType::kHALF || type == DataType::kBF16;
-  if (!is_short || !size.is_fixed || size.m == 0 || architecture < kBulkArchitecture ||
-      !is_of_chain(size, matrices))
+  if (!is_short || architecture < kBulkArchitecture || (!all && !is_of_chain(size, matrices)))
     return {};
+  std::vector<int64_t> tactics;
   for (int64_t i = 0; i < std::ssize(kRowTiles); ++i)
-    if (streams(kRowTiles[i], size, matrices, normalizes)) return {kFirstRowTactic + i};
-  return {};
+    if (streams(kRowTiles[i], size, matrices, normalizes)) tactics.push_back(kFirstRowTactic + i);
+  // They differ little.
+  if (!all && tactics.size() > 1) tactics.resize(1);
+  return tactics;
 }
 
 std::vector<int64_t> row_product_tactics(DataType a, DataType b, const ProductSize& size,
                                          bool a_along_k, bool b_along_k, bool b_is_constant,
-                                         int architecture) {
+                                         int architecture, bool all) {
   const bool is_short = (a == DataType::kHALF || a == DataType::kBF16) && a == b;
-  if (!is_short || !a_along_k || size.m > kMostRows || size.m == 0 ||
-      architecture < kTensorArchitecture)
+  if (!is_short || !a_along_k || architecture < kTensorArchitecture || size.m == 0 ||
+      (!all && size.m > kMostRows))
     return {};
-  // Columns that are there before, and of which every warp has whole stages.
-  const bool may_stream = architecture >= kBulkArchitecture && size.is_fixed && b_along_k &&
-                          b_is_constant && size.batches == 1 && size.n > 0 && size.k > 0;
-  std::vector<int64_t> tactics;
-  for (int64_t i = 0; i < std::ssize(kRowTiles); ++i) {
-    const ProductTile& tile = kRowTiles[i];
-    const bool fits_rows = tile.m == 8 ? size.m <= 8 : size.m > 8;
-    const int64_t depth = int64_t{tile.k} * tile.warps_n;
-    if (tile.unit == ProductUnit::kStreamedRows) {
-      if (!may_stream || !fits_rows || !streams(tile, size, 1, false)) continue;
-      tactics.push_back(kFirstRowTactic + i);
-      continue;
-    }
+  const auto can_compute = [&](const ProductTile& tile) {
     // Across k a lane reads 8 columns at once.
-    const bool fits_columns = b_along_k || tile.n == 64;
+    if (tile.unit == ProductUnit::kRows) return b_along_k || tile.n == 64;
+    // Columns that are there before.
+    return architecture >= kBulkArchitecture && b_along_k && b_is_constant &&
+           streams(tile, size, 1, false);
+  };
+  const auto is_worth_timing = [&](const ProductTile& tile) {
+    const bool fits_rows = tile.m == 8 ? size.m <= 8 : size.m > 8;
     // Warps without a part of k.
-    const bool is_idle = depth >= 2 * size.k && depth > 512;
-    if (fits_rows && fits_columns && !is_idle) tactics.push_back(kFirstRowTactic + i);
-  }
+    const int64_t depth = int64_t{tile.k} * tile.warps_n;
+    const bool is_idle = tile.unit == ProductUnit::kRows && depth >= 2 * size.k && depth > 512;
+    return fits_rows && !is_idle;
+  };
+  std::vector<int64_t> tactics;
+  for (int64_t i = 0; i < std::ssize(kRowTiles); ++i)
+    if (can_compute(kRowTiles[i]) && (all || is_worth_timing(kRowTiles[i])))
+      tactics.push_back(kFirstRowTactic + i);
   return tactics;
 }
 

@@ -121,31 +121,27 @@ std::string RowPlan::name() const {
                   : str(lanes, " lanes, ", unroll, " at once");
 }
 
-std::vector<RowPlan> row_plans(int64_t length, int64_t elements) {
-  std::vector<RowPlan> plans = {plan_of(length, kWarp)};
-  if (elements < kManyInRows) {
-    // Few rows do not occupy the device unless many threads share each.
-    if (elements / std::max<int64_t>(1, length) < kThreads / kWarp)
-      plans[0] = plan_of(length, kThreads);
-    return plans;
-  }
-  if (length <= kWarp) {
-    plans.insert(plans.begin(), plans[0]);
-    plans[0].rows = kRowsAtOnce;
-  }
+Ways<RowPlan> row_plans(int64_t length, int64_t elements) {
+  Ways<RowPlan> plans;
+  // Each can move any rows.
+  const auto add = [&](const RowPlan& plan, bool is_worth_timing) {
+    if (!plans.contains(plan)) plans.add(plan, is_worth_timing);
+  };
+  RowPlan short_rows = plan_of(length, kWarp);
+  short_rows.rows = kRowsAtOnce;
+  const bool are_many = elements >= kManyInRows;
+  // Few rows do not occupy the device unless many threads share each.
+  const bool are_shared = !are_many && elements / std::max<int64_t>(1, length) < kThreads / kWarp;
+  add(short_rows, are_many && length <= kWarp);
+  add(plan_of(length, are_shared ? kThreads : kWarp), true);
   for (const int lanes : {64, kThreads})
-    if (length > lanes / 2) plans.push_back(plan_of(length, lanes));
+    add(plan_of(length, lanes), are_many && length > lanes / 2);
+  add(plan_of(length, kWarp), false);
   return plans;
 }
 
-std::vector<RowPlan> row_plans(const RowMove& move, const KernelArgs& args) {
+Ways<RowPlan> row_plans(const RowMove& move, const KernelArgs& args) {
   return row_plans(divide_up(move.typical_length, move.width), args.outputs[0].opt.numel());
-}
-
-std::vector<std::string> names_of(const std::vector<RowPlan>& plans) {
-  std::vector<std::string> names;
-  for (const RowPlan& plan : plans) names.push_back(plan.name());
-  return names;
 }
 
 GeneratedKernel generate_rows(KernelSource& source, const RowMove& move, const RowPlan& plan) {
@@ -184,14 +180,14 @@ std::string alignment_condition(int element_size, int width, std::string_view po
 
 std::vector<Candidate> moving_candidates(
     const CandidateQuery& query,
-    const std::function<std::vector<std::string>(const KernelArgs&)>& tactics) {
+    const std::function<Ways<std::string>(const KernelArgs&)>& tactics) {
   const TensorFormat linear[] = {TensorFormat::kLINEAR};
   return moving_candidates(query, linear, tactics);
 }
 
 std::vector<Candidate> moving_candidates(
     const CandidateQuery& query, std::span<const TensorFormat> formats,
-    const std::function<std::vector<std::string>(const KernelArgs&)>& tactics) {
+    const std::function<Ways<std::string>(const KernelArgs&)>& tactics) {
   std::vector<Candidate> result;
   const auto add_as = [&](DataType type, TensorFormat format) {
     std::vector<PortDesc> inputs(query.inputs.begin(), query.inputs.end());
@@ -211,9 +207,10 @@ std::vector<Candidate> moving_candidates(
     args.inputs = inputs;
     args.outputs = outputs;
     args.device = query.device;
-    for (std::string& name : tactics(args)) {
+    const Ways<std::string> names = tactics(args);
+    for (const std::string& name : names.listed(query.all_tactics)) {
       result.push_back(candidate);
-      result.back().tactic_name = std::move(name);
+      result.back().tactic_name = name;
       ++candidate.tactic;
     }
   };

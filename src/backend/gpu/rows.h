@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/gpu/source.h"
+#include "backend/gpu/ways.h"
 
 namespace opwright::gpu {
 
@@ -14,10 +15,10 @@ struct RowPlan {
   int unroll = 1;  ///< accesses of a thread to a row that are under way at once
   int rows = 1;    ///< rows, of one access each, that are under way at once
   std::string name() const;
+  friend bool operator==(const RowPlan&, const RowPlan&) = default;
 };
-/// Those worth trying for an output with so many elements in rows of `length` accesses each, the
-/// most likely one first.
-std::vector<RowPlan> row_plans(int64_t length, int64_t elements);
+/// Those for an output with so many elements in rows of `length` accesses each.
+Ways<RowPlan> row_plans(int64_t length, int64_t elements);
 
 /// A kernel that moves elements into an output row by row, so that positions are divided by extents
 /// once per row, not per element. Loads and stores stream past the caches unless `row` does
@@ -41,9 +42,7 @@ struct RowMove {
 /// `out0` is declared as carriers of the elements' size.
 GeneratedKernel generate_rows(KernelSource& source, const RowMove& move, const RowPlan& plan);
 /// row_plans() for the move.
-std::vector<RowPlan> row_plans(const RowMove& move, const KernelArgs& args);
-/// What tactics with these plans are called.
-std::vector<std::string> names_of(const std::vector<RowPlan>& plans);
+Ways<RowPlan> row_plans(const RowMove& move, const KernelArgs& args);
 
 /// The most neighbours of that size, at most 16 bytes of them, that all of the numbers may be
 /// multiples of for some shape. Appends to `conditions` what that takes at run time.
@@ -57,17 +56,17 @@ std::string alignment_condition(int element_size, int width, std::string_view po
 /// these types, numbered in that order.
 std::vector<Candidate> moving_candidates(
     const CandidateQuery& query,
-    const std::function<std::vector<std::string>(const KernelArgs&)>& tactics);
+    const std::function<Ways<std::string>(const KernelArgs&)>& tactics);
 /// The same in each of the formats, which all ports have.
 std::vector<Candidate> moving_candidates(
     const CandidateQuery& query, std::span<const TensorFormat> formats,
-    const std::function<std::vector<std::string>(const KernelArgs&)>& tactics);
+    const std::function<Ways<std::string>(const KernelArgs&)>& tactics);
 
 /// Candidates and kernel of an operator whose rows a Writer moves: made of the operator and
 /// KernelArgs, it has `move()` and `write(plan)`.
 template <class Writer, class Op>
-std::vector<std::string> row_tactics(const Operator& op, const KernelArgs& args) {
-  return names_of(row_plans(Writer(static_cast<const Op&>(op), args).move(), args));
+Ways<std::string> row_tactics(const Operator& op, const KernelArgs& args) {
+  return row_plans(Writer(static_cast<const Op&>(op), args).move(), args).names();
 }
 template <class Writer, class Op>
 std::vector<Candidate> row_candidates(const Operator& op, const CandidateQuery& query) {

@@ -224,17 +224,19 @@ class ScatterWriter {
 
 constexpr std::string_view kLines = "a thread per line", kParts = "a block per part";
 
-/// The ways that are worth trying, the likely best first.
-std::vector<std::string> ways(const Operator& op, const KernelArgs& args) {
+Ways<std::string> ways(const Operator& op, const KernelArgs& args) {
   const ScatterParams& params = static_cast<const Scatter&>(op).params();
-  if (params.mode != ScatterMode::kELEMENT) return {std::string(kParts)};
+  Ways<std::string> names;
+  if (params.mode != ScatterMode::kELEMENT) {
+    names.add(std::string(kParts), true);
+    return names;
+  }
   const Shape& data = args.inputs[0].opt;
   const int64_t extent = std::max<int64_t>(1, data[static_cast<int>(params.axis)]);
   const int64_t lines = data.numel() / extent;
-  std::vector<std::string> names;
-  if (lines >= kFewLines) names.emplace_back(kLines);
-  if (lines < kManyLines) names.emplace_back(kParts);
-  if (names.size() == 2 && lines < kFewLines * kWarp) std::swap(names[0], names[1]);
+  const bool are_few = lines < kFewLines * kWarp;
+  for (const std::string_view name : {are_few ? kParts : kLines, are_few ? kLines : kParts})
+    names.add(std::string(name), name == kLines ? lines >= kFewLines : lines < kManyLines);
   return names;
 }
 

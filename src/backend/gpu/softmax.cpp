@@ -22,15 +22,19 @@ constexpr int64_t kWarpRow = kWarp * kMaxKept;
 /// Rows that leave most of a GPU idle with a small block for each.
 constexpr int64_t kFewSoftmaxRows = 256;
 
-/// Threads for a row that are worth trying, the best guess first.
-std::vector<int> lanes_per_row(const SoftmaxParams& params, const KernelArgs& args) {
+/// Threads for a row.
+Ways<int> lanes_per_row(const SoftmaxParams& params, const KernelArgs& args) {
   const Shape &max = args.inputs[0].max, &opt = args.inputs[0].opt;
   const int axis = std::countr_zero(static_cast<uint64_t>(params.axes));
   for (int i = axis + 1; i < max.rank(); ++i)
-    if (args.inputs[0].min[i] != 1 || max[i] != 1) return {1};
-  if (opt[axis] <= kWarpRow) return {kWarp};
-  if (opt.numel() < kFewSoftmaxRows * opt[axis]) return {kMaxThreads, kThreads};
-  return {kThreads, kMaxThreads};
+    if (args.inputs[0].min[i] != 1 || max[i] != 1) return Ways<int>({1});
+  const bool is_short = opt[axis] <= kWarpRow;
+  const bool are_few = opt.numel() < kFewSoftmaxRows * opt[axis];
+  Ways<int> lanes;
+  lanes.add(kWarp, is_short);
+  lanes.add(are_few ? kMaxThreads : kThreads, !is_short);
+  lanes.add(are_few ? kThreads : kMaxThreads, !is_short);
+  return lanes;
 }
 
 /// A warp or block per row of the axis, which is read once where it fits the registers; where the
@@ -99,11 +103,10 @@ GeneratedKernel write(const SoftmaxParams& params, const KernelArgs& args) {
 
 std::vector<Candidate> softmax_candidates(const Operator& op, const CandidateQuery& query) {
   return moving_candidates(query, [&](const KernelArgs& args) {
-    std::vector<std::string> names;
-    if (!is_floating(args.inputs[0].type.dtype)) return names;
-    for (const int lanes : lanes_per_row(static_cast<const Softmax&>(op).params(), args))
-      names.push_back(lanes == 1 ? "a thread per row" : str(lanes, " threads per row"));
-    return names;
+    if (!is_floating(args.inputs[0].type.dtype)) return Ways<std::string>();
+    return lanes_per_row(static_cast<const Softmax&>(op).params(), args).names([](int lanes) {
+      return lanes == 1 ? std::string("a thread per row") : str(lanes, " threads per row");
+    });
   });
 }
 

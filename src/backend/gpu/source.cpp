@@ -300,6 +300,33 @@ GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, 
   return kernel;
 }
 
+namespace {
+
+/// The output's first axis that the input has, too.
+int first_axis_of(const KernelArgs& args, int input) {
+  const PortDesc& port = args.inputs[input];
+  int axis = 0;
+  while (axis < port.max.rank() && port.min[axis] == 1 && port.max[axis] == 1) ++axis;
+  return args.outputs[0].max.rank() - port.max.rank() + axis;
+}
+
+}  // namespace
+
+std::string repeated_place(KernelSource& source, const KernelArgs& args, int input,
+                           std::string_view place, const Expr& channels) {
+  constexpr int kChannelAxis = 1;
+  const std::string count = source.value(numel(source.dims(input)));
+  // Channels-last, all channels of a pixel have one element of what lacks their axis.
+  const bool is_by_pixels = args.outputs[0].type.format != TensorFormat::kLINEAR &&
+                            first_axis_of(args, input) > kChannelAxis;
+  return is_by_pixels ? str("(", place, ") / ", source.value(channels), " % ", count)
+                      : str("(", place, ") % ", count);
+}
+
+bool repeats_whole_axes(const KernelArgs& args, int input, int axes) {
+  return first_axis_of(args, input) <= args.outputs[0].max.rank() - axes;
+}
+
 SymShape row_major_strides(std::span<const Expr> extents) {
   SymShape strides(extents.size(), Expr(1));
   for (size_t i = extents.size(); i-- > 1;) strides[i - 1] = strides[i] * extents[i];

@@ -168,6 +168,14 @@ class KernelSource {
   bool begins_early() const;
 };
 
+/// The place in memory of what an input of FusedPlace::kRepeated has for the output's element at
+/// `place`. `channels`: of the output, which are neighbours where it is channels-last.
+std::string repeated_place(KernelSource& source, const KernelArgs& args, int input,
+                           std::string_view place, const Expr& channels);
+/// Whether neighbours of the output's last `axes` have neighbours of such an input, which has all
+/// of these axes; else it begins anew between them.
+bool repeats_whole_axes(const KernelArgs& args, int input, int axes);
+
 /// Row-major strides in elements of a tensor with these extents.
 SymShape row_major_strides(std::span<const Expr> extents);
 /// Blocks for `count` threads, each block having `threads`; none for a count of 0.

@@ -4,6 +4,7 @@
 #include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/source.h"
+#include "backend/gpu/ways.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "operators/reduce.h"
@@ -182,17 +183,15 @@ struct TopKExtents {
     parts = std::max<int64_t>(parts, 1);
   }
 
-  /// Those worth trying, the best guess first.
-  std::vector<TopKWay> ways() const {
-    std::vector<TopKWay> ways;
-    if (k == 1 && is_last && most > 512) ways.push_back(TopKWay::kBest);
-    const bool fits_thread = k <= kMaxInThread;
-    if (fits_thread && (!is_last || (most <= 64 && rows >= 4096))) ways.push_back(TopKWay::kThread);
-    if (is_last && most <= kMaxInWarp && k <= kMaxFromWarp) ways.push_back(TopKWay::kWarp);
+  Ways<TopKWay> ways() const {
+    Ways<TopKWay> ways;
     const bool is_long = most > 512 && k < most / 4;
-    if (is_long) ways.push_back(TopKWay::kSelect);
-    if (most <= capacity) ways.push_back(TopKWay::kSort);
-    if (!is_long && most > capacity) ways.push_back(TopKWay::kSelect);
+    if (k == 1 && is_last) ways.add(TopKWay::kBest, most > 512);
+    if (k <= kMaxInThread) ways.add(TopKWay::kThread, !is_last || (most <= 64 && rows >= 4096));
+    if (is_last && most <= kMaxInWarp && k <= kMaxFromWarp) ways.add(TopKWay::kWarp, true);
+    if (is_long) ways.add(TopKWay::kSelect, true);
+    if (most <= capacity) ways.add(TopKWay::kSort, true);
+    if (!is_long) ways.add(TopKWay::kSelect, most > capacity);
     return ways;
   }
 };
@@ -407,7 +406,9 @@ std::vector<Candidate> topk_candidates(const Operator& op, const CandidateQuery&
   if (!is_ordered(query.inputs[0].type.dtype)) return {};
   const TopKParams& params = static_cast<const TopK&>(op).params();
   std::vector<Candidate> result;
-  for (const TopKWay way : TopKExtents(params, query.inputs, query.outputs).ways()) {
+  const TopKExtents extents(params, query.inputs, query.outputs);
+  const Ways<TopKWay> ways = extents.ways();
+  for (const TopKWay way : ways.listed(query.all_tactics)) {
     result.push_back(linear_candidate(query, std::string(name_of(way))));
     result.back().tactic = static_cast<int64_t>(result.size()) - 1;
   }

@@ -47,19 +47,23 @@ class TransposeWriter {
       if (axes_[i].pitch == Expr(1)) matrix_ = static_cast<int>(i);
   }
 
-  std::vector<Tactic> tactics() {
-    std::vector<Tactic> result;
+  Ways<Tactic> tactics() {
+    Ways<Tactic> result;
+    bool are_rows_worth = true;
     if (matrix_ >= 0) {
       const int64_t narrowest = std::min(axes_[matrix_].typical, axes_.back().typical);
       const bool many = args_.outputs[0].opt.numel() >= kManyTransposed;
       std::vector<std::string> conditions;
       const int width = tile_width(conditions);
-      if (width > 1 && narrowest > kTile) result.push_back({kTile * width, width, {}});
-      if (narrowest >= kNarrow || many) result.push_back({kTile, 1, {}});
-      if (width == 1 && narrowest > kTile && many) result.push_back({kLargeTile, 1, {}});
-      if (narrowest > kTile) return result;
+      if (width > 1) result.add({kTile * width, width, {}}, narrowest > kTile);
+      result.add({kTile, 1, {}}, narrowest >= kNarrow || many);
+      if (width == 1) result.add({kLargeTile, 1, {}}, narrowest > kTile && many);
+      are_rows_worth = narrowest <= kTile;
     }
-    for (const RowPlan& plan : row_plans(describe_rows(), args_)) result.push_back({0, 1, plan});
+    const Ways<RowPlan> plans = row_plans(describe_rows(), args_);
+    size_t number = 0;
+    for (const RowPlan& plan : plans.listed(true))
+      result.add({0, 1, plan}, are_rows_worth && plans.is_worth_timing(number++));
     return result;
   }
 
@@ -228,10 +232,7 @@ class TransposeWriter {
 
 std::vector<Candidate> transpose_candidates(const Operator& op, const CandidateQuery& query) {
   return moving_candidates(query, [&](const KernelArgs& args) {
-    std::vector<std::string> names;
-    for (const Tactic& tactic : TransposeWriter(static_cast<const Transpose&>(op), args).tactics())
-      names.push_back(tactic.name());
-    return names;
+    return TransposeWriter(static_cast<const Transpose&>(op), args).tactics().names();
   });
 }
 

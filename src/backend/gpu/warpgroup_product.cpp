@@ -314,11 +314,11 @@ GeneratedKernel ProductWriter::write_warp_groups(ProductOperand a, ProductOperan
       parts_ > 1 ? "sync_cluster();\nsync_cluster();\n" : "", "}\n} else {\n",
       set_registers("inc", registers.multiplying), source_.wait(),
       takes_turns
-          ? "int tiles_before = 0;\nconst int group = __shfl_sync(0xffffffffu, warp / 4, 0);\n"
+          ? "int tiles_before = 0;\nconst int own_turn = __shfl_sync(0xffffffffu, warp / 4, 0);\n"
           : "",
       tasks.loop,
       takes_turns
-          ? str("const int turn = tiles_before++;\nif (turn % 2 != group) {\n"
+          ? str("const int turn = tiles_before++;\nif (turn % 2 != own_turn) {\n"
                 "ring.skip(end_step - first_step + ",
                 staged_ >= 0 ? "kStagesBehind" : "0", ");\ncontinue;\n}\nring.begin_turn(turn);\n")
           : std::string(),

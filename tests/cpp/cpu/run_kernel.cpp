@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 
@@ -165,6 +166,8 @@ std::vector<Candidate> candidates_of(const Operator& op, std::span<const PortDes
   query.device = &test_device();
   query.fp16 = options.fp16, query.bf16 = options.bf16;
   query.strongly_typed = options.strongly_typed;
+  query.tf32 = options.tf32;
+  query.all_tactics = options.all_tactics || std::getenv("OPWRIGHT_ALL_TACTICS") != nullptr;
   const std::vector<Candidate> candidates = op.candidates(query);
   // What is listed can be stored: what checks plans must let it pass.
   for (const Candidate& candidate : candidates) check_ports(op, candidate, inputs, outputs);

@@ -67,6 +67,8 @@ std::vector<PortDesc> describe(std::span<const TestOutput> outputs);
 
 struct QueryOptions {
   bool fp16 = false, bf16 = false, strongly_typed = false;
+  bool all_tactics = false;  ///< not only those that are worth timing
+  bool tf32 = false;
 };
 std::vector<Candidate> candidates_of(const Operator& op, std::span<const TestInput> inputs,
                                      std::span<const TestOutput> outputs,

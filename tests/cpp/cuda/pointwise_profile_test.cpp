@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compile/program.h"
 #include "cpu/pointwise_program.h"
 #include "cuda/profile_cases.h"
 #include "operators/pointwise.h"
@@ -94,6 +95,35 @@ TEST(CudaPointwise, OpenExtentsMayRepeatOrNotInEveryKernel) {
     }
   }
   EXPECT_GE(kernels.size(), 4u) << "not every kind of kernel was tested";
+}
+
+/// Rows whose length is no multiple of a vector, and those whose length is, in every tactic.
+TEST(CudaPointwise, RowsOfEveryLength) {
+  ProgramWriter writer;
+  const int results[] = {writer.binary(ElementWiseOperation::kPROD,
+                                       writer.input(0, DataType::kFLOAT),
+                                       writer.input(1, DataType::kFLOAT))};
+  std::vector<int> used;
+  const Pointwise op(writer.finish(results, &used));
+  std::set<int64_t> tactics;
+  for (const DataType type : {DataType::kFLOAT, DataType::kHALF})
+    for (const int64_t length : {1, 7, 8, 66, 131}) {
+      const Shape shape = {3, 5, length};
+      const std::vector<TestInput> inputs = {{rounded(random_values(shape, 1), type), type},
+                                             {rounded(random_values({5, 1}, 2), type), type}};
+      const std::vector<TestOutput> outputs = {{shape, type}};
+      const Values expected = make_values(
+          shape, [&](int64_t i) { return inputs[0].values[i] * inputs[1].values[i / length % 5]; });
+      for (const Candidate& candidate : candidates_of(op, inputs, outputs, {.all_tactics = true})) {
+        tactics.insert(candidate.tactic);
+        TestKernel kernel(op, candidate, inputs, outputs);
+        for (const int shift : {0, 1}) {
+          SCOPED_TRACE(::testing::Message() << length << " " << describe(candidate));
+          expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected, tolerance_of(type));
+        }
+      }
+    }
+  EXPECT_EQ(tactics.size(), 4u);
 }
 
 }  // namespace

@@ -119,8 +119,15 @@ TEST_P(IllegalAddress, StaysWithTheContext) {
   struct Case {
     CUdeviceptr address;
     long long at;
-  } cases[] = {{address, 64}, {address, -2000}, {address, 1ll << 40},
-               {freed, 0},    {0, 0},           {reinterpret_cast<CUdeviceptr>(of_the_host), 3}};
+  } cases[] = {{address, 64},
+               {address, -2000},
+               {address, 1ll << 40},
+               {freed, 0},
+               {0, 0},
+               {reinterpret_cast<CUdeviceptr>(of_the_host), 3},
+               // Farther than tiles reach, and nearer than the neighbour's memory.
+               {address, 200000},
+               {address, -200000}};
   ASSERT_EQ(launch(store, 1, 1, 0, cases[GetParam()].address, cases[GetParam()].at, 1),
             CUDA_SUCCESS);
   EXPECT_EQ(synchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -133,7 +140,82 @@ TEST_P(IllegalAddress, StaysWithTheContext) {
   EXPECT_EQ(download<int>(upload(std::vector<int>{1, 2}), 2), (std::vector<int>{1, 2}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, IllegalAddress, testing::Range(0, 6));
+INSTANTIATE_TEST_SUITE_P(Cases, IllegalAddress, testing::Range(0, 8));
+
+struct Misaligned {
+  const char* access;  ///< of `from`, in bytes, or of 1024 bytes of shared memory at `shared`
+  int align;           ///< bytes that it has to begin at a multiple of
+};
+
+class MisalignedAddress : public EmulatedGpu, public testing::WithParamInterface<Misaligned> {};
+
+/// At a multiple of what the access needs, and half of that further on.
+TEST_P(MisalignedAddress, StaysWithTheContext) {
+  const auto& [access, align] = GetParam();
+  CUfunction run = load(std::string(R"(
+template <class T, int n> struct alignas(sizeof(T) * n) Pack { T at[n]; };
+extern "C" __global__ void run(char* from, int place) {
+  extern __shared__ uint4 memory[];
+  char* const shared = (char*)memory;
+  const unsigned there = (unsigned)__cvta_generic_to_shared(memory);
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  for (int i = 0; i < 1024; ++i) shared[i] = 0;
+  __syncwarp();
+  (void)there;
+)") + access + "\n((unsigned*)from)[63] = a + b + c + d;\n}",
+                        "run");
+  CUdeviceptr address = upload(std::vector<int>(64));
+  ASSERT_EQ(launch(run, 1, 32, 1024, address, 2 * align), CUDA_SUCCESS);
+  EXPECT_EQ(synchronize(), CUDA_SUCCESS);
+  ASSERT_EQ(launch(run, 1, 32, 1024, address, 2 * align + align / 2), CUDA_SUCCESS);
+  EXPECT_EQ(synchronize(), CUDA_ERROR_MISALIGNED_ADDRESS);
+  EXPECT_EQ(CU(cuMemAlloc)(&address, 100), CUDA_ERROR_MISALIGNED_ADDRESS);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Accesses, MisalignedAddress,
+    testing::Values(
+        Misaligned{"a = (unsigned)*(const float*)(from + place);", 4},
+        Misaligned{"const float4 v = *(const float4*)(from + place); a = (unsigned)v.w;", 16},
+        Misaligned{"*(int2*)(from + place) = make_int2(1, 2);", 8},
+        Misaligned{"*(Pack<short, 4>*)(from + place) = Pack<short, 4>{};", 8},
+        Misaligned{"const auto v = *(const Pack<short, 8>*)(shared + place); a = v.at[0];", 16},
+        Misaligned{"atomicAdd((unsigned long long*)(from + place), 1ull);", 8},
+        Misaligned{"a = __ldg((const uint4*)(from + place)).x;", 16},
+        Misaligned{
+            "asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16, %2;\" :: \"r\"(there), "
+            "\"l\"(from + place), \"r\"(16));",
+            16},
+        Misaligned{"asm volatile(\"cp.async.ca.shared.global [%0], [%1], %2, %3;\" :: "
+                   "\"r\"(there + place), \"l\"(from), \"n\"(8), \"r\"(8));",
+                   8},
+        Misaligned{"asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, "
+                   "[%4];\" : \"=r\"(a), \"=r\"(b), \"=r\"(c), \"=r\"(d) : \"r\"(there + place));",
+                   16},
+        Misaligned{"asm volatile(\"mbarrier.init.shared::cta.b64 [%0], %1;\" :: \"r\"(there + "
+                   "place), \"r\"(1));",
+                   8}));
+
+/// Blocks find in shared memory neither what the one before left there, nor always the same.
+TEST_F(Memory, SharedMemoryHoldsGarbage) {
+  CUfunction run = load(R"(
+extern "C" __global__ void run(float* to) {
+  __shared__ float fixed[8];
+  extern __shared__ float dynamic[];
+  to[blockIdx.x * 2] = fixed[3], to[blockIdx.x * 2 + 1] = dynamic[3];
+  for (int i = 0; i < 8; ++i) fixed[i] = dynamic[i] = 1.0f;
+})",
+                        "run");
+  CUdeviceptr address = upload(std::vector<float>(8));
+  ASSERT_EQ(launch(run, 4, 1, 32, address), CUDA_SUCCESS);
+  ASSERT_EQ(synchronize(), CUDA_SUCCESS);
+  int nans = 0;
+  for (const float value : download<float>(address, 8)) {
+    nans += value != value;
+    EXPECT_FALSE(value < 1e30f) << value;
+  }
+  EXPECT_EQ(nans, 4);
+}
 
 }  // namespace
 }  // namespace opwright

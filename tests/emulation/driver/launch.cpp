@@ -19,6 +19,12 @@ constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP};
 constexpr size_t kMaxShared = 227 * 1024;
 constexpr int kPortableCluster = 8;
 
+/// What of a library's thread-local memory __tls_get_addr() is asked for.
+struct ThreadLocal {
+  size_t module, offset;
+};
+extern "C" void* __tls_get_addr(ThreadLocal* place);
+
 /// Where the thread that runs a kernel goes on when the kernel faults.
 thread_local bool in_kernel = false;
 thread_local sigjmp_buf after_fault;
@@ -52,6 +58,8 @@ class FaultHandlers {
   }
 };
 
+size_t round_shared(size_t bytes) { return (bytes + 127) / 128 * 128; }
+
 /// Dynamic shared memory of that size for the block of that rank in its cluster; a kernel that
 /// writes behind it is caught.
 char* dynamic_shared(int rank, size_t bytes) {
@@ -64,13 +72,24 @@ char* dynamic_shared(int rank, size_t bytes) {
         mmap(nullptr, length + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     mprotect(memory + length, page, PROT_NONE);
   }
-  size_t rounded = (bytes + 127) / 128 * 128;
-  std::memset(memory + length - rounded, 0xcd, rounded);
-  return memory + length - rounded;
+  return memory + length - round_shared(bytes);
 }
 
-CUresult run_grid(const Table& table, const Entry& entry, const CUDA_KERNEL_NODE_PARAMS& launch,
+/// Fills what the next cluster's blocks find in shared memory: NaN, or large numbers, by turns, so
+/// that neither a maximum nor a sum hides what nobody wrote.
+void fill_shared(const Module& module, std::span<char* const> dynamic, size_t bytes, uint64_t run) {
+  constexpr int kNan = 0xff, kLarge = 0x7b;
+  const int content = run % 2 == 0 ? kLarge : kNan;
+  for (char* const memory : dynamic) std::memset(memory, content, round_shared(bytes));
+  if (module.static_shared > 0) {
+    ThreadLocal place = {module.thread_local_id, 0};
+    std::memset(__tls_get_addr(&place), content, module.static_shared);
+  }
+}
+
+CUresult run_grid(const Module& module, const Entry& entry, const CUDA_KERNEL_NODE_PARAMS& launch,
                   void** parameters, bool is_early) {
+  const Table& table = *module.table;
   Block& block = *table.block;
   block.grid_extent = {launch.gridDimX, launch.gridDimY, launch.gridDimZ};
   block.block_extent = {launch.blockDimX, launch.blockDimY, launch.blockDimZ};
@@ -86,6 +105,7 @@ CUresult run_grid(const Table& table, const Entry& entry, const CUDA_KERNEL_NODE
     for (block.block.y = 0; block.block.y < launch.gridDimY; ++block.block.y) {
       for (block.block.x = 0; block.block.x < launch.gridDimX; block.block.x += cluster) {
         block.waits = 0, ++block.runs;
+        fill_shared(module, shared, launch.sharedMemBytes, block.runs);
         if (!table.collective) {
           entry.run_block(parameters);
         } else if (run_collective_blocks(table, entry, parameters, shared) == BlockEnd::kDeadlock) {
@@ -155,29 +175,37 @@ CUresult run_kernel(const CUDA_KERNEL_NODE_PARAMS& launch,
   // Unloaded since the capture.
   if (!found) return CUDA_ERROR_LAUNCH_FAILED;
   const Function& function = *found;
-  std::vector<std::vector<char>> values = arguments;
+  // Structures have the alignment of tensor maps at most.
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+  std::vector<std::vector<Line>> values;
   std::vector<void*> parameters;
-  for (size_t i = 0; i < values.size(); ++i) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    std::vector<Line>& value = values.emplace_back(arguments[i].size() / sizeof(Line) + 1);
+    std::memcpy(value.data(), arguments[i].data(), arguments[i].size());
     if (parameters_of(function)[i].pointer) {
       // Memory of the host is out of the device's reach.
       CUdeviceptr address;
-      std::memcpy(&address, values[i].data(), sizeof(address));
+      std::memcpy(&address, value.data(), sizeof(address));
       if (place_of(address, 1) == Place::kPageable) address = forbidden_address(address);
-      std::memcpy(values[i].data(), &address, sizeof(address));
+      std::memcpy(value.data(), &address, sizeof(address));
     }
-    parameters.push_back(values[i].data());
+    parameters.push_back(value.data());
   }
   OpenMemory open;
   FaultHandlers handlers;
   int fault = sigsetjmp(after_fault, 1);
   if (fault) {
     in_kernel = false;
-    bool memory = fault == SIGSEGV || fault == SIGBUS;
-    return memory ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_LAUNCH_FAILED;
+    if (fault == SIGSEGV || fault == SIGBUS) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (fault != SIGILL) return CUDA_ERROR_LAUNCH_FAILED;
+    std::fprintf(stderr, "emulated CUDA: an access of %s is not aligned\n", function.entry->name);
+    return CUDA_ERROR_MISALIGNED_ADDRESS;
   }
   in_kernel = true;
   CUresult result =
-      run_grid(*function.module->table, *function.entry, launch, parameters.data(), is_early);
+      run_grid(*function.module, *function.entry, launch, parameters.data(), is_early);
   in_kernel = false;
   return result;
 }

@@ -20,6 +20,8 @@ namespace {
 
 constexpr size_t kReserved = size_t{1} << 38;
 constexpr size_t kAlignment = 256;
+/// Between allocations: more than any kernel's tile reaches over.
+constexpr size_t kGap = size_t{1} << 20;
 constexpr size_t kFilled = size_t{64} << 20;
 constexpr int kGarbage = 0xcd;
 
@@ -53,16 +55,16 @@ struct Arena {
   char* first_page(const Allocation& made) const {
     return begin + (made.address - reinterpret_cast<CUdeviceptr>(begin)) / page * page;
   }
-  /// A range of that length, and a page before and behind it that nobody may touch.
+  /// A range of that length, and a gap before and behind it that nobody may touch.
   char* find_range(size_t bytes) {
     for (int wraps = 0; wraps < 2; cursor = begin, ++wraps) {
-      while (cursor + bytes + 2 * page <= begin + kReserved) {
-        char* end = cursor + bytes + 2 * page;
+      while (cursor + bytes + 2 * kGap <= begin + kReserved) {
+        char* end = cursor + bytes + 2 * kGap;
         auto next = live.lower_bound(reinterpret_cast<CUdeviceptr>(end));
-        if (next == live.begin()) return cursor + page;
+        if (next == live.begin()) return cursor + kGap;
         const Allocation& before = std::prev(next)->second;
         char* behind = first_page(before) + pages(before.bytes);
-        if (behind <= cursor) return cursor + page;
+        if (behind <= cursor) return cursor + kGap;
         cursor = behind;
       }
     }

@@ -1,6 +1,7 @@
 // Modules and libraries: what the emulated NVRTC made, as a cubin or in PTX.
 
 #include <dlfcn.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -119,6 +120,27 @@ void* load_library(const std::string& bytes) {
   return library;
 }
 
+/// Finds what the library has of static shared memory, which is thread-local there: one range.
+void find_static_shared(Module& module) {
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* data) {
+        auto& module = *static_cast<Module*>(data);
+        const auto* const table = reinterpret_cast<const char*>(module.table);
+        bool has_table = false;
+        size_t bytes = 0;
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& header = info->dlpi_phdr[i];
+          const auto* const begin = reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr);
+          has_table |= header.p_type == PT_LOAD && table >= begin && table < begin + header.p_memsz;
+          if (header.p_type == PT_TLS) bytes = header.p_memsz;
+        }
+        if (!has_table) return 0;
+        module.static_shared = bytes, module.thread_local_id = info->dlpi_tls_modid;
+        return 1;
+      },
+      &module);
+}
+
 CUresult load_module(const void* data, Module** module) {
   Image image;
   if (CUresult error = read_image(data, image)) return error;
@@ -129,6 +151,7 @@ CUresult load_module(const void* data, Module** module) {
   made->context = current_context();
   made->library = library;
   made->table = table;
+  find_static_shared(*made);
   made->architecture = image.architecture;
   for (int i = 0; i < table->count; ++i) {
     Dl_info symbol = {};

@@ -112,6 +112,8 @@ struct Module {
   Context* context = nullptr;
   void* library = nullptr;
   const Table* table = nullptr;
+  /// Bytes of static shared memory, and the loader's number of the library that has it.
+  size_t static_shared = 0, thread_local_id = 0;
   int architecture = 0;
   std::list<Function> functions;
 };

@@ -51,7 +51,11 @@ constexpr const char* kCompiler[] = {"g++", "-x", "c++", "-std=gnu++17", "-w", "
                                      // as __shared__ arrays of templates, and stay for ever.
                                      "-fno-gnu-unique", "-fno-exceptions", "-fno-rtti",
                                      "-fno-threadsafe-statics", "-fno-strict-aliasing", "-fwrapv",
-                                     "-ffp-contract=off", "-fmax-errors=20", "-D__shared__=static",
+                                     "-ffp-contract=off", "-fmax-errors=20",
+                                     // One range of memory, which the driver fills.
+                                     "-D__shared__=static thread_local",
+                                     // SIGILL where an access is not aligned as its type is.
+                                     "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error",
                                      "-Wl,-Bsymbolic", "-nodefaultlibs"};
 constexpr char kSourceBegins[] = "struct opwright_source_begins;\n";
 

@@ -1,0 +1,307 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "base/types.h"
+#include "cpu/window_reference.h"
+#include "operators/convolution.h"
+#include "operators/fused_attention.h"
+#include "operators/matrix.h"
+#include "operators/movement.h"
+#include "operators/normalization.h"
+#include "operators/reduce.h"
+#include "operators/scatter.h"
+#include "operators/type_rules.h"
+
+/// All candidates that can compute small and odd shapes, not only those that are worth timing
+/// there, against loops in double precision. Since a compiler runs for each, of the types that a
+/// kernel has one gets all of its tactics and the others some, unless OPWRIGHT_ALL_TACTICS is set.
+namespace opwright::testing {
+namespace {
+
+class CudaAllTactics : public ::testing::Test {
+ protected:
+  struct Count {
+    int listed = 0, run = 0;
+  };
+
+  /// `every`: of how many candidates one runs.
+  void check(const Operator& op, const std::vector<TestInput>& inputs,
+             const std::vector<TestOutput>& outputs, const Values& expected, double tolerance,
+             int every = 1, QueryOptions options = {}) {
+    if (std::getenv("OPWRIGHT_ALL_TACTICS") != nullptr) every = 1;
+    options.all_tactics = true;
+    const std::vector<Candidate> candidates = candidates_of(op, inputs, outputs, options);
+    ASSERT_FALSE(candidates.empty());
+    for (const Candidate& candidate : candidates) {
+      Count& count = counts_[str(op.kind(), " ", name(candidate.inputs[0].dtype))];
+      ++count.listed;
+      if (number_++ % every != 0) continue;
+      ++count.run;
+      SCOPED_TRACE(::testing::Message()
+                   << op.kind() << " " << inputs[0].values.shape << " " << describe(candidate));
+      TestKernel kernel(op, candidate, inputs, outputs);
+      for (const int shift : {0, 1})
+        expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected, tolerance);
+    }
+  }
+
+  void TearDown() override {
+    for (const auto& [kernel, count] : counts_)
+      std::printf("%s: %d of %d candidates\n", kernel.c_str(), count.run, count.listed);
+  }
+
+  static TestInput input(const Shape& shape, int seed, DataType type, bool is_constant = false) {
+    Values values = random_values(shape, seed);
+    if (!is_floating(type) || is_quantized(type))
+      for (double& value : values.data) value = std::round(5 * value);
+    if (type == DataType::kUINT8)
+      for (double& value : values.data) value = std::abs(value);
+    return {rounded(values, type), type, is_constant};
+  }
+  static double tolerance(DataType type) {
+    return is_floating(type) ? std::max(3e-5, 2 * tolerance_of(type)) : 0;
+  }
+
+ private:
+  std::map<std::string, Count> counts_;
+  int number_ = 0;
+};
+
+TEST_F(CudaAllTactics, Products) {
+  struct Case {
+    DataType type;
+    int64_t m, n, k;
+    bool is_transposed;
+    int every;
+    bool tf32 = false;
+  };
+  const Case cases[] = {
+      {DataType::kHALF, 67, 72, 136, true, 3},  {DataType::kHALF, 37, 71, 45, false, 7},
+      {DataType::kHALF, 3, 131, 2048, true, 9}, {DataType::kBF16, 65, 129, 72, false, 11},
+      {DataType::kFLOAT, 33, 65, 17, true, 3},  {DataType::kFLOAT, 19, 130, 33, false, 7, true},
+      {DataType::kINT8, 67, 130, 144, true, 9}, {DataType::kINT32, 17, 33, 7, false, 4},
+      {DataType::kFP8, 65, 67, 80, true, 9},    {DataType::kHALF, 1, 1, 1, false, 17},
+  };
+  for (const Case& c : cases) {
+    MatrixMultiplyParams params;
+    params.op1 = c.is_transposed ? MatrixOperation::kTRANSPOSE : MatrixOperation::kNONE;
+    const TestInput a = input({c.m, c.k}, 1, c.type);
+    const TestInput b =
+        input(c.is_transposed ? Shape{c.n, c.k} : Shape{c.k, c.n}, 2, c.type, c.is_transposed);
+    const DataType result = c.type == DataType::kINT8  ? DataType::kINT32
+                            : c.type == DataType::kFP8 ? DataType::kFLOAT
+                                                       : c.type;
+    const Values expected = make_values({c.m, c.n}, [&](int64_t i) {
+      double sum = 0;
+      for (int64_t e = 0; e < c.k; ++e)
+        sum += a.values[i / c.n * c.k + e] *
+               b.values[c.is_transposed ? i % c.n * c.k + e : e * c.n + i % c.n];
+      return sum;
+    });
+    QueryOptions options;
+    options.tf32 = c.tf32;
+    check(MatrixMultiply(params), {a, b}, {{{c.m, c.n}, result}}, expected,
+          c.tf32 ? 5e-3 : tolerance(result), c.every, options);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(CudaAllTactics, Convolutions) {
+  struct Case {
+    DataType type;
+    Shape x, kernel;
+    int64_t groups, stride, pre;
+    int every;
+  };
+  const Case cases[] = {
+      {DataType::kHALF, {2, 16, 7, 5}, {24, 16, 3, 3}, 1, 1, 1, 23},
+      {DataType::kHALF, {1, 40, 5, 7}, {72, 40, 1, 1}, 1, 1, 0, 23},
+      {DataType::kHALF, {1, 3, 8, 12}, {17, 3, 4, 4}, 1, 4, 0, 29},
+      {DataType::kHALF, {1, 3, 15, 13}, {32, 3, 3, 3}, 1, 2, 1, 29},
+      {DataType::kHALF, {2, 8, 7, 11}, {8, 1, 3, 3}, 8, 1, 1, 13},
+      {DataType::kHALF, {1, 6, 5, 5}, {9, 2, 3, 3}, 3, 1, 0, 23},
+      {DataType::kFLOAT, {1, 5, 7, 7}, {13, 5, 3, 3}, 1, 1, 1, 5},
+      {DataType::kFLOAT, {1, 4, 19}, {4, 1, 5}, 4, 1, 2, 4},
+      {DataType::kBF16, {1, 1, 1, 1}, {1, 1, 1, 1}, 1, 1, 0, 37},
+  };
+  for (const Case& c : cases) {
+    const int rank = c.x.rank();
+    const auto spatial = [&](int64_t value) { return Ints(static_cast<size_t>(rank - 2), value); };
+    ConvolutionParams params;
+    params.groups = c.groups, params.stride = spatial(c.stride);
+    params.pre_padding = params.post_padding = spatial(c.pre);
+    Shape y = {c.x[0], c.kernel[0]};
+    for (int axis = 2; axis < rank; ++axis)
+      y.push_back((c.x[axis] + 2 * c.pre - c.kernel[axis]) / c.stride + 1);
+    const std::vector<TestInput> inputs = {input(c.x, 1, c.type), input(c.kernel, 2, c.type, true),
+                                           input({y[1]}, 3, c.type)};
+    Values expected = reference_convolution(inputs[0].values, inputs[1].values, y, c.groups,
+                                            params.stride, spatial(1), params.pre_padding);
+    for (int64_t i = 0; i < expected.size(); ++i)
+      expected[i] += inputs[2].values[i / y.numel(2, rank) % y[1]];
+    check(Convolution(params), inputs, {{y, c.type}}, expected, tolerance(c.type), c.every);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(CudaAllTactics, Movement) {
+  for (const DataType type : {DataType::kFLOAT, DataType::kHALF, DataType::kINT8}) {
+    for (const Shape& shape : {Shape{3, 33, 35}, Shape{2, 64, 128}}) {
+      TransposeParams params;
+      params.permutation = {0, 2, 1};
+      const TestInput x = input(shape, 1, type);
+      const Values expected = make_values({shape[0], shape[2], shape[1]}, [&](int64_t i) {
+        const int64_t matrix = shape[1] * shape[2], at = i % matrix;
+        return x.values[i / matrix * matrix + at % shape[1] * shape[2] + at / shape[1]];
+      });
+      check(Transpose(params), {x}, {{expected.shape, type}}, expected, 0, 3);
+    }
+    const TestInput parts[] = {input({3, 5, 7}, 1, type), input({3, 1, 7}, 2, type),
+                               input({3, 2, 7}, 3, type)};
+    const Values joined = make_values({3, 8, 7}, [&](int64_t i) {
+      const int64_t row = i / 56, at = i % 56;
+      return at < 35   ? parts[0].values[row * 35 + at]
+             : at < 42 ? parts[1].values[row * 7 + at - 35]
+                       : parts[2].values[row * 14 + at - 42];
+    });
+    check(Concatenation({1}), {parts[0], parts[1], parts[2]}, {{joined.shape, type}}, joined, 0, 3);
+  }
+  ScatterParams params;
+  params.axis = 1;
+  const TestInput data = input({3, 13}, 1, DataType::kFLOAT),
+                  updates = input({3, 5}, 2, DataType::kFLOAT);
+  const TestInput indices = {make_values({3, 5}, [](int64_t i) { return i % 5 * 2 + i / 5; }),
+                             DataType::kINT32};
+  Values expected = data.values;
+  for (int64_t i = 0; i < 15; ++i)
+    expected[i / 5 * 13 + static_cast<int64_t>(indices.values[i])] = updates.values[i];
+  check(Scatter(params), {data, indices, updates}, {{expected.shape}}, expected, 0);
+}
+
+TEST_F(CudaAllTactics, Reductions) {
+  for (const DataType type : {DataType::kFLOAT, DataType::kHALF})
+    for (const bool is_inner : {true, false}) {
+      const Shape shape = {3, 67, 5};
+      const TestInput x = input(shape, 1, type);
+      const int every = type == DataType::kFLOAT ? 3 : 7;
+      // Over the axes 1 and 2, or over 0 and 1.
+      ReduceParams params;
+      params.axes = is_inner ? 6 : 3;
+      const int64_t outputs = is_inner ? 3 : 5, count = shape.numel() / outputs;
+      const auto element = [&](int64_t output, int64_t e) {
+        return x.values[is_inner ? output * count + e : e * outputs + output];
+      };
+      Values sums = make_values({outputs}, [](int64_t) { return 0; }), squares = sums;
+      for (int64_t o = 0; o < outputs; ++o)
+        for (int64_t e = 0; e < count; ++e) sums[o] += element(o, e);
+      for (int64_t o = 0; o < outputs; ++o)
+        for (int64_t e = 0; e < count; ++e)
+          squares[o] += std::pow(element(o, e) - sums[o] / static_cast<double>(count), 2);
+      check(Reduce(params), {x}, {{{outputs}, type}}, sums, tolerance(type), every);
+      NormalizationParams normalization;
+      normalization.axes = params.axes;
+      const Values normal = make_values(shape, [&](int64_t i) {
+        const int64_t o = is_inner ? i / count : i % outputs;
+        return (x.values[i] - sums[o] / static_cast<double>(count)) /
+               std::sqrt(squares[o] / static_cast<double>(count) + 1e-5);
+      });
+      check(Normalization(normalization), {x, absent(), absent()}, {{shape, type}}, normal,
+            4 * tolerance(type), every);
+      SoftmaxParams softmax;
+      softmax.axes = is_inner ? 4 : 2;
+      const int64_t length = is_inner ? 5 : 67, step = is_inner ? 1 : 5;
+      const Values soft = make_values(shape, [&](int64_t i) {
+        const int64_t first = i / (length * step) * length * step + i % step;
+        double sum = 0;
+        for (int64_t e = 0; e < length; ++e) sum += std::exp(x.values[first + e * step]);
+        return std::exp(x.values[i]) / sum;
+      });
+      check(Softmax(softmax), {x}, {{shape, type}}, soft, tolerance(type), every);
+    }
+  for (const int64_t k : {1, 5}) {
+    TopKParams params;
+    params.k = k, params.axes = 2;
+    const TestInput x = input({3, 131}, 1, DataType::kFLOAT);
+    Values expected = make_values({3, k}, [](int64_t) { return 0; });
+    for (int64_t row = 0; row < 3; ++row) {
+      std::vector<double> sorted(x.values.data.begin() + row * 131,
+                                 x.values.data.begin() + (row + 1) * 131);
+      std::sort(sorted.begin(), sorted.end(), std::greater<>());
+      std::copy_n(sorted.begin(), k, expected.data.begin() + row * k);
+    }
+    check(TopK(params), {x}, {{expected.shape}, {expected.shape, DataType::kINT32}}, expected, 0,
+          2);
+  }
+}
+
+TEST_F(CudaAllTactics, Attentions) {
+  struct Case {
+    DataType type;
+    int64_t queries, keys, size;
+    int every;
+  };
+  for (const auto& [type, queries, keys, size, every] : {Case{DataType::kHALF, 19, 37, 24, 4},
+                                                         {DataType::kHALF, 1, 1, 1, 9},
+                                                         {DataType::kBF16, 67, 131, 64, 5},
+                                                         {DataType::kFLOAT, 5, 67, 33, 2}}) {
+    FusedAttentionParams params;
+    params.heads = params.shared_heads = 2, params.size = params.value_size = size;
+    params.scale = 0.5f;
+    const TestInput q = input({1, 2, queries, size}, 1, type),
+                    k = input({1, 2, keys, size}, 2, type), v = input({1, 2, keys, size}, 3, type);
+    Values expected = make_values({1, 2, queries, size}, [](int64_t) { return 0; });
+    for (int64_t row = 0; row < 2 * queries; ++row) {
+      const int64_t first = row / queries * keys;
+      std::vector<double> weights(static_cast<size_t>(keys));
+      double sum = 0;
+      for (int64_t key = 0; key < keys; ++key) {
+        double score = 0;
+        for (int64_t e = 0; e < size; ++e)
+          score += q.values[row * size + e] * k.values[(first + key) * size + e];
+        sum += weights[static_cast<size_t>(key)] = std::exp(0.5 * score);
+      }
+      for (int64_t key = 0; key < keys; ++key)
+        for (int64_t e = 0; e < size; ++e)
+          expected[row * size + e] +=
+              weights[static_cast<size_t>(key)] / sum * v.values[(first + key) * size + e];
+    }
+    check(FusedAttention(params), {q, k, v}, {{expected.shape, type}}, expected, tolerance(type),
+          every);
+    if (HasFailure()) return;
+  }
+}
+
+/// Tiles that warpgroups take in turns, of linear convolutions, whose code has names of its own.
+TEST_F(CudaAllTactics, LinearConvolutionsInTurns) {
+  const Shape x = {3, 8, 5, 7}, y = {3, 16, 5, 7};
+  for (const int64_t groups : {1, 2}) {
+    ConvolutionParams params;
+    params.groups = groups, params.pre_padding = params.post_padding = {1, 1};
+    const std::vector<TestInput> inputs = {input(x, 1, DataType::kHALF),
+                                           input({16, 8 / groups, 3, 3}, 2, DataType::kHALF, true)};
+    const Values expected = reference_convolution(inputs[0].values, inputs[1].values, y, groups,
+                                                  {1, 1}, {1, 1}, {1, 1});
+    const std::vector<TestOutput> outputs = {{y, DataType::kHALF}};
+    const Convolution op(params);
+    bool is_there = false;
+    for (const Candidate& candidate : candidates_of(op, inputs, outputs, {.all_tactics = true})) {
+      if (candidate.tactic_name.find("in turns") == std::string::npos || is_there ||
+          candidate.outputs[0].format != TensorFormat::kLINEAR)
+        continue;
+      is_there = true;
+      SCOPED_TRACE(describe(candidate));
+      TestKernel kernel(op, candidate, inputs, outputs);
+      expect_close(kernel.run(inputs, outputs)[0], expected, tolerance(DataType::kHALF));
+    }
+    EXPECT_TRUE(is_there);
+  }
+}
+
+}  // namespace
+}  // namespace opwright::testing
