@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 #include <span>
+#include <utility>
 
 #include "backend/backend.h"
 #include "backend/tensor_scan.h"
@@ -17,7 +18,9 @@
 #include "compile/run_check.h"
 #include "compile/timed_kernels.h"
 #include "network/domain_guard.h"
+#include "operators/convolution.h"
 #include "operators/host_run.h"
+#include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/pointwise.h"
 #include "operators/pooling.h"
@@ -128,6 +131,38 @@ Blob integers(DataType type, int64_t count, int64_t least, int64_t most, uint64_
   return dense_values(values, type);
 }
 
+/// The node without its fused program, and the program. Null where there is none.
+template <class Op>
+std::unique_ptr<const FusedParts> split_as(const GraphNode& node) {
+  const Op* op = node.as<Op>();
+  if (op == nullptr || !op->params().fused.present()) return nullptr;
+  auto params = op->params();
+  const FusedProgram fused = std::exchange(params.fused, {});
+  auto parts = std::make_unique<FusedParts>();
+  auto& [product, program] = parts->nodes;
+  GraphValue& between = parts->between;
+  product.name = program.name = between.name = node.name;
+  product.op = std::make_shared<Op>(std::move(params));
+  program.op = std::make_shared<Pointwise>(fused.program);
+  const auto count = static_cast<long>(node.inputs.size()) - fused.inputs();
+  product.inputs.assign(node.inputs.begin(), node.inputs.begin() + count);
+  product.outputs = {&between};
+  program.inputs.assign(node.inputs.begin() + count, node.inputs.end());
+  program.inputs.insert(program.inputs.begin(), &between);
+  program.outputs = node.outputs;
+  between.info.dims = node.outputs[0]->info.dims;
+  const DataType type = node.inputs[0]->info.dtype;
+  between.info.dtype = is_integer(type) ? DataType::kINT32 : type;
+  between.producer = &product;
+  return parts;
+}
+
+std::unique_ptr<const FusedParts> split(const GraphNode& node) {
+  for (auto* each : {split_as<Convolution>, split_as<Deconvolution>, split_as<MatrixMultiply>})
+    if (auto parts = each(node)) return parts;
+  return nullptr;
+}
+
 }  // namespace
 
 bool Verifier::wants(const GraphNode& node) const { return node_ == &node && is_steady_; }
@@ -135,6 +170,7 @@ bool Verifier::wants(const GraphNode& node) const { return node_ == &node && is_
 void Verifier::start(const GraphNode& node, size_t candidates) {
   node_ = nullptr;
   reference_.reset();
+  parts_.reset();
   inputs_.clear();
   expected_.clear();
   is_asked_ = false;
@@ -152,6 +188,7 @@ void Verifier::start(const GraphNode& node, size_t candidates) {
     for (const GraphValue* value : list)
       if (value != nullptr && !value->is_constant() && !is_comparable(value->info.dtype)) return;
   node_ = &node;
+  parts_ = split(node);
   if (has_reference) find_reference();
 }
 
@@ -159,6 +196,7 @@ void Verifier::start(const GraphNode& node, size_t candidates) {
 void Verifier::find_reference() {
   const auto& plugin = dynamic_cast<const PluginOperator&>(*node_->op);
   Way way;
+  way.node = node_;
   way.device = &device_;
   way.ports = network_ports(*node_, ranges_);
   for (const PortDesc& port : way.ports.inputs) way.candidate.inputs.push_back(port.type);
@@ -177,12 +215,28 @@ void Verifier::find_reference() {
   reference_ = std::move(way);
 }
 
-/// The CPU's kernel for FP32 and LINEAR tensors, with constants that are rounded as the candidate
-/// has them.
+/// The CPU's kernels in FP32, with constants that are rounded as the candidate has them.
 std::optional<Verifier::Way> Verifier::host_reference(const NodePorts& typed) const {
+  std::vector<DataType> stored;
+  for (const PortDesc& port : typed.inputs) stored.push_back(port.type.dtype);
+  if (parts_ == nullptr) return host_way(*node_, stored);
+  const auto& [product, program] = parts_->nodes;
+  std::optional<Way> way = host_way(product, std::span(stored).first(product.inputs.size()));
+  if (!way) return way;
+  stored.erase(stored.begin(), stored.begin() + static_cast<long>(product.inputs.size()));
+  stored.insert(stored.begin(), parts_->between.info.dtype);
+  std::optional<Way> next = host_way(program, stored);
+  if (!next) return next;
+  way->next = std::make_shared<Way>(std::move(*next));
+  return way;
+}
+
+std::optional<Verifier::Way> Verifier::host_way(const GraphNode& node,
+                                                std::span<const DataType> stored) const {
   Way way;
+  way.node = &node;
   way.device = &get_device(DeviceType::kCPU);
-  way.ports = network_ports(*node_, ranges_);
+  way.ports = network_ports(node, ranges_);
   for (auto* list : {&way.ports.inputs, &way.ports.outputs})
     for (PortDesc& port : *list) {
       port.min = port.max = port.opt;
@@ -191,14 +245,12 @@ std::optional<Verifier::Way> Verifier::host_reference(const NodePorts& typed) co
   for (size_t i = 0; i < way.ports.inputs.size(); ++i) {
     PortDesc& port = way.ports.inputs[i];
     if (!port.present || !port.is_constant) continue;
-    const DataType stored = typed.inputs[i].type.dtype;
-    const float scale = node_->inputs[i]->scale;
-    port.constant = as_type(constants_.dense(*node_->inputs[i], stored), stored, port.type.dtype,
-                            port.opt.numel(), scale);
+    port.constant = as_type(constants_.dense(*node.inputs[i], stored[i]), stored[i],
+                            port.type.dtype, port.opt.numel(), node.inputs[i]->scale);
   }
   std::vector<DroppedCandidate> dropped;
   CandidateQuery query;
-  query.layer = node_->name;
+  query.layer = node.name;
   query.inputs = way.ports.inputs;
   query.outputs = way.ports.outputs;
   query.device = way.device;
@@ -206,7 +258,7 @@ std::optional<Verifier::Way> Verifier::host_reference(const NodePorts& typed) co
   query.all_tactics = true;
   query.dropped = &dropped;
   try {
-    for (Candidate& candidate : node_->op->candidates(query)) {
+    for (Candidate& candidate : node.op->candidates(query)) {
       const auto fits = [](const std::vector<PortType>& types, const std::vector<PortDesc>& ports) {
         for (size_t i = 0; i < types.size(); ++i)
           if (ports[i].present && types[i] != ports[i].type) return false;
@@ -216,21 +268,21 @@ std::optional<Verifier::Way> Verifier::host_reference(const NodePorts& typed) co
         continue;
       way.candidate = std::move(candidate);
       KernelArgs args;
-      args.layer = node_->name;
+      args.layer = node.name;
       args.candidate = &way.candidate;
       args.inputs = way.ports.inputs;
       args.outputs = way.ports.outputs;
       args.device = way.device;
       args.services = &config_.services;
-      way.op = node_->op->plan(args);
+      way.op = node.op->plan(args);
       way.name = "the CPU's kernel in FP32";
       return way;
     }
   } catch (const Error& error) {
-    config_.log.verbose("Layer '", node_->name, "' cannot be verified: ", error.what());
+    config_.log.verbose("Layer '", node.name, "' cannot be verified: ", error.what());
     return std::nullopt;
   }
-  config_.log.verbose("Layer '", node_->name,
+  config_.log.verbose("Layer '", node.name,
                       "' cannot be verified: the CPU has no kernel for FP32 and LINEAR tensors");
   return std::nullopt;
 }
@@ -285,10 +337,11 @@ Verifier::Tensors Verifier::disturbed(const Tensors& tensors, double error, uint
 }
 
 Verifier::Tensors Verifier::run(const Way& way, const Tensors& inputs) {
+  const GraphNode& node = *way.node;
   const Device& host = get_device(DeviceType::kCPU);
   const Device& device = *way.device;
   KernelArgs args;
-  args.layer = node_->name;
+  args.layer = node.name;
   args.candidate = &way.candidate;
   args.inputs = way.ports.inputs;
   args.outputs = way.ports.outputs;
@@ -310,7 +363,7 @@ Verifier::Tensors Verifier::run(const Way& way, const Tensors& inputs) {
       in.push_back(nullptr);
       continue;
     }
-    const GraphValue& value = *node_->inputs[i];
+    const GraphValue& value = *node.inputs[i];
     const int number = static_cast<int>(i);
     std::vector<int64_t> elements;
     if (value.info.values != nullptr &&
@@ -333,7 +386,7 @@ Verifier::Tensors Verifier::run(const Way& way, const Tensors& inputs) {
   for (size_t i = 0; i < way.ports.outputs.size(); ++i) {
     const PortDesc& port = way.ports.outputs[i];
     out_shapes.push_back(port.opt);
-    const int aliased = node_->aliased_input(static_cast<int>(i));
+    const int aliased = node.aliased_input(static_cast<int>(i));
     const auto bytes =
         static_cast<size_t>(tensor_bytes(port.opt, port.type.dtype, port.type.format));
     out.push_back(aliased >= 0 ? const_cast<void*>(in[static_cast<size_t>(aliased)])
@@ -349,7 +402,7 @@ Verifier::Tensors Verifier::run(const Way& way, const Tensors& inputs) {
   Tensors results;
   for (size_t i = 0; i < out.size(); ++i) {
     const PortDesc& port = way.ports.outputs[i];
-    const GraphValue& value = *node_->outputs[i];
+    const GraphValue& value = *node.outputs[i];
     const Blob stored = Blob::make(
         static_cast<size_t>(tensor_bytes(port.opt, port.type.dtype, port.type.format)),
         [&](void* to) {
@@ -361,7 +414,10 @@ Verifier::Tensors Verifier::run(const Way& way, const Tensors& inputs) {
                               port.type.dtype, compared_type(value.info.dtype), port.opt.numel(),
                               value.scale));
   }
-  return results;
+  if (way.next == nullptr) return results;
+  results.insert(results.end(), inputs.begin() + static_cast<long>(way.ports.inputs.size()),
+                 inputs.end());
+  return run(*way.next, results);
 }
 
 Verifier::Tolerance Verifier::error_of(const Way& way, const Way& reference) const {
@@ -489,8 +545,8 @@ void Verifier::verify(const GraphNode& node, const NodePorts& ports, const Candi
   for (size_t i = 0; i < ports.outputs.size(); ++i)
     if (compared_type(ports.outputs[i].type.dtype) != compared_type(node.outputs[i]->info.dtype))
       return;
-  const Way way{op, candidate, ports, &device_,
-                str("tactic ", candidate.tactic, ", ", str(candidate))};
+  const Way way{node_, op,       candidate,
+                ports, &device_, str("tactic ", candidate.tactic, ", ", str(candidate))};
   if (is_plugin_ && !reference_) {
     reference_ = way;
     return;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,13 +49,16 @@ class Verifier {
   /// none. Dense and row-major.
   using Tensors = std::vector<Blob>;
   enum class Draw : uint8_t { kNormal, kExtreme };
-  /// A way to compute the node.
+  /// A way to compute the node, or the first part of it.
   struct Way {
+    const GraphNode* node = nullptr;
     PlannedOperatorPtr op;
     Candidate candidate;
     NodePorts ports;  ///< with the candidate's types
     const Device* device = nullptr;
     std::string name;
+    /// The second part, of the first one's result and of the inputs that the first has not.
+    std::shared_ptr<const Way> next = nullptr;
   };
   struct Tolerance {
     double unit = 0;     ///< the rounding error of the type, relative
@@ -63,6 +67,9 @@ class Verifier {
 
   void find_reference();
   std::optional<Way> host_reference(const NodePorts& typed) const;
+  /// The CPU's kernel for FP32 and LINEAR tensors, with constants rounded to those types, one for
+  /// each input. None where it has none.
+  std::optional<Way> host_way(const GraphNode& node, std::span<const DataType> stored) const;
   Tensors draw(Draw which) const;
   /// The same with each floating element changed by the relative error, up or down.
   Tensors disturbed(const Tensors& tensors, double error, uint32_t seed) const;
@@ -82,6 +89,8 @@ class Verifier {
   TimingMemory& memory_;
 
   const GraphNode* node_ = nullptr;
+  /// The node as a product and the program of its result, where it is both.
+  std::unique_ptr<const FusedParts> parts_;
   bool is_plugin_ = false;
   bool is_steady_ = true;         ///< whether it computes the same each time, as far as is known
   std::optional<Way> reference_;  ///< of a plugin
