@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+import emulated_gpu
 import onnx_graphs
 import opwright as trt
 import opwright.plugin as trtp
@@ -274,6 +275,15 @@ def test_standard_layers_raise_no_alarm(name):
         assert warnings_of(log) == ""
 
 
+@emulated_gpu.required
+@pytest.mark.parametrize("name", ["softmax", "transpose", "conv_1x1"])
+def test_kernels_of_a_gpu_raise_no_alarm(name):
+    log = Log()
+    trt.build(model_of(name, np.float32), verify="strict", logger=log, device="cuda")
+    compared = [text for _, text in log.lines if "compared with a reference" in text]
+    assert warnings_of(log) == "" and " 0 compared" not in compared[0]
+
+
 def test_config_and_cache_keep_what_was_verified(tmp_path):
     config = trt.Builder(trt.Logger()).create_builder_config()
     assert config.verify is False and config.all_tactics is False
@@ -283,9 +293,14 @@ def test_config_and_cache_keep_what_was_verified(tmp_path):
     with pytest.raises(trt.Error, match="expected True, False or 'strict'"):
         config.verify = "often"
     model, cache = model_of("product", np.float32), tmp_path / "cache"
-    logs = [Log() for _ in range(3)]
-    for log, verify in zip(logs, (False, True, True)):
-        trt.build(model, verify=verify, timing_cache=cache, logger=log, fp16=True, device="cpu")
+    compared = []
+    for verify in (False, True, True):
+        log = Log()
+        options = {"timing_cache": cache, "logger": log, "bf16": True, "device": "cpu"}
+        trt.build(model, verify=verify, **options)
+        (text,) = [text for _, text in log.lines if "compared with a reference" in text]
+        compared.append(int(text.split(" compared with")[0].split()[-1]))
+    assert compared[0] == compared[2] == 0 < compared[1]
 
 
 def test_program(program, tmp_path):
