@@ -21,7 +21,8 @@ struct BuildOptions {
   std::string model, output, timing_cache, device;
   std::vector<std::string> shapes, plugins, embedded_plugins;
   bool fp16 = false, bf16 = false, no_timing = false, strongly_typed = false, json = false,
-       verbose = false, allow_links = false, quiet = false;
+       verbose = false, allow_links = false, quiet = false, verify = false, verify_strictly = false,
+       all_tactics = false;
   int iterations = 4;
   double kernel_seconds = kKernelSeconds;
   LimitOptions limits;
@@ -128,6 +129,9 @@ void build(const BuildOptions& options) {
   config.fp16 = options.fp16, config.bf16 = options.bf16;
   config.timing = !options.no_timing;
   config.avg_timing_iterations = options.iterations;
+  config.all_tactics = options.all_tactics;
+  if (options.verify) config.verification = VerificationLevel::kALL;
+  if (options.verify_strictly) config.verification = VerificationLevel::kSTRICT;
   config.log = log;
   config.plugins_to_serialize = options.embedded_plugins;
   if (!ranges.empty()) {
@@ -229,6 +233,15 @@ void add_build(CLI::App& app) {
       ->add_option("--timing-iterations", options->iterations,
                    "Runs over which a kernel's time is taken")
       ->check(CLI::Range(1, 10000));
+  command->add_flag("--verify", options->verify,
+                    "Compare what each candidate computes with a reference (the CPU's kernel in "
+                    "FP32, a plugin's own), and leave out what differs by more than its types "
+                    "allow, with a warning");
+  command->add_flag("--verify-strictly", options->verify_strictly,
+                    "The same, and end the build where something differs");
+  command->add_flag("--all-tactics", options->all_tactics,
+                    "Time all candidates that can compute a layer, not only those that may be the "
+                    "fastest for its sizes");
   command->add_flag("--no-timing", options->no_timing,
                     "Time nothing and run no plugin: each layer takes the fastest candidate that "
                     "the timing cache has, or else its first one");

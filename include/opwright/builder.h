@@ -194,6 +194,20 @@ class IProgressMonitor : public IVersionedInterface {
 }  // namespace v_1_0
 using IProgressMonitor = v_1_0::IProgressMonitor;
 
+/// Beyond TensorRT: what a build compares while it times candidates. What computes something else
+/// is left out, with a warning that names it.
+enum class VerificationLevel : int32_t {
+  kPLUGINS = 0,  ///< The candidates of a plugin with each other, or with its reference.
+  kALL = 1,      ///< Those of other layers, too: with the CPU's kernel in FP32.
+  kSTRICT = 2,   ///< The same, and what computes something else ends the build.
+};
+namespace impl {
+template <>
+struct EnumMaxImpl<VerificationLevel> {
+  static constexpr int32_t kVALUE = 3;
+};
+}  // namespace impl
+
 /// How a network is built. Made by IBuilder::createBuilderConfig(), deleted by the caller.
 class IBuilderConfig : public INoCopy {
  public:
@@ -352,6 +366,15 @@ class IBuilderConfig : public INoCopy {
   /// \return false, and nothing is set, for what is not more than 0.
   virtual bool setKernelSeconds(double seconds) noexcept = 0;
   virtual double getKernelSeconds() const noexcept = 0;
+
+  /// Beyond TensorRT: which candidates the build compares with a reference. At first kPLUGINS.
+  /// \return false, and nothing is set, for what is no level.
+  virtual bool setVerification(VerificationLevel level) noexcept = 0;
+  virtual VerificationLevel getVerification() const noexcept = 0;
+  /// Beyond TensorRT: whether all candidates that can compute a layer are timed, not only those
+  /// that may be the fastest for its sizes. False at first.
+  virtual void setAllTactics(bool all) noexcept = 0;
+  virtual bool getAllTactics() const noexcept = 0;
 };
 
 /// Makes networks and builds engines from them. Must outlive its networks, profiles and configs.

@@ -113,6 +113,8 @@ def definition(
     plugins_to_serialize: Sequence[str | os.PathLike[str]] = (),
     embed_python_plugins: bool = False,
     debug_plugins: bool = False,
+    verify: bool | str = False,
+    all_tactics: bool = False,
     allow_links: bool = False,
     limits: _core.Limits | None = None,
     logger: _core.ILogger | None = None,
@@ -166,6 +168,8 @@ def definition(
     config.plugins_to_serialize = plugins_to_serialize
     config.embed_python_plugins = embed_python_plugins
     config.debug_plugins = debug_plugins
+    config.verify = verify
+    config.all_tactics = all_tactics
     if limits is not None:
         config.limits = limits
         if limits.build_seconds > 0:  # reading the model counts
@@ -203,6 +207,8 @@ def build(
     plugins_to_serialize: Sequence[str | os.PathLike[str]] = (),
     embed_python_plugins: bool = False,
     debug_plugins: bool = False,
+    verify: bool | str = False,
+    all_tactics: bool = False,
     allow_links: bool = False,
     limits: _core.Limits | None = None,
     progress: bool | Callable[[str, int, int], Any] = False,
@@ -241,6 +247,11 @@ def build(
         Python implements.
     :param debug_plugins: whether the engine checks every call of a plugin, which is slower: faults
         of its memory raise ``Error``, NaN made of finite inputs is a warning.
+    :param verify: whether what each candidate of a layer computes is compared with a reference, as
+        ``IBuilderConfig.verify``: what differs by more than its types allow is left out with a
+        warning; ``"strict"``: it raises ``Error``. False: plugins alone are compared.
+    :param all_tactics: whether all candidates that can compute a layer are timed, not only those
+        that may be the fastest for its sizes.
     :param allow_links: whether external data of the model may be read through symbolic links that
         lead out of its folder, as in a store of models that keeps each file once. Allow it where
         you trust whoever made the links.
@@ -269,6 +280,8 @@ def build(
         plugins_to_serialize=plugins_to_serialize,
         embed_python_plugins=embed_python_plugins,
         debug_plugins=debug_plugins,
+        verify=verify,
+        all_tactics=all_tactics,
         allow_links=allow_links,
         limits=limits,
         logger=logger,

@@ -58,6 +58,9 @@ class _Capture:
     def set_pointwise_impl(self, call: Any, attributes: list[int], keywords: list[str]) -> None:
         """An expression is the engine's own layers: there is no code of the user to check."""
 
+    def set_reference(self, reference: Definition) -> None:
+        """What builds compare with is not checked itself."""
+
     def set_aot_impl(
         self, device: Any, call: Any, attributes: list[int], keywords: list[str], fingerprint: str
     ) -> None:
@@ -286,8 +289,8 @@ class FunctionPlugin(Subject):
         addresses, shapes = [p.data_ptr for p in ports], [p.shape for p in ports]
         watch.saw([(p.dtype, p.format) for p in ports], values.get("tactic", 0), addresses, shapes)
         if watch.pretends:
-            watch.set_sizes_to_zero(
-                [(p.ndim, p.dtype, p.data_ptr) for p in outputs], values["stream"]
+            watch.set_to_zero(
+                [(p.shape, p.dtype, p.format, p.data_ptr) for p in outputs], values["stream"]
             )
             return None
         before = copy.deepcopy({name: values[name] for name in attributes})

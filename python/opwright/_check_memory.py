@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from . import _core
-from ._core import DeviceType, TensorFormat
+from ._core import DataType, DeviceType, TensorFormat
 
 GUARD = 4096
 ALIGNMENT = 64
@@ -74,6 +75,15 @@ class PaddedMemory:
                 f"{behind.size} bytes behind its end, from byte {behind[0]} of {self._size} on"
             )
         return " and ".join(parts)
+
+
+def bytes_of(shape: Sequence[int], dtype: DataType, format: TensorFormat) -> int:
+    """What a tensor takes with padding; 0 where an extent is not known."""
+    extents = list(shape)
+    _, block = _LAYOUTS.get(format, (False, 1))
+    if block > 1:
+        extents[1] = -(-extents[1] // block) * block
+    return 0 if any(e < 0 for e in extents) else math.ceil(math.prod(extents) * dtype.itemsize)
 
 
 def can_store(format: TensorFormat) -> bool:

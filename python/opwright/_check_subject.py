@@ -15,6 +15,7 @@ import numpy as np
 
 from . import _core
 from ._check_compare import Arrays
+from ._check_memory import bytes_of
 from ._core import DataType, DeviceType, TensorFormat
 from ._types import nptype
 
@@ -117,14 +118,18 @@ class Watch:
         self.barrier: threading.Barrier | None = None
         """Where set, calls wait for each other."""
 
-    def set_sizes_to_zero(self, outputs: Iterable[tuple[int, DataType, int]], stream: int) -> None:
-        """Where a call is noted only: sets each (rank, type, address) of rank 0 to 0, since it may
-        be a size tensor, whose value the engine checks."""
-        for rank, dtype, address in outputs:
-            size = np.dtype(nptype(dtype)).itemsize
-            if rank == 0 and self.device == DeviceType.CPU:
+    def set_to_zero(
+        self,
+        outputs: Iterable[tuple[Sequence[int], DataType, TensorFormat, int]],
+        stream: int,
+    ) -> None:
+        """Where a call is noted only: sets each (shape, type, format, address) to 0. The engine
+        looks whether outputs are written, and at the values of size tensors."""
+        for shape, dtype, format, address in outputs:
+            size = bytes_of(shape, dtype, format)
+            if size > 0 and self.device == DeviceType.CPU:
                 ctypes.memset(address, 0, size)
-            elif rank == 0:
+            elif size > 0:
                 _core._set_to_zero(address, size, stream)
 
     def saw(

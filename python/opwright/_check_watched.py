@@ -165,8 +165,8 @@ class _Runtime(_Watched):
         watch.saw([_port(d) for d in descs], self._owner.tactic, [*inputs, *outputs], shapes)
         watch.part = self._inner
         if watch.pretends:
-            ports = [(len(d.dims), d.type, a) for d, a in zip(output_desc, outputs)]
-            watch.set_sizes_to_zero(ports, rest[-1])
+            ports = [(tuple(d.dims), *_port(d), a) for d, a in zip(output_desc, outputs)]
+            watch.set_to_zero(ports, rest[-1])
             return None
         before = stored(self._inner)
         watch.meet()

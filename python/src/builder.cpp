@@ -258,6 +258,31 @@ void bind_config_contents(nb::class_<BuilderConfig>& c) {
               "workspace, to its inputs, outputs left unwritten, and sizes out of range raise "
               "Error, NaN and infinity that come of finite inputs are a warning.")
       .def_prop_rw(
+          "verify",
+          [](const Self& self) -> nb::object {
+            if (self.verification() == VerificationLevel::kSTRICT) return nb::str("strict");
+            return nb::bool_(self.verification() == VerificationLevel::kALL);
+          },
+          [](Self& self, nb::handle verify) {
+            if (nb::isinstance<nb::bool_>(verify)) {
+              self.set_verification(nb::cast<bool>(verify) ? VerificationLevel::kALL
+                                                           : VerificationLevel::kPLUGINS);
+            } else if (nb::isinstance<nb::str>(verify) &&
+                       nb::cast<std::string>(verify) == "strict") {
+              self.set_verification(VerificationLevel::kSTRICT);
+            } else {
+              fail("verify: ", nb::repr(verify).c_str(), " came; expected True, False or 'strict'");
+            }
+          },
+          nb::sig("def verify(self, arg: bool | str, /) -> None"),
+          "Whether the build compares what each candidate of a layer computes with a reference: "
+          "the CPU's kernel in FP32, of plugins a function that they name, or else the first "
+          "candidate. What differs by more than its types allow is left out with a warning; "
+          "'strict': it ends the build. False, as at first: plugins alone are compared.")
+      .def_rw("all_tactics", &Self::all_tactics,
+              "Whether all candidates that can compute a layer are timed, not only those that may "
+              "be the fastest for its sizes. False at first.")
+      .def_prop_rw(
           "limits", [](Self& self) -> Limits& { return self.limits(); }, &Self::set_limits,
           "Limits on what the model may make the build spend (build_memory, build_seconds, "
           "steps), and on what the engine of build_engine_with_config may ask for.")

@@ -34,6 +34,10 @@ class PythonDefinition final : public FunctionPlugin {
   void set_autotune(PluginFunction function) { autotune_ = std::move(function); }
   void set_aot_impl(std::optional<DeviceType> device, PluginFunction function);
   void set_pointwise_impl(PluginFunction function) { pointwise_ = std::move(function); }
+  void set_reference(std::shared_ptr<const FunctionPlugin> reference) {
+    reference_ = std::move(reference);
+  }
+  void set_repeatable(bool repeatable) { is_repeatable_ = repeatable; }
 
   const std::string& name() const override { return name_; }
   const std::string& plugin_namespace() const override { return namespace_; }
@@ -53,6 +57,8 @@ class PythonDefinition final : public FunctionPlugin {
   std::string fingerprint(FunctionMode mode) const override;
   Attributes pointwise(std::string_view layer, const FieldValues& attributes) const override;
   KernelCode compile(const KernelArgs& args, const FieldValues& attributes) const override;
+  std::shared_ptr<const FunctionPlugin> reference() const override { return reference_; }
+  bool is_repeatable() const override { return is_repeatable_; }
 
   /// "sample::circ_pad"
   std::string id() const { return namespace_ + "::" + name_; }
@@ -101,6 +107,8 @@ class PythonDefinition final : public FunctionPlugin {
   static void set(PerDevice& functions, std::optional<DeviceType> device, PluginFunction function);
   PerDevice impls_, aot_impls_;
   std::optional<PluginFunction> autotune_, pointwise_;
+  std::shared_ptr<const FunctionPlugin> reference_;
+  bool is_repeatable_ = true;
 };
 
 /// The kernel that calls this `impl`. Inputs that no output is aliased to are read-only.

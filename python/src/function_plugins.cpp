@@ -185,6 +185,13 @@ void bind_definition(nb::module_& m) {
           nb::arg("function"), nb::arg("attributes"), nb::arg("keywords") = nb::list(),
           "`function` gives the code, immediates and results of a Pointwise operator for the "
           "attributes.")
+      .def(
+          "set_reference",
+          [](PythonDefinition& self, std::shared_ptr<PythonDefinition> reference) {
+            self.set_reference(std::move(reference));
+          },
+          nb::arg("reference"), "`reference` is a definition whose impl says what is right.")
+      .def("set_repeatable", &PythonDefinition::set_repeatable, nb::arg("repeatable"))
       .def("register",
            [](std::shared_ptr<PythonDefinition> self) { register_function_plugin(self); })
       .def("deregister",

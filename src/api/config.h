@@ -165,6 +165,12 @@ class BuilderConfigApi final : public IBuilderConfig {
     return errors_.run([&] { config_.set_kernel_seconds(seconds); });
   }
   double getKernelSeconds() const noexcept override { return config_.kernel_seconds(); }
+  bool setVerification(VerificationLevel level) noexcept override {
+    return errors_.run([&] { config_.set_verification(level); });
+  }
+  VerificationLevel getVerification() const noexcept override { return config_.verification(); }
+  void setAllTactics(bool all) noexcept override { config_.all_tactics = all; }
+  bool getAllTactics() const noexcept override { return config_.all_tactics; }
   int32_t getMaxNbTactics() const noexcept override { return config_.max_num_tactics(); }
   bool setTacticSources(TacticSources tacticSources) noexcept override {
     config_.tactic_sources = tacticSources;

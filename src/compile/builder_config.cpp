@@ -93,6 +93,11 @@ void BuilderConfig::set_kernel_seconds(double seconds) {
   kernel_seconds_ = seconds;
 }
 
+void BuilderConfig::set_verification(VerificationLevel level) {
+  check_enum(level, "verification level");
+  verification_ = level;
+}
+
 void BuilderConfig::set_limits(const Limits& limits) {
   check_limits(limits);
   limits_ = limits;
@@ -151,6 +156,8 @@ BuildConfig BuilderConfig::build_config(bool strongly_typed) const {
   build.max_aux_streams = max_aux_streams_ < 0 ? kDefaultAuxStreams : max_aux_streams_;
   build.tactic_sources = tactic_sources;
   build.kernel_seconds = kernel_seconds_;
+  build.verification = verification_;
+  build.all_tactics = all_tactics;
   build.limits = limits_;
   return build;
 }

@@ -45,6 +45,7 @@ struct BuilderSettings {
   std::vector<std::string> plugins_to_serialize;
   bool embed_plugin_sources = false;
   bool debug_plugins = false;
+  bool all_tactics = false;
   bool graphs = true;
 };
 
@@ -96,6 +97,8 @@ class BuilderConfig : public BuilderSettings {
   /// BuildConfig::kernel_seconds. Throws Error unless it is more than 0.
   double kernel_seconds() const { return kernel_seconds_; }
   void set_kernel_seconds(double seconds);
+  VerificationLevel verification() const { return verification_; }
+  void set_verification(VerificationLevel level);
 
   static void set_runtime_platform(RuntimePlatform platform);
   static void set_engine_capability(EngineCapability capability);
@@ -129,6 +132,7 @@ class BuilderConfig : public BuilderSettings {
   std::shared_ptr<TimingCache> timing_cache_;
   Limits limits_;
   double kernel_seconds_ = kKernelSeconds;
+  VerificationLevel verification_ = VerificationLevel::kPLUGINS;
 };
 
 }  // namespace opwright

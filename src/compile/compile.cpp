@@ -281,8 +281,9 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   emitter.add_schedule(steps, ranges, tuner.constants());
   if (config.enclosing != nullptr) return;
   config.log.info("Compiled ", total, " layers into ", steps.steps.size(), " steps, ",
-                  steps.reformats, " of them conversions; ", tuner.timed(),
-                  " kernels timed; arena of ", steps.arena_size, " bytes");
+                  steps.reformats, " of them conversions; ", tuner.timed(), " kernels timed, ",
+                  tuner.compared(), " compared with a reference; arena of ", steps.arena_size,
+                  " bytes");
 }
 
 /// Bytes of the constants that the network came with, those of one tensor that several layers share

@@ -130,8 +130,11 @@ struct BuildConfig {
   /// Bytes of scratch of one layer: kernels that want more are left out.
   uint64_t workspace_limit = UINT64_MAX;
   int max_candidates = 0;  ///< of a layer, those that are timed: the first that work; 0: all
-  /// Whether all candidates that can compute a layer are timed, not only those that may be the fastest.
+  /// Whether all candidates that can compute a layer are timed, not only those that may be the
+  /// fastest.
   bool all_tactics = false;
+  /// Which candidates are compared with a reference while they are timed.
+  VerificationLevel verification = VerificationLevel::kPLUGINS;
   std::shared_ptr<TimingCache> timing_cache;  ///< null: a fresh one
   /// Fail instead of timing what the cache could hold and does not.
   bool error_on_timing_cache_miss = false;

@@ -14,9 +14,7 @@ namespace {
 constexpr int64_t kPatternElements = 16384;
 // Kernels are promised an address, also of tensors without elements.
 constexpr size_t kLeastBytes = 64;
-// Around each buffer, so that a plugin that writes beside its tensors does not end the build: who
-// debugs plugins learns of it when the engine runs.
-constexpr size_t kMargin = 4096;
+constexpr size_t kMargin = TimingMemory::kMargin;
 
 // Elements that are repeated through a buffer.
 Blob pattern(DataType type) {

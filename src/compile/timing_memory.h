@@ -17,6 +17,8 @@ namespace opwright {
 /// harmless as data and as indices, and reused.
 class TimingMemory {
  public:
+  /// On either side of what each method gives, up to which a kernel does no harm to others.
+  static constexpr size_t kMargin = 4096;
   explicit TimingMemory(const Device& device) : device_(device) {}
   /// At least `bytes` of elements of the type: floating ones about normally distributed, integers
   /// and booleans 0 or 1. `slot` tells operands of one kernel apart.

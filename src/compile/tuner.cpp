@@ -12,6 +12,7 @@
 #include "compile/candidate_failure.h"
 #include "compile/expansion.h"
 #include "compile/memory_plan.h"
+#include "compile/run_check.h"
 #include "compile/timed_kernels.h"
 #include "compile/tuning_report.h"
 #include "network/no_kernel.h"
@@ -19,6 +20,7 @@
 #include "operators/movement.h"
 #include "operators/pooling.h"
 #include "plan/concatenation.h"
+#include "plugin/model/plugin_operator.h"
 #include "plugin/registry/callback.h"
 
 namespace opwright {
@@ -76,6 +78,12 @@ double work_of(const GraphNode& node, const NodePorts& ports) {
     return window * elements(ports.outputs[0].opt);
   }
   return 0;
+}
+
+/// Who runs it, as messages begin.
+std::string who_computes(const GraphNode& node) {
+  const auto* plugin = dynamic_cast<const PluginOperator*>(node.op.get());
+  return plugin != nullptr ? str("plugin ", str(plugin->model().identity()), " ") : "it ";
 }
 
 std::string none_works(const GraphNode& node, size_t count, const std::string& reasons) {
@@ -142,6 +150,7 @@ Tuner::Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfi
       budget_(budget),
       caches_(caches),
       memory_(device),
+      verifier_(ranges, device, config, constants_, memory_),
       compiler_(device, config, budget) {}
 
 std::string Tuner::key(const GraphNode& node, const NodePorts& ports,
@@ -298,9 +307,24 @@ float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePor
         {static_cast<const std::byte*>(out.back()), opt_bytes(ports.outputs[i])});
   }
   const auto places = places_in_result(node, ports, device_);
+  const bool has_places = std::ranges::any_of(places, [](const auto& place) { return !!place; });
   for (size_t i = 0; i < places.size(); ++i)
     if (places[i]) in[i] = static_cast<const std::byte*>(out[0]) + places[i]->offset;
   void* workspace = memory_.scratch(-1, kernel->workspace_size());
+  RunCheck check(device_, who_computes(node),
+                 dynamic_cast<const PluginOperator*>(node.op.get()) != nullptr);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const PortDesc& port = ports.outputs[i];
+    const bool is_size = !node.size_symbols.empty() && node.size_symbols[i] >= 0;
+    const bool is_written = node.aliased_input(static_cast<int>(i)) < 0 &&
+                            !port.is_data_dependent && !is_size && !has_places;
+    check.add_output(i, node.outputs[i]->name,
+                     {static_cast<const std::byte*>(out[i]), port.type,
+                      port.is_data_dependent ? port.max : port.opt},
+                     is_written);
+  }
+  check.add_workspace(workspace, kernel->workspace_size());
+  bool is_checked = false;
   std::optional<WithSizes> with_sizes;
   if (node.defines_sizes()) {
     const std::vector<int64_t> zero = {0};
@@ -325,11 +349,18 @@ float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePor
   auto sample = [&](int iterations) {
     if (config_.interrupt_check) config_.interrupt_check();
     budget_.check_time("timing layer '", node.name, "', candidate ", label_of(candidate));
-    return device_.time(timed, in.data(), out.data(), workspace, iterations, scene);
+    if (!is_checked) check.fill();
+    const double time = device_.time(timed, in.data(), out.data(), workspace, iterations, scene);
+    if (!is_checked) is_checked = !check.look();
+    return time;
   };
   const int least = std::max(1, config_.avg_timing_iterations);
   // A user's function runs as often as the user said; what it does takes long beside a clock.
-  if (kernel->domain() != nullptr) return static_cast<float>(sample(least));
+  if (kernel->domain() != nullptr) {
+    const double time = sample(least);
+    while (!is_checked) sample(1);
+    return static_cast<float>(time);
+  }
   const double scene_ms =
       caches_ == CacheScene::Levels() || !device_.is_host() ? 0 : kSceneMilliseconds;
   // The least of several samples, because what else runs on the machine only ever adds; enough of
@@ -342,6 +373,7 @@ float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePor
     second = std::min(std::max(best, time), second);
     best = std::min(best, time);
   }
+  while (!is_checked) sample(1);
   return static_cast<float>(best);
 }
 
@@ -364,27 +396,41 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
   const std::string id = failure_key(node, typed, candidate);
   // The cache may know the time of what does not compile here.
   if (const std::string reason = compiler_.failure(id); !reason.empty()) fail(reason);
-  if (std::optional<Measured> known = find(cache_key)) return *known;
+  const std::optional<Measured> known = find(cache_key);
+  const bool is_verified = config_.verification == VerificationLevel::kPLUGINS ||
+                           !verifier_.wants(node) || cache_.find("Verified|" + cache_key);
+  if (known && is_verified) return *known;
   // It stays an option, so that the conversions beside it are asked for as in a build.
-  if (!is_wanted(node, cache_key)) return {};
-  Measured measured;
+  if (!known && !is_wanted(node, cache_key)) return {};
+  Measured measured = known.value_or(Measured());
   measured.planned = compiler_.plan({&node, typed, candidate, id, true});
   // How often a body runs, and whether it ever ends, may follow from data, which a build has none
   // of. It is the only candidate.
   if (dynamic_cast<const BodyOwner*>(node.op.get()) != nullptr) return measured;
+  const auto run_and_verify = [&] {
+    if (!known) measured.time_ms = run(node, *measured.planned, typed, candidate, best);
+    verifier_.verify(node, typed, candidate, measured.planned, who_computes(node));
+  };
   try {
-    measured.time_ms = run(node, *measured.planned, typed, candidate, best);
+    run_and_verify();
+  } catch (const CandidateFault& fault) {
+    // A build that trusts the cache would take it.
+    if (known) cache_.update(cache_key, {0, std::numeric_limits<float>::quiet_NaN()});
+    if (config_.verification != VerificationLevel::kSTRICT) throw;
+    throw BuildEndError(str("Layer '", node.name, "' (", kind_of(*node.op), "), candidate ",
+                            label_of(candidate), ": ", fault.what(), " (verification is strict)"));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kFAILED_ALLOCATION) throw;
     // What was timed before has left its memory.
     memory_.clear();
     memory_.release_constants();
-    measured.time_ms = run(node, *measured.planned, typed, candidate, best);
+    run_and_verify();
   }
-  if (!cache_key.empty()) {
+  if (!cache_key.empty() && !known) {
     cache_.insert(cache_key, measured.time_ms);
     timed_layers_.emplace(cache_key, node.name);
   }
+  if (!cache_key.empty() && !is_verified) cache_.insert("Verified|" + cache_key, 0);
   return measured;
 }
 
@@ -639,13 +685,19 @@ void Tuner::time(const GraphNode& node, const NodePorts& ports,
   const bool is_only = candidates.size() == 1 && node.as<FusedAttention>() == nullptr;
   float best = std::numeric_limits<float>::infinity();
   int works = 0;
+  verifier_.start(node, candidates.size());
   for (const Candidate& candidate : candidates) {
     if (config_.error_on_timing_cache_miss)
       check_cached(node, candidate_ports(node, ports, candidate, constants_), candidate);
     if (config_.interrupt_check) config_.interrupt_check();
     Measured measured;
     if (is_only) {
-      measured = measure(node, ports, candidate, best);
+      try {
+        measured = measure(node, ports, candidate, best);
+      } catch (const CandidateFault& fault) {
+        throw CandidateFault(str("Layer '", node.name, "' (", kind_of(*node.op), "), candidate ",
+                                 label_of(candidate), ": ", fault.what()));
+      }
     } else {
       try {
         measured = measure(node, ports, candidate, best);
@@ -704,6 +756,10 @@ float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) 
     return measure(node, ports, candidate, std::numeric_limits<float>::infinity()).time_ms;
   } catch (const BuildEndError&) {
     throw;
+  } catch (const CandidateFault& fault) {
+    config_.log.warning("Tensor '", value.name, "': the conversion from ", str(from), " to ",
+                        str(to), " is left out: ", fault.what());
+    return std::numeric_limits<float>::infinity();
   } catch (const Error& error) {
     return refuse(error.what());
   }

@@ -15,6 +15,7 @@
 #include "compile/ports.h"
 #include "compile/profile_ranges.h"
 #include "compile/timing_memory.h"
+#include "compile/verifier.h"
 
 namespace opwright {
 
@@ -92,6 +93,8 @@ class Tuner {
   float reformat_time(const GraphValue& value, PortType from, PortType to);
   /// The number of kernels that were run, not found in the cache.
   int timed() const { return timed_; }
+  /// The number of candidates that were compared with a reference.
+  int compared() const { return verifier_.compared(); }
   Constants& constants() { return constants_; }
   /// For others who time something; what the tuner had there is of no use any more.
   TimingMemory& memory() { return memory_; }
@@ -156,6 +159,7 @@ class Tuner {
   const CacheScene::Levels caches_;
   Constants constants_;
   TimingMemory memory_;
+  Verifier verifier_;
   int timed_ = 0;
   std::unordered_map<std::string, std::string> timed_layers_;  // by key of the cache
   KernelCompiler compiler_;

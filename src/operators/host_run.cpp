@@ -120,17 +120,18 @@ Blob as_type(const Blob& elements, DataType from, DataType to, int64_t count, fl
   });
 }
 
-Blob laid_out(const Device& host, const Blob& dense, const Shape& shape, PortType type,
-              std::string_view name) {
-  const PortType dense_type{type.dtype, TensorFormat::kLINEAR};
-  if (same_bytes(shape, shape, type, dense_type)) return dense;
+namespace {
+
+Blob reformatted(const Device& host, const Blob& elements, const Shape& shape, PortType from_type,
+                 PortType to_type, std::string_view name) {
+  if (same_bytes(shape, shape, from_type, to_type)) return elements;
   const Reformat reformat;
-  Candidate candidate{{dense_type}, {type}, 0, ""};
+  Candidate candidate{{from_type}, {to_type}, 0, ""};
   PortDesc from, to;
-  from.type = dense_type;
-  to.type = type;
+  from.type = from_type;
+  to.type = to_type;
   from.min = from.opt = from.max = to.min = to.opt = to.max = shape;
-  from.constant = dense;
+  from.constant = elements;
   from.is_constant = true;
   KernelArgs args;
   args.layer = name;
@@ -139,6 +140,18 @@ Blob laid_out(const Device& host, const Blob& dense, const Shape& shape, PortTyp
   args.outputs = {&to, 1};
   args.device = &host;
   return run_kernel(*reformat.plan(args), args).front();
+}
+
+}  // namespace
+
+Blob laid_out(const Device& host, const Blob& dense, const Shape& shape, PortType type,
+              std::string_view name) {
+  return reformatted(host, dense, shape, {type.dtype, TensorFormat::kLINEAR}, type, name);
+}
+
+Blob dense_of(const Device& host, const Blob& stored, const Shape& shape, PortType type,
+              std::string_view name) {
+  return reformatted(host, stored, shape, type, {type.dtype, TensorFormat::kLINEAR}, name);
 }
 
 bool are_dense(PortType a, PortType b) {

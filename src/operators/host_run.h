@@ -26,6 +26,9 @@ Blob as_type(const Blob& elements, DataType from, DataType to, int64_t count, fl
 /// Dense elements of the type in its format. `name` is for messages.
 Blob laid_out(const Device& host, const Blob& dense, const Shape& shape, PortType type,
               std::string_view name);
+/// The other way: the dense elements of what lies there in that format.
+Blob dense_of(const Device& host, const Blob& stored, const Shape& shape, PortType type,
+              std::string_view name);
 /// Whether both have the elements of one type side by side, in some order of the axes.
 bool are_dense(PortType a, PortType b);
 /// Whether a tensor has the same bytes in both types, whatever its shape within the profile.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/guarded_memory.h"
+#include "backend/tensor_scan.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "base/limits.h"
@@ -10,8 +12,6 @@
 #include "plan/shapes.h"
 #include "plugin/plugin_operators.h"
 #include "plugin/registry/registry.h"
-#include "runtime/guarded_memory.h"
-#include "runtime/tensor_scan.h"
 
 namespace opwright {
 namespace {

@@ -44,10 +44,11 @@ def unary(impl, register=lambda x: x.like()) -> str:
 
 
 def debugged(plugin_id, *arrays, logger=None, **options) -> trt.Engine:
+    """An engine that is built without a run of the plugin, which would end the build."""
     net, layer = one_plugin(plugin_id, *arrays)
     layer.name = "the layer"
     outputs = [layer.get_output(i) for i in range(layer.num_outputs)]
-    return build(net, *outputs, debug_plugins=True, logger=logger, **options)
+    return build(net, *outputs, debug_plugins=True, logger=logger, timing=False, **options)
 
 
 def message_of(engine, *arrays) -> str:
@@ -286,7 +287,7 @@ def test_plugin_classes(fault, part):
         net = trt.Builder(trt.Logger()).create_network()
         x = net.add_input("x", trt.float32, X.shape)
         layer = net.add_plugin_v3([x], [], plugin)
-        engine = build(net, layer.get_output(0), debug_plugins=True)
+        engine = build(net, layer.get_output(0), debug_plugins=True, timing=False)
         message = message_of(engine, X)
         assert f"plugin '{plugin.plugin_name}' (version 1, namespace ''), call 1 " in message
         assert part in message
@@ -318,7 +319,7 @@ def compiled(extra: int, **options) -> trt.Engine:
     attributes = {"plugin_namespace": "debug_tests", "extra": extra}
     node = helper.make_node("overrun", ["x"], ["y"], name="the node", **attributes)
     values = [(name, TensorProto.FLOAT, list(X.shape)) for name in "xy"]
-    return trt.build(model([node], values[:1], values[1:]), **options)
+    return trt.build(model([node], values[:1], values[1:]), timing=False, **options)
 
 
 @pytest.mark.parametrize("extra, part", [(1, "4 bytes behind the end"), (-1, "not written in 1")])
@@ -345,6 +346,7 @@ def test_runtime_and_config_have_the_flag():
     config = builder.create_builder_config()
     assert config.debug_plugins is False
     config.debug_plugins = True
+    config.timing = False
     plan = builder.build_serialized_network(net, config)
     runtime = trt.Runtime(trt.Logger())
     assert runtime.debug_plugins is None

@@ -638,7 +638,8 @@ def test_autotune_errors(combination, message):
     trtp.register(plugin_id)(plain_desc)
 
     @trtp.impl(plugin_id)
-    def run(x, outputs, stream): ...
+    def run(x, outputs, stream):
+        np.asarray(outputs[0])[...] = 0
 
     @trtp.autotune(plugin_id)
     def tune(x, outputs):
@@ -668,9 +669,10 @@ template <class T> void shift(const T* x, int32_t n, float by, T* y, int64_t i, 
 
 
 def shift(with_impl: bool = False) -> str:
+    """`impl`, where it is there, shows by its results that it was called."""
     plugin_id = new_id("shift")
 
-    @trtp.register(plugin_id)
+    @trtp.register(plugin_id, repeatable=not with_impl)
     def desc(x: trtp.TensorDesc, by: float, unused: int) -> trtp.TensorDesc:
         return x.like()
 

@@ -42,7 +42,7 @@ from .._core._plugin import (
     size_tensor,
 )
 from . import elements
-from ._decorators import aot_impl, autotune, impl, pointwise_impl, register
+from ._decorators import aot_impl, autotune, impl, pointwise_impl, reference, register
 from ._kernel import kernel
 from ._op import op
 from ._signature import SignatureError
@@ -85,6 +85,7 @@ __all__ = [
     "min",
     "op",
     "pointwise_impl",
+    "reference",
     "register",
     "size_tensor",
 ]

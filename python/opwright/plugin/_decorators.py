@@ -103,7 +103,9 @@ def _check_device(kind: str, device: str | None) -> None:
         raise ValueError(f"{kind}: device={device!r}; expected 'cpu', 'cuda' or None")
 
 
-def register(plugin_id: str, lazy_register: bool = False) -> Callable[[F], F]:
+def register(
+    plugin_id: str, lazy_register: bool = False, repeatable: bool = True
+) -> Callable[[F], F]:
     """Defines a plugin: the function infers the outputs' types and shapes, and its signature
     declares the plugin's inputs and attributes. Those are hinted as ``int``, ``float``, ``str``,
     ``bool``, ``bytes``, a list or tuple of one of the first four, ``NDArray`` or an enum, and may
@@ -113,6 +115,8 @@ def register(plugin_id: str, lazy_register: bool = False) -> Callable[[F], F]:
         same function once more (a module or a notebook cell that is run again).
     :param lazy_register: whether the ONNX parser is to find the plugin only once it was used
         through ``op``.
+    :param repeatable: False for what draws random numbers or keeps state: builds compare no
+        results of the plugin, which are different each time.
     :raises SignatureError: for a signature without the hints that are needed.
     """
     namespace, name = _split(plugin_id)
@@ -135,6 +139,7 @@ def register(plugin_id: str, lazy_register: bool = False) -> Callable[[F], F]:
             function,
             signature.enums,
         )
+        definition.set_repeatable(repeatable)
         plugin = Plugin(plugin_id, source, signature, definition)
         if previous is not None and previous.signature.parameters == signature.parameters:
             # A cell that holds register alone: what other cells defined stays.
@@ -239,6 +244,41 @@ def aot_impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
                 _DEVICES[device], function, taken.attributes, taken.keywords, fingerprint(function)
             ),
         )
+        return function
+
+    return decorate
+
+
+def reference(plugin_id: str) -> Callable[[F], F]:
+    """Defines what is right: ``(tensors..., attributes..., outputs, stream)``, as `impl`.
+
+    The function is called while an engine is built, in the network's types and LINEAR, and what
+    each combination and tactic computes is compared with its outputs. A combination that differs by
+    more than its types allow is left out with a warning, or ends a build with ``verify="strict"``.
+    Without it `impl` is what compiled kernels are compared with, and the first combination what
+    the others are.
+
+    :param plugin_id: of a plugin that is registered.
+    :raises SignatureError: for parameters or hints that do not fit those of `register`.
+    """
+    plugin = _find(plugin_id, "reference")
+
+    def decorate(function: F) -> F:
+        signature = plugin.signature
+        taken = parse_function(plugin_id, "reference", function, signature, ["outputs", "stream"])
+        right = Definition(
+            *_split(plugin_id),
+            signature.parameters,
+            signature.num_outputs,
+            signature.text,
+            plugin.written["register"].function,
+            signature.enums,
+        )
+        right.set_impl(
+            None, function, taken.attributes, False, taken.keywords, fingerprint(function), False
+        )
+        plugin.note("reference", function, taken)
+        plugin.set("reference", lambda d: d.set_reference(right))
         return function
 
     return decorate

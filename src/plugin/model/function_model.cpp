@@ -144,6 +144,18 @@ class FunctionModel final : public PluginModel {
     require_implementation(*definition_, mode_, args.layer, args.device);
     return definition_->compile(args, attributes_);
   }
+  std::optional<Reference> reference(DeviceType device) const override {
+    const auto as_callback = [&](std::shared_ptr<const FunctionPlugin> definition) {
+      return std::make_shared<FunctionModel>(std::move(definition), attributes_,
+                                             FunctionMode::kCallback);
+    };
+    if (std::shared_ptr<const FunctionPlugin> reference = definition_->reference())
+      return Reference{as_callback(std::move(reference)), "its reference function", true};
+    if (is_compiled() && definition_->has_impl(device))
+      return Reference{as_callback(definition_), "its impl function"};
+    return std::nullopt;
+  }
+  bool is_repeatable() const override { return definition_->is_repeatable(); }
   PluginModelPtr configure(const KernelArgs& args) const override {
     const std::vector<std::string> used = definition_->impl_attributes();
     FieldValues stored = attributes_;

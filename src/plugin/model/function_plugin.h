@@ -102,6 +102,11 @@ class FunctionPlugin {
     (void)layer, (void)attributes;
     return {};
   }
+  /// A definition with the same parameters whose `impl` says what is right, for builds to compare
+  /// candidates with; null: there is none.
+  virtual std::shared_ptr<const FunctionPlugin> reference() const { return nullptr; }
+  /// As PluginModel::is_repeatable().
+  virtual bool is_repeatable() const { return true; }
   /// What `aot_impl` returns for the candidate in `args`.
   virtual KernelCode compile(const KernelArgs& args, const FieldValues& attributes) const = 0;
 };

@@ -59,6 +59,22 @@ class PluginModel {
   /// compiled.
   virtual PluginModelPtr configure(const KernelArgs& args) const = 0;
 
+  /// A plugin with the same ports that computes the same another way, and how messages call it.
+  struct Reference {
+    PluginModelPtr model;
+    std::string name;
+    bool is_declared = false;  ///< whether it is there for nothing else
+  };
+  /// What a build compares the plugin's candidates with, on a device of that type; none: with the
+  /// first of them.
+  virtual std::optional<Reference> reference(DeviceType device) const {
+    (void)device;
+    return std::nullopt;
+  }
+  /// Whether a run computes the same as others of the same inputs, so that candidates can be
+  /// compared.
+  virtual bool is_repeatable() const { return true; }
+
   // What follows is asked of a configured plugin.
 
   /// What the adapter's loader makes it from again. `layer` is for messages.

@@ -55,6 +55,14 @@ TEST_F(Config, LimitsAreKeptAndGoWithReset) {
   EXPECT_FALSE(config->setKernelSeconds(std::nan("")));
   EXPECT_EQ(config->getKernelSeconds(), 2.5);
 
+  EXPECT_EQ(config->getVerification(), VerificationLevel::kPLUGINS);
+  EXPECT_TRUE(config->setVerification(VerificationLevel::kSTRICT));
+  EXPECT_FALSE(config->setVerification(static_cast<VerificationLevel>(3)));
+  EXPECT_EQ(config->getVerification(), VerificationLevel::kSTRICT);
+  EXPECT_FALSE(config->getAllTactics());
+  config->setAllTactics(true);
+  EXPECT_TRUE(config->getAllTactics());
+
   std::unique_ptr<IRuntime> const runtime(createInferRuntime(logger));
   EXPECT_EQ(runtime->getLimits(), Limits());
   EXPECT_TRUE(runtime->setLimits(limits));
@@ -65,6 +73,8 @@ TEST_F(Config, LimitsAreKeptAndGoWithReset) {
   config->reset();
   EXPECT_EQ(config->getLimits(), Limits());
   EXPECT_EQ(config->getKernelSeconds(), 60);
+  EXPECT_EQ(config->getVerification(), VerificationLevel::kPLUGINS);
+  EXPECT_FALSE(config->getAllTactics());
 }
 
 TEST_F(Config, BuildsEndAtTheirLimits) {

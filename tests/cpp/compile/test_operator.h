@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -7,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/types.h"
 #include "network/operator.h"
 #include "network/operator_registry.h"
 #include "plugin/model/plugin_operator.h"
@@ -25,6 +28,11 @@ struct TestBehaviour {
   Run run;
   /// Called before `run` with the candidate that the kernel was made for.
   std::function<void(const Candidate&)> run_as;
+  /// Called behind `run` with the workspace.
+  std::function<void(void*)> use_workspace;
+  /// Whether outputs are as they were when `run` is called. Else they are zeros, but for those in
+  /// an input's memory.
+  bool leaves_outputs = false;
   std::vector<PluginRequirement> requirements;
   bool pure = true;
   size_t workspace = 0;
@@ -134,18 +142,26 @@ class TestOperator final : public Operator {
     TestKernel(const TestBehaviour& behaviour, const Candidate& candidate)
         : behaviour_(behaviour), candidate_(candidate) {}
     size_t workspace_size() const override { return behaviour_.workspace; }
-    void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
+    void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
       shapes_.assign(inputs.begin(), inputs.end());
+      output_shapes_.assign(outputs.begin(), outputs.end());
     }
-    void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
+    void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
+      for (size_t i = 0; !behaviour_.leaves_outputs && i < output_shapes_.size(); ++i) {
+        const auto* const end = inputs + shapes_.size();
+        if (std::find(inputs, end, outputs[i]) != end) continue;
+        const auto& [dtype, format] = candidate_.outputs[i];
+        std::memset(outputs[i], 0, tensor_bytes(output_shapes_[i], dtype, format));
+      }
       if (behaviour_.run_as) behaviour_.run_as(candidate_);
       if (behaviour_.run) behaviour_.run(inputs, outputs, shapes_);
+      if (behaviour_.use_workspace) behaviour_.use_workspace(workspace);
     }
 
    private:
     const TestBehaviour& behaviour_;
     const Candidate candidate_;
-    std::vector<Shape> shapes_;
+    std::vector<Shape> shapes_, output_shapes_;
   };
   static std::map<int, TestBehaviour>& behaviours() {
     static std::map<int, TestBehaviour> all;

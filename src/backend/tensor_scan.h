@@ -2,8 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "backend/guarded_memory.h"
 #include "network/operator.h"
 
 namespace opwright {
@@ -25,6 +28,11 @@ struct Found {
 /// which an element may be by chance, only kLeastRun of them in a row count.
 inline constexpr int64_t kLeastRun = 4;
 Found find_unwritten(const TensorView& tensor);
+/// Elements of `bytes` bytes of the tensor that are as the pattern has them, as indices into the
+/// memory: of 4-bit elements the first of each byte. `part` is what byte `begin` of the tensor on
+/// holds, and `begin` is a multiple of kPatternBytes.
+std::vector<int64_t> find_pattern(const TensorView& tensor, const std::byte* part, int64_t begin,
+                                  int64_t bytes, std::span<const std::byte, kPatternBytes> pattern);
 /// NaN and infinity; none in types that have neither.
 Found find_non_finite(const TensorView& tensor);
 /// Elements whose bytes differ from those at `other`.

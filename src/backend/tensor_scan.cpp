@@ -1,14 +1,14 @@
-#include "runtime/tensor_scan.h"
+#include "backend/tensor_scan.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <optional>
 
+#include "backend/guarded_memory.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "base/types.h"
-#include "runtime/guarded_memory.h"
 
 namespace opwright {
 namespace {
@@ -120,6 +120,29 @@ Found find_pattern(const TensorView& tensor, int64_t least_run) {
                        [&](Word word, int64_t i) { return word == word_at<Word>(pattern, i); });
 }
 
+template <class Word>
+std::vector<int64_t> words_of_pattern(const TensorView& tensor, const std::byte* part,
+                                      int64_t begin, int64_t bytes, const std::byte* pattern) {
+  constexpr int64_t kBlock = kPatternBytes / sizeof(Word);
+  const int64_t first = begin / static_cast<int64_t>(sizeof(Word)),
+                count = bytes / static_cast<int64_t>(sizeof(Word));
+  const int64_t per_word = bits(tensor.type.dtype) < 8 ? 8 / bits(tensor.type.dtype) : 1;
+  const bool has_padding = may_be_padding(tensor);
+  std::vector<int64_t> found;
+  for (int64_t block = 0; block < count; block += kBlock) {
+    const int64_t end = std::min(kBlock, count - block);
+    bool any = false;
+    for (int64_t i = 0; i < end; ++i)
+      any |= word_at<Word>(part, block + i) == word_at<Word>(pattern, i);
+    for (int64_t i = 0; any && i < end; ++i) {
+      if (word_at<Word>(part, block + i) != word_at<Word>(pattern, i)) continue;
+      const int64_t element = (first + block + i) * per_word;
+      if (!has_padding || locate(tensor, element)) found.push_back(element);
+    }
+  }
+  return found;
+}
+
 /// Elements with all bits of `exponent` set.
 template <class Word>
 Found find_exponent(const TensorView& tensor, Word exponent) {
@@ -139,6 +162,21 @@ Found find_unwritten(const TensorView& tensor) {
       return find_pattern<uint16_t>(tensor, 1);
     default:
       return find_pattern<uint8_t>(tensor, tensor.type.dtype == DataType::kBOOL ? 1 : kLeastRun);
+  }
+}
+
+std::vector<int64_t> find_pattern(const TensorView& tensor, const std::byte* part, int64_t begin,
+                                  int64_t bytes,
+                                  std::span<const std::byte, kPatternBytes> pattern) {
+  switch (bits(tensor.type.dtype)) {
+    case 64:
+      return words_of_pattern<uint64_t>(tensor, part, begin, bytes, pattern.data());
+    case 32:
+      return words_of_pattern<uint32_t>(tensor, part, begin, bytes, pattern.data());
+    case 16:
+      return words_of_pattern<uint16_t>(tensor, part, begin, bytes, pattern.data());
+    default:
+      return words_of_pattern<uint8_t>(tensor, part, begin, bytes, pattern.data());
   }
 }
 

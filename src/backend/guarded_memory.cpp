@@ -1,4 +1,4 @@
-#include "runtime/guarded_memory.h"
+#include "backend/guarded_memory.h"
 
 #include <algorithm>
 #include <array>
