@@ -8,6 +8,7 @@
 #include "control/conditional.h"
 #include "control/iterations.h"
 #include "control/loop.h"
+#include "control/loop_count.h"
 #include "network/shape_inputs.h"
 #include "onnx/importer.h"
 #include "onnx/recurrent_body.h"
@@ -201,6 +202,27 @@ std::optional<Sequence> add_cell(NodeImporter& node, const BodyNetwork& made, Bo
   return results;
 }
 
+/// Gives a loop that has no number of iterations the one that its condition counts up to, where
+/// shapes give that; what says no more than the number goes.
+void count_loop(NodeImporter& node, const BodyNetwork& made, const BodyTensors& tensors,
+                std::span<Tensor* const> states, Tensor*& trips, Tensor*& condition,
+                Tensor*& goes_on) {
+  std::vector<const Tensor*> next;
+  for (size_t i = 0; i < states.size(); ++i) next.push_back(made.outputs[i + 1].tensor());
+  const std::optional<LoopCount> count = count_iterations(
+      {*made.network, *goes_on, tensors.iteration, tensors.states, next, states, made.captured});
+  if (!count) return;
+  Expr most = count->most;
+  if (count->is_exact) {
+    goes_on = nullptr;
+    if (condition != nullptr && condition->info().values != nullptr) {
+      most = Expr::select(condition->info().values->front(), most, 0);
+      condition = nullptr;
+    }
+  }
+  trips = node.network().add_values({most}, DataType::kINT64, true);
+}
+
 /// A Loop whose iterations are counted when the engine runs. Of its states, empty sequences to
 /// which each iteration appends a tensor become what is stacked. `as_cell`: only where it is one
 /// recurrent layer; else false, and nothing.
@@ -245,6 +267,8 @@ bool loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips,
     node.error("its body's condition is ", opwright::name(goes_on->dtype()), " of shape ",
                goes_on->dims(), "; expected one BOOL");
   if (is_always_true(goes_on)) goes_on = nullptr;
+  if (trips == nullptr && goes_on != nullptr && states.size() == static_cast<size_t>(num_states))
+    count_loop(node, made, tensors, states, trips, condition, goes_on);
   if (as_cell && (goes_on != nullptr || condition != nullptr)) return false;
   if (trips == nullptr && goes_on == nullptr)
     node.error(

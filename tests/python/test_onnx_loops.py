@@ -477,3 +477,63 @@ def test_errors(graph, message):
         assert opwright.build(parse_model(HEAD + " net " + graph).SerializeToString(), timing=False)
         return
     assert any(message in e.desc() for e in errors_of(HEAD + " net " + graph))
+
+
+COUNTED = {
+    "a counter": "next = Add (c, one) goes = Less (next, limit)",
+    "a counter from the other side": "next = Add (one, c) goes = Greater (limit, next)",
+    "or equal": "next = Add (c, one) low = Sub (limit, one) goes = LessOrEqual (next, low)",
+    "the iteration": """next = Identity (c) j = Cast <to = 6> (i) k = Add (j, one)
+                       goes = Less (k, limit)""",
+    "two at a time": "two = Add (one, one) next = Add (c, two) goes = Less (next, limit)",
+    "another limit": """next = Add (c, one) a = Less (next, limit) four = Constant <value = int32 {4}> ()
+                       b = Less (next, four) goes = And (a, b)""",
+    "data": """next = Add (c, one) a = Less (next, limit) total = ReduceSum <keepdims = 0> (after)
+               most = Constant <value = float {6.0}> () b = Less (total, most) goes = And (a, b)""",
+}
+
+
+@pytest.mark.parametrize("begins", ["less", "true", "flag"])
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_loop_whose_condition_counts(name, begins):
+    """As exporters of TensorFlow write loops: no number of iterations but the largest integer."""
+    condition = {
+        "less": "begin = Less (zero, limit)",
+        "true": "begin = Constant <value = bool {1}> ()",
+        "flag": "begin = Identity (flag)",
+    }[begins]
+    model = parse_model(f"""<ir_version: 9, opset_import: ["" : 19]>
+    net (float[n, 3] x, bool flag) => (float[3] last, float[k, 3] all, int32 count) {{
+      rows = Shape <start = 0, end = 1> (x)
+      axis = Constant <value = int64[1] {{0}}> ()
+      row = Squeeze (rows, axis)
+      limit = Cast <to = 6> (row)
+      zero = Constant <value = int32 {{0}}> ()
+      one = Constant <value = int32 {{1}}> ()
+      trips = Constant <value = int64 {{9223372036854775807}}> ()
+      zeros = Constant <value = float[3] {{0.0, 0.0, 0.0}}> ()
+      {condition}
+      count, last, all = Loop (trips, begin, zero, zeros) <body = step
+        (int64 i, bool go, int32 c, float[3] before) =>
+        (bool goes, int32 next, float[3] after, float[3] each) {{
+          place = Cast <to = 7> (c)
+          picked = Gather (x, place)
+          absolute = Abs (picked)
+          after = Add (before, absolute)
+          each = Identity (after)
+          {COUNTED[name]}
+      }}>
+    }}""")
+    session = reference_session(model)
+    engine = opwright.build(
+        model, shapes={"x": ((1, 3), (5, 3), (9, 3))}, timing=False, device="cpu"
+    )
+    for n, flag in ((5, True), (9, True), (1, True), (5, False)):
+        x = np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32)
+        feeds = {"x": x, "flag": np.array(flag)}
+        given = {key: feeds[key] for key in engine.inputs}
+        want = session.run(None, {i.name: feeds[i.name] for i in session.get_inputs()})
+        got = engine(**given)
+        for key, each in zip(("last", "all", "count"), want):
+            assert got[key].shape == each.shape
+            np.testing.assert_allclose(got[key], each, rtol=1e-5, atol=1e-5)
