@@ -67,7 +67,7 @@ std::vector<LayerTime> profile(Context& context, int runs) {
 
 void set_inputs(Runner& runner, const Plan& plan, const BenchOptions& options) {
   std::map<std::string, std::string> files, shapes;
-  for (const std::string& text : options.inputs) files.insert(split_name(text, '='));
+  for (const std::string& text : options.inputs) files.insert(split_name(text, plan.inputs));
   for (const std::string& text : options.shapes) {
     const size_t colon = text.rfind(':');
     require(colon != std::string::npos && colon > 0, "--shapes '", text,

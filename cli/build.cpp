@@ -120,6 +120,12 @@ void build(const BuildOptions& options) {
     fail("'", options.model, "' cannot be taken over: ", parser.errors().size(), " problem",
          parser.errors().size() == 1 ? "" : "s", ", see above");
 
+  require_other_file(options.output, parser.files(), "a file of the model that is built");
+  for (const std::vector<std::string>* libraries : {&options.plugins, &options.embedded_plugins})
+    require_other_file(options.output, *libraries, "a plugin library");
+  if (!options.timing_cache.empty())
+    require_other_file(options.output, std::array{options.timing_cache}, "the timing cache");
+
   config.device = default_device();
   config.may_fall_back = !is_default_device_chosen();
   if (!options.device.empty()) {
@@ -142,8 +148,8 @@ void build(const BuildOptions& options) {
   }
   if (!options.timing_cache.empty()) {
     const std::string identity = get_device(config.device).identity();
-    config.timing_cache = TimingCache::load(options.timing_cache);
-    if (config.timing_cache == nullptr || config.timing_cache->device_identity() != identity)
+    config.timing_cache = TimingCache::load(options.timing_cache, identity);
+    if (config.timing_cache == nullptr)
       config.timing_cache = std::make_shared<TimingCache>(identity);
   }
   if (options.limits.seconds > 0) {

@@ -55,8 +55,10 @@ Log make_log(bool verbose);
 uint64_t parse_bytes(const std::string& text, const std::string& what);
 /// "1x3x224x224"; throws Error naming `what` for anything else.
 Shape parse_shape(const std::string& text, const std::string& what);
-/// Splits "NAME=FILE"; without "NAME=" the name is empty.
-std::pair<std::string, std::string> split_name(const std::string& text, char separator);
+/// Splits "NAME=REST" behind the longest of the ports' names that it begins with, since a name may
+/// have a "=" itself, or else behind the first "="; without one the name is empty.
+std::pair<std::string, std::string> split_name(const std::string& text,
+                                               const std::vector<PlanPort>& ports);
 /// A JSON string with its quotes.
 std::string json_string(const std::string& text);
 /// Extents as a JSON array.

@@ -129,8 +129,15 @@ Shape parse_shape(const std::string& text, const std::string& what) {
   return shape;
 }
 
-std::pair<std::string, std::string> split_name(const std::string& text, char separator) {
-  const size_t at = text.find(separator);
+std::pair<std::string, std::string> split_name(const std::string& text,
+                                               const std::vector<PlanPort>& ports) {
+  size_t at = text.find('=');
+  for (const PlanPort& port : ports) {
+    const size_t end = port.name.size();
+    if (text.starts_with(port.name) && text.size() > end && text[end] == '=' &&
+        (at == std::string::npos || end > at))
+      at = end;
+  }
   if (at == std::string::npos) return {std::string(), text};
   return {text.substr(0, at), text.substr(at + 1)};
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/file.h"
 #include "base/printable.h"
 #include "commands.h"
 
@@ -40,7 +41,7 @@ std::vector<std::string> loaded_libraries() {
 std::vector<Feed> parse_feeds(const std::vector<std::string>& texts, const Plan& plan) {
   std::vector<Feed> feeds;
   for (const std::string& text : texts) {
-    const auto [output, input] = split_name(text, '=');
+    const auto [output, input] = split_name(text, plan.outputs);
     require(!output.empty() && !input.empty(), "--feed '", text, "'; expected OUTPUT=INPUT");
     const Feed feed = {find_port(plan.outputs, output, "output"),
                        find_port(plan.inputs, input, "input")};
@@ -132,10 +133,13 @@ void run(const RunOptions& options) {
               name(port.type.format),
               ", which no NPY file has; build the engine with LINEAR inputs "
               "and outputs");
+  std::vector<std::string> engine_files = options.engine.plugins;
+  engine_files.push_back(options.engine.path);
   std::vector<std::pair<int, std::string>> output_files;
   for (const std::string& text : options.outputs) {
-    const auto [name, file] = split_name(text, '=');
+    const auto [name, file] = split_name(text, plan.outputs);
     output_files.emplace_back(find_port(plan.outputs, name, "output"), file);
+    require_other_file(file, engine_files, "the engine, or a plugin library");
   }
   set_crash_stage("running '" + options.engine.path + "'");
   const std::vector<Feed> feeds = parse_feeds(options.feeds, plan);
@@ -143,8 +147,9 @@ void run(const RunOptions& options) {
   std::vector<std::pair<int, NpyArray>> arrays;
   std::vector<std::pair<int, Shape>> shapes;
   for (const std::string& text : options.inputs) {
-    const auto [name, file] = split_name(text, '=');
-    arrays.emplace_back(find_port(plan.inputs, name, "input"), read_npy(file));
+    const auto [name, file] = split_name(text, plan.inputs);
+    const int index = find_port(plan.inputs, name, "input");
+    arrays.emplace_back(index, read_npy(file));
     shapes.emplace_back(arrays.back().first, arrays.back().second.shape);
   }
   runner.choose_profile(shapes);

@@ -37,6 +37,7 @@ void add_view(CLI::App& app) {
     for (size_t i = 0; i < plans.size(); ++i)
       viewed.push_back({std::filesystem::path(paths[i]).filename().string(), &plans[i]});
     const std::string target = options->output.empty() ? options->path + ".html" : options->output;
+    require_other_file(target, paths, "an engine that is looked at");
     const std::string page = view_page(viewed);
     const std::span<const std::byte> parts[] = {std::as_bytes(std::span(page))};
     write_file_atomically(target, parts);

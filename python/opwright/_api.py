@@ -42,6 +42,7 @@ def _parse(
     constants: Mapping[str, Any],
     bounds: Mapping[str, int],
     seconds: float,
+    files: list[str],
 ) -> _core.INetworkDefinition:
     network = builder.create_network(flags)
     parser = _core.OnnxParser(network, logger)
@@ -65,6 +66,7 @@ def _parse(
     if not taken:
         errors = [parser.get_error(i).desc() for i in range(parser.num_errors)]
         raise _core.Error("\n".join(errors))
+    files += parser._files
     return network
 
 
@@ -118,8 +120,12 @@ def definition(
     allow_links: bool = False,
     limits: _core.Limits | None = None,
     logger: _core.ILogger | None = None,
+    files: list[str] | None = None,
 ) -> tuple[_core.Builder, _core.INetworkDefinition, _core.IBuilderConfig]:
-    """What ``build`` builds with these arguments, but for the timing cache and the progress."""
+    """What ``build`` builds with these arguments, but for the timing cache and the progress.
+
+    :param files: gets the names of those that the model was read from.
+    """
     start = time.monotonic()
     logger = logger or _core.Logger(_core.Logger.WARNING)
     builder = _core.Builder(logger)
@@ -162,6 +168,7 @@ def definition(
             constants or {},
             bounds or {},
             limits.build_seconds if limits is not None else 0,
+            [] if files is None else files,
         )
 
     config.timing = timing
@@ -240,7 +247,8 @@ def build(
         one (False); None: a model with such a plugin must say.
     :param timing: False builds without timing anything or running a plugin: each layer takes the
         fastest of its candidates that the timing cache has, or else its first one.
-    :param timing_cache: a file of measured times; read before, extended after.
+    :param timing_cache: a file of measured times; read before, extended after. It has the times of
+        several devices, where it is used for them. A file that is something else is refused.
     :param plugins_to_serialize: paths of plugin libraries that the engine is to carry; load them
         first with ``get_plugin_registry().load_library``.
     :param embed_python_plugins: whether the engine is to carry the sources of the plugins that
@@ -262,6 +270,7 @@ def build(
     :param logger: hears the messages; by default warnings go to stderr.
     :raises Error: naming the node or layer at fault; nothing is left half made.
     """
+    files: list[str] = []
     builder, network, config = definition(
         model,
         args,
@@ -285,16 +294,19 @@ def build(
         allow_links=allow_links,
         limits=limits,
         logger=logger,
+        files=files,
     )
     cache = None
     if timing_cache is not None:
         cache = open_timing_cache(timing_cache, config)
         config.set_timing_cache(cache, False)
     try:
-        return run_build(builder, network, config, progress)
+        engine = run_build(builder, network, config, progress)
     finally:  # what was measured is kept, whatever ended the build
         if timing_cache is not None and cache is not None:
             cache.save(os.fspath(timing_cache))
+    engine._set_model_files(files)
+    return engine
 
 
 def run_build(
@@ -322,11 +334,9 @@ def open_timing_cache(
     path: str | os.PathLike[str], config: _core.IBuilderConfig
 ) -> _core.ITimingCache:
     """The times in a file, or an empty cache where it has none of the config's device."""
-    cache = _core.ITimingCache.load(os.fspath(path))
     fresh = config.create_timing_cache(b"")
-    if cache is None or cache.device_identity != fresh.device_identity:
-        return fresh
-    return cache
+    cache = _core.ITimingCache.load(os.fspath(path), fresh.device_identity)
+    return fresh if cache is None else cache
 
 
 def load(

@@ -73,7 +73,7 @@ def _paths(models: list[str]) -> dict[str, str]:
     paths: dict[str, str] = {}
     for each in models:
         name, equals, path = each.partition("=")
-        if not equals:
+        if not equals or (Path(each).exists() and not Path(path).exists()):
             name, path = Path(each).stem, each
         if not name or "/" in name:
             raise ValueError(f"'{name}' is no name of a model; give one as NAME={path}")

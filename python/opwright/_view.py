@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import os
 
+from . import _core
+
 
 class EngineView:
     """A page of HTML that shows an engine, or two; see `Engine.view`."""
@@ -14,8 +16,7 @@ class EngineView:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page as one file, which needs nothing else."""
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.html)
+        _core._write_file(os.fspath(path), self.html.encode())
 
     def _repr_html_(self) -> str:
         # A page of its own within the notebook's: neither sees the other's names and styles.

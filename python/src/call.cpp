@@ -1,6 +1,8 @@
 // Engine: an engine that is called like a function.
 
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <optional>
 
@@ -37,6 +39,9 @@ class CallableEngine {
   }
 
   const std::shared_ptr<Engine>& engine() const { return calls_->engine(); }
+  /// Files of the model, which save() does not replace.
+  void set_model_files(std::vector<std::string> files) { model_files_ = std::move(files); }
+  const std::vector<std::string>& model_files() const { return model_files_; }
   size_t waiting() const { return calls_->queue().num_waiting(); }
   const ErrorReport& errors() const { return engine()->errors(); }
   static void tell(const CallableEngine& self, HeldObjects& held) {
@@ -46,6 +51,7 @@ class CallableEngine {
 
  private:
   const std::shared_ptr<EngineCalls> calls_;
+  std::vector<std::string> model_files_;
 };
 
 /// What opwright.load() calls.
@@ -78,10 +84,35 @@ void bind_load_engine(nb::module_& m) {
       nb::arg("device").none() = nb::none(), nb::arg("limits").sig("Limits()") = Limits());
 }
 
+/// Files of what the package's Python parts keep, by the rules of all others.
+void bind_files(nb::module_& m) {
+  m.def(
+      "_read_file",
+      [](const std::string& path, uint64_t most) {
+        Blob bytes;
+        {
+          const nb::gil_scoped_release release;
+          bytes = read_file(path, most);
+        }
+        return nb::bytes(bytes.data(), bytes.size());
+      },
+      nb::arg("path"), nb::arg("most"));
+  m.def(
+      "_write_file",
+      [](const std::string& path, nb::bytes data) {
+        const auto* begin = static_cast<const std::byte*>(data.data());
+        const std::span<const std::byte> parts[] = {{begin, data.size()}};
+        const nb::gil_scoped_release release;
+        write_file_atomically(path, parts);
+      },
+      nb::arg("path"), nb::arg("data"));
+}
+
 }  // namespace
 
 void bind_call(nb::module_& m) {
   bind_engine_calls(m);
+  bind_files(m);
   ReportingClass<CallableEngine>(
       m, "Engine",
       "A built network that is called like a function, from any thread: `y = engine(x)` or "
@@ -114,6 +145,7 @@ void bind_call(nb::module_& m) {
            "is cancelled, and what runs is waited for.\n\n"
            ":raises Error: naming the input that does not fit.\n"
            ":raises QueueFullError: at once, where as many calls wait as the queue holds.")
+      .def("_set_model_files", &CallableEngine::set_model_files, nb::arg("files"))
       .def("_set_updates_arguments", &CallableEngine::set_updates_arguments, nb::arg("updates"),
            "Whether a call computes aliased outputs in the arrays of the engine's device that are "
            "given for their inputs, which are dense and writable then, and returns these.")
@@ -134,13 +166,15 @@ void bind_call(nb::module_& m) {
             const auto text =
                 nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
             nb::gil_scoped_release release;
+            require_other_file(text, self.model_files(), "a file of the model that was built");
             const std::vector<Blob> pieces = serialize_with(*self.engine(), {});
             std::vector<std::span<const std::byte>> parts;
             for (const Blob& piece : pieces) parts.push_back(piece.bytes());
             write_file_atomically(text, parts);
           },
           nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
-          "Writes the engine file; a failure leaves the old file.")
+          "Writes the engine file; a failure leaves the old file.\n\n"
+          ":raises Error: where the path is a file of the model that was built, under any name.")
       .def_prop_ro(
           "engine", [](const CallableEngine& self) { return self.engine(); },
           "The ICudaEngine underneath.")

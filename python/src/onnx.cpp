@@ -257,6 +257,7 @@ void bind_onnx(nb::module_& m) {
           "parse_from_file",
           [](Parser& self, nb::handle model) { return self.parser.parse_file(to_path(model)); },
           nb::arg("model"), "Takes over a model file. False when there are errors.")
+      .def_prop_ro("_files", [](const Parser& self) { return self.parser.files(); })
       .def_prop_ro("num_errors", [](const Parser& self) { return self.parser.errors().size(); })
       .def(
           "get_error",

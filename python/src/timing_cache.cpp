@@ -90,11 +90,15 @@ void bind_timing_cache(nb::module_& m) {
           "negative or infinite.")
       .def_static(
           "load",
-          [](const std::string& path) -> std::shared_ptr<TimingCache> {
-            return TimingCache::load(path);
-          },
-          nb::arg("path"), "The cache in a file; None when there is no usable one.")
-      .def("save", &TimingCache::save, nb::arg("path"), "Adds this cache to the one in the file.")
+          [](const std::string& path, const std::string& device_identity)
+              -> std::shared_ptr<TimingCache> { return TimingCache::load(path, device_identity); },
+          nb::arg("path"), nb::arg("device_identity") = "",
+          "The times of a device in a file, or of its first one; None where it has none, is "
+          "missing, "
+          "empty or damaged.\n\n:raises Error: for what is no timing cache.")
+      .def("save", &TimingCache::save, nb::arg("path"),
+           "Adds this cache to the one in the file; times of other devices stay.\n\n"
+           ":raises Error: for a file that is no timing cache, which is left as it is.")
       .def_prop_ro("device_identity", &TimingCache::device_identity);
 }
 

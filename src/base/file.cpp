@@ -89,10 +89,11 @@ Blob map_open_file(int file, const std::string& path) {
 }
 
 Descriptor open_for_reading(const std::string& path, struct stat& status) {
-  Descriptor file(retry([&] { return open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  Descriptor file(retry([&] { return open(path.c_str(), kOpenWithoutWaiting); }));
   if (!file.is_open()) fail_io("open", path, errno);
-  if (fstat(file.get(), &status) != 0 || S_ISDIR(status.st_mode))
-    fail_io("read", path, S_ISDIR(status.st_mode) ? EISDIR : errno);
+  if (fstat(file.get(), &status) != 0) fail_io("read", path, errno);
+  if (S_ISDIR(status.st_mode)) fail_io("read", path, EISDIR);
+  if (!S_ISREG(status.st_mode)) fail("cannot read '", path, "': it is not a regular file");
   return file;
 }
 
@@ -178,10 +179,15 @@ Blob map_file_beneath(const std::string& folder, const std::string& path, Links 
   return map_open_file(file.get(), whole);
 }
 
-Blob read_file(const std::string& path) {
+Blob read_file(const std::string& path, uint64_t most) {
   struct stat status {};
   const Descriptor file = open_for_reading(path, status);
-  if (S_ISREG(status.st_mode) && status.st_size > 0) {
+  const auto require_size = [&](uint64_t size) {
+    require(size <= most, "cannot read '", path, "': it has ", size, " bytes or more; at most ",
+            most, " are read");
+  };
+  require_size(static_cast<uint64_t>(status.st_size));
+  if (status.st_size > 0) {
     const auto size = static_cast<size_t>(status.st_size);
     return Blob::make(size, [&](void* memory) {
       for (size_t done = 0; done < size;) {
@@ -192,24 +198,48 @@ Blob read_file(const std::string& path) {
       }
     });
   }
-  // Pipes, and files of the system that do not tell their size.
+  // Files of the system do not tell their size.
   std::vector<std::byte> bytes;
   constexpr size_t kChunk = 1 << 16;
   for (size_t done = 0;;) {
     bytes.resize(done + kChunk);
     const size_t got = read_some(file.get(), bytes.data() + done, kChunk, path);
     done += got;
+    require_size(done);
     if (got == 0) return Blob::copy(bytes.data(), done);
+  }
+}
+
+std::string follow_links(const std::string& path) {
+  std::filesystem::path target = path;
+  constexpr int kMostLinks = 40;  // as Linux has it
+  std::error_code ignored;
+  for (int i = 0; std::filesystem::is_symlink(target, ignored); ++i) {
+    if (i == kMostLinks) fail_io("follow", path, ELOOP);
+    // An absolute one stands for itself.
+    target = target.parent_path() / std::filesystem::read_symlink(target, ignored);
+  }
+  return target.string();
+}
+
+void require_other_file(const std::string& output, std::span<const std::string> files,
+                        std::string_view reason) {
+  const std::string target = follow_links(output);
+  std::error_code ignored;
+  const std::filesystem::path place = std::filesystem::weakly_canonical(target, ignored);
+  for (const std::string& file : files) {
+    // Hard links are names of one file, too.
+    const bool is_same = std::filesystem::equivalent(target, file, ignored) ||
+                         place == std::filesystem::weakly_canonical(follow_links(file), ignored);
+    require(!is_same, "cannot write '", output, "': it is ", reason,
+            file == output ? "" : str(", '", file, "'"), "; name another file");
   }
 }
 
 void write_file_atomically(const std::string& path,
                            std::span<const std::span<const std::byte>> parts,
                            Durability durability) {
-  // A link keeps pointing to the file, whose contents are replaced.
-  std::error_code unresolved;
-  const std::filesystem::path resolved = std::filesystem::canonical(path, unresolved);
-  const std::string target = unresolved ? path : resolved.string();
+  const std::string target = follow_links(path);
   struct stat status {};
   const bool exists = stat(target.c_str(), &status) == 0;
   if (exists && !S_ISREG(status.st_mode)) fail("cannot replace '", path, "': it is not a file");

@@ -165,7 +165,7 @@ Blob truth_values(Blob data) {
 
 }  // namespace
 
-NpyArray read_npy(const std::string& path) { return parse_npy(read_file(path), path); }
+NpyArray read_npy(const std::string& path) { return parse_npy(map_file(path), path); }
 
 NpyArray parse_npy(const Blob& file, const std::string& path) {
   const auto* bytes = file.as<unsigned char>();

@@ -16,6 +16,8 @@
 namespace opwright {
 namespace {
 
+constexpr uint64_t kMaxLibrary = uint64_t{1} << 32;  // bytes
+
 std::vector<PortDesc> port_descs(const StepSchedule& steps, const std::vector<int>& tensors,
                                  const std::vector<PortType>& types, const ProfileRanges& ranges,
                                  Constants* constants) {
@@ -247,7 +249,7 @@ void PlanEmitter::note_sources(const StepSchedule& steps, Schedule& schedule) {
 void PlanEmitter::add_plugin_libraries(std::span<const std::string> paths) {
   for (const std::string& path : paths) {
     CodeObject object{std::filesystem::path(path).filename(), std::string(host_architecture()),
-                      read_file(path), true};
+                      read_file(path, kMaxLibrary), true};
     check_host_code(object, "plugin library");
     const auto is_same = [&](int32_t index) { return plan_.code[index].bytes == object.bytes; };
     if (std::any_of(plan_.plugin_libraries.begin(), plan_.plugin_libraries.end(), is_same))

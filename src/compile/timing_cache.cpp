@@ -18,6 +18,10 @@ namespace {
 // 32-bit length and bytes; all integers little-endian.
 constexpr char kMagic[8] = {'O', 'P', 'W', 'T', 'I', 'M', 'E', 'S'};
 constexpr uint32_t kVersion = 1;
+/// Of a file with the caches of several devices: a 32-bit number of them, and for each its size in
+/// 64 bits and its bytes.
+constexpr uint32_t kVersionOfSeveral = 2;
+constexpr uint64_t kMaxFile = uint64_t{1} << 30;
 constexpr size_t kHeaderSize = sizeof(kMagic) + sizeof(uint32_t) + 2 * sizeof(uint64_t);
 
 class Writer {
@@ -29,8 +33,10 @@ class Writer {
   }
   void text(const std::string& value) {
     number(static_cast<uint32_t>(value.size()));
-    const auto* from = reinterpret_cast<const std::byte*>(value.data());
-    bytes_.insert(bytes_.end(), from, from + value.size());
+    bytes(std::as_bytes(std::span(value)));
+  }
+  void bytes(std::span<const std::byte> value) {
+    bytes_.insert(bytes_.end(), value.begin(), value.end());
   }
   std::vector<std::byte> take() { return std::move(bytes_); }
   std::span<const std::byte> bytes() const { return bytes_; }
@@ -54,16 +60,96 @@ class Reader {
   }
   size_t left() const { return bytes_.size() - at_; }
 
- private:
   std::span<const std::byte> take(size_t count) {
     require(count <= left(), "Timing cache: ends at byte ", bytes_.size(), ", but byte ", at_,
             " says that ", count, " more follow");
     at_ += count;
     return bytes_.subspan(at_ - count, count);
   }
+
+ private:
   std::span<const std::byte> bytes_;
   size_t at_ = 0;
 };
+
+std::vector<std::byte> with_header(uint32_t version, std::span<const std::byte> body) {
+  const XXH128_hash_t hash = XXH3_128bits(body.data(), body.size());
+  Writer file;
+  for (char c : kMagic) file.number(c);
+  file.number(version);
+  file.number(static_cast<uint64_t>(hash.low64));
+  file.number(static_cast<uint64_t>(hash.high64));
+  std::vector<std::byte> result = file.take();
+  result.insert(result.end(), body.begin(), body.end());
+  return result;
+}
+
+bool has_magic(std::span<const std::byte> bytes) {
+  return bytes.size() >= sizeof(kMagic) && std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) == 0;
+}
+
+/// The version of bytes with a whole header.
+uint32_t version_of(std::span<const std::byte> bytes) {
+  return Reader(bytes.subspan(sizeof(kMagic))).number<uint32_t>();
+}
+
+/// What lies behind the header, once that is verified.
+std::span<const std::byte> checked_body(std::span<const std::byte> bytes, uint32_t version) {
+  require(bytes.size() >= kHeaderSize && has_magic(bytes), "These ", bytes.size(),
+          " bytes are no timing cache: it begins with '", std::string(kMagic, sizeof(kMagic)), "'");
+  Reader header(bytes.subspan(sizeof(kMagic)));
+  const auto there = header.number<uint32_t>();
+  require(there == version, "Timing cache: has format version ", there, ", version ", version,
+          " is understood; make it anew");
+  const auto low = header.number<uint64_t>(), high = header.number<uint64_t>();
+  const auto body = bytes.subspan(kHeaderSize);
+  const XXH128_hash_t hash = XXH3_128bits(body.data(), body.size());
+  require(hash.low64 == low && hash.high64 == high,
+          "Timing cache: its hash does not match its content; it is damaged, make it anew");
+  return body;
+}
+
+/// The bytes of a file with these caches.
+std::vector<std::byte> join(std::span<const std::vector<std::byte>> caches) {
+  if (caches.size() == 1) return caches.front();
+  Writer body;
+  body.number(static_cast<uint32_t>(caches.size()));
+  for (const std::vector<std::byte>& cache : caches) {
+    body.number(static_cast<uint64_t>(cache.size()));
+    body.bytes(cache);
+  }
+  return with_header(kVersionOfSeveral, body.bytes());
+}
+
+/// Those of a file, each of another device. None where it is missing, empty or damaged.
+std::vector<std::unique_ptr<TimingCache>> read_caches(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
+  const Blob file = read_file(path, kMaxFile);
+  const std::span<const std::byte> bytes = file.bytes();
+  if (bytes.empty()) return {};
+  require(has_magic(bytes), "'", path,
+          "' is no timing cache, and is left as it is: one begins with '",
+          std::string(kMagic, sizeof(kMagic)), "'; name another file, or a new one");
+  if (bytes.size() < kHeaderSize) return {};
+  const uint32_t version = version_of(bytes);
+  require(version == kVersion || version == kVersionOfSeveral, "'", path,
+          "' is a timing cache of format version ", version, "; versions ", kVersion, " and ",
+          kVersionOfSeveral, " are understood: remove it, or name another file");
+  std::vector<std::unique_ptr<TimingCache>> caches;
+  try {
+    if (version == kVersion) {
+      caches.push_back(TimingCache::deserialize(bytes));
+    } else {
+      Reader reader(checked_body(bytes, version));
+      for (auto left = reader.number<uint32_t>(); left > 0; --left)
+        caches.push_back(TimingCache::deserialize(reader.take(reader.number<uint64_t>())));
+    }
+  } catch (const Error&) {  // measured again
+    return {};
+  }
+  return caches;
+}
 
 /// The number before the tactic's name, which a key ends with.
 int64_t tactic_of(const std::string& key) {
@@ -161,31 +247,11 @@ std::vector<std::byte> TimingCache::serialize() const {
       body.number(entry->second);
     }
   }
-  const XXH128_hash_t hash = XXH3_128bits(body.bytes().data(), body.bytes().size());
-  Writer file;
-  for (char c : kMagic) file.number(c);
-  file.number(kVersion);
-  file.number(static_cast<uint64_t>(hash.low64));
-  file.number(static_cast<uint64_t>(hash.high64));
-  std::vector<std::byte> result = file.take();
-  result.insert(result.end(), body.bytes().begin(), body.bytes().end());
-  return result;
+  return with_header(kVersion, body.bytes());
 }
 
 std::unique_ptr<TimingCache> TimingCache::deserialize(std::span<const std::byte> bytes) {
-  require(bytes.size() >= kHeaderSize && std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) == 0,
-          "These ", bytes.size(), " bytes are no timing cache: it begins with '",
-          std::string(kMagic, sizeof(kMagic)), "'");
-  Reader header(bytes.subspan(sizeof(kMagic)));
-  const auto version = header.number<uint32_t>();
-  require(version == kVersion, "Timing cache: has format version ", version, ", version ", kVersion,
-          " is understood; make it anew");
-  const auto low = header.number<uint64_t>(), high = header.number<uint64_t>();
-  const auto body = bytes.subspan(kHeaderSize);
-  const XXH128_hash_t hash = XXH3_128bits(body.data(), body.size());
-  require(hash.low64 == low && hash.high64 == high,
-          "Timing cache: its hash does not match its content; it is damaged, make it anew");
-  Reader reader(body);
+  Reader reader(checked_body(bytes, kVersion));
   auto cache = std::make_unique<TimingCache>(reader.text());
   const auto count = reader.number<uint64_t>();
   for (uint64_t i = 0; i < count; ++i) {
@@ -198,23 +264,28 @@ std::unique_ptr<TimingCache> TimingCache::deserialize(std::span<const std::byte>
   return cache;
 }
 
-std::unique_ptr<TimingCache> TimingCache::load(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return nullptr;
-  try {
-    return deserialize(read_file(path).bytes());
-  } catch (const Error&) {
-    return nullptr;
-  }
+std::unique_ptr<TimingCache> TimingCache::load(const std::string& path,
+                                               const std::string& device_identity) {
+  for (std::unique_ptr<TimingCache>& cache : read_caches(path))
+    if (device_identity.empty() || cache->device_identity() == device_identity)
+      return std::move(cache);
+  return nullptr;
 }
 
 void TimingCache::save(const std::string& path) const {
-  FileLock lock(path);
+  // Two names of one file have one lock.
+  const FileLock lock(follow_links(path));
+  std::vector<std::vector<std::byte>> caches;
   TimingCache all(device_identity_);
   all.combine(*this, false);
-  if (auto there = load(path); there && there->device_identity() == device_identity_)
-    all.combine(*there, false);
-  const std::vector<std::byte> bytes = all.serialize();
+  for (const std::unique_ptr<TimingCache>& cache : read_caches(path)) {
+    if (cache->device_identity() == device_identity_)
+      all.combine(*cache, false);
+    else
+      caches.push_back(cache->serialize());
+  }
+  caches.push_back(all.serialize());
+  const std::vector<std::byte> bytes = join(caches);
   const std::span<const std::byte> parts[] = {bytes};
   write_file_atomically(path, parts);
 }

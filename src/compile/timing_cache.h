@@ -50,10 +50,13 @@ class TimingCache {
   /// Verified like an engine file (magic, version, hash, bounds). Throws Error for bytes that are
   /// no timing cache.
   static std::unique_ptr<TimingCache> deserialize(std::span<const std::byte> bytes);
-  /// Loads `path` if it exists (an unusable or foreign file is ignored with a warning to the caller
-  /// through the return of null).
-  static std::unique_ptr<TimingCache> load(const std::string& path);
-  /// Under a file lock: reads what is there, combines, and replaces the file atomically.
+  /// The times of a device in a file; null where it has none, is missing, empty or damaged. Without
+  /// an identity those of its first device. Throws Error for what is no timing cache, which save()
+  /// would not replace either.
+  static std::unique_ptr<TimingCache> load(const std::string& path,
+                                           const std::string& device_identity = {});
+  /// Under a file lock: reads what is there, adds these times, and replaces the file atomically.
+  /// Times of other devices stay. Throws Error for a file that is no timing cache.
   void save(const std::string& path) const;
 
  private:

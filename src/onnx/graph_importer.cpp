@@ -1,6 +1,7 @@
 #include "onnx/graph_importer.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "control/body_inputs.h"
@@ -44,6 +45,24 @@ std::string_view why_missing(const NodeProto& node) {
 /// Some exporters call every extent that they do not know '?'; these need not be equal.
 bool is_name(const std::string& dimension) { return !dimension.empty() && dimension != "?"; }
 
+/// The type of a tensor, where it is known by now.
+std::optional<DataType> known_type(const Tensor& tensor) {
+  try {
+    return tensor.dtype();
+  } catch (const Error&) {  // what it depends on is
+    return std::nullopt;
+  }
+}
+
+/// Empty for a type that models have and the importer has not.
+std::optional<DataType> declared_type(const ValueInfoProto& value) {
+  try {
+    return data_type(value.element_type, value.name);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 GraphImporter::GraphImporter(Network& network, const ModelProto& model, const KnownInputs& known,
@@ -73,6 +92,7 @@ int64_t GraphImporter::opset_of(const OpsetImports& imports) const {
 }
 
 void GraphImporter::run() {
+  scope_.graph = &graph_;
   scope_.opset = opset_of(model_.opsets);
   require(!model_.opsets.empty(),
           "ONNX: the model names no opset of its operators; the file may be truncated");
@@ -334,12 +354,14 @@ void GraphImporter::add_layers(const NodeProto& node, const std::string& name, S
   bodies.set_node(importer);
   const int first_layer = network_->num_layers();
   const Choice choice = choose(importer);
-  if (choice.plugin)
+  if (choice.plugin) {
     add_plugin_node(importer, choice.plugin, log_);
-  else if (choice.function == nullptr)
+    require_declared_types(importer, scope);
+  } else if (choice.function == nullptr) {
     add_operator(importer, choice.op);
-  else if (!add_call(node, *choice.function, name, scope))
+  } else if (!add_call(node, *choice.function, name, scope)) {
     return;
+  }
   name_outputs(node, first_layer, scope);
   if (node.op_type == "Constant") name_result(node, scope);
   std::vector<Tensor*> outputs;
@@ -348,6 +370,32 @@ void GraphImporter::add_layers(const NodeProto& node, const std::string& name, S
     outputs.push_back(found != nullptr ? found->tensor() : nullptr);
   }
   if (network_ == &graph_network_) node_outputs_.try_emplace(name, std::move(outputs));
+}
+
+const ValueInfoProto* GraphImporter::declared(const GraphProto& graph, std::string_view output) {
+  const auto [known, is_new] = declared_.try_emplace(&graph);
+  if (is_new)
+    for (const auto* list : {&graph.outputs, &graph.values})
+      for (const ValueInfoProto& value : *list) known->second.try_emplace(value.name, &value);
+  const auto found = known->second.find(output);
+  return found != known->second.end() ? found->second : nullptr;
+}
+
+void GraphImporter::require_declared_types(const NodeImporter& plugin, Scope& scope) {
+  if (scope.graph == nullptr) return;
+  for (const std::string& output : plugin.node().outputs) {
+    const Value* made = output.empty() ? nullptr : scope.names.find(output);
+    if (made == nullptr || made->tensor() == nullptr) continue;
+    const ValueInfoProto* said = declared(*scope.graph, output);
+    if (said == nullptr || said->element_type == 0) continue;
+    const std::optional<DataType> expected = declared_type(*said);
+    const std::optional<DataType> actual = known_type(*made->tensor());
+    if (expected && actual && *expected != *actual)
+      plugin.error("its output '", output, "' is ", opwright::name(*expected),
+                   " in the model, and the plugin makes ", opwright::name(*actual),
+                   ": change the type in the model's outputs or value_info, or what the plugin "
+                   "says of its output");
+  }
 }
 
 void GraphImporter::look_behind(const NodeProto& node, const std::string& name, Scope& scope) {
@@ -455,8 +503,12 @@ bool GraphImporter::reuse_constant(const NodeProto& node, Scope& scope) {
 std::vector<Value> GraphImporter::add_body(const NodeImporter& node, const GraphProto& body,
                                            const std::string& part, std::span<const Value> inputs,
                                            Scope& outer) {
-  Scope scope{node.name() + "/" + part + "/", outer.opset, outer.attributes, Names(&outer.names),
-              true};
+  Scope scope{node.name() + "/" + part + "/",
+              outer.opset,
+              outer.attributes,
+              Names(&outer.names),
+              true,
+              &body};
   return fill_body(node, body, inputs, scope);
 }
 
@@ -577,8 +629,8 @@ BodyNetwork GraphImporter::add_body_network(const NodeImporter& node, const Grap
   made.network = std::make_shared<Network>(network_->flags(), nullptr, log_);
   BodyInputs inputs(*made.network, made.captured, made.for_extents);
   const auto capture = [&](const Value& value) { return captured_value(inputs, value); };
-  Scope scope{node.name() + "/body/", outer.opset, outer.attributes, Names(&outer.names, capture),
-              true};
+  Scope scope{node.name() + "/body/",       outer.opset, outer.attributes,
+              Names(&outer.names, capture), true,        &body};
   const InNetwork inside(*this, *made.network);
   NodeImporter importer(*made.network, node.node(), node.name() + "/body", outer.opset,
                         scope.names);
@@ -693,6 +745,12 @@ void GraphImporter::add_outputs() {
                                      : "an optional that holds nothing",
                 ", but an engine's outputs are tensors: end the model with ConcatFromSequence, or "
                 "with SequenceAt for each element");
+    const std::optional<DataType> declared = declared_type(value);
+    const std::optional<DataType> made = known_type(*found->tensor());
+    if (declared && made && *declared != *made)
+      log_.warning("ONNX: output '", value.name, "' is ", opwright::name(*declared),
+                   " in the model, and its nodes make ", opwright::name(*made),
+                   ", which the engine's output is");
     add_output(value.name, found->tensor());
   }
 }

@@ -48,6 +48,7 @@ class GraphImporter {
     const BoundAttributes* attributes = nullptr;
     Names names{};
     bool is_body = false;
+    const GraphProto* graph = nullptr;  ///< null in a function
   };
 
   struct Choice;
@@ -115,6 +116,10 @@ class GraphImporter {
   bool reuse_constant(const NodeProto& node, Scope& scope);
   void add_operator(NodeImporter& importer, void (*function)(NodeImporter&));
   void reserve_names();
+  /// Throws Error where a plugin's output has another type than the model says.
+  void require_declared_types(const NodeImporter& plugin, Scope& scope);
+  /// What a graph says of an output of a node; null where it says nothing.
+  const ValueInfoProto* declared(const GraphProto& graph, std::string_view output);
   void name_outputs(const NodeProto& node, int first_layer, Scope& scope);
   int64_t opset_of(const OpsetImports& imports) const;
   void report(const Error& problem, const NodeProto& node, const std::string& name,
@@ -149,6 +154,8 @@ class GraphImporter {
   std::unordered_map<const void*, Tensor*> body_constants_;
   /// By initializer or Constant node.
   const std::unordered_map<const void*, std::string> weight_names_;
+  std::unordered_map<const GraphProto*, std::unordered_map<std::string_view, const ValueInfoProto*>>
+      declared_;
   int current_ = -1;  // the node of the graph
 };
 

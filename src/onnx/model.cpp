@@ -214,6 +214,9 @@ GraphProto decode_graph(pbf_reader reader, Source& source, int depth) {
       case 12:
         graph.outputs.push_back(decode_value(reader.get_message()));
         break;
+      case 13:
+        graph.values.push_back(decode_value(reader.get_message()));
+        break;
       case 15:
         fail(
             "ONNX: the model has sparse initializers, which are not supported: store them as dense "
@@ -341,6 +344,7 @@ void read_external(ModelProto& model, const std::string& directory, Links links)
       function.problem = problem.what();
     }
   }
+  for (const auto& [path, bytes] : source.external_files) model.external_files.push_back(path);
 }
 
 ModelProto decode_model(const Blob& bytes, const std::string& directory, Links links) {

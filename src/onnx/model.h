@@ -90,7 +90,7 @@ struct NodeProto {
   const AttributeProto* attribute(std::string_view name) const;
 };
 
-/// A graph input or output; `dims` holds -1 for extents that are named or unknown.
+/// What a model says of a tensor; `dims` holds -1 for extents that are named or unknown.
 struct ValueInfoProto {
   std::string name;
   int32_t element_type = 0;
@@ -105,6 +105,7 @@ struct GraphProto {
   std::vector<NodeProto> nodes;
   std::vector<TensorProto> initializers;
   std::vector<ValueInfoProto> inputs, outputs;
+  std::vector<ValueInfoProto> values;  ///< what the model says of tensors between its nodes
 };
 
 using OpsetImports = std::unordered_map<std::string, int64_t>;  ///< version by domain; "": ONNX's
@@ -125,6 +126,7 @@ struct ModelProto {
   OpsetImports opsets;
   GraphProto graph;
   std::vector<FunctionProto> functions;
+  std::vector<std::string> external_files;  ///< that weights were read from
 };
 
 /// Decodes a serialized onnx.ModelProto. Large weights stay references into `bytes` where their

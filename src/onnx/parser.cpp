@@ -116,7 +116,10 @@ bool OnnxParser::parse(const Blob& model, const std::string& path) {
 
 bool OnnxParser::parse_file(const std::string& path) {
   Blob bytes;
-  const bool is_there = collect([&] { bytes = map_file(path); });
+  const bool is_there = collect([&] {
+    bytes = map_file(path);
+    files_.push_back(path);
+  });
   return is_there && parse(bytes, path);
 }
 
@@ -161,6 +164,7 @@ bool OnnxParser::parse_loaded() {
 }
 
 void OnnxParser::take_over(const onnx::ModelProto& model) {
+  files_.insert(files_.end(), model.external_files.begin(), model.external_files.end());
   if (has_flag(OnnxParserFlag::kREPORT_CAPABILITY_DLA))
     throw onnx::NodeError(onnxparser::ErrorCode::kUNSUPPORTED_GRAPH,
                           "ONNX: the parser's flag REPORT_CAPABILITY_DLA asks what a DLA can run, "

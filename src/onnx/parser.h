@@ -134,6 +134,9 @@ class OnnxParser {
   /// where there is none. Nodes inside a function are called "call/node".
   Tensor* node_output(const std::string& name, int64_t index) const;
 
+  /// The files that models were read from, weights beside them included.
+  const std::vector<std::string>& files() const { return files_; }
+
   const std::vector<OnnxError>& errors() const { return errors_; }
   void clear_errors() { errors_.clear(); }
   /// Whether a node of this type of the default domain can be taken over.
@@ -160,6 +163,7 @@ class OnnxParser {
   double seconds_ = std::numeric_limits<double>::infinity();
   std::unique_ptr<onnx::ModelProto> loaded_;
   std::string loaded_directory_;
+  std::vector<std::string> files_;
   std::vector<OnnxSubgraph> subgraphs_;
   std::unordered_map<std::string, std::vector<Tensor*>> node_outputs_;
   std::vector<OnnxError> errors_;

@@ -40,9 +40,9 @@ class Processes:
             "OPWRIGHT_CACHE_DIR": str(self.cache),
         }
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self, program: str = COMPILE) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-c", COMPILE],
+            [sys.executable, "-c", program],
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -97,6 +97,21 @@ def test_a_damaged_file_is_compiled_again_and_mended(processes, damage):
     assert processes.compile() == first
     assert processes.runs() == 2
     assert file.read_bytes() == whole
+
+
+def test_the_file_of_another_kernel_is_not_taken(processes):
+    first = processes.compile()
+    (file,) = processes.files()
+    whole = file.read_bytes()
+    other = file.with_name("0" * 64 + ".kernel")
+    file.rename(other)
+    changed = COMPILE.replace("y[x] = x;", "y[x] = 2 * x;")
+    another = processes.finish(processes.start(changed))
+    assert another != first and processes.runs() == 2
+    (file,) = set(processes.files()) - {other}
+    file.write_bytes(whole)
+    assert processes.finish(processes.start(changed)) == another
+    assert processes.runs() == 3
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

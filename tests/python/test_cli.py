@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -275,9 +277,100 @@ def test_timing_cache(cli):
     first = (cli.folder / "times").read_bytes()
     cli.ok("build", "m.onnx", "-o", "e", "--timing-cache", "times")
     assert (cli.folder / "times").read_bytes() == first
-    (cli.folder / "times").write_bytes(b"no cache")
+    (cli.folder / "times").write_bytes(first[:-1])
     cli.ok("build", "m.onnx", "-o", "e", "--timing-cache", "times")
     assert len((cli.folder / "times").read_bytes()) == len(first)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def save_with_weights_beside(folder):
+    """m.onnx, whose weights lie in w.bin, and other names of both."""
+    proto = convolution()
+    onnx.save(
+        proto, folder / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0
+    )
+    for name in ("m.onnx", "w.bin"):
+        (folder / f"link-{name}").symlink_to(name)
+        (folder / f"hard-{name}").hardlink_to(folder / name)
+
+
+@pytest.mark.parametrize(
+    ("file", "match"),
+    [
+        ("m.onnx", "m.onnx' is no timing cache"),
+        ("link-m.onnx", "is no timing cache"),
+        ("notes", "is no timing cache"),
+        ("pipe", "not a regular file"),
+        ("zero", "not a regular file"),
+    ],
+)
+def test_a_timing_cache_replaces_timing_caches_alone(cli, file, match):
+    save_with_weights_beside(cli.folder)
+    (cli.folder / "notes").write_text("precious")
+    os.mkfifo(cli.folder / "pipe")
+    (cli.folder / "zero").symlink_to("/dev/zero")
+    before = contents(cli.folder)
+    cli.fails("build", "m.onnx", "-o", "e", "--timing-cache", file, match=match)
+    with pytest.raises(opwright.Error, match=match):
+        opwright.build(cli.folder / "m.onnx", timing_cache=cli.folder / file)
+    assert contents(cli.folder) == before
+
+
+def test_an_output_replaces_none_of_what_it_is_made_of(cli, plugin_dir):
+    save_with_weights_beside(cli.folder)
+    shutil.copy(plugin_dir / "circ_pad_plugin.so", cli.folder / "plugin.so")
+    engine = opwright.build(cli.folder / "m.onnx", timing=False)
+    before = contents(cli.folder)
+    for name in ("m.onnx", "w.bin"):
+        for output in (name, f"link-{name}", f"hard-{name}", f"./{name}"):
+            cli.fails("build", "m.onnx", "-o", output, match="a file of the model")
+            with pytest.raises(opwright.Error, match="a file of the model"):
+                engine.save(f"{cli.folder}/{output}")
+    build = ("build", "m.onnx", "--plugins", "plugin.so", "--timing-cache", "times")
+    cli.fails(*build, "-o", "plugin.so", match="a plugin library")
+    cli.fails(*build, "-o", "times", match="the timing cache")
+    assert contents(cli.folder) == before
+    cli.ok("build", "m.onnx", "-o", "e")
+    np.save(cli.folder / "x.npy", X)
+    before = contents(cli.folder)
+    cli.fails("run", "e", "--input", "x.npy", "--output", "e", match="it is the engine")
+    cli.fails("view", "e", "-o", "./e", match="an engine that is looked at")
+    os.mkfifo(cli.folder / "pipe")
+    for arguments in (["--input", "pipe"], ["--input", "x.npy", "--output", "pipe"]):
+        cli.fails("run", "e", *arguments, match="regular file|not a file")
+    cli.fails("run", "e", "--plugins", "./pipe", match="not a regular file")
+    assert contents(cli.folder) == before
+
+
+NAMES = ["a=b", "a", "a=b=c", "x:1", "x,y", "=", "e="]
+
+
+def test_names_may_have_separators(cli):
+    proto = model(
+        [helper.make_node("Mul", [name, f"k{i}"], [f"{name}/"]) for i, name in enumerate(NAMES)],
+        [(name, TensorProto.FLOAT, ["n"]) for name in NAMES],
+        [(f"{name}/", TensorProto.FLOAT, ["n"]) for name in NAMES],
+        {f"k{i}": np.float32(i + 2) for i in range(len(NAMES))},
+    )
+    cli.save("m.onnx", proto)
+    shapes = [w for name in NAMES for w in ("--shapes", f"{name}:1,3,4")]
+    cli.ok("build", "m.onnx", "-o", "e", "--no-timing", *shapes)
+    arguments = []
+    for i, name in enumerate(NAMES):
+        np.save(cli.folder / f"{i}=.npy", np.full(3, i + 1, np.float32))
+        arguments += ["--input", f"{name}={i}=.npy", "--output", f"{name}/=out{i}.npy"]
+    cli.ok("run", "e", *arguments, "--steps", "2", "--feed", "a=b/=a=b", "--feed", "a/=a=b=c")
+    for i, name in enumerate(NAMES):
+        first = np.full(3, (i + 1) * (i + 2), np.float32)
+        source = {"a=b": first, "a=b=c": np.full(3, 2 * 3, np.float32)}
+        second = source[name] * (i + 2) if name in source else first
+        np.testing.assert_array_equal(np.load(cli.folder / f"out{i}.npy"), [first, second])
+    shapes = [w for name in NAMES[1:] for w in ("--shapes", f"{name}:3")]
+    cli.ok("bench", "e", "--iterations", "1", "--input", "a=b=0=.npy", *shapes)
+    cli.fails("run", "e", "--input", "q=r=f.npy", match="no input 'q'; it has 'a=b', 'a'")
 
 
 def test_lower_precision(built):

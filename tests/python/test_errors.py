@@ -398,10 +398,15 @@ def test_damaged_timing_cache(tmp_path):
     path = tmp_path / "times.cache"
     opwright.build(convolution(), timing_cache=path)
     whole = path.read_bytes()
-    for content in (b"", b"no cache", whole[: len(whole) // 2], whole[::-1]):
+    for content in (b"", whole[:9], whole[: len(whole) // 2], whole[:-1] + b"x"):
         path.write_bytes(content)
         assert_works(opwright.build(convolution(), timing_cache=path))
         assert path.read_bytes() != content
+    for content in (b"no cache", whole[::-1]):
+        path.write_bytes(content)
+        with pytest.raises(opwright.Error, match="is no timing cache"):
+            opwright.build(convolution(), timing_cache=path)
+        assert path.read_bytes() == content
 
 
 # Networks

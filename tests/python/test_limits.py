@@ -373,6 +373,26 @@ def test_an_engine_that_is_a_pipe_is_not_waited_for(tmp_path):
         opwright.build(tmp_path / "net.engine")
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_code_that_is_no_regular_file_is_not_waited_for(tmp_path, kind):
+    path = tmp_path / "code"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    proto = model([helper.make_node("Neg", ["x"], ["y"])], {"x": [4]}, {"y": [4]})
+    view = opwright.build(proto, device="cpu", timing=False).view()
+    for act in (
+        lambda: opwright.aot.load(path, inputs=[], outputs=[]),
+        lambda: opwright.aot.object(path, "f"),
+        lambda: opwright.aot.cpp(path, "f", inputs=[], outputs=[]),
+        lambda: opwright.get_plugin_registry().load_library(str(path)),
+        lambda: view.save(path),
+    ):
+        with pytest.raises(opwright.Error, match="not a (regular )?file"):
+            act()
+
+
 # Formats whose memory is larger than their arrays.
 
 

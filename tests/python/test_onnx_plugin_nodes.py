@@ -323,3 +323,52 @@ def test_a_plugin_inside_a_function_gets_the_attributes_of_the_call():
     with registered(Creator("Inner", declared=[("k", TYPES.UNKNOWN)])) as creator:
         assert Parsed(model(node, functions=[function], domains=["nn"])).taken
     assert [(name, data.tolist()) for name, _, data in creator.given] == [("k", [5])]
+
+
+class Rounded(Twice):
+    """The same, of integers."""
+
+    def get_output_data_types(self, input_types):
+        return [trt.int32]
+
+
+def declaring(where: str, kind: int, op: str) -> bytes:
+    """A node `op`, whose output the model says to have that type: as an output, in value_info, or
+    in the branch of an If."""
+    node = helper.make_node(op, ["x"], ["a"], name="rounding")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)
+    a = helper.make_tensor_value_info("a", kind, None)
+    y = helper.make_tensor_value_info("y", TensorProto.INT32, None)
+    negate = helper.make_node("Neg", ["a"], ["y"])
+    if where == "output":
+        graph = helper.make_graph([node], "graph", [x], [a])
+    elif where == "value_info":
+        graph = helper.make_graph([node, negate], "graph", [x], [y], value_info=[a])
+    else:
+        branch = helper.make_graph([node, negate], "branch", [], [y], value_info=[a])
+        true = helper.make_tensor("true", TensorProto.BOOL, [], [True])
+        choose = helper.make_node("If", ["true"], ["y"], then_branch=branch, else_branch=branch)
+        graph = helper.make_graph([choose], "graph", [x], [y], [true])
+    opsets = [helper.make_opsetid("", 19)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+
+
+@pytest.mark.parametrize("where", ["output", "value_info", "branch"])
+def test_a_plugin_makes_the_type_that_the_model_says(where):
+    name = new_id("rounded").replace("::", "_")
+    with registered(Creator(name, plugin=Rounded())):
+        for kind in (TensorProto.INT32, TensorProto.UNDEFINED, TensorProto.INT16):
+            assert Parsed(declaring(where, kind, name)).taken, kind
+        for kind, word in ((TensorProto.FLOAT, "FP32"), (TensorProto.INT64, "INT64")):
+            parsed = Parsed(declaring(where, kind, name))
+            assert not parsed.taken
+            text = parsed.errors()[0].desc()
+            assert all(w in text for w in ("rounding", name, "'a'", word, "INT32")), text
+
+
+def test_an_output_of_another_type_than_the_model_says_is_warned_of():
+    cast = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.INT32)  # `y` is FLOAT in the model
+    parsed = Parsed(model(cast))
+    assert parsed.taken
+    (warning,) = parsed.warnings()
+    assert all(word in warning for word in ("output 'y'", "FP32", "INT32")), warning

@@ -24,6 +24,8 @@ from .._core._plugin import (
     TensorDesc,
 )
 
+MOST_CODE = 1 << 32  # bytes of a file with code or source
+
 
 class CompileError(Error):
     """Source that does not compile, or code that an engine cannot hold."""
@@ -200,7 +202,7 @@ _in_memory: dict[str, bytes] = {}
 def cached(parts: Sequence[str | bytes], compile: Callable[[], bytes]) -> bytes:
     """What `compile` returns for these parts, which determine it: from memory, from the cache
     folder, or compiled now. A folder that cannot be used is no error, and one that others can write
-    in a warning; a damaged file is ignored."""
+    in a warning; a file that is damaged, or another kernel's, is ignored."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -210,10 +212,11 @@ def cached(parts: Sequence[str | bytes], compile: Callable[[], bytes]) -> bytes:
         return _in_memory[key]
     name = f"{key}.kernel"
     stored = read_private(cache_folder(), name)
-    if len(stored) > 32 and hashlib.sha256(stored[32:]).digest() == stored[:32]:
+    # The digest is of the key as well: what has the name of another kernel is none of this one.
+    if len(stored) > 32 and hashlib.sha256(key.encode() + stored[32:]).digest() == stored[:32]:
         code = stored[32:]
     else:
         code = compile()
-        write_private(cache_folder(), name, hashlib.sha256(code).digest() + code)
+        write_private(cache_folder(), name, hashlib.sha256(key.encode() + code).digest() + code)
     _in_memory[key] = code
     return code

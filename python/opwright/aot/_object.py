@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from .. import _core
 from . import _ptx
-from ._code import Code, CompileError
+from ._code import MOST_CODE, Code, CompileError
 
 _MACHINES = {"EM_X86_64": "x86-64", "EM_AARCH64": "aarch64"}
 
@@ -110,8 +111,8 @@ def object(code: bytes | os.PathLike[str], name: str, target: str | None = None)
         path = Path(code)
         what = f"aot.object: {path}"
         try:
-            code = path.read_bytes()
-        except OSError as error:
+            code = _core._read_file(os.fspath(path), MOST_CODE)
+        except _core.Error as error:
             raise CompileError(f"{what} cannot be read: {error}") from error
     if isinstance(code, str):
         code = code.encode()

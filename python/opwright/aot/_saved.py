@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from .. import _core
 from .._core import DataType
 from .._core._plugin import (
     ShapeExpr,
@@ -30,7 +31,7 @@ from .._core._plugin import (
     open_extent,
 )
 from ._arrays import Aliased, aliased_input, symbols
-from ._code import Code, CompileError
+from ._code import MOST_CODE, Code, CompileError
 
 _MAGIC = b"opwright kernel 1\n"
 _MOST_OPEN = 64
@@ -201,7 +202,7 @@ def save(code: Code, path: str | os.PathLike[str]) -> None:
             )
     header = json.dumps(facts).encode()
     digest = hashlib.sha256(header + b"\n" + code).hexdigest().encode()
-    Path(path).write_bytes(_MAGIC + digest + b"\n" + header + b"\n" + code)
+    _core._write_file(os.fspath(path), _MAGIC + digest + b"\n" + header + b"\n" + code)
 
 
 class _Reader:
@@ -395,8 +396,8 @@ def load(
     path = Path(path)
     reader = _Reader(str(path), None)
     try:
-        data = path.read_bytes()
-    except OSError as error:
+        data = _core._read_file(os.fspath(path), MOST_CODE)
+    except _core.Error as error:
         raise reader.fail(f"cannot be read: {error}") from error
     magic, digest, rest = data[: len(_MAGIC)], data[len(_MAGIC) :][:64], data[len(_MAGIC) + 65 :]
     if magic != _MAGIC:

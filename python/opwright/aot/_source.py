@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ._code import CompileError
+from .. import _core
+from ._code import MOST_CODE, CompileError
 
 _INCLUDE = re.compile(
     r'^[ \t]*#[ \t]*include\b[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\S))', re.MULTILINE
@@ -43,8 +44,10 @@ def read(maker: str, source: str | os.PathLike[str], unnamed: str) -> Source:
         )
     path = Path(source)
     try:
-        return Source(path.read_text(encoding="utf-8"), str(path), path.resolve().parent)
-    except (OSError, UnicodeError) as error:
+        text = _core._read_file(os.fspath(path), MOST_CODE).decode()
+        text = text.replace("\r\n", "\n")
+        return Source(text, str(path), path.resolve().parent)
+    except (_core.Error, UnicodeError) as error:
         raise CompileError(f"{maker}: the source {path} cannot be read: {error}") from error
 
 

@@ -13,9 +13,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Sha256::Digest digest(std::span<const std::byte> bytes) {
+/// Of an entry: its code is nobody else's.
+Sha256::Digest digest(std::string_view key, std::span<const std::byte> code) {
   Sha256 hash;
-  hash.update(bytes);
+  hash.update(std::as_bytes(std::span(key)));
+  hash.update(code);
   return hash.finish();
 }
 
@@ -36,12 +38,12 @@ std::string key_of(std::span<const std::string_view> parts) {
   return key;
 }
 
-/// The code behind its digest; empty for a file that is not whole.
-Blob checked(const Blob& file) {
+/// The code behind its digest; empty for a file that is not whole, or another key's.
+Blob checked(std::string_view key, const Blob& file) {
   constexpr size_t kDigest = sizeof(Sha256::Digest);
   if (file.size() <= kDigest) return {};
   const std::span<const std::byte> code = file.bytes().subspan(kDigest);
-  const Sha256::Digest expected = digest(code);
+  const Sha256::Digest expected = digest(key, code);
   if (std::memcmp(file.data(), expected.data(), kDigest) != 0) return {};
   return Blob::copy(code.data(), code.size());  // aligned
 }
@@ -79,10 +81,10 @@ Blob KernelCache::find_or_compile(std::span<const std::string_view> parts,
     if (found != in_memory_.end()) return found->second;
   }
   const std::string name = key + ".cubin";
-  Blob code = checked(folder_.read(name));
+  Blob code = checked(key, folder_.read(name));
   if (code.empty()) {
     code = compile();
-    const Sha256::Digest expected = digest(code.bytes());
+    const Sha256::Digest expected = digest(key, code.bytes());
     const std::array<std::span<const std::byte>, 2> parts_of_file = {
         std::as_bytes(std::span(expected)), code.bytes()};
     folder_.write(name, parts_of_file);

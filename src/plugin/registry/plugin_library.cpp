@@ -61,9 +61,15 @@ void* open_file(const std::string& path) {
   // A bare file name would be searched for in the system's folders rather than in the current one.
   const bool is_bare = path.find('/') == std::string::npos;
   const std::string file = is_bare ? "./" + path : path;
-  if (std::filesystem::is_regular_file(file)) {
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(file, ignored);
+  if (std::filesystem::is_regular_file(status)) {
     const std::string fault = shared_object_fault(map_file(file));
     require(fault.empty(), "plugin library '", path, "' cannot be opened: ", fault);
+  } else {
+    // The system would wait for a pipe.
+    require(!std::filesystem::is_other(status), "plugin library '", path,
+            "' cannot be opened: it is not a regular file");
   }
   void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr && is_bare) handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

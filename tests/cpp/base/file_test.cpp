@@ -114,13 +114,46 @@ TEST_F(File, KeepsModeAndLinks) {
   EXPECT_EQ(status.st_mode & 0777, 0666 & ~mask);
 }
 
-TEST_F(File, ReadsPipes) {
-  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
-  const std::string sent(200000, 'x');
-  std::thread writer([&] { std::ofstream(path("pipe")) << sent; });
-  EXPECT_EQ(text(read_file(path("pipe"))), sent);
-  writer.join();
-  EXPECT_THROW(map_file("/dev/null"), Error);
+TEST_F(File, ReadsNeitherPipesNorDevicesNorMoreThanIsAsked) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);  // that nobody writes to
+  fs::create_symlink("/dev/zero", path("zero"));
+  for (const char* name : {"pipe", "zero"}) {
+    try {
+      read_file(path(name));
+      FAIL() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.what(), "cannot read '" + path(name) + "': it is not a regular file");
+    }
+  }
+  write(path("f"), "12345");
+  EXPECT_EQ(text(read_file(path("f"), 5)), "12345");
+  EXPECT_THROW(read_file(path("f"), 4), Error);
+  EXPECT_THROW(read_file("/proc/self/status", 4), Error);  // which does not tell its size
+  EXPECT_GT(read_file("/proc/self/status", 1 << 20).size(), 4u);
+}
+
+TEST_F(File, WritesWhatALinkNames) {
+  fs::create_symlink("b", path("a"));
+  fs::create_symlink(path("c"), path("b"));
+  write(path("a"), "new");
+  EXPECT_TRUE(fs::is_symlink(path("a")) && fs::is_symlink(path("b")));
+  EXPECT_EQ(text(read_file(path("c"))), "new");
+  fs::create_symlink("loop", path("loop"));
+  EXPECT_THROW(write(path("loop"), "x"), Error);
+  EXPECT_TRUE(fs::is_symlink(path("loop")));
+}
+
+TEST_F(File, KnowsAFileByAllItsNames) {
+  write(path("model"), "m");
+  fs::create_symlink("model", path("link"));
+  fs::create_hard_link(path("model"), path("hard"));
+  fs::create_symlink("absent", path("dangling"));
+  const std::vector<std::string> files = {path("model"), path("absent")};
+  const std::vector<std::string> same = {path("model"),    path("link"),   path("hard"),
+                                         path("dangling"), path("absent"), path("./model")};
+  for (const std::string& output : same)
+    EXPECT_THROW(require_other_file(output, files, "the model"), Error) << output;
+  require_other_file(path("other"), files, "the model");
 }
 
 TEST_F(File, MapsNeitherPipesNorDevicesNorWaitsForThem) {

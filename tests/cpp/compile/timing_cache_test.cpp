@@ -1,11 +1,13 @@
 #include "compile/timing_cache.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <sstream>
 #include <thread>
 
 #include "base/error.h"
@@ -106,14 +108,72 @@ TEST_F(TimingCacheFile, SavingAddsToWhatIsThere) {
   EXPECT_EQ(loaded->find("both"), 2.0f);
 }
 
-TEST_F(TimingCacheFile, AnUnusableFileIsIgnoredAndReplaced) {
+TEST_F(TimingCacheFile, ADamagedOrEmptyOneIsReplaced) {
   const std::string file = path("cache");
-  std::ofstream(file) << "not a cache";
-  EXPECT_EQ(TimingCache::load(file), nullptr);
   TimingCache cache("device");
   cache.insert("a", 1);
   cache.save(file);
-  ASSERT_NE(TimingCache::load(file), nullptr);
+  const auto size = fs::file_size(file);
+  for (const uintmax_t left : {size - 1, uintmax_t{12}, uintmax_t{8}, uintmax_t{0}}) {
+    fs::resize_file(file, left);
+    EXPECT_EQ(TimingCache::load(file), nullptr) << left;
+    cache.save(file);
+    ASSERT_NE(TimingCache::load(file), nullptr);
+    EXPECT_EQ(fs::file_size(file), size);
+  }
+}
+
+TEST_F(TimingCacheFile, WhatIsNoTimingCacheIsLeftAsItIs) {
+  TimingCache cache("device");
+  cache.insert("a", 1);
+  std::ofstream(path("notes")) << "not a cache";
+  std::ofstream(path("later")) << "OPWTIMES" << std::string("\x09\0\0\0", 4)
+                               << std::string(20, 'x');
+  fs::create_symlink("notes", path("link"));
+  fs::create_symlink("/dev/zero", path("zero"));
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  const std::pair<const char*, const char*> refused[] = {{"notes", "is no timing cache"},
+                                                         {"link", "is no timing cache"},
+                                                         {"later", "format version 9"},
+                                                         {"zero", "not a regular file"},
+                                                         {"pipe", "not a regular file"}};
+  for (const auto& [name, words] : refused) {
+    for (const bool saves : {false, true}) {
+      try {
+        saves ? cache.save(path(name)) : (void)TimingCache::load(path(name));
+        ADD_FAILURE() << name;
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+      }
+    }
+  }
+  std::stringstream notes;
+  notes << std::ifstream(path("notes")).rdbuf();
+  EXPECT_EQ(notes.str(), "not a cache");
+}
+
+TEST_F(TimingCacheFile, KeepsTheTimesOfSeveralDevices) {
+  const std::string file = path("cache");
+  for (const int round : {0, 1})
+    for (const char* device : {"one", "two", "three"}) {
+      TimingCache cache(device);
+      cache.insert(std::string(device) + std::to_string(round), 1);
+      cache.save(file);
+    }
+  for (const std::string device : {"one", "two", "three"}) {
+    const auto loaded = TimingCache::load(file, device);
+    ASSERT_NE(loaded, nullptr);
+    EXPECT_EQ(loaded->device_identity(), device);
+    EXPECT_EQ(loaded->keys(), (std::vector<std::string>{device + "0", device + "1"}));
+  }
+  EXPECT_EQ(TimingCache::load(file, "four"), nullptr);
+  EXPECT_NE(TimingCache::load(file), nullptr);
+  // Whatever byte changes, it is noticed.
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekp(static_cast<std::streamoff>(fs::file_size(file)) / 2);
+  stream.put('\x7f');
+  stream.close();
+  EXPECT_EQ(TimingCache::load(file, "one"), nullptr);
 }
 
 TEST_F(TimingCacheFile, ConcurrentSavesLoseNothing) {

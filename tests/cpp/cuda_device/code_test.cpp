@@ -214,6 +214,19 @@ TEST_F(CudaKernelCache, CompilesDamagedFilesAgain) {
   }
 }
 
+TEST_F(CudaKernelCache, TakesNoOtherKernelsFile) {
+  KernelCache first(folder_);
+  find(first, "a");
+  const fs::path a = only_file();
+  fs::rename(a, folder_ + "/../" + a.filename().string());
+  find(first, "b");
+  const fs::path b = only_file();
+  fs::rename(folder_ + "/../" + a.filename().string(), b);  // a's code under b's name
+  KernelCache next(folder_);
+  EXPECT_EQ(find(next, "b"), "code of b for sm_90");
+  EXPECT_EQ(compiled_, 3);
+}
+
 TEST_F(CudaKernelCache, NeedsNoFolder) {
   const std::string file = folder_ + "/file";
   std::ofstream(file) << "in the way";
