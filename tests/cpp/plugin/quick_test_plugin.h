@@ -106,7 +106,6 @@ class QuickTestPlugin final : public IPluginV3,
 
   explicit QuickTestPlugin(QuickBehavior& b, int32_t configured_type = -1)
       : b_(b), configured_type_(configured_type) {}
-  APILanguage getAPILanguage() const noexcept override { return b_.language; }
   IPluginCapability* getCapabilityInterface(PluginCapabilityType type) noexcept override {
     switch (type) {
       case PluginCapabilityType::kCORE:
@@ -121,7 +120,7 @@ class QuickTestPlugin final : public IPluginV3,
     return nullptr;
   }
   QuickTestPlugin* clone() noexcept override { return new QuickTestPlugin(b_, configured_type_); }
-  APILanguage getAPILanguage() const noexcept override { return APILanguage::kCPP; }
+  APILanguage getAPILanguage() const noexcept override { return b_.language; }
   char const* getPluginName() const noexcept override { return "quick_test"; }
   char const* getPluginVersion() const noexcept override { return "1"; }
   char const* getPluginNamespace() const noexcept override { return "ns"; }
