@@ -213,8 +213,8 @@ bool GraphImporter::add_nodes(const std::vector<NodeProto>& nodes, Scope& scope)
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (errors_.size() >= kMaxErrors) return false;
     if (deadline_.has_passed())
-      fail("ONNX: after ", deadline_.seconds(), " s (build_seconds) the model was read up to node ",
-           i, " of ", nodes.size(), "; ", limit_hint("build_seconds"));
+      fail("ONNX: the build was not done after ", deadline_.seconds(), " seconds, before node ", i,
+           " of ", nodes.size(), " was read (build_seconds); ", limit_hint("build_seconds"));
     if (is_graph) current_ = static_cast<int>(i);
     const Fate fate = add_node(nodes[i], i, scope);
     if (is_graph) fates_[i] = fate;

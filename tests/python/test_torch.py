@@ -699,7 +699,7 @@ def test_extents_that_the_program_relates(other, fits, differs):
 
 def test_shapes_beyond_those_of_the_program():
     dim = Dim("extent", min=4, max=8)
-    with pytest.raises(opwright.Error, match="axis 0 of input 'x' goes from 4 to 9 in shapes"):
+    with pytest.raises(opwright.Error, match="axis 0 of input 'input' goes from 4 to 9"):
         build(
             nn.ReLU(),
             (torch.randn(4, 4),),
