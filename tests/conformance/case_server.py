@@ -5,6 +5,7 @@ A process that crashes, hangs, or registers plugins disturbs no other one, and n
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -78,6 +79,7 @@ def answer(connection: socket.socket) -> None:
 def main() -> None:
     for name in IMPORTED:
         importlib.import_module(name)
+    gc.freeze()  # what is imported would be copied and walked at each process's end
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(os.path.join(os.environ[FOLDER], "server"))
         listener.listen()

@@ -1094,7 +1094,9 @@ TUNED = [
 ]
 
 
-def define_copy(types=None, layout=None):
+def define_copy(types=None, layout=None, of=None):
+    """With a type `of` what autotune gives is for networks of that type; for others it is BF16."""
+
     @trtp.register("acceptance::copy")
     def describe(x: trtp.TensorDesc) -> trtp.TensorDesc:
         return x.like()
@@ -1109,7 +1111,8 @@ def define_copy(types=None, layout=None):
 
         @trtp.autotune("acceptance::copy")
         def tune(x, outputs) -> List[trtp.AutoTuneCombination]:
-            return [trtp.AutoTuneCombination(types, layout, [7])]
+            is_other = of and x.dtype != of
+            return [trtp.AutoTuneCombination("BF16, BF16" if is_other else types, layout, [7])]
 
     return trt.plugin.op.acceptance.copy
 
@@ -1131,6 +1134,21 @@ def test_saved_engine_runs_as_it_was_tuned(types, layout):
     network.get_input(0).set_dynamic_range(-4, 4)
     said = in_saved_engine(build(builder, network, config), run_copy)
     assert said.strip() == SEEN[-1] and said.strip().endswith(" 7"), f"{said}, built with {SEEN}"
+
+
+def run_half_of_float(path):
+    define_copy("FP16, FP16", "LINEAR", trt.float32)
+    x = random((2, 3, 8, 9))
+    y = infer(new_context(load(read(path))), {"x0": x})["y0"]
+    np.testing.assert_array_equal(y, x.astype(np.float16))
+
+
+def test_autotune_may_look_at_the_networks_types():
+    """Where an engine is loaded its functions are asked in the same way."""
+    op = define_copy("FP16, FP16", "LINEAR", trt.float32)
+    builder, network, config = network_with(op, [(2, 3, 8, 9)])
+    config.set_flag(trt.BuilderFlag.FP16)
+    in_saved_engine(build(builder, network, config), run_half_of_float)
 
 
 def load_without_definitions(path):
