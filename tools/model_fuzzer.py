@@ -16,6 +16,9 @@ them refuses, either result will do; where both refuse, the engine may refuse wi
 With --compositions a case is what fusion and the choice of tactics see (random_compositions.py), at sizes up to a
 million elements.
 
+With --tactics each tactic that can compute a layer is timed, and compared with a reference by the build itself
+(`verify="strict"`, `all_tactics`); the last line counts the kernels' tactics and types that came up.
+
 With --program the native program builds and runs each model, too: one with sanitizers finds what harms memory without
 a wrong result.
 
@@ -391,6 +394,26 @@ def judge_open(case: Case, accepted: dict[str, list[np.ndarray]], device: str) -
     return "ok", ""
 
 
+def judge_tactics(case: Case, device: str) -> tuple[str, str, list[str]]:
+    """Whether all tactics that can compute the model's layers agree with the build's own reference, and which there
+    were."""
+    import opwright
+
+    try:
+        engine = opwright.build(case.model, device=device, verify="strict", all_tactics=True)
+    except opwright.Error as error:
+        is_fault = "verification is strict" in str(error) or "CUDA_ERROR" in str(error)
+        return ("wrong" if is_fault else "ok"), f"with all tactics: {error}", []
+    inspector = engine.create_engine_inspector()
+    layers = json.loads(inspector.get_engine_information(opwright.LayerInformationFormat.JSON))
+    tactics = set()
+    for layer in layers["Layers"]:
+        for candidate in layer.get("Candidates", []):
+            kind = layer.get("LayerType", "")
+            tactics.add(f"{kind} {candidate.get('TacticName', '')} {candidate.get('Types', '')}")
+    return "ok", "", sorted(tactics)
+
+
 def judge_program(case: Case, program: str, device: str) -> tuple[str, str]:
     """Whether the native program builds and runs the model, or ends in an orderly way."""
     with tempfile.TemporaryDirectory() as name:
@@ -425,7 +448,7 @@ def make_case(seed: int, number: int, compositions: bool = False) -> Case:
     return Case(model, inputs)
 
 
-def serve(program: str | None, device: str, compositions: bool) -> int:
+def serve(program: str | None, device: str, compositions: bool, tactics: bool) -> int:
     """Judge the cases that come as lines, "make SEED NUMBER FOLDER" or "judge FOLDER"."""
     import opwright  # noqa: F401  (the parent's clock runs from the first case)
 
@@ -442,18 +465,21 @@ def serve(program: str | None, device: str, compositions: bool) -> int:
             case = Case.load(folder)
         say(stage="engine")
         verdict, message = judge(case, device)
+        ran: list[str] = []
+        if verdict == "ok" and tactics:
+            verdict, message, ran = judge_tactics(case, device)
         if verdict == "ok" and program:
             verdict, message = judge_program(case, program, device)
-        say(stage="done", verdict=verdict, message=message, operators=case.operators)
+        say(stage="done", verdict=verdict, message=message, operators=case.operators, tactics=ran)
     return 0
 
 
 class Judge:
     """A child process; another takes over after a crash or a hang."""
 
-    def __init__(self, program: str | None, device: str, compositions: bool) -> None:
+    def __init__(self, program: str | None, device: str, compositions: bool, tactics: bool) -> None:
         self._options = ["--device", device, *(["--program", program] if program else [])]
-        self._options += ["--compositions"] * compositions
+        self._options += ["--compositions"] * compositions + ["--tactics"] * tactics
         self._child: subprocess.Popen[bytes] | None = None
         self._errors = tempfile.TemporaryFile()
         self._rest = b""
@@ -511,7 +537,7 @@ class Judge:
                 verdict, message = "crashed", f"exit status {status}\n{tail}"
             if stage != "engine":
                 verdict = "lost"
-            return {"verdict": verdict, "message": message, "operators": []}
+            return {"verdict": verdict, "message": message, "operators": [], "tactics": []}
 
 
 def part_of(case: Case, outputs: list[str], cut: bool) -> Case | None:
@@ -617,8 +643,9 @@ def fuzz(arguments: argparse.Namespace) -> int:
         numbers = range(arguments.first, arguments.first + arguments.cases)
     seen: Counter[str] = Counter()
     operators: Counter[str] = Counter()
+    tactics: Counter[str] = Counter()
     ran = lost = 0
-    judge_ = Judge(arguments.program, arguments.device, arguments.compositions)
+    judge_ = Judge(arguments.program, arguments.device, arguments.compositions, arguments.tactics)
     with tempfile.TemporaryDirectory() as scratch_name:
         scratch = Path(scratch_name)
         for number in numbers:
@@ -627,6 +654,7 @@ def fuzz(arguments: argparse.Namespace) -> int:
             answer = judge_.ask("make", arguments.seed, number, scratch / "case")
             ran += 1
             operators.update(set(answer["operators"]))
+            tactics.update(answer["tactics"])
             verdict = answer["verdict"]
             lost += verdict == "lost"
             if verdict == "lost" and arguments.case:
@@ -653,6 +681,9 @@ def fuzz(arguments: argparse.Namespace) -> int:
     print(
         f"{ran} cases, {len(operators)} operators, {len(seen)} findings, {lost} lost to a reference"
     )
+    if arguments.tactics:
+        kernels = Counter(name.split()[0] for name in tactics)
+        print(f"{len(tactics)} tactics by type: {dict(sorted(kernels.items()))}")
     if arguments.operators:
         print(", ".join(f"{name} {count}" for name, count in sorted(operators.items())))
     return 1 if seen else 0
@@ -673,10 +704,13 @@ def main() -> int:
     parser.add_argument(
         "--compositions", action="store_true", help="kernels and what is fused into them"
     )
+    parser.add_argument(
+        "--tactics", action="store_true", help="time and verify all tactics of each layer"
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
-        return serve(arguments.program, arguments.device, arguments.compositions)
+        return serve(arguments.program, arguments.device, arguments.compositions, arguments.tactics)
     if arguments.run:
         verdict, message = judge(Case.load(Path(arguments.run)), arguments.device)
         print(verdict, message)
