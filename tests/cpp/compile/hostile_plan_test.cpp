@@ -1,6 +1,7 @@
 // Plans as somebody could write them on purpose, made of real ones: each is refused before a kernel
 // is made, or stopped by an Error when it runs.
 
+#include <algorithm>
 #include <functional>
 
 #include "engine_run.h"
@@ -28,7 +29,7 @@ std::string load_error(Plan plan, const Change& change, LoadOptions options = {}
 #define EXPECT_CONTAINS(text, part) \
   EXPECT_NE((text).find(part), std::string::npos) << "the error was: " << (text)
 
-/// Extents of -1 are 2 in the profile.
+/// Extents of -1 are 2 in the profile, and 3 in another one: what all profiles fix is a constant.
 Plan plan_of(const std::function<Tensor*(Network&, Tensor*)>& make, const Shape& shape = {2, 8},
              DataType dtype = DataType::kFLOAT) {
   Network network;
@@ -38,9 +39,13 @@ Plan plan_of(const std::function<Tensor*(Network&, Tensor*)>& make, const Shape&
   network.mark_output(*y);
   BuildConfig config = quick_config();
   config.timing = false;
-  Shape fixed = shape;
-  for (int64_t& extent : fixed) extent = extent < 0 ? 2 : extent;
-  config.profiles.emplace_back().set_shape("x", fixed, fixed, fixed);
+  const bool is_open = std::ranges::find(shape, -1) != shape.end();
+  for (const int64_t open : {2, 3}) {
+    if (open == 3 && !is_open) break;
+    Shape fixed = shape;
+    for (int64_t& extent : fixed) extent = extent < 0 ? open : extent;
+    config.profiles.emplace_back().set_shape("x", fixed, fixed, fixed);
+  }
   return compile(network, config);
 }
 

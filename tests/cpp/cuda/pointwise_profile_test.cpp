@@ -6,6 +6,7 @@
 #include "compile/program.h"
 #include "cpu/pointwise_program.h"
 #include "cuda/profile_cases.h"
+#include "error_of.h"
 #include "operators/pointwise.h"
 
 namespace opwright::testing {
@@ -22,6 +23,10 @@ double broadcast_element(const Values& tensor, const Shape& shape, int64_t i) {
   return tensor[index];
 }
 
+constexpr const char* kDoesNotFit =
+    "layer 'test': compiled kernel 'Pointwise kernel pointwise': input 0 does not fit the other "
+    "inputs on axis 0, nor does it broadcast";
+
 TEST(CudaPointwise, OpenExtentsMayRepeatOrNotInEveryKernel) {
   std::mt19937 random(3);
   const auto up_to = [&](int64_t n) { return static_cast<int64_t>(random() % (n + 1)); };
@@ -33,6 +38,7 @@ TEST(CudaPointwise, OpenExtentsMayRepeatOrNotInEveryKernel) {
            {8, 6});
   const DataType types[] = {DataType::kFLOAT, DataType::kHALF, DataType::kBF16, DataType::kFLOAT};
   std::set<std::string> kernels;
+  int empty_refused = 0;
   for (int round = 0; round < 6; ++round) {
     std::vector<TestAxis> axes = {{0, 1 << 20}};
     for (int i = 0; i < 3; ++i) {
@@ -75,6 +81,13 @@ TEST(CudaPointwise, OpenExtentsMayRepeatOrNotInEveryKernel) {
         const auto value = [&](int i, int64_t at) {
           return broadcast_element(given[i].values, shape, at);
         };
+        // An engine takes the larger extent for the output's, 1 where the other one is 0: nothing
+        // would write that.
+        if (shape[0] == 0 && given[1].values.shape[0] == 1 && inputs[1][0].max > 1) {
+          EXPECT_EQ(error_of([&] { kernel.run(given, outputs); }), kDoesNotFit);
+          ++empty_refused;
+          continue;
+        }
         for (const int shift : {0, 1}) {
           SCOPED_TRACE(::testing::Message() << "round " << round << " " << shape << " "
                                             << describe(candidate) << " shift " << shift);
@@ -95,6 +108,47 @@ TEST(CudaPointwise, OpenExtentsMayRepeatOrNotInEveryKernel) {
     }
   }
   EXPECT_GE(kernels.size(), 4u) << "not every kind of kernel was tested";
+  EXPECT_GT(empty_refused, 0);
+}
+
+/// Extents that profiles leave open are compared in each run: all that are not 1 are equal.
+TEST(CudaPointwise, OpenExtentsAreEqualOrOne) {
+  ProgramWriter writer;
+  const int results[] = {
+      writer.binary(ElementWiseOperation::kPROD,
+                    writer.binary(ElementWiseOperation::kSUM, writer.input(0, DataType::kFLOAT),
+                                  writer.input(1, DataType::kFLOAT)),
+                    writer.input(2, DataType::kFLOAT))};
+  std::vector<int> used;
+  const Pointwise op(writer.finish(results, &used));
+  const std::vector<TestAxis> axes = {{1, 1 << 20}, {4, 4}};
+  const std::vector<PortDesc> ports(3, port_of(axes, DataType::kFLOAT));
+  const std::vector<PortDesc> result = {port_of(axes, DataType::kFLOAT)};
+  for (const Candidate& candidate : candidates_of(op, ports, result)) {
+    TestKernel kernel(op, candidate, ports, result);
+    const auto run = [&](const std::vector<int64_t>& extents) {
+      std::vector<TestInput> given;
+      for (const int64_t extent : extents)
+        given.push_back({random_values({extent, 4}, static_cast<int>(given.size()))});
+      const Shape shape = {std::ranges::max(extents), 4};
+      const Values y = kernel.run(given, std::vector<TestOutput>{{shape}})[0];
+      const auto value = [&](int i, int64_t at) {
+        return broadcast_element(given[i].values, shape, at);
+      };
+      expect_close(
+          y,
+          make_values(shape, [&](int64_t i) { return (value(0, i) + value(1, i)) * value(2, i); }),
+          1e-6);
+    };
+    for (const std::vector<int64_t>& extents :
+         {std::vector<int64_t>{7, 7, 7}, {7, 1, 1}, {1, 7, 1}, {1, 7, 7}, {1, 1, 1}})
+      run(extents);
+    for (const std::vector<int64_t>& extents :
+         {std::vector<int64_t>{7, 6, 7}, {1, 7, 6}, {6, 7, 1}, {2, 3, 4}})
+      EXPECT_NE(error_of([&] { run(extents); }).find("does not fit the other inputs on axis 0"),
+                std::string::npos)
+          << describe(candidate);
+  }
 }
 
 /// Rows whose length is no multiple of a vector, and those whose length is, in every tactic.
