@@ -46,10 +46,7 @@ class TestLanguage final : public SourceLanguage {
 class EmbeddedSource : public testing::Test {
  protected:
   EmbeddedSource() : creator_(behavior_), language_(creator_) {
-    behavior_.enqueue = [](auto, auto, void const* const* inputs, void* const* outputs, auto...) {
-      std::memcpy(outputs[0], inputs[0], 8);
-      return 0;
-    };
+    behavior_.enqueue = copy_input;
     BuildConfig config;
     config.embed_plugin_sources = true;
     plan_ = build(adopt_plugin_v3(std::make_unique<TestPlugin>(behavior_), 1, 0), {2}, config);

@@ -55,6 +55,15 @@ struct Behavior {
   int live = 0, clones = 0;  ///< objects alive, clone() calls
 };
 
+/// Output 0 gets the bytes of input 0, both FP32.
+inline int32_t copy_input(PluginTensorDesc const* in, PluginTensorDesc const*,
+                          void const* const* inputs, void* const* outputs, void*, int32_t) {
+  size_t bytes = sizeof(float);
+  for (int32_t i = 0; i < in[0].dims.nbDims; ++i) bytes *= static_cast<size_t>(in[0].dims.d[i]);
+  std::memcpy(outputs[0], inputs[0], bytes);
+  return 0;
+}
+
 /// A plugin whose every answer a test can set. It serializes `configured_type`, the type of input 0
 /// that configurePlugin() told.
 class TestPlugin final : public IPluginV3,

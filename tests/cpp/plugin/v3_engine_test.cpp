@@ -159,6 +159,7 @@ TEST(V3Engine, SizeTensorsGiveTheExtent) {
 TEST(V3Engine, MetadataIsInThePlan) {
   OnePlugin one;
   one.b.metadata = "made of stars";
+  one.b.enqueue = twice;
   one.build();
   EXPECT_EQ(one.plan.schedules[0].steps[0].metadata, "made of stars");
 }

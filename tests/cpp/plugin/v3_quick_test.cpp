@@ -128,8 +128,9 @@ TEST(V3Quick, EnqueueGetsStridesOfTheFormat) {
 
 TEST(V3Quick, IsStoredAndMadeAgain) {
   QuickBehavior b;
-  b.enqueue = [](auto, void const* const* inputs, void* const* outputs, auto...) {
-    for (int i = 0; i < 4; ++i)
+  b.enqueue = [](PluginTensorDesc const* in, void const* const* inputs, void* const* outputs,
+                 auto...) {
+    for (int64_t i = 0; i < Shape(in[0].dims).numel(); ++i)
       static_cast<float*>(outputs[0])[i] = 2 * static_cast<float const*>(inputs[0])[i];
     return 0;
   };
@@ -324,6 +325,13 @@ TEST(V3Quick, Faults) {
 
 TEST(V3Quick, FailingEnqueueLeavesTheContextUsable) {
   QuickBehavior b;
+  const auto copies = [](PluginTensorDesc const* in, void const* const* inputs,
+                         void* const* outputs, auto...) {
+    std::memcpy(outputs[0], inputs[0],
+                static_cast<size_t>(Shape(in[0].dims).numel()) * sizeof(float));
+    return 0;
+  };
+  b.enqueue = copies;
   const Plan plan = build(make(b), 2);
   QuickTestCreator creator(b);
   PluginRegistry registry;
@@ -333,10 +341,7 @@ TEST(V3Quick, FailingEnqueueLeavesTheContextUsable) {
   const auto engine = Engine::load(plan, options);
   b.enqueue = [](auto...) { return 3; };
   EXPECT_CONTAINS(thrown_error([&] { run(engine, {1, 2}, {1, 2}); }), "enqueue() returned 3");
-  b.enqueue = [](auto, void const* const* inputs, void* const* outputs, auto...) {
-    std::memcpy(outputs[0], inputs[0], 8);
-    return 0;
-  };
+  b.enqueue = copies;
   EXPECT_EQ(run(engine, {1, 2}, {1, 2}), (std::vector<float>{1, 2}));
 }
 

@@ -160,6 +160,9 @@ class FakePlan {
     port.name = name;
     port.type = type;
     port.dims = indices(dims);
+    for (const Expr& extent : dims)
+      port.dimension_names.push_back(
+          extent.op() == ExprOp::kSymbol ? plan_.symbols[extent.symbol_id()].name : "");
     port.is_shape_input = values;
     plan_.inputs.push_back(port);
     schedule().inputs.push_back({min, max, max, values});
