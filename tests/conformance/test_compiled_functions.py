@@ -290,22 +290,23 @@ extern "C" void mix(void** args, int64_t, int64_t, int64_t) {
 
 
 def test_tactics():
+    """Their results differ as those of right tactics may, and say which one ran."""
     code = compiled("""
 extern "C" void slow(void** args, int64_t, int64_t, int64_t) {
     usleep(30000);
-    **static_cast<int32_t**>(args[1]) = 1;
+    **static_cast<float**>(args[1]) = 1.0f;
 }
-extern "C" void fast(void** args, int64_t, int64_t, int64_t) { **static_cast<int32_t**>(args[1]) = 2; }
+extern "C" void fast(void** args, int64_t, int64_t, int64_t) { **static_cast<float**>(args[1]) = 1.0009765625f; }
 """)
     asked = []
 
     @trtp.register("acceptance::race")
     def describe(x: trtp.TensorDesc) -> trtp.TensorDesc:
-        return trtp.from_shape_expr((1,), dtype=trt.int32)
+        return trtp.from_shape_expr((1,), dtype=trt.float32)
 
     @trtp.autotune("acceptance::race")
     def tune(x, outputs) -> List[trtp.AutoTuneCombination]:
-        return [trtp.AutoTuneCombination("FP32, INT32", "LINEAR", [1, 2])]
+        return [trtp.AutoTuneCombination("FP32, FP32", "LINEAR", [1, 2])]
 
     @trtp.aot_impl("acceptance::race")
     def kernel(x: trtp.TensorDesc, outputs: Tuple[trtp.TensorDesc], tactic: int) -> RESULT:
@@ -316,7 +317,7 @@ extern "C" void fast(void** args, int64_t, int64_t, int64_t) { **static_cast<int
         new_context(engine_with(trt.plugin.op.acceptance.race, [(4,)])), {"x0": random((4,))}
     )
     assert set(asked) == {1, 2}, f"aot_impl was asked for {asked}"
-    assert outputs["y0"].tolist() == [2], "the slow tactic was chosen"
+    assert outputs["y0"].tolist() == [1.0009765625], "the slow tactic was chosen"
 
 
 def test_between_built_in_layers():
@@ -336,16 +337,17 @@ def test_between_built_in_layers():
 
 # ---- cases: choosing between impl and aot_impl ----
 
-ADD_TWO = """
-extern "C" void add_two(void** args, int64_t x, int64_t, int64_t) {
-    (*static_cast<float**>(args[1]))[x] = (*static_cast<float const**>(args[0]))[x] + 2;
+ADD_ONE = """
+extern "C" void add_one(void** args, int64_t x, int64_t, int64_t) {
+    (*static_cast<float**>(args[1]))[x] = (*static_cast<float const**>(args[0]))[x] + 1;
 }
 """
+IMPL_RUNS = []  # x's shape in each run of impl
 
 
 def define_choice(name, jit=True, aot=True):
-    """impl adds 1, aot_impl adds 2."""
-    code = compiled(ADD_TWO)
+    """Adds 1 in impl and in aot_impl."""
+    code = compiled(ADD_ONE)
 
     @trtp.register(f"acceptance::{name}")
     def describe(x: trtp.TensorDesc) -> trtp.TensorDesc:
@@ -355,6 +357,7 @@ def define_choice(name, jit=True, aot=True):
 
         @trtp.impl(f"acceptance::{name}")
         def run(x, outputs, stream) -> None:
+            IMPL_RUNS.append(np.asarray(x).shape)
             np.asarray(outputs[0])[...] = np.asarray(x) + 1
 
     if aot:
@@ -362,7 +365,7 @@ def define_choice(name, jit=True, aot=True):
         @trtp.aot_impl(f"acceptance::{name}")
         def kernel(x: trtp.TensorDesc, outputs: Tuple[trtp.TensorDesc], tactic: int) -> RESULT:
             return (
-                "add_two",
+                "add_one",
                 code,
                 trtp.KernelLaunchParams(x.shape_expr.numel()),
                 trtp.SymIntExprs(0),
@@ -375,34 +378,43 @@ PREFER_AOT = 1 << int(trt.NetworkDefinitionCreationFlag.PREFER_AOT_PYTHON_PLUGIN
 PREFER_JIT = 1 << int(trt.NetworkDefinitionCreationFlag.PREFER_JIT_PYTHON_PLUGINS)
 
 
-def added(op, flags=0, **aot):
+def implementation_of(engine, x_name, y_name, x):
+    """What a run of the engine calls."""
+    context = new_context(engine)
+    IMPL_RUNS.clear()
+    y = infer(context, {x_name: x})[y_name]
+    np.testing.assert_allclose(y, x + 1, rtol=1e-6)
+    return "impl" if IMPL_RUNS else "aot_impl"
+
+
+def ran(op, flags=0, **aot):
     x = random((3, 4))
-    y = infer(new_context(engine_with(op, [x.shape], flags=flags, **aot)), {"x0": x})["y0"]
-    return int(np.unique(np.round(y - x)).item())
+    return implementation_of(engine_with(op, [x.shape], flags=flags, **aot), "x0", "y0", x)
 
 
 def test_choice_by_flag_and_by_argument():
     op = define_choice("both")
-    assert added(op, PREFER_AOT) == 2 and added(op, PREFER_JIT) == 1
-    assert added(op, aot=True) == 2 and added(op, aot=False) == 1
-    assert added(op, PREFER_JIT, aot=True) == 2 and added(op, PREFER_AOT, aot=False) == 1
+    assert ran(op, PREFER_AOT) == "aot_impl" and ran(op, PREFER_JIT) == "impl"
+    assert ran(op, aot=True) == "aot_impl" and ran(op, aot=False) == "impl"
+    assert ran(op, PREFER_JIT, aot=True) == "aot_impl"
+    assert ran(op, PREFER_AOT, aot=False) == "impl"
 
 
 def test_no_choice_is_an_error_that_names_both_ways():
     op = define_choice("both")
-    error = error_of(added, op)
+    error = error_of(ran, op)
     assert error, "a plugin with impl and aot_impl was built although nothing chooses"
     assert "AOT" in error and "JIT" in error and "both" in error, f"the message: {error}"
 
 
 def test_only_one_implementation():
     jit, aot = define_choice("jit_only", aot=False), define_choice("aot_only", jit=False)
-    assert added(jit) == 1 and added(aot) == 2
-    assert added(jit, PREFER_AOT) == 1 and added(aot, PREFER_JIT) == 2, (
+    assert ran(jit) == "impl" and ran(aot) == "aot_impl"
+    assert ran(jit, PREFER_AOT) == "impl" and ran(aot, PREFER_JIT) == "aot_impl", (
         "a preference is not a demand"
     )
-    assert error_of(lambda: added(jit, aot=True)), "aot=True was accepted without aot_impl"
-    assert error_of(lambda: added(aot, aot=False)), "aot=False was accepted without impl"
+    assert error_of(lambda: ran(jit, aot=True)), "aot=True was accepted without aot_impl"
+    assert error_of(lambda: ran(aot, aot=False)), "aot=False was accepted without impl"
 
 
 def test_choice_in_onnx():
@@ -410,7 +422,7 @@ def test_choice_in_onnx():
 
     define_choice("both")
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, 4]) for name in "xy"]
-    for aot, expected in [(1, 2), (0, 1), (True, 2), (False, 1)]:
+    for aot, expected in [(1, "aot_impl"), (0, "impl"), (True, "aot_impl"), (False, "impl")]:
         node = helper.make_node("both", ["x"], ["y"], plugin_namespace="acceptance", aot=aot)
         graph = helper.make_graph([node], "g", infos[:1], infos[1:])
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
@@ -420,9 +432,8 @@ def test_choice_in_onnx():
         assert parser.parse(model.SerializeToString()), [
             str(parser.get_error(i)) for i in range(parser.num_errors)
         ]
-        x = random((3, 4))
-        y = infer(new_context(builder.build_engine_with_config(network, config)), {"x": x})["y"]
-        np.testing.assert_allclose(y, x + expected, rtol=1e-6)
+        engine = builder.build_engine_with_config(network, config)
+        assert implementation_of(engine, "x", "y", random((3, 4))) == expected, f"aot={aot!r}"
 
 
 # ---- cases: saved engines ----
@@ -535,29 +546,29 @@ def test_native_program_loads_no_python(program, folder):
 
 
 def test_wrong_results_of_aot_impl():
-    good = compiled(ADD_TWO)
+    good = compiled(ADD_ONE)
     launch, none = trtp.KernelLaunchParams, trtp.SymIntExprs
     results = {
         "code that is no shared object": lambda x: (
-            "add_two",
+            "add_one",
             b"this is not code" * 10,
-            launch(1),
+            launch(12),
             none(0),
         ),
         "a truncated shared object": lambda x: (
-            "add_two",
+            "add_one",
             good[: len(good) // 3],
-            launch(1),
+            launch(12),
             none(0),
         ),
-        "empty code": lambda x: ("add_two", b"", launch(1), none(0)),
-        "a name that is not in the code": lambda x: ("add_three", good, launch(1), none(0)),
-        "three values": lambda x: ("add_two", good, launch(1)),
+        "empty code": lambda x: ("add_one", b"", launch(12), none(0)),
+        "a name that is not in the code": lambda x: ("add_three", good, launch(12), none(0)),
+        "three values": lambda x: ("add_one", good, launch(12)),
         "nothing": lambda x: None,
-        "a number for the name": lambda x: (7, good, launch(1), none(0)),
-        "a number for the code": lambda x: ("add_two", 7, launch(1), none(0)),
-        "a tuple for the launch parameters": lambda x: ("add_two", good, (1, 1, 1), none(0)),
-        "a list for the extra arguments": lambda x: ("add_two", good, launch(1), ["a"]),
+        "a number for the name": lambda x: (7, good, launch(12), none(0)),
+        "a number for the code": lambda x: ("add_one", 7, launch(12), none(0)),
+        "a tuple for the launch parameters": lambda x: ("add_one", good, (1, 1, 1), none(0)),
+        "a list for the extra arguments": lambda x: ("add_one", good, launch(12), ["a"]),
     }
 
     def define(index, result):
@@ -572,8 +583,8 @@ def test_wrong_results_of_aot_impl():
         return getattr(trt.plugin.op.acceptance, f"wrong{index}")
 
     for index, (what, result) in enumerate(results.items()):
-        assert error_of(added, define(index, result)), f"{what} was accepted"
-    assert added(define_choice("fine", jit=False)) == 2
+        assert error_of(ran, define(index, result)), f"{what} was accepted"
+    assert ran(define_choice("fine", jit=False)) == "aot_impl"
 
 
 def test_launch_parameters_and_extras_are_checked():

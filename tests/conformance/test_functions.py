@@ -689,7 +689,7 @@ def test_expressions_on_constants():
 
     @trtp.impl("acceptance::look")
     def run(x, outputs, stream) -> None:
-        pass
+        np.asarray(outputs[0])[...] = np.asarray(x)
 
     engine_with(trt.plugin.op.acceptance.look, [(7, 4)])
     assert results.pop("bool", None) == [True, False] and results.pop("numel", None) == 28
@@ -745,7 +745,7 @@ def test_expressions_that_are_not_constant():
 
     @trtp.impl("acceptance::unknown")
     def run(x, outputs, stream) -> None:
-        pass
+        np.asarray(outputs[0])[...] = np.asarray(x)
 
     engine_with(trt.plugin.op.acceptance.unknown, [(-1, 4)], profile=[(1, 4), (2, 4), (3, 4)])
     assert results["constant"] is False

@@ -179,7 +179,8 @@ def crashing(statement: str) -> str:
 def test_program_names_the_kernel_that_crashes(crash, cells, program, tmp_path):
     number, statement, text = CRASHES[crash]
     path = tmp_path / "crash.engine"
-    kernel_engine(crashing(statement), cells=cells).save(path)
+    # A build wants all cells to be written.
+    kernel_engine(crashing(statement), cells=cells, timing=cells == X.size).save(path)
     np.save(tmp_path / "x.npy", np.full(6, -1e7, np.float32))
     for command in ("run", "bench"):
         done = run_program(
@@ -201,7 +202,9 @@ def test_program_names_the_engine_whose_constructor_crashes(program, tmp_path):
       if (const char* to = std::getenv("OPWRIGHT_TEST_CRASH"))
         *reinterpret_cast<volatile int*>(std::atol(to)) = 1;
     }
-    void f(const float* x, float* y, int64_t, int64_t, int64_t) { y[0] = x[0]; }"""
+    void f(const float* x, float* y, int64_t, int64_t, int64_t) {
+      for (int i = 0; i < 6; ++i) y[i] = x[i];
+    }"""
     path = tmp_path / "crash.engine"
     kernel_engine(source).save(path)
     np.save(tmp_path / "x.npy", X)
@@ -271,7 +274,10 @@ def test_aot_impl_whose_code_wants_an_executable_stack():
 def test_compilers_that_fail(compiler, message, monkeypatch, tmp_path):
     monkeypatch.setenv("CXX", compiler)
     monkeypatch.setenv("OPWRIGHT_CACHE_DIR", str(tmp_path))
-    source = f"// {compiler}\nvoid f(const float*, float*, int64_t, int64_t, int64_t) {{}}"
+    source = f"""// {compiler}
+    void f(const float* x, float* y, int64_t, int64_t, int64_t) {{
+      for (int i = 0; i < 6; ++i) y[i] = x[i];
+    }}"""
     net, layer = one_plugin(kernel_plugin(source), X)
     with pytest.raises((trt.Error, OSError), match=message):
         build(net, layer.get_output(0))
@@ -287,7 +293,7 @@ WAITING = """
 #include <atomic>
 void f(const int64_t* x, int64_t* y, int64_t i, int64_t, int64_t) {
   auto* flags = reinterpret_cast<std::atomic<int64_t>*>(const_cast<int64_t*>(x));
-  if (i == 0) y[0] = 7;
+  if (i == 0) y[0] = y[1] = y[2] = y[3] = 7;
   if (flags[0] == 0) return;
   ++flags[1];
   while (flags[2] == 0) {}

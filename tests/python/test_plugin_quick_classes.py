@@ -278,6 +278,7 @@ def test_which_implementation_a_network_gets(name):
 
 def test_decorated_plugins_are_functions_of_the_request():
     plugin_id = new_id("both")
+    runs = []
 
     @trtp.register(plugin_id)
     def describe(x: trtp.TensorDesc, k: float) -> trtp.TensorDesc:
@@ -285,21 +286,25 @@ def test_decorated_plugins_are_functions_of_the_request():
 
     @trtp.impl(plugin_id)
     def compute(x: trtp.Tensor, k: float, outputs, stream: int):
+        runs.append(k)
         np.multiply(x, np.float32(k), out=np.asarray(outputs[0]))
 
     @trtp.aot_impl(plugin_id)
     def compiled(x, k, outputs, tactic):
         extra = trtp.SymIntExprs.from_tuple([x.shape_expr[1]])
-        code, _, _ = compile_rows(None, [(None, None)], None, tactic, k, shift=1)
+        code, _, _ = compile_rows(None, [(None, None)], None, tactic, k)
         return code.name, code, trtp.KernelLaunchParams(grid_x=x.shape_expr[0]), extra
 
     x = np.ones((2, 7), np.float32)
-    for request, value in ((Request.STRICT_JIT, 2), (Request.STRICT_AOT, 3)):
+    for request in (Request.STRICT_JIT, Request.STRICT_AOT):
         net = network()
         call = op_of(plugin_id)(net.add_input("x", FLOAT, x.shape), k=2.0)
         inputs, shape_inputs, plugin = call(request)
         layer = net.add_plugin_v3(inputs, shape_inputs, plugin)
-        np.testing.assert_array_equal(build(net, layer.get_output(0))(x), value * x)
+        engine = build(net, layer.get_output(0))
+        runs.clear()
+        np.testing.assert_array_equal(engine(x), 2 * x)
+        assert runs == ([2.0] if request == Request.STRICT_JIT else [])
 
 
 # Creators and saved engines --------------------------------------------------------------------

@@ -77,7 +77,8 @@ def test_parameters_by_name():
     trtp.AutoTuneCombination(io_types="FP32, FP16", layouts="LINEAR", tactics=[1, 2])
     trtp.size_tensor(opt=1, upper_bound=2)
     trtp.from_shape_expr(shape_expr=(1, 2), dtype=trt.float32)
-    assert list(inspect.signature(trtp.register).parameters) == ["plugin_id", "lazy_register"]
+    parameters = list(inspect.signature(trtp.register).parameters)
+    assert parameters == ["plugin_id", "lazy_register", "repeatable"]
 
 
 # Ids and registration --------------------------------------------------------------------------
