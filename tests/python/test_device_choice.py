@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
+
 import numpy as np
 import pytest
 
@@ -94,9 +97,22 @@ def test_is_an_error_where_the_gpu_was_chosen(
     assert not logger.of(trt.ILogger.WARNING)
 
 
+def write_zeros(y: trtp.Tensor, stream: int) -> None:
+    """FP32, in memory of the GPU."""
+    emulated_gpu.driver().call_here(
+        "cuMemsetD32Async",
+        *(
+            ctypes.c_uint64(y.data_ptr),
+            0,
+            ctypes.c_size_t(math.prod(y.shape)),
+            ctypes.c_void_p(stream),
+        ),
+    )
+
+
 @pytest.fixture
 def gpu_plugin() -> str:
-    """Registers y = x, for the GPU alone."""
+    """Registers y = 0, for the GPU alone."""
     plugin_id = new_id("gpu_only")
 
     @trtp.register(plugin_id)
@@ -105,7 +121,7 @@ def gpu_plugin() -> str:
 
     @trtp.impl(plugin_id, device="cuda")
     def run(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> None:
-        pass
+        write_zeros(outputs[0], stream)
 
     return plugin_id
 
@@ -180,6 +196,7 @@ def test_what_a_plugin_raises_on_the_cpu_is_told_with_the_reason(
     def run(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> None:
         if not hasattr(x, "__cuda_array_interface__"):
             raise RuntimeError("this address is no GPU's")
+        write_zeros(outputs[0], stream)
 
     with pytest.raises(RuntimeError, match="this address is no GPU's") as raised:
         build_network(layered(logger, cpu_plugin, plugin_id), logger, None)

@@ -79,18 +79,28 @@ def test_assertions_that_are_known():
 
 
 @pytest.mark.parametrize("rows,columns", [(3, 3), (3, 2)])
-def test_assertion_about_shapes(rows, columns):
+@pytest.mark.parametrize(
+    "relation,message",
+    [
+        # Extents that have to be equal are one, so that the run does not get to the assertion.
+        ("EQUAL", "dimension 1 of input 'x' is 2, but dimension 0 of input 'x' is 3"),
+        ("LESS", "x must not be high"),
+    ],
+)
+def test_assertion_about_shapes(relation, message, rows, columns):
     net = Net()
     x = net.input("x", trt.float32, (-1, -1))
     extents = net.network.add_shape(x).get_output(0)
     a, b = (
         net.network.add_gather(extents, net.constant(i, np.int32), 0).get_output(0) for i in (0, 1)
     )
-    net.network.add_assertion(net.binary(a, b, "EQUAL"), "x must be square")
+    if relation == "LESS":
+        b = net.binary(b, net.constant(1, np.int64), "SUM")
+    net.network.add_assertion(net.binary(a, b, relation), "x must not be high")
     run = net.build([net.binary(x, x)], {"x": ((1, 1), (2, 2), (5, 5))})
     given = np.ones((rows, columns), np.float32)
     if rows == columns:
         np.testing.assert_array_equal(run(x=given)[0], 2 * given)
     else:
-        with pytest.raises(trt.Error, match="x must be square"):
+        with pytest.raises(trt.Error, match=message):
             run(x=given)
