@@ -33,7 +33,7 @@ struct OutputState {
 };
 
 /// No stream has this handle.
-inline const Queue kNoQueue = reinterpret_cast<Queue>(~uintptr_t{0});
+inline const Queue kNoQueue = reinterpret_cast<Queue>(~uintptr_t{0});  // NOLINT(*-int-to-ptr)
 
 struct Context::State {
   explicit State(ScratchSharing* sharing) : scratch(sharing) {}
