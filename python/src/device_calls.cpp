@@ -373,9 +373,10 @@ class DeviceCalls::Call {
         address = slot_->inputs[i].data();
       }
       const int input = static_cast<int>(i);
-      context.set_input_address(input, address);
+      // What the memory has to hold follows from the shape.
       if (!(context.input_shape(input) == argument.shape))
         context.set_input_shape(input, argument.shape);
+      context.set_input_address(input, address);
     }
     // Their addresses lie in memory of the slot.
     for (size_t o = 0; kind_ <= ValueKind::kTorchHost && o < outputs_.size(); ++o) {

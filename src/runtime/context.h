@@ -214,6 +214,7 @@ class Context {
   void check_addresses();
   void check_address(const PlanPort& port, const char* kind, const void* address,
                      size_t bytes) const;
+  bool fits(const PlanPort& port, const char* kind, const void* address, size_t bytes) const;
   void check_apart(int output, const void* address) const;
   void settle_sizes();
   [[noreturn]] void fail_lost(const DeviceLostError& error) const;

@@ -43,6 +43,19 @@ void Context::check_address(const PlanPort& port, const char* kind, const void* 
   state_->gpu->check_address(address, bytes, str(kind, " '", port.name, "'"));
 }
 
+/// Throws Error for an address that is not the device's. False where the memory there is too small
+/// for the shape of now: another shape may follow, and the run looks again.
+bool Context::fits(const PlanPort& port, const char* kind, const void* address,
+                   size_t bytes) const {
+  try {
+    check_address(port, kind, address, bytes);
+    return true;
+  } catch (const Error&) {
+    check_address(port, kind, address, 1);
+    return false;
+  }
+}
+
 /// Throws Error for an address of an aliased output from which a copy would go over its own source.
 void Context::check_apart(int output, const void* address) const {
   const PlanPort& port = engine_->plan().outputs[output];
@@ -66,7 +79,7 @@ void Context::set_input_address(int input, const void* address) {
   const bool is_new = address != s.inputs[input].address;
   if (port.is_shape_input && s.gpu != nullptr && is_new && address != nullptr)
     s.gpu->check_host_address(address, str("input '", port.name, "', whose values decide shapes,"));
-  if (s.is_ready && is_new) check_address(port, "input", address, input_bytes(input));
+  if (s.is_ready && is_new) s.is_ready = fits(port, "input", address, input_bytes(input));
   s.inputs[input].address = address;
   const bool is_aliased = std::any_of(outputs.begin(), outputs.end(), [&](const PlanPort& port) {
     return port.aliased_input == input;
@@ -84,7 +97,7 @@ void Context::set_output_address(int output, void* address) {
   const PlanPort& port = engine_->plan().outputs[output];
   check_alignment(port, address);
   const bool is_new = address != s.outputs[output].address;
-  if (s.is_ready && is_new) check_address(port, "output", address, s.outputs[output].bytes);
+  if (s.is_ready && is_new) s.is_ready = fits(port, "output", address, s.outputs[output].bytes);
   s.outputs[output].address = address;
   if (address == nullptr || (port.aliased_input >= 0 && is_new)) {
     s.is_ready = false;

@@ -56,6 +56,29 @@ def test_shapes_of_calls_are_host_arrays():
         engine(x, DeviceArray(np.array([2, 12])))
 
 
+def test_an_address_may_come_before_the_shape_that_fits_it():
+    net = network()
+    x = net.add_input("x", trt.float32, (-1, 4))
+    relu = net.add_activation(x, trt.ActivationType.RELU)
+    shapes = {"x": ((1, 4), (6, 4), (6, 4))}
+    engine = build(net, relu.get_output(0), device="cuda", timing=False, shapes=shapes)
+    large, small = (DeviceArray(np.arange(4 * n, dtype=np.float32).reshape(n, 4)) for n in (6, 2))
+    np.testing.assert_array_equal(engine(large).numpy(), large.numpy())
+    np.testing.assert_array_equal(engine(small).numpy(), small.numpy())
+
+    context = engine.engine.create_execution_context()
+    for x in (large, small):
+        y = DeviceArray(0 * x.numpy())
+        context.set_tensor_address("x", x.ptr)
+        context.set_tensor_address(engine.outputs[0], y.ptr)
+        context.set_input_shape("x", x.numpy().shape)
+        assert context.execute_async_v3(0)
+        np.testing.assert_array_equal(y.numpy(), x.numpy())
+    context.set_input_shape("x", (6, 4))
+    with pytest.raises(trt.Error, match="'x' is given 96 bytes.*ends after 32"):
+        context.execute_async_v3(0)
+
+
 def negation() -> trt.Engine:
     net = network()
     x = net.add_input("x", trt.float32, (24,))
