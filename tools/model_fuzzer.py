@@ -52,6 +52,8 @@ from random_compositions import Composer  # noqa: E402  (the folder of this file
 from random_onnx import Generator  # noqa: E402
 
 CASE_SECONDS = 30
+# Of a GPU each tactic is compiled.
+CASE_SECONDS_OF_ALL_TACTICS = 300
 # What a model with such a node computes depends on a generator of random numbers: shapes and types count.
 RANDOM = {
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
@@ -404,7 +406,7 @@ def judge_tactics(case: Case, device: str) -> tuple[str, str, list[str]]:
     except opwright.Error as error:
         is_fault = "verification is strict" in str(error) or "CUDA_ERROR" in str(error)
         return ("wrong" if is_fault else "ok"), f"with all tactics: {error}", []
-    inspector = engine.create_engine_inspector()
+    inspector = engine.engine.create_engine_inspector()
     layers = json.loads(inspector.get_engine_information(opwright.LayerInformationFormat.JSON))
     tactics = set()
     for layer in layers["Layers"]:
@@ -480,6 +482,7 @@ class Judge:
     def __init__(self, program: str | None, device: str, compositions: bool, tactics: bool) -> None:
         self._options = ["--device", device, *(["--program", program] if program else [])]
         self._options += ["--compositions"] * compositions + ["--tactics"] * tactics
+        self._seconds = CASE_SECONDS_OF_ALL_TACTICS if tactics else CASE_SECONDS
         self._child: subprocess.Popen[bytes] | None = None
         self._errors = tempfile.TemporaryFile()
         self._rest = b""
@@ -509,7 +512,7 @@ class Judge:
         self._child.stdin.write(("\t".join(str(word) for word in words) + "\n").encode())
         self._child.stdin.flush()
         stage = "start"
-        end = time.monotonic() + CASE_SECONDS
+        end = time.monotonic() + self._seconds
         while True:
             while b"\n" in self._rest:
                 line, self._rest = self._rest.split(b"\n", 1)
@@ -532,7 +535,7 @@ class Judge:
             self._errors.seek(max(0, self._errors.tell() - 2000))
             tail = self._errors.read().decode(errors="replace")
             if status is None:
-                verdict, message = "hung", f"nothing came for {CASE_SECONDS} s"
+                verdict, message = "hung", f"nothing came for {self._seconds} s"
             else:
                 verdict, message = "crashed", f"exit status {status}\n{tail}"
             if stage != "engine":

@@ -372,7 +372,11 @@ def judge(seed: int, number: int, device: str) -> tuple[str, str]:
             sets.append(tuple(torch.randn(grown[0]).to(drawer.kind).to(device) for _ in inputs))
         for at in sets:
             want = chain(*at)
-            wrong = differs(as_list(engine(*at)), want, in_double(chain, at, want), drawer.epsilon)
+            try:
+                got = as_list(engine(*at))
+            except opwright.Error as error:
+                return "wrong", f"{said} at {[tuple(x.shape) for x in at]}\n{error}"
+            wrong = differs(got, want, in_double(chain, at, want), drawer.epsilon)
             if wrong:
                 return "wrong", f"{said} at {[tuple(x.shape) for x in at]}\n{wrong}"
         if dims and "second" in drawer.words:
