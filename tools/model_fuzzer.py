@@ -269,10 +269,16 @@ def expectations(case: Case) -> dict[str, list[np.ndarray]] | None:
 def moved(case: Case, expected: list[np.ndarray], name: str) -> list[np.ndarray | float]:
     """How far an output moves when inputs do by a few roundings: ill-conditioned ones are not findings."""
     rng = np.random.default_rng(0)
+    kinds = types_of(case.model)
+    rounding = 1e-6
+    if TensorProto.FLOAT16 in kinds:
+        rounding = 2e-4
+    if TensorProto.BFLOAT16 in kinds:
+        rounding = 2e-3
     slack: list[np.ndarray | float] = [0.0] * len(expected)
     for _ in range(2):
         inputs = {
-            key: (array * (1 + rng.normal(0, 1e-6, array.shape))).astype(array.dtype)
+            key: (array * (1 + rng.normal(0, rounding, array.shape))).astype(array.dtype)
             if np.issubdtype(array.dtype, np.floating)
             else array
             for key, array in case.inputs.items()
