@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "backend/candidates.h"
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/dnnl_variant.h"

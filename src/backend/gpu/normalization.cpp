@@ -140,7 +140,7 @@ Ways<NormalizationLanes> lanes_of(const NormalizationParams& params, const Shape
   if (is_inner)
     for (const int lanes : {kWarp, 4 * kWarp})
       result.add({lanes, is_inner, true},
-                 rows <= kFewNormalizedRows && fits_warp && count > 2 * lanes);
+                 rows <= kFewNormalizedRows && fits_warp && count > int64_t{2} * lanes);
   return result;
 }
 

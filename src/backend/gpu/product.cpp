@@ -219,7 +219,8 @@ bool has_fixed_shapes(const CandidateQuery& query) {
 
 std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const ProductSize& size,
                                      int architecture, bool all) {
-  const auto& [m, n, k, batches, is_fixed, is_along_k] = size;
+  const int64_t m = size.m, n = size.n, k = size.k, batches = size.batches;
+  const bool is_fixed = size.is_fixed, is_along_k = size.is_along_k;
   // Half of a warpgroup's rows of bytes would be zeros.
   constexpr int64_t kShort = 64;
   const bool can_group =
