@@ -8,6 +8,9 @@ VENV_PYTHON := .venv/bin/python
 TSAN_TESTS ?= $(notdir $(wildcard $(addprefix tests/cpp/,threads base plugin runtime)))
 # Tests that kill processes by their names, or answer many clients at once.
 ALONE = tests/python/test_ray.py tests/python/test_serving.py
+# Libraries that stand for a GPU's.
+EMULATION = build/dev/tests/emulation
+FUZZ_MODELS = $(VENV_PYTHON) tools/model_fuzzer.py --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --out build/fuzz/models
 PRESET = cmake --preset $(1) -DPython_EXECUTABLE=$(CURDIR)/$(VENV_PYTHON)
 
 .DEFAULT_GOAL := help
@@ -58,8 +61,10 @@ test-fuzz: setup ## build the fuzz targets and run each for FUZZ_SECONDS, random
 	tools/fuzz.sh build/asan/tests/fuzz $(FUZZ_SECONDS)
 	@mkdir -p build/fuzz/run_scripts
 	build/dev/tests/fuzz/run_scripts --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --out build/fuzz/run_scripts
+	$(FUZZ_MODELS) --compositions --tactics
+	OPWRIGHT_CUDA_DRIVER=$(EMULATION)/libcuda.so.1 OPWRIGHT_NVRTC=$(EMULATION)/libnvrtc.so.13 $(FUZZ_MODELS) --compositions --device cuda
 	cmake --build --preset asan --target opwright_cli
-	$(VENV_PYTHON) tools/model_fuzzer.py --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --out build/fuzz/models --program build/asan/cli/opwright
+	$(FUZZ_MODELS) --program build/asan/cli/opwright
 
 wheels: setup ## dist/: the source distribution and manylinux wheels, tried in empty environments
 	$(VENV_PYTHON) tools/release.py wheels

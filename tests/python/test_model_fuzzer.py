@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 FUZZER = Path(__file__).resolve().parents[2] / "tools" / "model_fuzzer.py"
 
 
@@ -21,11 +23,19 @@ def test_a_fixed_seed_finds_nothing(tmp_path):
     assert "0 lost" in done.stdout
 
 
-def test_a_case_is_made_again(tmp_path):
+def test_all_tactics_of_compositions_agree(tmp_path):
+    arguments = "--compositions --tactics --seed 5 --cases 40 --seconds 60 --out".split()
+    done = run_fuzzer(*arguments, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(re.search(r"(\d+) tactics by type", done.stdout)[1]) > 50
+
+
+@pytest.mark.parametrize("compositions", [False, True])
+def test_a_case_is_made_again(tmp_path, compositions):
     sys.path.insert(0, str(FUZZER.parent))
     import model_fuzzer
 
-    first, second = (model_fuzzer.make_case(3, 7) for _ in range(2))
+    first, second = (model_fuzzer.make_case(3, 7, compositions) for _ in range(2))
     assert first.model.SerializeToString() == second.model.SerializeToString()
     first.save(tmp_path)
     again = model_fuzzer.Case.load(tmp_path)
