@@ -138,7 +138,7 @@ bool RunCheck::look() {
 void RunCheck::check_guards(const Area& area, std::pair<ptrdiff_t, ptrdiff_t> part,
                             const std::byte* memory) const {
   const std::span<const std::byte> pattern = this->pattern(area);
-  const auto& [begin, end] = part;
+  const ptrdiff_t begin = part.first, end = part.second;
   const DataType type = area.tensor.type.dtype;
   const ptrdiff_t unit = area.is_workspace ? 1 : std::max(1, bits(type) / 8);
   // From byte to byte of the part.

@@ -174,6 +174,7 @@ class ExtentRelations {
 std::vector<Expr> factors_of(const Expr& e) {
   if (e.op() != ExprOp::kProd) return {e};
   std::vector<Expr> factors;
+  factors.reserve(static_cast<size_t>(e.arity()));
   for (int i = 0; i < e.arity(); ++i) factors.push_back(e.operand(i));
   return factors;
 }
