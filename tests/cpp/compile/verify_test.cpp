@@ -41,7 +41,7 @@ class Watched : public testing::Test {
       return result;
     };
     behaviour.run_as = [=](const Candidate& candidate) { *is_first = candidate.tactic == 0; };
-    auto* const output = new void*;
+    auto output = std::make_shared<void*>();
     behaviour.run = [=](void const* const*, void* const* outputs, std::span<const Shape>) {
       *output = outputs[0];
       if (!*is_first) std::memset(outputs[0], 0, static_cast<size_t>(bytes_of(type, elements)));
