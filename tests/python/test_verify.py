@@ -276,7 +276,7 @@ def test_standard_layers_raise_no_alarm(name):
 
 
 @emulated_gpu.required
-@pytest.mark.parametrize("name", ["softmax", "transpose", "conv_1x1"])
+@pytest.mark.parametrize("name", ["softmax", "transpose", "conv_1x1", "max_pool"])
 def test_kernels_of_a_gpu_raise_no_alarm(name):
     log = Log()
     trt.build(model_of(name, np.float32), verify="strict", logger=log, device="cuda")
