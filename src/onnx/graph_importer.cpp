@@ -758,7 +758,9 @@ void GraphImporter::add_outputs() {
 void GraphImporter::add_output(const std::string& name, Tensor* tensor) {
   if (tensor->is_network_input() || tensor->is_network_output() || tensor->name() != name) {
     // One tensor under two names, or an input that is an output at once.
-    Tensor* copy = network_->add<Identity>({}, {tensor}, name)->output(0);
+    Layer* const layer = network_->add<Identity>({}, {tensor}, name);
+    layer->infer();  // what comes behind the last node is checked as nodes are
+    Tensor* copy = layer->output(0);
     if (Tensor* other = network_->find_tensor(name); other == nullptr)
       copy->set_name(name);
     else
