@@ -24,6 +24,8 @@ if(TARGET opwright_cuda)
   set_target_properties(opwright_cuda PROPERTIES INSTALL_RPATH $ORIGIN)
   install(TARGETS opwright_cuda LIBRARY DESTINATION ${root}/lib)
 endif()
+set_target_properties(opwright_trials PROPERTIES INSTALL_RPATH $ORIGIN)
+install(TARGETS opwright_trials RUNTIME DESTINATION ${root}/lib)
 install(FILES ${bundled_libraries} DESTINATION ${root}/lib
   PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 install(FILES ${bundled_licences} DESTINATION ${root}/share/licences)
@@ -47,7 +49,7 @@ endif()
 
 # All that is installed, and no tests.
 add_custom_target(opwright_package)
-foreach(target bundle opwright opwright_threads opwright_cuda opwright_cli _core stub___init__ stub__plugin)
+foreach(target bundle opwright opwright_threads opwright_cuda opwright_cli opwright_trials _core stub___init__ stub__plugin)
   if(TARGET ${target})
     add_dependencies(opwright_package ${target})
   endif()

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <ostream>
@@ -15,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/library.h"
+#include "base/library_folder.h"
 #include "base/printable.h"
 
 namespace opwright {
@@ -41,11 +41,7 @@ class AbsentBackend final : public Backend {
 };
 
 const Backend* load_backend(std::string_view name, DeviceType type) {
-  // Beside this library, wherever that lies.
-  Dl_info self{};
-  dladdr(reinterpret_cast<const void*>(&load_backend), &self);
-  const auto path =
-      std::filesystem::path(self.dli_fname).parent_path() / str("libopwright_", name, ".so");
+  const auto path = library_folder() / str("libopwright_", name, ".so");
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     return new AbsentBackend(

@@ -23,6 +23,11 @@ std::string KernelCompiler::failure(const std::string& key) const {
   return found == failures_.end() ? std::string() : found->second;
 }
 
+void KernelCompiler::add_failure(const std::string& key, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  failures_.emplace(key, reason);
+}
+
 PlannedOperatorPtr KernelCompiler::plan(const Work& work, bool is_build_thread,
                                         const std::atomic<bool>* is_ended) {
   const GraphNode& node = *work.node;
@@ -66,8 +71,7 @@ PlannedOperatorPtr KernelCompiler::plan(const Work& work, bool is_build_thread,
                                    ? str("its kernel was not compiled within ",
                                          config_.kernel_seconds, " seconds (kernel_seconds)")
                                    : without_layer(error.what(), node);
-    const std::lock_guard lock(mutex_);
-    failures_.emplace(work.key, reason);
+    add_failure(work.key, reason);
     fail_with(error.code(), reason);
   }
 }

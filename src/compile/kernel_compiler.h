@@ -16,7 +16,7 @@
 namespace opwright {
 
 /// Plans the candidates of nodes, each within the time that a kernel may take to compile, and knows
-/// within a build which do not compile.
+/// within a build which do not compile, or fail otherwise.
 class KernelCompiler {
  public:
   struct Work {
@@ -42,6 +42,8 @@ class KernelCompiler {
   void compile(std::span<const Work> work, const Progress& progress);
   /// Why the candidate with this key did not compile; empty where nothing is known against it.
   std::string failure(const std::string& key) const;
+  /// Lets the candidate with this key fail like one that does not compile.
+  void add_failure(const std::string& key, const std::string& reason);
 
  private:
   /// Asks for interrupts where the thread is the build's. Once `is_ended` what is compiled is given

@@ -13,6 +13,7 @@
 #include "compile/expansion.h"
 #include "compile/memory_plan.h"
 #include "compile/run_check.h"
+#include "compile/single_step.h"
 #include "compile/timed_kernels.h"
 #include "compile/tuning_report.h"
 #include "network/no_kernel.h"
@@ -22,6 +23,8 @@
 #include "plan/concatenation.h"
 #include "plugin/model/plugin_operator.h"
 #include "plugin/registry/callback.h"
+#include "plugin/registry/plugin_library.h"
+#include "plugin/registry/registry.h"
 
 namespace opwright {
 namespace {
@@ -123,6 +126,13 @@ std::vector<std::optional<Block>> places_in_result(const GraphNode& node, const 
   return places;
 }
 
+/// The file with the plugin's creator; empty where it is none of a shared library's.
+std::string library_of(const PluginRequirement& plugin) {
+  const IPluginCreatorInterface* creator =
+      find_creator(nullptr, {plugin.name, plugin.version, plugin.plugin_namespace});
+  return creator != nullptr ? code_file(*creator) : "";
+}
+
 NodePorts with_types(NodePorts ports, const Candidate& candidate) {
   for (size_t i = 0; i < candidate.inputs.size(); ++i)
     if (ports.inputs[i].present) ports.inputs[i].type = candidate.inputs[i];
@@ -151,7 +161,10 @@ Tuner::Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfi
       caches_(caches),
       memory_(device),
       verifier_(ranges, device, config, constants_, memory_),
-      compiler_(device, config, budget) {}
+      compiler_(device, config, budget) {
+  if (!device.is_host() && config.verification != VerificationLevel::kPLUGINS)
+    elsewhere_.emplace(device, config.log);
+}
 
 std::string Tuner::key(const GraphNode& node, const NodePorts& ports,
                        const Candidate& candidate) const {
@@ -233,6 +246,50 @@ void Tuner::require_budget(const GraphNode& node, const NodePorts& ports, uint64
   if (budget_.has_deadline())
     budget_.check_work(work_of(node, ports),
                        str("timing layer '", node.name, "' (", kind_of(*node.op), ")"));
+}
+
+void Tuner::run_elsewhere(const GraphNode& node, const PlannedOperator& op, const NodePorts& ports,
+                          const Candidate& candidate) {
+  const auto give_up = [&](const std::string& why) {
+    config_.log.verbose("Layer '", node.name, "': the candidate ", label_of(candidate),
+                        " does not run in another process first: ", why);
+  };
+  std::vector<std::string> libraries;
+  TrialProcess::Answer answer;
+  try {
+    for (const PluginRequirement& plugin : op.requirements()) {
+      std::string file = library_of(plugin);
+      if (file.empty())
+        return give_up(str("its plugin '", plugin.name, "' is of this process, not of a library"));
+      libraries.push_back(std::move(file));
+    }
+    const Plan plan = single_step_plan(node, ports, candidate, op,
+                                       {ranges_, device_, config_.services, constants_});
+    const auto check = [&] {
+      if (config_.interrupt_check) config_.interrupt_check();
+      budget_.check_time("running layer '", node.name, "', candidate ", label_of(candidate),
+                         ", in another process");
+    };
+    const auto ask = [&] {
+      return elsewhere_->run(plan, libraries, config_.kernel_seconds, check);
+    };
+    answer = ask();
+    if (answer.outcome == TrialOutcome::kNoMemory) {
+      // What was timed before has left its memory.
+      memory_.clear();
+      memory_.release_constants();
+      answer = ask();
+    }
+  } catch (const Error& error) {
+    const std::exception_ptr reason = std::current_exception();
+    rethrow_end(reason);
+    rethrow_lost_device(reason, node.name, candidate);
+    return give_up(error.what());
+  }
+  if (answer.outcome == TrialOutcome::kFault)
+    throw CandidateFault(
+        str(who_computes(node), "faults, in another process that ran it first: ", answer.text));
+  if (answer.outcome != TrialOutcome::kRan) give_up(answer.text);
 }
 
 float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePorts& ports,
@@ -408,6 +465,15 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
   // of. It is the only candidate.
   if (dynamic_cast<const BodyOwner*>(node.op.get()) != nullptr) return measured;
   const auto run_and_verify = [&] {
+    if (!known && elsewhere_) {
+      try {
+        run_elsewhere(node, *measured.planned, typed, candidate);
+      } catch (const CandidateFault& fault) {
+        // Other layers may have the same one.
+        compiler_.add_failure(id, fault.what());
+        throw;
+      }
+    }
     if (!known) measured.time_ms = run(node, *measured.planned, typed, candidate, best);
     verifier_.verify(node, typed, candidate, measured.planned, who_computes(node));
   };

@@ -15,6 +15,7 @@
 #include "compile/ports.h"
 #include "compile/profile_ranges.h"
 #include "compile/timing_memory.h"
+#include "compile/trial_process.h"
 #include "compile/verifier.h"
 
 namespace opwright {
@@ -137,6 +138,11 @@ class Tuner {
   /// `best`: the least time of the node's candidates so far.
   Measured measure(const GraphNode& node, const NodePorts& ports, const Candidate& candidate,
                    float best);
+  /// Runs a candidate that may never have run on this device in another process first, where one
+  /// can run it. Throws CandidateFault where that process, or its context of the device, does not
+  /// survive it.
+  void run_elsewhere(const GraphNode& node, const PlannedOperator& op, const NodePorts& ports,
+                     const Candidate& candidate);
   float run(const GraphNode& node, const PlannedOperator& op, const NodePorts& ports,
             const Candidate& candidate, float best_before);
   /// Throws Error where timing the node would take more memory or time than the build has.
@@ -160,6 +166,7 @@ class Tuner {
   Constants constants_;
   TimingMemory memory_;
   Verifier verifier_;
+  std::optional<TrialProcess> elsewhere_;
   int timed_ = 0;
   std::unordered_map<std::string, std::string> timed_layers_;  // by key of the cache
   KernelCompiler compiler_;

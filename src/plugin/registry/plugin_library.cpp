@@ -42,6 +42,11 @@ link_map* owner_of(const void* object) {
   return owner;
 }
 
+/// HostCode looks after what it loaded from memory, whose name may be given again later.
+bool is_in_memory(const link_map* owner) {
+  return std::string_view(owner->l_name).starts_with("/proc/self/fd/");
+}
+
 std::shared_ptr<const void> keep(link_map* owner) {
   if (owner == nullptr) return nullptr;
   {
@@ -49,8 +54,7 @@ std::shared_ptr<const void> keep(link_map* owner) {
     const std::lock_guard lock(open.mutex);
     if (std::shared_ptr<PluginLibrary> known = open.find(owner)) return known;
   }
-  // HostCode looks after what it loaded from memory, whose name may be given again later.
-  if (std::string_view(owner->l_name).starts_with("/proc/self/fd/")) return nullptr;
+  if (is_in_memory(owner)) return nullptr;
   // Opened by other means than a registry.
   void* const handle = dlopen(owner->l_name, RTLD_NOW | RTLD_NOLOAD);
   if (handle == nullptr) return nullptr;
@@ -117,5 +121,12 @@ std::shared_ptr<const void> keep_code(const IVersionedInterface& object) {
 }
 
 std::shared_ptr<const void> keep_code(const IPluginV2& plugin) { return keep(owner_of(&plugin)); }
+
+std::string code_file(const IVersionedInterface& object) {
+  if (object.getAPILanguage() != APILanguage::kCPP) return {};
+  const link_map* const owner = owner_of(&object);
+  if (owner == nullptr || is_in_memory(owner)) return {};
+  return std::filesystem::absolute(owner->l_name);
+}
 
 }  // namespace opwright

@@ -48,4 +48,8 @@ class PluginLibrary {
 std::shared_ptr<const void> keep_code(const IVersionedInterface& object);
 std::shared_ptr<const void> keep_code(const IPluginV2& plugin);
 
+/// The file of the shared library that implements the object's class. Empty where that is the
+/// program, code in memory, or a language binding.
+std::string code_file(const IVersionedInterface& object);
+
 }  // namespace opwright
