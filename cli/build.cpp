@@ -242,7 +242,7 @@ void add_build(CLI::App& app) {
   command->add_flag("--verify", options->verify,
                     "Compare what each candidate computes with a reference (the CPU's kernel in "
                     "FP32, a plugin's own), and leave out what differs by more than its types "
-                    "allow, with a warning");
+                    "allow, or faults on a GPU, with a warning");
   command->add_flag("--verify-strictly", options->verify_strictly,
                     "The same, and end the build where something differs");
   command->add_flag("--all-tactics", options->all_tactics,
@@ -253,8 +253,8 @@ void add_build(CLI::App& app) {
                     "the timing cache has, or else its first one");
   command
       ->add_option("--kernel-seconds", options->kernel_seconds,
-                   "Seconds that a kernel for the GPU may take to be compiled; one that takes "
-                   "longer is left out")
+                   "Seconds that a kernel for the GPU may take to be compiled, and with "
+                   "--verify to run in another process; one that takes longer is left out")
       ->check(CLI::PositiveNumber);
   options->limits.add_to(
       *command, "Bytes that constants and tensors may take during the build: 2G, 512M, 64K");

@@ -74,8 +74,9 @@ def make(archive: Path) -> Path:
         for folder in (root / "DEBIAN", root / "usr" / "bin", libraries, documents):
             folder.mkdir(parents=True)
         shutil.copy(prefix / "bin" / "opwright", root / "usr" / "bin")
-        for library in (prefix / "lib").glob("libopwright*.so*"):
-            shutil.copy(library, libraries)
+        trials = prefix / "lib" / "opwright-trials"
+        for file in [*(prefix / "lib").glob("libopwright*.so*"), trials]:
+            shutil.copy(file, libraries)
         licences = sorted((prefix / "share" / "licences").iterdir())
         (documents / "copyright").write_text(copyright_of(licences))
         files = [root / "usr" / "bin" / "opwright", *libraries.iterdir()]
@@ -94,8 +95,8 @@ def make(archive: Path) -> Path:
             " is in them, on the CPU and on NVIDIA GPUs.\n"
         )
         for path in [root, *root.rglob("*")]:
-            is_program = path.is_dir() or path == files[0]
-            path.chmod(0o755 if is_program else 0o644)
+            is_program = path == files[0] or path.name == trials.name
+            path.chmod(0o755 if path.is_dir() or is_program else 0o644)
         command = ["dpkg-deb", "--root-owner-group", "--build", root, target]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return target

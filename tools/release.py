@@ -256,14 +256,14 @@ def problems_of(wheel: Path) -> list[str]:
         names = files.namelist()
         problems += [f"{name} is of no use" for name in names if UNWANTED.search(name)]
         for name in names:
-            if ".so" not in PurePosixPath(name).name and "/scripts/" not in name:
+            if not re.search(r"\.so[^/]*$|/scripts/|/opwright-trials$", name):
                 continue
             path = files.extract(name, folder)
             if Path(path).is_file() and ".symtab" in output_of("readelf", "-SW", path):
                 problems.append(f"{name} has symbols that can be stripped")
         present = {PurePosixPath(name).name for name in names}
         libraries = {f"libopwright{part}" for part in (".so", "_threads.so", "_cuda.so")}
-        for library in sorted((libraries | {"libopwright_dnnl.so.3"}) - present):
+        for library in sorted((libraries | {"libopwright_dnnl.so.3", "opwright-trials"}) - present):
             problems.append(f"{library} is missing")
     return problems
 

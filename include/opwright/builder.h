@@ -360,9 +360,9 @@ class IBuilderConfig : public INoCopy {
   virtual bool setLimits(Limits const& limits) noexcept = 0;
   virtual Limits getLimits() const noexcept = 0;
 
-  /// Beyond TensorRT: seconds that the compiler of kernels for a GPU may take for one of them. A
-  /// candidate that takes longer is left out, with the reason in the log. At first 60. NVRTC before
-  /// 13 cannot be ended, and takes the time it takes.
+  /// Beyond TensorRT: seconds that a kernel for a GPU may take to be compiled, and where candidates
+  /// are verified to run in another process. One that takes longer is left out, with the reason in
+  /// the log. At first 60. NVRTC before 13 cannot be ended, and takes the time it takes.
   /// \return false, and nothing is set, for what is not more than 0.
   virtual bool setKernelSeconds(double seconds) noexcept = 0;
   virtual double getKernelSeconds() const noexcept = 0;

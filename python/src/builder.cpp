@@ -278,7 +278,9 @@ void bind_config_contents(nb::class_<BuilderConfig>& c) {
           "Whether the build compares what each candidate of a layer computes with a reference: "
           "the CPU's kernel in FP32, of plugins a function that they name, or else the first "
           "candidate. What differs by more than its types allow is left out with a warning; "
-          "'strict': it ends the build. False, as at first: plugins alone are compared.")
+          "'strict': it ends the build. For a GPU each candidate that never ran on the device runs "
+          "in another process first, so that one that faults is left out, too. False, as at "
+          "first: plugins alone are compared.")
       .def_rw("all_tactics", &Self::all_tactics,
               "Whether all candidates that can compute a layer are timed, not only those that may "
               "be the fastest for its sizes. False at first.")
@@ -288,9 +290,9 @@ void bind_config_contents(nb::class_<BuilderConfig>& c) {
           "steps), and on what the engine of build_engine_with_config may ask for.")
       .def_prop_rw(
           "kernel_seconds", &Self::kernel_seconds, &Self::set_kernel_seconds,
-          "Seconds that the compiler of kernels for a GPU may take for one of them, 60 at first. A "
-          "candidate that takes longer is left out, with the reason in the log. NVRTC before 13 "
-          "cannot be ended.")
+          "Seconds that a kernel for a GPU may take to be compiled, and with verify to run in "
+          "another process, 60 at first. A candidate that takes longer is left out, with the "
+          "reason in the log. NVRTC before 13 cannot be ended.")
       .def_rw("profiling_verbosity", &Self::verbosity,
               "How much the engine keeps to say about its layers; DETAILED at first.");
 }

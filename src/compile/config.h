@@ -118,7 +118,7 @@ struct BuildConfig {
   bool fp16 = false, bf16 = false, int8 = false, fp8 = false;
   bool tf32 = false;  ///< whether products of FP32 may round their operands, in any network
   uint32_t tactic_sources = 0;  ///< bits 1 << TacticSource
-  /// How long the compiler may take for a kernel, which is left out beyond that.
+  /// How long a kernel may compile, or run in another process: it is left out beyond that.
   double kernel_seconds = kKernelSeconds;
   PrecisionConstraints constraints = PrecisionConstraints::kIGNORE;
   std::vector<OptimizationProfile>

@@ -148,6 +148,8 @@ bool TrialProcess::start(const Check& check) {
       const std::string identity(ready->bytes.as<char>(), ready->bytes.size());
       require(identity == device_.identity(), "its device is ", identity, ", not ",
               device_.identity());
+      log_.verbose("Another process (", kTrialProgram,
+                   ") runs candidates that never ran on this device");
       return true;
     }
     if (ready) fail(std::string(ready->bytes.as<char>(), ready->bytes.size()));
