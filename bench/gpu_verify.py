@@ -116,7 +116,9 @@ def residual_network(blocks: int, size: int) -> bytes:
             name = f"s{stage}.b{block}"
             outputs, stride = 64 << stage, 2 if stage > 0 and block == 0 else 1
             inner = convolution(at, f"{name}.c1", channels, outputs, 3, stride)
-            inner = convolution(add("Relu", [inner], f"{name}.r1"), f"{name}.c2", outputs, outputs, 3, 1)
+            inner = convolution(
+                add("Relu", [inner], f"{name}.r1"), f"{name}.c2", outputs, outputs, 3, 1
+            )
             if stride > 1:
                 at = convolution(at, f"{name}.c3", channels, outputs, 1, stride)
             at = add("Relu", [add("Add", [inner, at], f"{name}.sum")], f"{name}.r2")
@@ -165,7 +167,9 @@ def main() -> None:
             for verify, all_seconds in seconds.items():
                 all_seconds.append(build(model, verify))
     default, verified = min(seconds[False]), min(seconds[True])
-    print(f"default: {default:.2f} s; verify=True: {verified:.2f} s, {verified / default:.2f} times")
+    print(
+        f"default: {default:.2f} s; verify=True: {verified:.2f} s, {verified / default:.2f} times"
+    )
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
 namespace opwright {
 
-/// Runs what the parent asks for over standard input (compile/trial_process.h) on the device of that
-/// name, until the parent is done, or the device's context is lost. Returns the process's status.
+/// Runs what the parent asks for over standard input (compile/trial_process.h) on the device of
+/// that name, until the parent is done, or the device's context is lost. Returns the process's
+/// status.
 int serve_trials(const char* device_name);
 
 }  // namespace opwright

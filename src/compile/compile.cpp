@@ -193,13 +193,13 @@ class FusionError final : public Error {
 
 void compile_profile(const Graph& graph, const Network& network, const ProfileRanges& ranges,
                      const Device& device, const BuildConfig& config, TimingCache& cache,
-                     PlanEmitter& emitter, const BuildBudget& budget) {
+                     PlanEmitter& emitter, const BuildBudget& budget, TrialProcess* trials) {
   const Progress progress(config, budget);
   const bool strongly_typed = network.flags().strongly_typed;
   const ProfileNodes profile_nodes(graph, {device, config, ranges, strongly_typed});
   const std::vector<GraphNode*>& nodes = profile_nodes.all();
   Tuner tuner(ranges, device, config, strongly_typed, cache, budget,
-              caches_of_run(nodes, ranges, device));
+              caches_of_run(nodes, ranges, device), trials);
   const int total = static_cast<int>(nodes.size());
   const std::vector<bool> contested = beside_callbacks(nodes, device);
   const auto compile_ahead = [&](std::span<const TuningJob> jobs) {
@@ -336,8 +336,12 @@ Plan compile_for(const Device& device, const Network& declared, const BuildConfi
   run_passes(graph, {device, config, profiles[0], network.flags().strongly_typed, &budget,
                      fuses_attention, profiles});
   PlanEmitter emitter(graph, network, declared, device, config, budget, std::move(weights));
+  std::optional<TrialProcess> trials;
+  if (!device.is_host() && config.verification != VerificationLevel::kPLUGINS)
+    trials.emplace(device, config.log);
   for (const ProfileRanges& ranges : profiles)
-    compile_profile(graph, network, ranges, device, config, cache, emitter, budget);
+    compile_profile(graph, network, ranges, device, config, cache, emitter, budget,
+                    trials ? &*trials : nullptr);
   progress("done", 1, 1);
   if (config.timing_filter) return {};
   emitter.add_plugin_libraries(config.plugins_to_serialize);

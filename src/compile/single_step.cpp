@@ -62,7 +62,10 @@ class SingleStep {
 
   /// Whether the kernel, or the runtime for it, reads elements that shapes decide.
   bool has_values(const GraphValue& value, size_t i) const {
-    if (value.info.values == nullptr || ports_.inputs[i].type.format != TensorFormat::kLINEAR)
+    const PortType type = ports_.inputs[i].type;
+    const bool may_have = type.dtype == DataType::kINT32 || type.dtype == DataType::kINT64 ||
+                          type.dtype == DataType::kBOOL || type.dtype == DataType::kFLOAT;
+    if (value.info.values == nullptr || !may_have || type.format != TensorFormat::kLINEAR)
       return false;
     return value.is_values() || op_.is_shape_input(static_cast<int>(i));
   }
@@ -75,8 +78,7 @@ class SingleStep {
     tensor.type = port.type;
     tensor.scale = port.scale;
     tensor.dims = dims(port.opt);
-    tensor.size =
-        static_cast<uint64_t>(tensor_bytes(port.opt, port.type.dtype, port.type.format));
+    tensor.size = static_cast<uint64_t>(tensor_bytes(port.opt, port.type.dtype, port.type.format));
     if (port.is_constant) {
       tensor.location = Location::kWeight;
       tensor.data = context_.constants.stored(value, port.type);

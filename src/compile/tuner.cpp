@@ -151,7 +151,7 @@ std::vector<int64_t> constant_elements(const GraphValue& value) {
 
 Tuner::Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfig& config,
              bool strongly_typed, TimingCache& cache, const BuildBudget& budget,
-             CacheScene::Levels caches)
+             CacheScene::Levels caches, TrialProcess* trials)
     : ranges_(ranges),
       device_(device),
       config_(config),
@@ -161,10 +161,8 @@ Tuner::Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfi
       caches_(caches),
       memory_(device),
       verifier_(ranges, device, config, constants_, memory_),
-      compiler_(device, config, budget) {
-  if (!device.is_host() && config.verification != VerificationLevel::kPLUGINS)
-    elsewhere_.emplace(device, config.log);
-}
+      trials_(trials),
+      compiler_(device, config, budget) {}
 
 std::string Tuner::key(const GraphNode& node, const NodePorts& ports,
                        const Candidate& candidate) const {
@@ -270,9 +268,7 @@ void Tuner::run_elsewhere(const GraphNode& node, const PlannedOperator& op, cons
       budget_.check_time("running layer '", node.name, "', candidate ", label_of(candidate),
                          ", in another process");
     };
-    const auto ask = [&] {
-      return elsewhere_->run(plan, libraries, config_.kernel_seconds, check);
-    };
+    const auto ask = [&] { return trials_->run(plan, libraries, config_.kernel_seconds, check); };
     answer = ask();
     if (answer.outcome == TrialOutcome::kNoMemory) {
       // What was timed before has left its memory.
@@ -465,7 +461,7 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
   // of. It is the only candidate.
   if (dynamic_cast<const BodyOwner*>(node.op.get()) != nullptr) return measured;
   const auto run_and_verify = [&] {
-    if (!known && elsewhere_) {
+    if (!known && trials_ != nullptr) {
       try {
         run_elsewhere(node, *measured.planned, typed, candidate);
       } catch (const CandidateFault& fault) {

@@ -69,10 +69,10 @@ class NoCandidateError final : public Error {
 class Tuner {
  public:
   /// `strongly_typed`: operators keep the network's types. `caches`: how far away a run of the
-  /// engine finds what it uses.
+  /// engine finds what it uses. `trials`: where candidates run first; null: nowhere.
   Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfig& config,
         bool strongly_typed, TimingCache& cache, const BuildBudget& budget,
-        CacheScene::Levels caches);
+        CacheScene::Levels caches, TrialProcess* trials = nullptr);
 
   using CompileProgress = KernelCompiler::Progress;
 
@@ -166,7 +166,7 @@ class Tuner {
   Constants constants_;
   TimingMemory memory_;
   Verifier verifier_;
-  std::optional<TrialProcess> elsewhere_;
+  TrialProcess* const trials_;
   int timed_ = 0;
   std::unordered_map<std::string, std::string> timed_layers_;  // by key of the cache
   KernelCompiler compiler_;

@@ -282,6 +282,8 @@ def test_kernels_of_a_gpu_raise_no_alarm(name):
     trt.build(model_of(name, np.float32), verify="strict", logger=log, device="cuda")
     compared = [text for _, text in log.lines if "compared with a reference" in text]
     assert warnings_of(log) == "" and " 0 compared" not in compared[0]
+    details = "\n".join(text for _, text in log.lines)
+    assert "Another process" in details and "in another process first" not in details
 
 
 def test_config_and_cache_keep_what_was_verified(tmp_path):

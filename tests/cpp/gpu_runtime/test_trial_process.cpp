@@ -61,6 +61,11 @@ class Faulty final : public Operator {
       all.push_back({{kFp32}, {kFp32}, static_cast<int64_t>(i) + 1, functions_[i]});
     return all;
   }
+  std::optional<std::string> timing_key() const override {
+    std::string key;
+    for (const std::string& function : functions_) key += function + ' ';
+    return key;
+  }
   PlannedOperatorPtr plan(const KernelArgs& args) const override {
     static const CodeObject object = compile_cuda(kFaulty, "faulty.cu");
     KernelCode code;
@@ -135,7 +140,7 @@ void expect_parts(const std::string& text, std::initializer_list<const char*> pa
 }
 
 TEST_F(GpuTrials, WhatFaultsIsLeftOutAndTheBuildGoesOn) {
-  config.kernel_seconds = 1;
+  config.kernel_seconds = 2;
   build({"twice"});
   const ptrdiff_t files = open_files();
   const Plan plan = build({"misaligned", "illegal", "endless", "twice"}, 2);
@@ -145,8 +150,9 @@ TEST_F(GpuTrials, WhatFaultsIsLeftOutAndTheBuildGoesOn) {
       logger.warnings,
       {"Layer 'the layer 0': the candidate FP32 -> FP32, tactic 1 misaligned is left out: it "
        "faults, in another process that ran it first: ",
-       "CUDA_ERROR_MISALIGNED_ADDRESS", "tactic 2 illegal is left out", "CUDA_ERROR_ILLEGAL_ADDRESS",
-       "tactic 3 endless is left out", "it did not end within 1 seconds (kernel_seconds)",
+       "CUDA_ERROR_MISALIGNED_ADDRESS", "tactic 2 illegal is left out",
+       "CUDA_ERROR_ILLEGAL_ADDRESS", "tactic 3 endless is left out",
+       "it did not end within 2 seconds (kernel_seconds)",
        "Layer 'the layer 1': the candidate FP32 -> FP32, tactic 1 misaligned is left out"});
   EXPECT_EQ(logger.warnings.find("lost"), std::string::npos) << logger.warnings;
   // The device is as well as before.
@@ -161,8 +167,8 @@ TEST_F(GpuTrials, WhatFaultsIsLeftOutAndTheBuildGoesOn) {
 }
 
 TEST_F(GpuTrials, WithoutAnotherCandidateItIsAnError) {
-  expect_parts(error_of_build({"illegal"}), {"Layer 'the layer 0'", "tactic 1 illegal", "faults",
-                                             "CUDA_ERROR_ILLEGAL_ADDRESS"});
+  expect_parts(error_of_build({"illegal"}),
+               {"Layer 'the layer 0'", "tactic 1 illegal", "faults", "CUDA_ERROR_ILLEGAL_ADDRESS"});
   expect_parts(error_of_build({"illegal", "misaligned"}),
                {"Layer 'the layer 0'", "none of its 2 candidates works",
                 "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_MISALIGNED_ADDRESS"});
@@ -221,6 +227,7 @@ TEST_F(GpuEndlessTrial, AnInterruptEndsIt) {
 }
 
 TEST_F(GpuEndlessTrial, TheBuildsTimeEndsIt) {
+  build({"twice"});
   config.limits.build_seconds = 3;
   expect_parts(error_of_build({"endless"}), {"in another process"});
 }
