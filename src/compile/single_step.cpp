@@ -104,7 +104,7 @@ class SingleStep {
   void add_sizes() {
     if (!node_.defines_sizes()) return;
     step_.size_symbols.assign(node_.size_symbols.begin(), node_.size_symbols.end());
-    const auto count = static_cast<size_t>(1 + std::ranges::max(node_.size_symbols));
+    const auto count = 1 + static_cast<size_t>(std::ranges::max(node_.size_symbols));
     Symbol none;
     none.kind = Symbol::Kind::kSizeTensor;
     plan_.symbols.assign(count, none);
