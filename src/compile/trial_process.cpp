@@ -66,6 +66,17 @@ class TrialProcess::Child {
 
   const MessageStream& stream() const { return stream_; }
 
+  /// Without a wait.
+  bool has_ended() {
+    if (is_gone_) return true;
+    int status = 0;
+    const pid_t ended = waitpid(pid_, &status, WNOHANG);
+    if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
+    // Somebody else in this process may have waited for all children.
+    if (ended == pid_) status_ = status;
+    return is_gone_ = true;
+  }
+
   /// How it ended, once it does so by itself.
   std::string wait_for_end() {
     const Deadline deadline(kEndSeconds);
@@ -100,17 +111,6 @@ class TrialProcess::Child {
                                     const_cast<char* const*>(arguments), environ);
     close(sockets.childs);
     require(problem == 0, "'", program, "' cannot be started: ", std::strerror(problem));
-  }
-
-  /// Without a wait.
-  bool has_ended() {
-    if (is_gone_) return true;
-    int status = 0;
-    const pid_t ended = waitpid(pid_, &status, WNOHANG);
-    if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
-    // Somebody else in this process may have waited for all children.
-    if (ended == pid_) status_ = status;
-    return is_gone_ = true;
   }
 
   void end() {
@@ -192,6 +192,8 @@ TrialProcess::Answer TrialProcess::run(const Plan& plan, std::span<const std::st
                                        double seconds, const Check& check) {
   if (!obstacle_.empty()) return {TrialOutcome::kUnknown, obstacle_};
   try {
+    // What ends it while it has nothing to do is no candidate's fault.
+    if (child_ != nullptr && child_->has_ended()) child_.reset();
     if (child_ == nullptr && !start(check)) return {TrialOutcome::kUnknown, obstacle_};
     for (const std::string& path : libraries) {
       if (libraries_.contains(path)) continue;
