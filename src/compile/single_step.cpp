@@ -67,7 +67,8 @@ class SingleStep {
                           type.dtype == DataType::kBOOL || type.dtype == DataType::kFLOAT;
     if (value.info.values == nullptr || !may_have || type.format != TensorFormat::kLINEAR)
       return false;
-    return value.is_values() || op_.is_shape_input(static_cast<int>(i));
+    const int number = static_cast<int>(i);
+    return value.is_values() || node_.op->is_shape_input(number) || op_.is_shape_input(number);
   }
 
   int32_t input(size_t i) {
