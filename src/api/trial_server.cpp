@@ -5,8 +5,10 @@
 
 #include <charconv>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <new>
 #include <string>
 #include <vector>
@@ -43,8 +45,10 @@ void close_inherited() {
   for (const int number : open) close(number);
 }
 
-/// Runs the only profile of the file once.
-void run(const Blob& file, const Device& device, const Log& log) {
+/// Runs the only profile of the file once. Where the device's context is lost, nothing can be given
+/// back to it: `end` ends the process.
+void run(const Blob& file, const Device& device, const Log& log,
+         const std::function<void(const DeviceLostError&)>& end) {
   LoadOptions options;
   options.allow_host_code = true;  // that of the parent, whose own the file is
   options.device_ordinal = device.ordinal();
@@ -70,8 +74,12 @@ void run(const Blob& file, const Device& device, const Log& log) {
     if (port.aliased_input < 0)
       context.set_output_address(number, memory.scratch(number, bytes_of(port)));
   }
-  context.enqueue();
-  device.synchronize(nullptr);
+  try {
+    context.enqueue();
+    device.synchronize(nullptr);
+  } catch (const DeviceLostError& error) {
+    end(error);
+  }
 }
 
 /// What is to be done about it concerns a process that goes on.
@@ -85,8 +93,6 @@ TrialProcess::Answer answer_of(const Work& work) {
   try {
     work();
     return {TrialOutcome::kRan, {}};
-  } catch (const DeviceLostError& error) {
-    return {TrialOutcome::kFault, cause_of(error)};
   } catch (const Error& error) {
     return {error.code() == ErrorCode::kFAILED_ALLOCATION ? TrialOutcome::kNoMemory
                                                           : TrialOutcome::kUnknown,
@@ -124,18 +130,22 @@ int serve_trials(const char* device_name) {
   if (start.outcome == TrialOutcome::kRan) start.text = device->identity();
   if (!reply(start) || start.outcome != TrialOutcome::kRan) return 1;
   const DeviceScope scope(*device);
+  const auto end = [&](const DeviceLostError& error) {
+    reply({TrialOutcome::kFault, cause_of(error)});
+    std::_Exit(1);
+  };
   while (const auto request = parent.receive(UINT64_MAX, [] { return true; })) {
     const Blob& bytes = request->bytes;
     const TrialProcess::Answer answer = answer_of([&] {
       if (request->kind == static_cast<uint8_t>(TrialRequest::kLoadLibrary)) {
         PluginRegistry::global().load_library(std::string(bytes.as<char>(), bytes.size()));
       } else {
-        run(bytes, *device, log);
+        run(bytes, *device, log, end);
       }
     });
-    // Nothing of a context that is lost can be cleaned up.
-    if (!reply(answer) || answer.outcome == TrialOutcome::kFault) std::_Exit(1);
+    if (!reply(answer)) break;
   }
+  // Nobody waits for what libraries do at the end of a process.
   std::_Exit(0);
 }
 
