@@ -93,6 +93,8 @@ TrialProcess::Answer answer_of(const Work& work) {
   try {
     work();
     return {TrialOutcome::kRan, {}};
+  } catch (const DeviceLostError& error) {
+    return {TrialOutcome::kFault, cause_of(error)};
   } catch (const Error& error) {
     return {error.code() == ErrorCode::kFAILED_ALLOCATION ? TrialOutcome::kNoMemory
                                                           : TrialOutcome::kUnknown,
@@ -143,7 +145,7 @@ int serve_trials(const char* device_name) {
         run(bytes, *device, log, end);
       }
     });
-    if (!reply(answer)) break;
+    if (!reply(answer) || answer.outcome == TrialOutcome::kFault) break;
   }
   // Nobody waits for what libraries do at the end of a process.
   std::_Exit(0);
