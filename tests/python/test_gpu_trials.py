@@ -89,7 +89,7 @@ def test_a_compiled_operator_that_faults_is_left_out():
 
 def test_functions_in_python_run_in_the_build():
     log = Log()
-    engine = engine_of(identity(), (4, 6), verify=True, logger=log)
+    engine = engine_of(identity(), (4, 6), verify=True, timing=True, logger=log)
     values = np.arange(24, dtype=np.float32).reshape(4, 6)
     np.testing.assert_array_equal(engine(values), values)
     assert f"{IN_PLACE}: its plugin 'identity' is of this process" in texts(log)
