@@ -1,6 +1,7 @@
 #include "compile/builder_config.h"
 
 #include "base/limits.h"
+#include "opwright/version.h"
 
 namespace opwright {
 namespace {
@@ -111,6 +112,19 @@ void BuilderConfig::set_runtime_platform(RuntimePlatform platform) {
 void BuilderConfig::set_engine_capability(EngineCapability capability) {
   require(capability == EngineCapability::kSTANDARD,
           "EngineCapability.STANDARD is the only one that is here");
+}
+
+void BuilderConfig::set_remote_auto_tuning_config() {
+  fail("remote auto-tuning: only engines for safety are tuned elsewhere, and they are not here");
+}
+
+void BuilderConfig::set_build_route(std::string_view route) {
+  require(route.empty(), "the build route is '", route,
+          "', but there are no options of the compiler to set; expected an empty text");
+}
+
+const char* BuilderConfig::all_build_routes() {
+  return R"({"tuner_version": ")" OPWRIGHT_VERSION R"(", "tuner_options": []})";
 }
 
 std::shared_ptr<TimingCache> BuilderConfig::create_timing_cache(

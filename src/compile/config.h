@@ -46,6 +46,8 @@ class OptimizationProfile {
   float extra_memory_target() const { return extra_memory_target_; }
   /// Throws Error unless it is 0 to 1. Without effect.
   void set_extra_memory_target(float target);
+  /// Kept and given back, without effect.
+  Queue profile_stream = nullptr;
 
  private:
   struct Choice {
