@@ -22,7 +22,9 @@ enum class BuilderFlag : int32_t {
   kSAFETY_SCOPE = 8,          ///< Not here: building is an error.
   kOBEY_PRECISION_CONSTRAINTS = 9,
   kPREFER_PRECISION_CONSTRAINTS = 10,
-  kDIRECT_IO = 11,  ///< Not here: building is an error.
+  /// Inputs and outputs for which ITensor::setAllowedFormats() was called are not converted: a
+  /// build fails where no kernel of a layer takes them as they are.
+  kDIRECT_IO = 11,
   /// A permission; without effect: other versions of Opwright that know the engine file's format
   /// run it, those that do not say so.
   kVERSION_COMPATIBLE = 13,

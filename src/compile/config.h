@@ -118,6 +118,8 @@ struct BuildConfig {
   /// the GPU.
   bool may_fall_back = false;
   bool fp16 = false, bf16 = false, int8 = false, fp8 = false;
+  /// Whether layers take inputs, and give outputs, whose allowed formats were set, as they are.
+  bool direct_io = false;
   bool tf32 = false;  ///< whether products of FP32 may round their operands, in any network
   uint32_t tactic_sources = 0;  ///< bits 1 << TacticSource
   /// How long the compiler may take for a kernel, which is left out beyond that.

@@ -148,6 +148,7 @@ void Expansion::set(const Tensor& tensor, Tensor* made) {
   made->dynamic_range_ = tensor.dynamic_range_;
   made->stored_type_ = tensor.stored_type_;
   made->allowed_formats_ = tensor.allowed_formats_;
+  made->has_allowed_formats_ = tensor.has_allowed_formats_;
   tensors_[&tensor] = made;
   taken_.insert(made);
 }
