@@ -552,6 +552,33 @@ class IDequantizeLayer : public impl::QuantizationMethods {
   ~IDequantizeLayer() noexcept override = default;
 };
 
+/// Elements divided, in blocks, by a scale that follows from the largest of each, and the scales.
+/// Input 1 may be set: the scalar that scales of kFP8 are divided by.
+class IDynamicQuantizeLayer : public ILayer {
+ public:
+  void setToType(DataType toType) noexcept { set("to_type", toType); }
+  DataType getToType() const noexcept { return get<DataType>("to_type"); }
+  void setScaleType(DataType scaleType) noexcept { set("scale_type", scaleType); }
+  DataType getScaleType() const noexcept { return get<DataType>("scale_type"); }
+  /// The axis that is cut into blocks, where there is no block shape.
+  void setAxis(int32_t axis) noexcept { set("axis", axis); }
+  int32_t getAxis() const noexcept { return get<int32_t>("axis"); }
+  void setBlockSize(int32_t size) noexcept { set("block_size", size); }
+  int32_t getBlockSize() const noexcept { return get<int32_t>("block_size"); }
+  /// Of the input's rank; -1 stands for all of an axis. Empty at first.
+  void setBlockShape(Dims const& blockShape) noexcept { set("block_shape", blockShape); }
+  Dims getBlockShape() const noexcept { return get<Dims>("block_shape"); }
+
+ protected:
+  ~IDynamicQuantizeLayer() noexcept override = default;
+};
+
+/// For sources that name it: networks have no such layer, since an engine runs on one device.
+class IDistCollectiveLayer : public ILayer {
+ protected:
+  ~IDistCollectiveLayer() noexcept override = default;
+};
+
 /// The input unchanged.
 class IIdentityLayer : public ILayer {
  protected:
