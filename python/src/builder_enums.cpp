@@ -61,7 +61,9 @@ void bind_build_flags(nb::module_& m) {
              "no other flag says which.")
       .value("REFIT_IDENTICAL", BuilderFlag::kREFIT_IDENTICAL,
              "Weights can be given again, the same ones: as fast as an engine without the flag.")
-      .value("WEIGHT_STREAMING", BuilderFlag::kWEIGHT_STREAMING, "Not here: a build raises Error.")
+      .value("WEIGHT_STREAMING", BuilderFlag::kWEIGHT_STREAMING,
+             "On a GPU weights may stay in the host's memory, as far as "
+             "ICudaEngine.weight_streaming_budget_v2 says.")
       .value("INT4", BuilderFlag::kINT4, "A permission; without effect.")
       .value("REFIT_INDIVIDUAL", BuilderFlag::kREFIT_INDIVIDUAL,
              "As REFIT, for weights that INetworkDefinition.mark_weights_refittable names.")

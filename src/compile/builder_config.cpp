@@ -165,6 +165,8 @@ BuildConfig BuilderConfig::build_config(bool strongly_typed) const {
   build.embed_plugin_sources = embed_plugin_sources;
   build.refit = refit_mode(flags.bits);
   build.strip = strips_plan(flags.bits);
+  build.weight_streaming = flags.has(BuilderFlag::kWEIGHT_STREAMING);
+  build.direct_io = flags.has(BuilderFlag::kDIRECT_IO);
   build.debug_plugins = debug_plugins;
   build.graphs = graphs;
   build.max_aux_streams = max_aux_streams_ < 0 ? kDefaultAuxStreams : max_aux_streams_;

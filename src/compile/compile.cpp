@@ -404,6 +404,7 @@ Plan compile_for(const Device& device, const Network& declared, const BuildConfi
   format.check_level(config.hardware_compatibility, device, plan.code);
   plan.debug_plugins = config.debug_plugins;
   plan.graphs = config.graphs;
+  plan.weight_streaming = config.weight_streaming;
   plan.refit.is_stripped = config.strip;
   if (config.strip && !plan.refit.weights.empty()) plan = strip(std::move(plan));
   trust_plan(plan);

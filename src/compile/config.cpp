@@ -13,7 +13,6 @@ struct MissingFlag {
 };
 
 constexpr MissingFlag kMissingFlags[] = {
-    {BuilderFlag::kWEIGHT_STREAMING, "WEIGHT_STREAMING", "weights stay in the device's memory"},
     {BuilderFlag::kSAFETY_SCOPE, "SAFETY_SCOPE", "there are no engines for safety"},
     {BuilderFlag::kSTRICT_NANS, "STRICT_NANS", "no kernel is built otherwise for it"},
     {BuilderFlag::kDISTRIBUTIVE_INDEPENDENCE, "DISTRIBUTIVE_INDEPENDENCE",

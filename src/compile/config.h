@@ -156,8 +156,9 @@ struct BuildConfig {
   std::vector<std::string> plugins_to_serialize;
   /// Whether the plan carries the sources of those plugins whose language allows it.
   bool embed_plugin_sources = false;
-  bool debug_plugins = false;  ///< whether the engine checks every call of a plugin
-  bool graphs = true;          ///< whether contexts on a GPU replay their runs as graphs
+  bool debug_plugins = false;     ///< whether the engine checks every call of a plugin
+  bool graphs = true;             ///< whether contexts on a GPU replay their runs as graphs
+  bool weight_streaming = false;  ///< whether weights of the engine may stay on the host
   /// On so many streams beside that of the run an engine for a GPU may run steps beside each other.
   int max_aux_streams = 0;
   /// What other GPUs an engine for a GPU must run on, too.

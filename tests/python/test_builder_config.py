@@ -127,7 +127,6 @@ def test_max_threads_is_for_builds_and_engines():
 
 
 MISSING = [
-    "WEIGHT_STREAMING",
     "SAFETY_SCOPE",
     "STRICT_NANS",
     "DISTRIBUTIVE_INDEPENDENCE",
