@@ -124,8 +124,8 @@ Plan random_plan(std::mt19937& random) {
 }
 
 /// Lets each step look at its weights when its queue has come to it.
-void run(const TwoQueues& device, const Schedule& schedule, const DeviceWeights& weights,
-         WeightFetch& fetch, uint32_t first, uint32_t last, std::mt19937& random) {
+void run_steps(const TwoQueues& device, const Schedule& schedule, const DeviceWeights& weights,
+               WeightFetch& fetch, uint32_t first, uint32_t last, std::mt19937& random) {
   WeightFetch::Run run(fetch, nullptr, first, last);
   for (uint32_t step = first; step < last; ++step) {
     run.enter(step, nullptr);
@@ -159,8 +159,8 @@ TEST(WeightFetch, EachStepFindsItsWeightsInWhateverOrderQueuesAdvance) {
     const auto steps = static_cast<uint32_t>(schedule.steps.size());
     for (int runs = 0; runs < 3; ++runs) {
       const uint32_t cut = random() % (steps + 1);
-      run(device, schedule, weights, fetch, 0, cut, random);
-      run(device, schedule, weights, fetch, cut, steps, random);
+      run_steps(device, schedule, weights, fetch, 0, cut, random);
+      run_steps(device, schedule, weights, fetch, cut, steps, random);
     }
     device.synchronize(nullptr);
     if (HasFailure()) return;
