@@ -22,7 +22,9 @@ enum class BuilderFlag : int32_t {
   kSAFETY_SCOPE = 8,          ///< Not here: building is an error.
   kOBEY_PRECISION_CONSTRAINTS = 9,
   kPREFER_PRECISION_CONSTRAINTS = 10,
-  kDIRECT_IO = 11,  ///< Not here: building is an error.
+  /// Inputs and outputs for which ITensor::setAllowedFormats() was called are not converted: a
+  /// build fails where no kernel of a layer takes them as they are.
+  kDIRECT_IO = 11,
   /// A permission; without effect: other versions of Opwright that know the engine file's format
   /// run it, those that do not say so.
   kVERSION_COMPATIBLE = 13,
@@ -33,10 +35,11 @@ enum class BuilderFlag : int32_t {
   kDISABLE_COMPILATION_CACHE = 18,   ///< Without effect: timing caches contain no code.
   kSTRIP_PLAN = 19,                  ///< Not here: building is an error.
   kREFIT_IDENTICAL = 20,             ///< Not here: building is an error.
-  kWEIGHT_STREAMING = 21,            ///< Not here: building is an error.
-  kINT4 = 22,                        ///< A permission; without effect.
-  kREFIT_INDIVIDUAL = 23,            ///< Not here: building is an error.
-  kSTRICT_NANS = 24,                 ///< Not here: building is an error.
+  /// On a GPU weights may stay in the host's memory: ICudaEngine::setWeightStreamingBudgetV2().
+  kWEIGHT_STREAMING = 21,
+  kINT4 = 22,                   ///< A permission; without effect.
+  kREFIT_INDIVIDUAL = 23,       ///< Not here: building is an error.
+  kSTRICT_NANS = 24,            ///< Not here: building is an error.
   kMONITOR_MEMORY = 25,         ///< Without effect: in TensorRT the log tells the memory in use.
   kFP4 = 26,                    ///< A permission; without effect.
   kEDITABLE_TIMING_CACHE = 27,  ///< Without effect: timing caches can always be edited.

@@ -111,6 +111,19 @@ enum class ReduceOperation : int32_t {
   kMAX = 2,
   kMIN = 3,
   kAVG = 4,
+  kNONE = 5,  ///< Of collective operations; a reduce layer with it cannot be built.
+};
+
+/// What several devices exchange.
+enum class CollectiveOperation : int32_t {
+  kALL_REDUCE = 0,
+  kALL_GATHER = 1,
+  kBROADCAST = 2,
+  kREDUCE = 3,
+  kREDUCE_SCATTER = 4,
+  kALL_TO_ALL = 5,
+  kGATHER = 6,
+  kSCATTER = 7,
 };
 
 enum class TopKOperation : int32_t {
@@ -213,7 +226,11 @@ struct EnumMaxImpl<MatrixOperation> {
 };
 template <>
 struct EnumMaxImpl<ReduceOperation> {
-  static constexpr int32_t kVALUE = 5;
+  static constexpr int32_t kVALUE = 6;
+};
+template <>
+struct EnumMaxImpl<CollectiveOperation> {
+  static constexpr int32_t kVALUE = 8;
 };
 template <>
 struct EnumMaxImpl<CumulativeOperation> {
@@ -535,6 +552,33 @@ class IDequantizeLayer : public impl::QuantizationMethods {
   ~IDequantizeLayer() noexcept override = default;
 };
 
+/// Elements divided, in blocks, by a scale that follows from the largest of each, and the scales.
+/// Input 1 may be set: the scalar that scales of kFP8 are divided by.
+class IDynamicQuantizeLayer : public ILayer {
+ public:
+  void setToType(DataType toType) noexcept { set("to_type", toType); }
+  DataType getToType() const noexcept { return get<DataType>("to_type"); }
+  void setScaleType(DataType scaleType) noexcept { set("scale_type", scaleType); }
+  DataType getScaleType() const noexcept { return get<DataType>("scale_type"); }
+  /// The axis that is cut into blocks, where there is no block shape.
+  void setAxis(int32_t axis) noexcept { set("axis", axis); }
+  int32_t getAxis() const noexcept { return get<int32_t>("axis"); }
+  void setBlockSize(int32_t size) noexcept { set("block_size", size); }
+  int32_t getBlockSize() const noexcept { return get<int32_t>("block_size"); }
+  /// Of the input's rank; -1 stands for all of an axis. Empty at first.
+  void setBlockShape(Dims const& blockShape) noexcept { set("block_shape", blockShape); }
+  Dims getBlockShape() const noexcept { return get<Dims>("block_shape"); }
+
+ protected:
+  ~IDynamicQuantizeLayer() noexcept override = default;
+};
+
+/// For sources that name it: networks have no such layer, since an engine runs on one device.
+class IDistCollectiveLayer : public ILayer {
+ protected:
+  ~IDistCollectiveLayer() noexcept override = default;
+};
+
 /// The input unchanged.
 class IIdentityLayer : public ILayer {
  protected:
@@ -816,6 +860,13 @@ class IFillLayer : public ILayer {
   double getAlpha() const noexcept { return get<double>("alpha"); }
   void setBeta(double beta) noexcept { set("beta", beta); }
   double getBeta() const noexcept { return get<double>("beta"); }
+  /// The same as integers.
+  void setAlphaInt64(int64_t alpha) noexcept { setAlpha(static_cast<double>(alpha)); }
+  int64_t getAlphaInt64() const noexcept { return static_cast<int64_t>(getAlpha()); }
+  void setBetaInt64(int64_t beta) noexcept { setBeta(static_cast<double>(beta)); }
+  int64_t getBetaInt64() const noexcept { return static_cast<int64_t>(getBeta()); }
+  /// Whether they are integers: those of kINT64 elements are.
+  bool isAlphaBetaInt64() const noexcept { return getToType() == DataType::kINT64; }
   void setToType(DataType toType) noexcept { set("to_type", toType); }
   DataType getToType() const noexcept { return get<DataType>("to_type"); }
 

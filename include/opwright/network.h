@@ -169,6 +169,29 @@ class INetworkDefinition : public INoCopy {
   IDequantizeLayer* addDequantize(ITensor& input, ITensor& scale) noexcept {
     return addDequantize(input, scale, DataType::kFLOAT);
   }
+  /// Null, with an error: an engine runs on one device.
+  IDistCollectiveLayer* addDistCollective(ITensor& input, CollectiveOperation distCollectiveOp,
+                                          ReduceOperation reduceOp, int64_t root, int64_t* groups,
+                                          int64_t groupSize) noexcept {
+    static_cast<void>(groups);
+    return add<IDistCollectiveLayer>("addDistCollective",
+                                     {input, distCollectiveOp, reduceOp, root, groupSize});
+  }
+  /// Divides each block of `blockSize` elements along an axis by a scale that follows from its
+  /// largest element. Outputs: the elements and the scales.
+  /// \param outputType kFP4, kFP8 or kINT8
+  /// \param scaleType kFP8, kE8M0 (powers of two), kFLOAT, kHALF or kBF16
+  IDynamicQuantizeLayer* addDynamicQuantize(ITensor& input, int32_t axis, int32_t blockSize,
+                                            DataType outputType, DataType scaleType) noexcept {
+    return add<IDynamicQuantizeLayer>("addDynamicQuantize",
+                                      {input, axis, blockSize, outputType, scaleType});
+  }
+  /// The same for blocks of a shape, of the input's rank; -1 stands for all of an axis.
+  IDynamicQuantizeLayer* addDynamicQuantizeV2(ITensor& input, Dims const& blockShape,
+                                              DataType outputType, DataType scaleType) noexcept {
+    return add<IDynamicQuantizeLayer>("addDynamicQuantizeV2",
+                                      {input, blockShape, outputType, scaleType});
+  }
   IIdentityLayer* addIdentity(ITensor& input) noexcept {
     return add<IIdentityLayer>("addIdentity", {input});
   }

@@ -378,13 +378,19 @@ class ICudaEngine : public INoCopy {
   /// Whether INetworkDefinition::markDebug() marked a tensor of that name.
   virtual bool isDebugTensor(char const* name) const noexcept = 0;
 
-  /// Bytes of weights that may stay on the host and be streamed: 0, all lie in the device's memory.
+  /// Bytes of the weights that may stay in the host's memory; 0 of an engine that was built without
+  /// BuilderFlag::kWEIGHT_STREAMING.
   virtual int64_t getStreamableWeightsSize() const noexcept = 0;
-  /// \return false for any budget but 0, as there is nothing to stream.
+  /// How many of these bytes a GPU's memory may hold; at first all. The other weights are copied to
+  /// it in each run, while the layer before runs. On the CPU it has no effect.
+  /// \return false for a negative budget, while there are contexts, or where the engine was built
+  ///     without the flag.
   virtual bool setWeightStreamingBudgetV2(int64_t gpuMemoryBudget) noexcept = 0;
-  /// 0, here and below.
   virtual int64_t getWeightStreamingBudgetV2() const noexcept = 0;
+  /// A budget that the GPU has memory for now, with some left for contexts and others.
   virtual int64_t getWeightStreamingAutomaticBudget() const noexcept = 0;
+  /// Bytes of the GPU's memory that each context takes, beside getDeviceMemorySizeV2(), for the
+  /// weights that are copied. 0 where none are.
   virtual int64_t getWeightStreamingScratchMemorySize() const noexcept = 0;
 
   virtual void setErrorRecorder(IErrorRecorder* recorder) noexcept = 0;

@@ -1,7 +1,7 @@
 """Classes that programs for TensorRT derive from, or ask objects for, without what they stand for.
 
 There is no calibration: assigning a calibrator to ``IBuilderConfig.int8_calibrator`` raises
-``Error``, which says what to do instead. There are no loops, so that no object is one.
+``Error``, which says what to do instead.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from ._plugin_classes import IVersionedInterface
 
 __all__ = [
     "CalibrationAlgoType",
+    "FallbackString",
     "IInt8Calibrator",
     "IInt8EntropyCalibrator",
     "IInt8EntropyCalibrator2",
     "IInt8LegacyCalibrator",
     "IInt8MinMaxCalibrator",
-    "ILoop",
+    "NodeIndices",
 ]
 
 
@@ -81,5 +82,9 @@ class IInt8MinMaxCalibrator(IInt8Calibrator):
     _algorithm = CalibrationAlgoType.MINMAX_CALIBRATION
 
 
-class ILoop:
-    """A loop of a network. Networks have none here, so that no object is one."""
+class FallbackString(str):
+    """A text, under the name that TensorRT's binding has for those of its structures."""
+
+
+class NodeIndices(list[int]):
+    """The numbers of nodes of a model. Methods here return lists."""

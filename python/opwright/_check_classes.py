@@ -136,7 +136,7 @@ class ClassPlugin(Subject):
         elif isinstance(creator, IPluginCreatorV3Quick):
             request = _Request.STRICT_AOT if aot else _Request.STRICT_JIT
             namespace = creator.plugin_namespace
-            plugin = creator.create_plugin(creator.name, namespace, fields, phase, request)
+            plugin = creator.create_plugin(creator.name or "", namespace, fields, phase, request)
         else:
             plugin = creator.create_plugin(creator.name, fields, phase)
         if plugin is None:

@@ -97,7 +97,8 @@ class IPluginV3OneBuild(IPluginCapability):
     interface_info = InterfaceInfo("PLUGIN_V3ONE_BUILD", 1, 0)
 
     DEFAULT_FORMAT_COMBINATION_LIMIT = 100
-    num_outputs: int
+    #: -1: not set.
+    num_outputs: int = -1
     format_combination_limit: int = DEFAULT_FORMAT_COMBINATION_LIMIT
     metadata_string: str | None = None
     timing_cache_id: str | None = None
@@ -202,7 +203,8 @@ class IPluginCreatorV3One(IPluginCreatorInterface):
 
     interface_info = InterfaceInfo("PLUGIN CREATOR_V3ONE", 1, 0)
 
-    name: str
+    #: None: not set.
+    name: str | None = None
     plugin_version: str = "1"
     plugin_namespace: str = ""
     field_names: Any = None
@@ -219,7 +221,7 @@ class LibraryCreatorBase(IPluginCreatorInterface):
 
     api_language = APILanguage.CPP
 
-    name: str
+    name: str | None
     plugin_version: str
     plugin_namespace: str
 

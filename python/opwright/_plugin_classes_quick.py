@@ -181,7 +181,8 @@ class IPluginCreatorV3Quick(IPluginCreatorInterface):
 
     interface_info = InterfaceInfo("PLUGIN CREATOR_V3QUICK", 1, 0)
 
-    name: str
+    #: None: not set.
+    name: str | None = None
     plugin_version: str = "1"
     plugin_namespace: str = ""
     field_names: Any = None
@@ -209,7 +210,8 @@ class ISymExpr:
 
     type: _core.PluginArgType = _core.PluginArgType.INT
     dtype: _core.PluginArgDataType = _core.PluginArgDataType.INT32
-    expr: _core.IDimensionExpr
+    #: None: not set.
+    expr: _core.IDimensionExpr | None = None
 
 
 class LibraryCreatorV3Quick(LibraryCreatorBase, IPluginCreatorV3Quick):

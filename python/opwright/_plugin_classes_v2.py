@@ -29,7 +29,8 @@ class IPluginV2:
     Set ``num_outputs``, ``plugin_type`` and the rest in the constructor or as class attributes.
     """
 
-    num_outputs: int
+    #: -1: not set.
+    num_outputs: int = -1
     plugin_type: str = ""
     plugin_version: str = "1"
     plugin_namespace: str = ""
@@ -225,7 +226,8 @@ class IPluginCreator(IPluginCreatorInterface):
 
     interface_info = InterfaceInfo("PLUGIN CREATOR_V1", 1, 0)
 
-    name: str
+    #: None: not set.
+    name: str | None = None
     plugin_version: str = "1"
     plugin_namespace: str = ""
     field_names: Any = None

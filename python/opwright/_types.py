@@ -32,7 +32,12 @@ _NUMPY = {
     DataType.INT64: np.int64,
     DataType.BOOL: np.bool_,
 }
-_ML_DTYPES = {DataType.BF16: "bfloat16", DataType.FP8: "float8_e4m3fn", DataType.INT4: "int4"}
+_ML_DTYPES = {
+    DataType.BF16: "bfloat16",
+    DataType.FP8: "float8_e4m3fn",
+    DataType.E8M0: "float8_e8m0fnu",
+    DataType.INT4: "int4",
+}
 
 
 def nptype(dtype: DataType) -> Any:

@@ -146,6 +146,17 @@ void bind_add_layers(nb::module_& m) {
   auto network = nb::borrow<ReportingClass<Network>>(m.attr("INetworkDefinition"));
   MethodBinder binder(network);
   each_add_method(binder);
+  network.def(
+      "add_dist_collective",
+      [](Network& self, Tensor& input, CollectiveOperation op, nb::handle, nb::handle, nb::handle) {
+        add_dist_collective(self, input, op, ReduceOperation::kNONE, -1, 0);
+      },
+      nb::arg("input"), nb::arg("dist_collective_op"), nb::arg("reduce_op").none(),
+      nb::arg("root").none(), nb::arg("groups").none(),
+      "Raises Error: a collective operation needs several devices, and an engine runs on one.",
+      nb::sig("def add_dist_collective(self, input: ITensor, dist_collective_op: "
+              "CollectiveOperation, reduce_op: ReduceOperation | None, root: int | None, groups: "
+              "collections.abc.Sequence[int] | None) -> IDistCollectiveLayer"));
   // For opwright.torch: operators, and parameters of some, that the API does not have.
   network.def("_add_operator", add_operator, nb::arg("kind"), nb::arg("parameters"),
               nb::arg("inputs"), nb::rv_policy::reference_internal,

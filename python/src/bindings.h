@@ -90,4 +90,7 @@ void add_context_manager(Class& c) {
 /// Keeps a Python object alive from C++; may be dropped on any thread.
 std::shared_ptr<const void> keep_alive(nb::handle object);
 
+/// For methods of base classes: throws NotImplementedError naming the object's class.
+[[noreturn]] void fail_undefined(nb::handle self, const char* method);
+
 }  // namespace opwright::python

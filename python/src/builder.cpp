@@ -142,6 +142,12 @@ void bind_profile(nb::module_& m) {
                    &Self::set_extra_memory_target,
                    "0 to 1, as at first: how much more memory the profile may take than one with "
                    "constant shapes; without effect.")
+      .def_prop_rw(
+          "profile_stream",
+          [](const Self& self) { return reinterpret_cast<uintptr_t>(self.profile_stream); },
+          [](Self& self, Handle stream) { self.profile_stream = stream.as<Queue>(); },
+          "A stream for the timing of this profile, as IBuilderConfig.profile_stream; kept and "
+          "given back, without effect.")
       .def("__bool__", [](const Self&) { return true; });
 }
 
@@ -217,6 +223,21 @@ void bind_config_target(nb::class_<BuilderConfig>& c) {
                    &Self::set_tiling_optimization_level, "A hint, without effect.")
       .def_prop_rw("l2_limit_for_tiling", &Self::l2_limit_for_tiling,
                    &Self::set_l2_limit_for_tiling, "A hint in bytes, without effect.")
+      .def_prop_rw(
+          "remote_auto_tuning_config", [](const Self&) { return nb::none(); },
+          [](Self&, nb::handle) { Self::set_remote_auto_tuning_config(); },
+          nb::for_setter(nb::arg("config").none()),
+          "None; setting it raises Error: only engines for safety are tuned elsewhere, and they "
+          "are not here.")
+      .def_prop_rw(
+          "build_route", [](const Self&) { return ""; },
+          [](Self&, const std::string& route) { Self::set_build_route(route); },
+          "Options of TensorRT's compiler, of which there are none: an empty text; any other "
+          "raises "
+          "Error.")
+      .def_prop_ro(
+          "all_build_routes", [](const Self&) { return Self::all_build_routes(); },
+          "A JSON object with the version of Opwright and an empty list of options.")
       .def(
           "reset", [](Self& self) { self = Self(); }, "Everything as at first.");
 }

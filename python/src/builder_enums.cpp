@@ -42,7 +42,9 @@ void bind_build_flags(nb::module_& m) {
           "cannot, a build raises Error.")
       .value("PREFER_PRECISION_CONSTRAINTS", BuilderFlag::kPREFER_PRECISION_CONSTRAINTS,
              "The same, but where a layer cannot it is a warning.")
-      .value("DIRECT_IO", BuilderFlag::kDIRECT_IO, "Not here: a build raises Error.")
+      .value("DIRECT_IO", BuilderFlag::kDIRECT_IO,
+             "Inputs and outputs whose allowed_formats were set are not converted: a build raises "
+             "Error where no kernel of a layer takes them as they are.")
       .value("VERSION_COMPATIBLE", BuilderFlag::kVERSION_COMPATIBLE,
              "A permission; without effect: other versions of Opwright that know the engine file's "
              "format run it, those that do not say so.")
@@ -59,7 +61,9 @@ void bind_build_flags(nb::module_& m) {
              "no other flag says which.")
       .value("REFIT_IDENTICAL", BuilderFlag::kREFIT_IDENTICAL,
              "Weights can be given again, the same ones: as fast as an engine without the flag.")
-      .value("WEIGHT_STREAMING", BuilderFlag::kWEIGHT_STREAMING, "Not here: a build raises Error.")
+      .value("WEIGHT_STREAMING", BuilderFlag::kWEIGHT_STREAMING,
+             "On a GPU weights may stay in the host's memory, as far as "
+             "ICudaEngine.weight_streaming_budget_v2 says.")
       .value("INT4", BuilderFlag::kINT4, "A permission; without effect.")
       .value("REFIT_INDIVIDUAL", BuilderFlag::kREFIT_INDIVIDUAL,
              "As REFIT, for weights that INetworkDefinition.mark_weights_refittable names.")

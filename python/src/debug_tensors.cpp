@@ -22,9 +22,17 @@ constexpr const char* kMethod = "process_debug_tensor";
 
 }  // namespace
 
+void fail_undefined(nb::handle self, const char* method) {
+  const auto type = nb::cast<std::string>(self.type().attr("__name__"));
+  PyErr_SetString(PyExc_NotImplementedError, str("class ", type, " must define ", method).c_str());
+  nb::raise_python_error();
+}
+
 DebugListener to_debug_listener(nb::handle listener) {
   if (listener.is_none()) return {};
-  if (!nb::hasattr(listener, kMethod))
+  const nb::object undefined = nb::type<DebugListenerBase>().attr(kMethod);
+  if (!nb::hasattr(listener, kMethod) ||
+      nb::getattr(listener.type(), kMethod, nb::none()).is(undefined))
     throw nb::type_error(
         "a debug listener must define process_debug_tensor(addr, location, type, "
         "shape, name, stream)");
@@ -46,7 +54,17 @@ void bind_debug_listener(nb::module_& m) {
       "(0 where there are none), on the host or on the GPU as location says, there in the order of "
       "stream; type is the network's, shape this run's. What it raises ends the run and passes to "
       "the caller, as False does with an Error.")
-      .def(nb::init<>());
+      .def(nb::init<>())
+      .def(
+          kMethod,
+          [](nb::handle self, nb::args) {
+            fail_undefined(self,
+                           "process_debug_tensor(self, addr, location, type, shape, name, "
+                           "stream)");
+          },
+          nb::sig("def process_debug_tensor(self, addr: int, location: TensorLocation, type: "
+                  "DataType, shape: Dims, name: str, stream: int) -> bool"),
+          "Sees a tensor; False ends the run. Its class defines it.");
 }
 
 void bind_debug_marks(ReportingClass<Network>& c) {

@@ -146,19 +146,30 @@ void bind_inspector(nb::module_& m) {
           nb::arg("layer_index"), nb::arg("format"));
 }
 
-/// Weights stay in the device's memory, so that there is nothing to stream and no budget for it.
 void bind_weight_streaming(ReportingClass<Engine>& c) {
-  const auto nothing = [](const Engine&) { return 0; };
-  const auto check = [](Engine&, int64_t bytes) { Engine::set_weight_streaming_budget(bytes); };
-  c.def_prop_ro("streamable_weights_size", nothing, "0: all weights stay in the device's memory.")
-      .def_prop_rw("weight_streaming_budget_v2", nothing, check,
-                   "0: nothing is streamed. Another one raises Error.")
-      .def_prop_rw("weight_streaming_budget", nothing, check,
+  c.def_prop_ro("streamable_weights_size", &Engine::streamable_weights_size,
+                "Bytes of the weights that may stay in the host's memory; 0 of an engine that was "
+                "built without BuilderFlag.WEIGHT_STREAMING.")
+      .def_prop_rw(
+          "weight_streaming_budget_v2", &Engine::weight_streaming_budget,
+          &Engine::set_weight_streaming_budget,
+          "How many of these bytes a GPU's memory may hold; at first all. The other weights are "
+          "copied to it in each run, while the layer before runs. Larger numbers are "
+          "streamable_weights_size. On the CPU it has no effect.\n\n:raises Error: for a negative "
+          "number, while there are execution contexts, or where the engine was built without the "
+          "flag.")
+      .def_prop_rw("weight_streaming_budget", &Engine::weight_streaming_budget,
+                   &Engine::set_weight_streaming_budget,
                    "weight_streaming_budget_v2 under its name of before.")
-      .def_prop_ro("minimum_weight_streaming_budget", nothing, "0: nothing is streamed.")
-      .def("get_weight_streaming_automatic_budget", nothing, "0: nothing is streamed.")
-      .def_prop_ro("weight_streaming_scratch_memory_size", nothing,
-                   "0: streaming, which is not here, takes no memory.");
+      .def_prop_ro(
+          "minimum_weight_streaming_budget", [](const Engine&) { return 0; },
+          "0: all of these weights may stay in the host's memory.")
+      .def("get_weight_streaming_automatic_budget", &Engine::automatic_weight_streaming_budget,
+           "A budget that the GPU has memory for now, with some left for contexts and others.")
+      .def_prop_ro(
+          "weight_streaming_scratch_memory_size", &Engine::weight_streaming_scratch_size,
+          "Bytes of the GPU's memory that each context takes, beside device_memory_size_v2, "
+          "for the weights that are copied. 0 where none are.");
 }
 
 }  // namespace

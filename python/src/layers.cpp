@@ -190,6 +190,14 @@ void bind_layer(nb::module_& m) {
   bind_properties(c, Op::kLayer.type, Op::kKind);
   if constexpr (std::is_same_v<Op, Moe>) bind_moe(c);
   if constexpr (std::is_same_v<Op, KvCacheUpdate>) bind_kv_cache_update(c);
+  if constexpr (std::is_same_v<Op, Fill>)
+    c.def(
+        "is_alpha_beta_int64",
+        [](const Layer& self) {
+          return std::get<int64_t>(get_property(self, "to_type")) ==
+                 static_cast<int64_t>(DataType::kINT64);
+        },
+        "Whether alpha and beta are integers: those of INT64 elements are.");
 }
 
 template <class Op>
@@ -203,6 +211,9 @@ void bind_found_layer(nb::module_& m) {
 
 /// A Slice that add_padding_nd made.
 struct PaddingLayer : Layer {};
+/// Of these there are none.
+struct AttentionInputLayer : AttentionBoundaryLayer {};
+struct DistCollectiveLayer : Layer {};
 
 }  // namespace
 
@@ -234,6 +245,14 @@ void bind_layers(nb::module_& m) {
   nb::class_<PaddingLayer, Layer> padding(m, "IPaddingLayer",
                                           "Zeros before and after the last axes.");
   bind_properties(padding, LayerType::kPADDING, "Padding");
+  nb::class_<AttentionInputLayer, AttentionBoundaryLayer>(
+      m, "IAttentionInputLayer",
+      "What enters an attention, in TensorRT. An attention is one layer here, "
+      "IAttentionOutputLayer, "
+      "so that no layer is one.");
+  nb::class_<DistCollectiveLayer, Layer>(m, "IDistCollectiveLayer",
+                                         "What several devices exchange, in TensorRT. An engine "
+                                         "runs on one, so that no layer is one.");
 }
 
 }  // namespace opwright::python

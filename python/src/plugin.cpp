@@ -181,6 +181,26 @@ void bind_fields(nb::module_& m) {
              for (const FieldValue& value : self.values) fields.append(Field{value});
              return nb::iter(fields);
            })
+      .def("clear", [](FieldCollection& self) { self.values.clear(); })
+      .def(
+          "insert",
+          [](FieldCollection& self, nb::ssize_t index, const Field& field) {
+            const auto end = static_cast<nb::ssize_t>(self.values.size());
+            if (index < 0) index += end;
+            if (index < 0 || index > end)
+              throw nb::index_error(str("insert at ", index, " of ", end, " fields").c_str());
+            self.values.insert(self.values.begin() + index, field.value);
+          },
+          nb::arg("index"), nb::arg("field"), "Puts a field before the one of that index.")
+      .def(
+          "pop",
+          [](FieldCollection& self, nb::ssize_t index) {
+            const auto at = static_cast<std::ptrdiff_t>(index_in(index, self.values.size()));
+            Field field{self.values[static_cast<size_t>(at)]};
+            self.values.erase(self.values.begin() + at);
+            return field;
+          },
+          nb::arg("index") = -1, "Takes a field out, the last one at first, and returns it.")
       .def(
           "append",
           [](FieldCollection& self, const Field& field) { self.values.push_back(field.value); },

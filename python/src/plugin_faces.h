@@ -20,6 +20,14 @@ inline int32_t int32(nb::handle value, const char* expected) {
           " came");
   return static_cast<int32_t>(number);
 }
+/// The attribute num_outputs. Throws Error where the plugin does not set it.
+inline int32_t num_outputs_of(nb::handle plugin) {
+  const nb::object value = optional_attribute(plugin, "num_outputs");
+  const int32_t count = value.is_valid() ? int32(value, "the number of outputs") : -1;
+  require(count != -1, "plugin class ", class_name(plugin),
+          " must set num_outputs, the number of its outputs");
+  return count;
+}
 
 /// The build part, as IPluginV3OneBuildV2 or an interface of the Quick family.
 template <class Interface>

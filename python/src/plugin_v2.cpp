@@ -8,6 +8,7 @@
 #include "library_plugin_v2.h"
 #include "plugin/abi/expr_builder.h"
 #include "plugin/abi/plugin_layers.h"
+#include "plugin_faces.h"
 #include "reporting.h"
 
 namespace opwright::python {
@@ -73,13 +74,7 @@ class V2Face final : public IPluginV2DynamicExt, public CaptureLimits, public At
   }
 
   int32_t getNbOutputs() const noexcept override {
-    return guarded<int32_t>(kFailed, "num_outputs", [&] {
-      require(nb::hasattr(self(), "num_outputs"), "plugin class ", class_name(self()),
-              " must set num_outputs, the number of its outputs");
-      const int64_t count = integer(self().attr("num_outputs"), "the number of outputs");
-      require(std::in_range<int32_t>(count), "expected the number of outputs; ", count, " came");
-      return static_cast<int32_t>(count);
-    });
+    return guarded<int32_t>(kFailed, "num_outputs", [&] { return num_outputs_of(self()); });
   }
 
   DimsExprs getOutputDimensions(int32_t output, DimsExprs const* inputs, int32_t num_inputs,

@@ -47,12 +47,7 @@ class OneBuildFace final : public BuildFace<IPluginV3OneBuildV2> {
   }
 
   int32_t getNbOutputs() const noexcept override {
-    return guarded<int32_t>(kFailed, "num_outputs", [&] {
-      nb::object value = optional_attribute(self(), "num_outputs");
-      require(value.is_valid(), "plugin class ", class_name(self()),
-              " must set num_outputs, the number of its outputs");
-      return int32(value, "the number of outputs");
-    });
+    return guarded<int32_t>(kFailed, "num_outputs", [&] { return num_outputs_of(self()); });
   }
 
   size_t getWorkspaceSize(DynamicPluginTensorDesc const* in, int32_t num_inputs,

@@ -159,6 +159,9 @@ void bind_engine_refitter(nb::module_& m) {
           },
           nb::arg("weights_name"), "Forgets what was set. False where nothing was.")
       .def(
+          "release_refit_resources", [](const Self&) { return true; },
+          "True: a refitter keeps nothing between refits that could be released.")
+      .def(
           "get_weights_prototype",
           [](const Self& self, const std::string& name) {
             const RefitWeight& weight = self.weights()[self.require_name(name)];

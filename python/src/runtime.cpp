@@ -19,10 +19,14 @@ namespace opwright::python {
 namespace {
 
 /// Runtime: the core's, and its logger, which it keeps alive.
+/// Of the class DLAWorkspaceAllocationStrategy.
+enum class DlaWorkspace { kDefault = 0, kSharedStatic = 1 };
+
 struct PyRuntime : Runtime {
   explicit PyRuntime(nb::object logger)
       : Runtime(Log(nb::cast<ILogger*>(logger))), logger(std::move(logger)) {}
   const nb::object logger;
+  DlaWorkspace dla_workspace_allocation_strategy = DlaWorkspace::kDefault;  ///< without effect
 };
 
 void tell_runtime(const PyRuntime& runtime, HeldObjects& held) {
@@ -360,7 +364,15 @@ void bind_runtime(nb::module_& m) {
   nb::class_<ProfilerBase, PyProfilerBase>(
       m, "IProfiler",
       "Hears each layer's time. Derive from it and define report_layer_time(layer_name, ms).")
-      .def(nb::init<>());
+      .def(nb::init<>())
+      .def(
+          "report_layer_time",
+          [](nb::handle self, nb::handle, nb::handle) {
+            fail_undefined(self, "report_layer_time(self, layer_name, ms)");
+          },
+          nb::arg("layer_name"), nb::arg("ms"),
+          nb::sig("def report_layer_time(self, layer_name: str, ms: float) -> None"),
+          "Hears that a layer took so many milliseconds; its class defines it.");
   bind_debug_listener(m);
   nb::enum_<TempfileControlFlag>(m, "TempfileControlFlag", nb::is_arithmetic(),
                                  "Bits of Runtime.tempfile_control_flags.")
@@ -368,6 +380,10 @@ void bind_runtime(nb::module_& m) {
              "Files that are in memory only, which libraries in engines are loaded from.")
       .value("ALLOW_TEMPORARY_FILES", TempfileControlFlag::kALLOW_TEMPORARY_FILES,
              "Named files in a folder; none are made.");
+  nb::enum_<DlaWorkspace>(m, "DLAWorkspaceAllocationStrategy", nb::is_arithmetic(),
+                          "Where modules of a DLA have their working memory. None is driven.")
+      .value("DEFAULT", DlaWorkspace::kDefault, "Each module has its own.")
+      .value("SHARED_STATIC", DlaWorkspace::kSharedStatic, "Those of a core share it.");
   bind_engine(m);
   bind_context(m);
   using Self = PyRuntime;
@@ -403,6 +419,8 @@ void bind_runtime(nb::module_& m) {
           "DLA_core", [](const Self&) { return kNoDla; },
           [](Self&, int core) { require_no_dla(core); },
           "-1: no DLA is driven. Another one raises Error.")
+      .def_rw("dla_workspace_allocation_strategy", &Self::dla_workspace_allocation_strategy,
+              "Kept and given back, without effect: no DLA is driven.")
       .def_prop_rw(
           "debug_plugins", [](const Self& self) { return self.options().debug_plugins; },
           [](Self& self, std::optional<bool> debug) { self.options().debug_plugins = debug; },

@@ -210,6 +210,7 @@ nb::object numpy_dtype(DataType type) {
   if (name != nullptr) return dtype(name);
   const char* extended = type == DataType::kBF16   ? "bfloat16"
                          : type == DataType::kFP8  ? "float8_e4m3fn"
+                         : type == DataType::kE8M0 ? "float8_e8m0fnu"
                          : type == DataType::kINT4 ? "int4"
                                                    : nullptr;
   if (extended != nullptr) {
@@ -225,11 +226,12 @@ nb::object numpy_dtype(DataType type) {
 DataType data_type(nb::handle dtype, std::string_view what) {
   const std::string name = nb::cast<std::string>(dtype.attr("name"));
   static constexpr std::pair<std::string_view, DataType> kTypes[] = {
-      {"float32", DataType::kFLOAT},     {"float16", DataType::kHALF},
-      {"int8", DataType::kINT8},         {"uint8", DataType::kUINT8},
-      {"int32", DataType::kINT32},       {"int64", DataType::kINT64},
-      {"bool", DataType::kBOOL},         {"bfloat16", DataType::kBF16},
-      {"float8_e4m3fn", DataType::kFP8}, {"int4", DataType::kINT4},
+      {"float32", DataType::kFLOAT},       {"float16", DataType::kHALF},
+      {"int8", DataType::kINT8},           {"uint8", DataType::kUINT8},
+      {"int32", DataType::kINT32},         {"int64", DataType::kINT64},
+      {"bool", DataType::kBOOL},           {"bfloat16", DataType::kBF16},
+      {"float8_e4m3fn", DataType::kFP8},   {"int4", DataType::kINT4},
+      {"float8_e8m0fnu", DataType::kE8M0},
   };
   for (const auto& [known, type] : kTypes)
     if (name == known) return type;

@@ -204,22 +204,18 @@ class BuilderConfigApi final : public IBuilderConfig {
     return RuntimePlatform::kSAME_AS_BUILD;
   }
   bool setRemoteAutoTuningConfig(char const*) noexcept override {
-    return errors_.run([&] {
-      fail(
-          "setRemoteAutoTuningConfig: only engines for safety are tuned elsewhere, and they are "
-          "not here");
-    });
+    return errors_.run([&] { BuilderConfig::set_remote_auto_tuning_config(); });
   }
   char const* getRemoteAutoTuningConfig() const noexcept override { return nullptr; }
   bool setBuildRoute(char const* buildRoute) noexcept override {
     return errors_.run([&] {
-      require(buildRoute != nullptr && *buildRoute == '\0',
-              "setBuildRoute: there are no options of the compiler to set; expected an empty text");
+      require(buildRoute != nullptr, "setBuildRoute: the text is null");
+      BuilderConfig::set_build_route(buildRoute);
     });
   }
   char const* getBuildRoute() const noexcept override { return ""; }
   char const* getAllBuildRoutes() const noexcept override {
-    return R"({"tuner_version": ")" OPWRIGHT_VERSION R"(", "tuner_options": []})";
+    return BuilderConfig::all_build_routes();
   }
   bool setLimits(Limits const& limits) noexcept override {
     return errors_.run([&] { config_.set_limits(limits); });

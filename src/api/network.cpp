@@ -106,6 +106,8 @@ const std::unordered_map<std::string_view, AddFunction>& add_methods() {
   static const auto methods = [] {
     AddFunctions functions;
     each_add_method(functions);
+    functions({"add_dist_collective", "addDistCollective", ""}, add_dist_collective, "input",
+              "distCollectiveOp", "reduceOp", "root", "groupSize");
     return functions.take();
   }();
   return methods;

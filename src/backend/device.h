@@ -120,6 +120,8 @@ class DeviceHeap {
   virtual ~DeviceHeap() = default;
   /// Bytes that it has in all: on the host those of the machine.
   virtual uint64_t memory() const;
+  /// Bytes of it that nobody uses, as far as that can be known.
+  virtual uint64_t free_memory() const { return memory(); }
   /// 64-byte aligned memory, 256 on a GPU. Throws Error with kFAILED_ALLOCATION naming the size.
   virtual void* allocate(size_t bytes) const = 0;
   /// Whatever the device was given may use the memory: it is freed after all of that.

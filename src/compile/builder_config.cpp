@@ -1,6 +1,7 @@
 #include "compile/builder_config.h"
 
 #include "base/limits.h"
+#include "opwright/version.h"
 
 namespace opwright {
 namespace {
@@ -113,6 +114,19 @@ void BuilderConfig::set_engine_capability(EngineCapability capability) {
           "EngineCapability.STANDARD is the only one that is here");
 }
 
+void BuilderConfig::set_remote_auto_tuning_config() {
+  fail("remote auto-tuning: only engines for safety are tuned elsewhere, and they are not here");
+}
+
+void BuilderConfig::set_build_route(std::string_view route) {
+  require(route.empty(), "the build route is '", route,
+          "', but there are no options of the compiler to set; expected an empty text");
+}
+
+const char* BuilderConfig::all_build_routes() {
+  return R"({"tuner_version": ")" OPWRIGHT_VERSION R"(", "tuner_options": []})";
+}
+
 std::shared_ptr<TimingCache> BuilderConfig::create_timing_cache(
     std::span<const std::byte> bytes) const {
   if (bytes.empty()) return std::make_shared<TimingCache>(get_device(device_).identity());
@@ -151,6 +165,8 @@ BuildConfig BuilderConfig::build_config(bool strongly_typed) const {
   build.embed_plugin_sources = embed_plugin_sources;
   build.refit = refit_mode(flags.bits);
   build.strip = strips_plan(flags.bits);
+  build.weight_streaming = flags.has(BuilderFlag::kWEIGHT_STREAMING);
+  build.direct_io = flags.has(BuilderFlag::kDIRECT_IO);
   build.debug_plugins = debug_plugins;
   build.graphs = graphs;
   build.max_aux_streams = max_aux_streams_ < 0 ? kDefaultAuxStreams : max_aux_streams_;

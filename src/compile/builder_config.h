@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
@@ -102,6 +103,11 @@ class BuilderConfig : public BuilderSettings {
 
   static void set_runtime_platform(RuntimePlatform platform);
   static void set_engine_capability(EngineCapability capability);
+  /// Throws Error: there are no engines for safety, which it is for.
+  [[noreturn]] static void set_remote_auto_tuning_config();
+  /// Throws Error for any but an empty text: there are no options.
+  static void set_build_route(std::string_view route);
+  static const char* all_build_routes();
 
   /// A cache for the device; a fresh one of no bytes.
   std::shared_ptr<TimingCache> create_timing_cache(std::span<const std::byte> bytes) const;

@@ -58,11 +58,14 @@ int number_of(std::vector<PortType>& types, PortType type) {
   return static_cast<int>(found - types.begin());
 }
 
+/// Milliseconds of a conversion that is chosen where there is nothing else.
+constexpr float kAvoided = 1e6F;
+
 /// The nodes' options as a problem of selection. Network inputs and outputs follow the nodes, each
-/// with its one type.
+/// with its one type. `direct_io`: as BuildConfig has it.
 SelectionProblem make_problem(const Graph& graph, const Network& network,
                               const std::vector<GraphNode*>& nodes,
-                              const std::vector<TunedNode>& tuned, Tuner& tuner) {
+                              const std::vector<TunedNode>& tuned, Tuner& tuner, bool direct_io) {
   SelectionProblem problem;
   std::vector<PortType> types;
   std::map<const GraphValue*, int> tensor_of;  // in problem.tensors
@@ -135,7 +138,61 @@ SelectionProblem make_problem(const Graph& graph, const Network& network,
           tensor.convert[from][to] =
               tuner.reformat_time(*values[t], types[tensor.types[from]], types[tensor.types[to]]);
   }
+  const auto avoid = [](SelectionProblem::Tensor& tensor, int type) {
+    for (size_t from = 0; from < tensor.types.size(); ++from)
+      for (size_t to = 0; to < tensor.types.size(); ++to)
+        if (from != to && (tensor.types[from] == type || tensor.types[to] == type))
+          tensor.convert[from][to] += kAvoided;
+  };
+  if (direct_io) {
+    for (size_t i = 0; i < graph.inputs.size(); ++i)
+      if (network.inputs()[i]->has_allowed_formats())
+        avoid(problem.tensors[tensor_of.at(graph.inputs[i])],
+              number_of(types, network_port_type(*network.inputs()[i])));
+    for (size_t i = 0; i < graph.outputs().size(); ++i) {
+      const Tensor& output = *network.outputs()[i];
+      if (!output.has_allowed_formats() || graph.outputs()[i]->is_known()) continue;
+      avoid(problem.tensors[tensor_of.at(graph.outputs()[i])],
+            number_of(types, network_port_type(output)));
+    }
+  }
   return problem;
+}
+
+/// Throws Error where the steps convert an input or output whose formats were set.
+void require_direct_io(const StepSchedule& steps, const Network& network) {
+  using Location = PlanTensor::Location;
+  const auto refuse = [&](std::string_view what, const Tensor& tensor, PortType given,
+                          std::string_view layer, std::string_view does, PortType other) {
+    fail("BuilderFlag.DIRECT_IO: the network's ", what, " '", tensor.name(), "' is ", str(given),
+         ", but ", layer, " ", does, " it as ", str(other),
+         ": allow that format (ITensor.allowed_formats) or clear the flag");
+  };
+  for (const ScheduleStep& step : steps.steps) {
+    if (step.node != nullptr) continue;
+    const ScheduleTensor &from = steps.tensors[step.inputs[0]],
+                         &to = steps.tensors[step.outputs[0]];
+    const ScheduleStorage &source = steps.storages[from.storage],
+                          &target = steps.storages[to.storage];
+    const auto neighbour = [&](int tensor, auto ports) {
+      for (const ScheduleStep& each : steps.steps)
+        if (each.node != nullptr && std::ranges::find(each.*ports, tensor) != (each.*ports).end())
+          return str("layer '", each.name, "'");
+      return std::string("the output");
+    };
+    if (source.location == Location::kInput) {
+      const Tensor& input = *network.inputs()[static_cast<size_t>(source.index)];
+      if (input.has_allowed_formats())
+        refuse("input", input, from.type, neighbour(step.outputs[0], &ScheduleStep::inputs),
+               "takes", to.type);
+    }
+    if (target.location == Location::kOutput) {
+      const Tensor& output = *network.outputs()[static_cast<size_t>(target.index)];
+      if (output.has_allowed_formats())
+        refuse("output", output, to.type, neighbour(step.inputs[0], &ScheduleStep::outputs),
+               "gives", from.type);
+    }
+  }
 }
 
 /// Throws one error for all nodes that the device cannot run: `first` tells of the one before
@@ -251,7 +308,7 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   // Of what the timing cache knows a kernel may fail to compile here: then others are chosen.
   for (std::vector<int> failed(1); !failed.empty();) {
     progress("selecting formats", 0, 1);
-    problem = make_problem(graph, network, nodes, tuned, tuner);
+    problem = make_problem(graph, network, nodes, tuned, tuner, config.direct_io);
     if (config.timing_filter) return;
     assignment = contest.choose(problem, contested);
     const auto first = assignment.begin() + static_cast<ptrdiff_t>(graph.inputs.size());
@@ -277,6 +334,7 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   if (!contest.gain_streams(assignment, rules)) rules.aux_streams = 0;
   const StepSchedule steps =
       make_schedule(graph, network, ranges, device, nodes, tuned, chosen, rules);
+  if (config.direct_io) require_direct_io(steps, network);
   progress("writing", 0, 1);
   emitter.add_schedule(steps, ranges, tuner.constants());
   if (config.enclosing != nullptr) return;
@@ -350,6 +408,7 @@ Plan compile_for(const Device& device, const Network& declared, const BuildConfi
   format.check_level(config.hardware_compatibility, device, plan.code);
   plan.debug_plugins = config.debug_plugins;
   plan.graphs = config.graphs;
+  plan.weight_streaming = config.weight_streaming;
   plan.refit.is_stripped = config.strip;
   if (config.strip && !plan.refit.weights.empty()) plan = strip(std::move(plan));
   trust_plan(plan);

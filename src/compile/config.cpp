@@ -13,10 +13,7 @@ struct MissingFlag {
 };
 
 constexpr MissingFlag kMissingFlags[] = {
-    {BuilderFlag::kWEIGHT_STREAMING, "WEIGHT_STREAMING", "weights stay in the device's memory"},
     {BuilderFlag::kSAFETY_SCOPE, "SAFETY_SCOPE", "there are no engines for safety"},
-    {BuilderFlag::kDIRECT_IO, "DIRECT_IO",
-     "the engine converts inputs and outputs where it must; allowed_formats is kept without it"},
     {BuilderFlag::kSTRICT_NANS, "STRICT_NANS", "no kernel is built otherwise for it"},
     {BuilderFlag::kDISTRIBUTIVE_INDEPENDENCE, "DISTRIBUTIVE_INDEPENDENCE",
      "kernels may compute parts of an axis in different ways"},

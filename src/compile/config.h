@@ -46,6 +46,8 @@ class OptimizationProfile {
   float extra_memory_target() const { return extra_memory_target_; }
   /// Throws Error unless it is 0 to 1. Without effect.
   void set_extra_memory_target(float target);
+  /// Kept and given back, without effect.
+  Queue profile_stream = nullptr;
 
  private:
   struct Choice {
@@ -116,6 +118,8 @@ struct BuildConfig {
   /// the GPU.
   bool may_fall_back = false;
   bool fp16 = false, bf16 = false, int8 = false, fp8 = false;
+  /// Whether layers take inputs, and give outputs, whose allowed formats were set, as they are.
+  bool direct_io = false;
   bool tf32 = false;  ///< whether products of FP32 may round their operands, in any network
   uint32_t tactic_sources = 0;  ///< bits 1 << TacticSource
   /// How long a kernel may compile, or run in another process: it is left out beyond that.
@@ -152,8 +156,9 @@ struct BuildConfig {
   std::vector<std::string> plugins_to_serialize;
   /// Whether the plan carries the sources of those plugins whose language allows it.
   bool embed_plugin_sources = false;
-  bool debug_plugins = false;  ///< whether the engine checks every call of a plugin
-  bool graphs = true;          ///< whether contexts on a GPU replay their runs as graphs
+  bool debug_plugins = false;     ///< whether the engine checks every call of a plugin
+  bool graphs = true;             ///< whether contexts on a GPU replay their runs as graphs
+  bool weight_streaming = false;  ///< whether weights of the engine may stay on the host
   /// On so many streams beside that of the run an engine for a GPU may run steps beside each other.
   int max_aux_streams = 0;
   /// What other GPUs an engine for a GPU must run on, too.

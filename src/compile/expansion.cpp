@@ -13,7 +13,7 @@ namespace {
 
 bool has_composed(const Network& network) {
   for (int i = 0; i < network.num_layers(); ++i)
-    if (network.layer(i)->op()->is_composed()) return true;
+    if (network.layer(i)->op()->is_composed(network.layer(i)->inputs())) return true;
   return false;
 }
 
@@ -148,6 +148,7 @@ void Expansion::set(const Tensor& tensor, Tensor* made) {
   made->dynamic_range_ = tensor.dynamic_range_;
   made->stored_type_ = tensor.stored_type_;
   made->allowed_formats_ = tensor.allowed_formats_;
+  made->has_allowed_formats_ = tensor.has_allowed_formats_;
   tensors_[&tensor] = made;
   taken_.insert(made);
 }
@@ -210,7 +211,7 @@ std::vector<size_t> Expansion::needs_of(size_t unit) const {
 void Expansion::run(const Unit& unit) {
   if (unit.region != nullptr)
     unit.region->expand(*this);
-  else if (unit.layer->op()->is_composed())
+  else if (unit.layer->op()->is_composed(unit.layer->inputs()))
     compose(*unit.layer);
   else
     copy(*unit.layer);

@@ -77,6 +77,8 @@ class Tensor {
   float scale() const;
   /// A bit per TensorFormat. Network inputs and outputs only.
   uint32_t allowed_formats() const { return allowed_formats_; }
+  /// Whether set_allowed_formats() was called.
+  bool has_allowed_formats() const { return has_allowed_formats_; }
   void set_allowed_formats(uint32_t formats);
   /// The type that the layer is to store it in, of weakly typed networks: an output of the network
   /// has it, on other tensors it is a constraint like Layer::precision().
@@ -110,6 +112,7 @@ class Tensor {
   std::optional<std::pair<float, float>> dynamic_range_;
   std::optional<DataType> stored_type_;
   uint32_t allowed_formats_ = 1u << static_cast<int>(TensorFormat::kLINEAR);
+  bool has_allowed_formats_ = false;
 };
 
 /// An operator applied to tensors. The operator itself is immutable; changing a layer's parameters

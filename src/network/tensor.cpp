@@ -96,6 +96,7 @@ void Tensor::set_allowed_formats(uint32_t formats) {
   require(formats != 0 && formats < 1u << EnumMax<TensorFormat>(), "tensor '", name_,
           "': allowed formats are a bit per tensor format, not ", formats);
   allowed_formats_ = formats;
+  has_allowed_formats_ = true;
 }
 
 void Tensor::set_stored_type(DataType dtype) {

@@ -468,6 +468,15 @@ const NodeTable& contrib_operators() {
   return table;
 }
 
+const NodeTable& tensorrt_operators() {
+  static const NodeTable table = [] {
+    NodeTable table;
+    add_tensorrt(table);
+    return table;
+  }();
+  return table;
+}
+
 /// Operators that ONNX Runtime wrote into the default domain before it had one of its own, or that
 /// are the same in both.
 bool is_in_both_domains(std::string_view name) {
@@ -480,8 +489,11 @@ bool is_in_both_domains(std::string_view name) {
 
 NodeFunction find_operator(std::string_view domain, std::string_view name) {
   const bool is_standard = domain.empty() || domain == "ai.onnx" || is_in_both_domains(name);
-  if (!is_standard && domain != "com.microsoft") return nullptr;
-  const NodeTable& table = is_standard ? standard_operators() : contrib_operators();
+  const bool is_tensorrt = domain == "trt";
+  if (!is_standard && !is_tensorrt && domain != "com.microsoft") return nullptr;
+  const NodeTable& table = is_standard   ? standard_operators()
+                           : is_tensorrt ? tensorrt_operators()
+                                         : contrib_operators();
   const auto found = table.find(name);
   return found == table.end() ? nullptr : found->second;
 }

@@ -254,6 +254,7 @@ void add_indexing(NodeTable& table);
 void add_sampling(NodeTable& table);
 void add_selection(NodeTable& table);
 void add_scatter(NodeTable& table);
+void add_tensorrt(NodeTable& table);
 
 /// The default domain's operator of that name, or com.microsoft's; null where there is none.
 NodeFunction find_operator(std::string_view domain, std::string_view name);

@@ -95,9 +95,9 @@ void dequantize(NodeImporter& node) {
   Tensor *x = node.input(0), *scale = node.input(1), *zero_point = node.optional_input(2);
   const DataType type = x->dtype();
   if (type != DataType::kINT8 && type != DataType::kUINT8 && type != DataType::kINT32 &&
-      type != DataType::kFP8)
+      type != DataType::kFP8 && type != DataType::kFP4)
     node.error("dequantizes from ", name(type), ", which is not supported; expected INT8, UINT8, ",
-               "INT32 or FLOAT8E4M3FN");
+               "INT32, FLOAT8E4M3FN or FLOAT4E2M1");
   if (zero_point && zero_point->dtype() != type)
     node.error("the zero point is ", name(zero_point->dtype()), "; expected the input's type, ",
                name(type));

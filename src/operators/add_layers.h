@@ -21,6 +21,10 @@ namespace opwright {
 // cannot be inferred.
 
 /// The axis of channels in TensorRT's defaults: the third from the end, or the first.
+/// Throws Error: an engine runs on one device.
+[[noreturn]] Layer* add_dist_collective(Network& network, Tensor& input, CollectiveOperation op,
+                                        ReduceOperation reduce, int64_t root, int64_t group_size);
+
 int64_t default_channel_axis(const Tensor& tensor);
 
 /// \param kernel `maps` * channels / groups * window elements in this order, of any shape; the

@@ -11,6 +11,7 @@
 #include "operators/boundary.h"
 #include "operators/col2im.h"
 #include "operators/convolution.h"
+#include "operators/dynamic_quantization.h"
 #include "operators/einsum.h"
 #include "operators/elementwise.h"
 #include "operators/fused_attention.h"
@@ -42,11 +43,11 @@ void each_builtin_operator(Visitor&& visitor) {
   visit.template operator()<
       Activation, Assertion, Attention, BitCast, Cast, ChannelShuffle, Col2Im, Concatenation,
       ConditionalInputBoundary, ConditionalOutputBoundary, ConditionBoundary, Convolution,
-      Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant, Einsum,
-      ElementWise, Fill, FusedAttention, Gather, GridSample, Identity, IndexedMaxPooling,
-      IteratorBoundary, KvCacheUpdate, KvCacheWrite, LoopOutputBoundary, LpPooling, Lrn,
-      MatMulNBits, MatrixMultiply, MaxUnpool, Moe, Nms, NonZero, Normalization, OneHot,
-      ParametricRelu, Pointwise, Pooling, Quantize, QuantizedNormalization, RaggedSoftmax,
+      Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant,
+      DynamicQuantize, Einsum, ElementWise, Fill, FusedAttention, Gather, GridSample, Identity,
+      IndexedMaxPooling, IteratorBoundary, KvCacheUpdate, KvCacheWrite, LoopOutputBoundary,
+      LpPooling, Lrn, MatMulNBits, MatrixMultiply, MaxUnpool, Moe, Nms, NonZero, Normalization,
+      OneHot, ParametricRelu, Pointwise, Pooling, Quantize, QuantizedNormalization, RaggedSoftmax,
       Recurrence, RecurrenceBoundary, Reduce, Reformat, Remainder, Reshape, Resize, ReverseSequence,
       RoiAlign, RoiPool, RotaryEmbedding, RowProduct, Scale, Scatter, Select, ShapeOf, Shuffle,
       Slice, Softmax, Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
@@ -138,6 +139,31 @@ void each_computing_method(Visitor& add) {
        "block."},
       add_quantization<Dequantize>, "input", "scale",
       DefaultArgument{"output_type", DataType::kFLOAT});
+  add(
+      {"add_dynamic_quantize", "addDynamicQuantize",
+       "Divides each block of `block_size` elements along an axis by a scale that follows from its "
+       "largest element. Outputs: the elements, FP4, FP8 or INT8, and the scales, FP8, E8M0 "
+       "(powers "
+       "of two), FLOAT, HALF or BF16."},
+      [](Network& network, Tensor& input, int64_t axis, int64_t block_size, DataType output_type,
+         DataType scale_type) {
+        DynamicQuantizeParams params;
+        params.axis = axis, params.block_size = block_size;
+        params.to = output_type, params.scale_type = scale_type;
+        return network.add<DynamicQuantize>(std::move(params), {&input});
+      },
+      "input", "axis", "block_size", "output_type", "scale_type");
+  add(
+      {"add_dynamic_quantize_v2", "addDynamicQuantizeV2",
+       "The same for blocks of a shape, of the input's rank; -1 stands for all of an axis."},
+      [](Network& network, Tensor& input, const Ints& block_shape, DataType output_type,
+         DataType scale_type) {
+        DynamicQuantizeParams params;
+        params.block_shape = block_shape;
+        params.to = output_type, params.scale_type = scale_type;
+        return network.add<DynamicQuantize>(std::move(params), {&input});
+      },
+      "input", "block_shape", "output_type", "scale_type");
   add({"add_parametric_relu", "addParametricReLU", "x < 0 ? x * slope : x; the slopes broadcast."},
       add_function<ParametricRelu, 2>(), "input", "slopes");
   add(

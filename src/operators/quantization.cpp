@@ -2,7 +2,9 @@
 
 #include <string>
 
+#include "operators/composed.h"
 #include "operators/infer.h"
+#include "operators/narrow_floats.h"
 
 namespace opwright {
 
@@ -47,6 +49,11 @@ SymShape scale_shape(const SymShape& x, const SymShape& scale, int64_t axis, std
 
 namespace {
 
+/// Whether there are types that no kernel takes.
+bool has_narrow(DataType x, DataType scale) {
+  return x == DataType::kFP4 || scale == DataType::kE8M0;
+}
+
 void require_scales(const Inference& inference, int64_t axis) {
   for (const int i : {1, 2}) {
     if (inference.optional(i) == nullptr) continue;
@@ -74,13 +81,35 @@ std::vector<OutputInfo> Quantize::infer(InferContext& context) const {
   return {make_output(to, x.dims)};
 }
 
+bool Dequantize::is_composed(std::span<Tensor* const> inputs) const {
+  return inputs.size() > 1 && inputs[0] != nullptr && inputs[1] != nullptr &&
+         has_narrow(inputs[0]->dtype(), inputs[1]->dtype());
+}
+
+std::vector<Tensor*> Dequantize::compose(Network& network, std::span<Tensor* const> inputs,
+                                         const std::string& layer) const {
+  ComposedWriter writer(network, *this, layer, inputs, 2, 2);
+  Tensor *x = inputs[0], *scale = inputs[1];
+  if (scale->dtype() == DataType::kE8M0)
+    scale = from_e8m0(writer, scale);
+  else
+    writer.require_floating(1, "scale");
+  if (x->dtype() == DataType::kFP4) {
+    x = doubled_fp4(writer, x);
+    scale = writer.elementwise(ElementWiseOperation::kPROD, writer.cast(scale, DataType::kFLOAT),
+                               0.5);
+  }
+  return {writer.add<Dequantize>(params(), {x, scale})};
+}
+
 std::vector<OutputInfo> Dequantize::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"x", "scale", "zero point"}, 2, 3);
   const TensorInfo& x = inference.input(0);
+  if (has_narrow(x.dtype, inference.input(1).dtype)) return infer_composed(*this, context);
   inference.require_type(0,
                          x.dtype == DataType::kINT8 || x.dtype == DataType::kUINT8 ||
                              x.dtype == DataType::kINT32 || x.dtype == DataType::kFP8,
-                         "INT8, UINT8, INT32 or FP8");
+                         "INT8, UINT8, INT32, FP8 or FP4");
   inference.require(is_floating(params().to), "dequantizes to a floating type, not to type ",
                     static_cast<int32_t>(params().to));
   require_scales(inference, params().axis);

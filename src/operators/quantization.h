@@ -27,7 +27,8 @@ class Quantize final : public BuiltinOperator<Quantize, QuantizationParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
-/// (x - zero point) * scale, of x in INT8, UINT8, INT32 or FP8, as a floating type.
+/// (x - zero point) * scale, of x in INT8, UINT8, INT32, FP8 or FP4, as a floating type. A scale of
+/// E8M0 is a power of two. FP4, and scales of E8M0, are written as other layers.
 class Dequantize final : public BuiltinOperator<Dequantize, QuantizationParams> {
  public:
   static constexpr std::string_view kKind = "Dequantize";
@@ -35,6 +36,9 @@ class Dequantize final : public BuiltinOperator<Dequantize, QuantizationParams> 
       LayerType::kDEQUANTIZE, "IDequantizeLayer", "Multiplies by a scale."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool is_composed(std::span<Tensor* const> inputs) const override;
+  std::vector<Tensor*> compose(Network& network, std::span<Tensor* const> inputs,
+                               const std::string& layer) const override;
 };
 
 /// The shape of x's rank that a scale or zero point has beside it: extents are 1, those of x, or

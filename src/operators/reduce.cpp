@@ -30,6 +30,7 @@ std::optional<Expr> reduce(ReduceOperation op, const std::vector<Expr>& values) 
       return extreme;
     }
     case ReduceOperation::kAVG:
+    case ReduceOperation::kNONE:
       break;
   }
   return std::nullopt;

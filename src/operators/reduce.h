@@ -13,6 +13,9 @@ inline constexpr auto kEnumeration<ReduceOperation> =
                                      {"MAX", ReduceOperation::kMAX, "The largest."},
                                      {"MIN", ReduceOperation::kMIN, "The smallest."},
                                      {"AVG", ReduceOperation::kAVG, "Their mean."},
+                                     {"NONE", ReduceOperation::kNONE,
+                                      "Of collective operations; a reduce layer with it cannot "
+                                      "be built."},
                                  });
 
 struct ReduceParams {

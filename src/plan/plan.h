@@ -114,9 +114,10 @@ struct Plan {
   /// What brings plugins along, as indices into `code`, each of them host code: shared libraries in
   /// the order of loading, and sources in a language that SourceLanguage knows by their target.
   std::vector<int32_t> plugin_libraries, plugin_sources;
-  bool debug_plugins = false;  ///< whether every call of a plugin is checked
-  bool graphs = true;          ///< whether contexts replay what they run on a GPU
-  RefitPlan refit;             ///< without weights: the engine cannot be refitted
+  bool debug_plugins = false;     ///< whether every call of a plugin is checked
+  bool graphs = true;             ///< whether contexts replay what they run on a GPU
+  bool weight_streaming = false;  ///< whether weights may stay on the host (WeightFetch)
+  RefitPlan refit;                ///< without weights: the engine cannot be refitted
 };
 
 /// How much of a file is verified before use. The plan and the code always are.

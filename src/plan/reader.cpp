@@ -142,6 +142,7 @@ class Reader {
     plan.plugin_sources = numbers(from_.plugin_sources());
     plan.debug_plugins = from_.debug_plugins();
     plan.graphs = from_.graphs();
+    plan.weight_streaming = from_.weight_streaming();
     if (from_.refit() != nullptr) plan.refit = refit(*from_.refit());
     return plan;
   }

@@ -384,10 +384,11 @@ class Writer {
     flatbuffers::Offset<fb::Refit> refit_plan;
     if (!plan_.refit.weights.empty()) refit_plan = refit(plan_.refit);
     fb::FinishPlanBuffer(
-        builder_, fb::CreatePlan(builder_, name, made_by, static_cast<int32_t>(plan_.device_type),
-                                 backend, architecture, identity, symbol_list, expressions, inputs,
-                                 outputs, schedules, requirements, code, libraries, sources,
-                                 plan_.debug_plugins, plan_.graphs, refit_plan));
+        builder_,
+        fb::CreatePlan(builder_, name, made_by, static_cast<int32_t>(plan_.device_type), backend,
+                       architecture, identity, symbol_list, expressions, inputs, outputs, schedules,
+                       requirements, code, libraries, sources, plan_.debug_plugins, plan_.graphs,
+                       refit_plan, plan_.weight_streaming));
     const auto buffer = std::make_shared<flatbuffers::DetachedBuffer>(builder_.Release());
     return Blob(buffer, buffer->data(), buffer->size());
   }

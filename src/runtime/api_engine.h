@@ -138,13 +138,21 @@ class EngineApi final : public ICudaEngine {
   bool isDebugTensor(char const* name) const noexcept override {
     return errors_.guard(false, [&] { return engine_->is_debug_tensor(checked_name(name)); });
   }
-  int64_t getStreamableWeightsSize() const noexcept override { return 0; }
-  bool setWeightStreamingBudgetV2(int64_t bytes) noexcept override {
-    return errors_.run([&] { Engine::set_weight_streaming_budget(bytes); });
+  int64_t getStreamableWeightsSize() const noexcept override {
+    return errors_.guard<int64_t>(0, [&] { return engine_->streamable_weights_size(); });
   }
-  int64_t getWeightStreamingBudgetV2() const noexcept override { return 0; }
-  int64_t getWeightStreamingAutomaticBudget() const noexcept override { return 0; }
-  int64_t getWeightStreamingScratchMemorySize() const noexcept override { return 0; }
+  bool setWeightStreamingBudgetV2(int64_t bytes) noexcept override {
+    return errors_.run([&] { engine_->set_weight_streaming_budget(bytes); });
+  }
+  int64_t getWeightStreamingBudgetV2() const noexcept override {
+    return engine_->weight_streaming_budget();
+  }
+  int64_t getWeightStreamingAutomaticBudget() const noexcept override {
+    return errors_.guard<int64_t>(0, [&] { return engine_->automatic_weight_streaming_budget(); });
+  }
+  int64_t getWeightStreamingScratchMemorySize() const noexcept override {
+    return errors_.guard<int64_t>(0, [&] { return engine_->weight_streaming_scratch_size(); });
+  }
 
  private:
   IHostMemory* stored(const SerializationConfig& config) const noexcept {

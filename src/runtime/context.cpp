@@ -65,6 +65,7 @@ thread_local const Deadline* RunEnd::earliest = nullptr;
 
 Context::Context(std::shared_ptr<const Engine> engine, int profile, Strategy strategy)
     : engine_(std::move(engine)),
+      counted_(engine_->count_context()),
       errors_(engine_->log(), engine_->errors().recorder()),
       services_{errors_.recorder(), engine_->allocator(), nullptr},
       strategy_(strategy),
@@ -75,6 +76,7 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile, Strategy str
   const auto number = static_cast<int32_t>(strategy);
   require(number >= 0 && number < EnumMax<Strategy>(), "there is no allocation strategy ", number);
   engine_->require_weights();
+  engine_->bring_weights();
   if (!engine_->device().is_host()) {
     state_->gpu = &engine_->device();
     services_.last_use = state_->last_use = std::make_shared<LastUse>(*state_->gpu);

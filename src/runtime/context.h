@@ -224,6 +224,7 @@ class Context {
   void check_idle(const char* what) const;
   [[noreturn]] void fail_running(const char* what) const;
   std::shared_ptr<const Engine> engine_;
+  std::shared_ptr<void> counted_;  ///< by the engine
   ErrorReport errors_;
   PluginServices services_;
   int profile_ = 0;

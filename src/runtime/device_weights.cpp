@@ -1,6 +1,7 @@
 #include "runtime/device_weights.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -13,37 +14,79 @@ namespace {
 
 constexpr size_t kWeightAlignment = 256;
 
-size_t aligned(size_t bytes) {
-  return (bytes + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
-}
-
 alignas(64) std::byte host_empty[64];
 
-}  // namespace
+/// The bytes of all weights. Of those that begin at one address the longest one has them all.
+struct Pieces {
+  std::vector<Blob> fixed, streamable;
+};
 
-DeviceWeights::DeviceWeights(const Plan& plan, const Device& device,
-                             const std::shared_ptr<IGpuAllocator>& allocator)
-    : empty_(host_empty) {
-  if (device.is_host()) return;
-  std::vector<Blob> pieces;
+Pieces pieces_of(const Plan& plan) {
+  using Location = PlanTensor::Location;
+  std::vector<Blob> all;
+  std::vector<bool> is_fixed;
   std::unordered_map<const void*, size_t> known;  // by address: which piece
   for (const Schedule& schedule : plan.schedules) {
+    const auto is_weight = [](const PlanTensor& tensor) {
+      return tensor.location == Location::kWeight && !tensor.data.empty();
+    };
     for (const PlanTensor& tensor : schedule.tensors) {
-      if (tensor.location != PlanTensor::Location::kWeight || tensor.data.empty()) continue;
-      const auto [entry, is_new] = known.emplace(tensor.data.data(), pieces.size());
+      if (!is_weight(tensor)) continue;
+      const auto [entry, is_new] = known.emplace(tensor.data.data(), all.size());
       if (is_new) {
-        pieces.push_back(tensor.data);
-      } else if (Blob& piece = pieces[entry->second]; piece.size() < tensor.data.size()) {
-        // Of weights that begin at one address the longest one has them all.
+        all.push_back(tensor.data);
+        is_fixed.push_back(!plan.weight_streaming);
+      } else if (Blob& piece = all[entry->second]; piece.size() < tensor.data.size()) {
         piece = tensor.data;
       }
     }
+    // What no step reads is there at any time.
+    const auto fix = [&](int32_t index) {
+      const PlanTensor& tensor = schedule.tensors[index];
+      if (is_weight(tensor)) is_fixed[known.at(tensor.data.data())] = true;
+    };
+    for (const OutputCopy& copy : schedule.copies) fix(copy.tensor);
+    for (const DebugTensor& debug : schedule.debug) fix(debug.tensor);
   }
+  Pieces pieces;
+  for (size_t i = 0; i < all.size(); ++i)
+    (is_fixed[i] ? pieces.fixed : pieces.streamable).push_back(all[i]);
+  return pieces;
+}
+
+}  // namespace
+
+size_t DeviceWeights::aligned(size_t bytes) {
+  return (bytes + kWeightAlignment - 1) / kWeightAlignment * kWeightAlignment;
+}
+
+size_t DeviceWeights::streamable(const Plan& plan) {
+  size_t size = 0;
+  for (const Blob& piece : pieces_of(plan).streamable) size += aligned(piece.size());
+  return size;
+}
+
+DeviceWeights::DeviceWeights(const Plan& plan, const Device& device,
+                             const std::shared_ptr<IGpuAllocator>& allocator, size_t budget)
+    : empty_(host_empty) {
+  if (device.is_host()) return;
+  Pieces pieces = pieces_of(plan);
+  std::ranges::stable_sort(pieces.streamable, {}, &Blob::size);
   size_t size = kWeightAlignment;  // the tensor without elements
-  std::vector<size_t> offsets;
-  for (const Blob& piece : pieces) {
+  size_t on_host = 0;
+  std::vector<size_t> offsets;  // on the device, then on the host
+  for (const Blob& piece : pieces.fixed) {
     offsets.push_back(size);
     size += aligned(piece.size());
+  }
+  const size_t fixed = pieces.fixed.size();
+  for (const Blob& piece : pieces.streamable) {
+    const size_t bytes = aligned(piece.size());
+    const bool fits = on_host == 0 && bytes <= budget - resident_;
+    offsets.push_back(fits ? size : on_host);
+    if (fits) pieces.fixed.push_back(piece);
+    (fits ? size : on_host) += bytes;
+    if (fits) resident_ += bytes;
   }
   last_use_ = std::make_shared<LastUse>(device);
   try {
@@ -52,12 +95,27 @@ DeviceWeights::DeviceWeights(const Plan& plan, const Device& device,
     fail_with(error.code(), engine_name(plan), " has ", size, " bytes of weights: ", error.what());
   }
   empty_ = memory_.data();
-  for (size_t i = 0; i < pieces.size(); ++i) {
+  const size_t on_device = pieces.fixed.size();
+  for (size_t i = 0; i < on_device; ++i) {
+    const Blob& piece = pieces.fixed[i];
     void* const to = memory_.data() + offsets[i];
-    device.copy(to, pieces[i].data(), pieces[i].size(), nullptr);
-    moved_.emplace(pieces[i].data(), to);
+    device.copy(to, piece.data(), piece.size(), nullptr);
+    moved_.emplace(piece.data(), to);
+  }
+  if (on_host > 0) host_ = std::make_unique<PinnedMemory>(device, on_host);
+  for (size_t i = on_device; i < offsets.size(); ++i) {
+    const Blob& piece = pieces.streamable[i - fixed];
+    std::byte* const to = host_->data() + offsets[i];
+    std::memcpy(to, piece.data(), piece.size());
+    streamed_.emplace(piece.data(), to);
   }
   device.synchronize(nullptr);
+}
+
+const std::byte* DeviceWeights::streamed(const PlanTensor& tensor) const {
+  if (tensor.location != PlanTensor::Location::kWeight || streamed_.empty()) return nullptr;
+  const auto found = streamed_.find(tensor.data.data());
+  return found == streamed_.end() ? nullptr : found->second;
 }
 
 void* DeviceWeights::address(const PlanTensor& tensor) const {

@@ -150,7 +150,20 @@ void Engine::take(Plan plan) {
                                              opwright::name(port.type.format))});
     }
   }
-  weights_ = std::make_shared<DeviceWeights>(plan_, *device_, memory_allocator());
+  budget_ = DeviceWeights::streamable(plan_);
+  // All of those that may be streamed may be more than the device has room for.
+  if (!plan_.weight_streaming) weights_ = make_weights(plan_, budget_);
+}
+
+void Engine::bring_weights() const {
+  if (!plan_.weight_streaming) return;
+  const DeviceScope scope(*device_);
+  const std::unique_lock lock(weights_mutex_);
+  if (weights_ == nullptr) weights_ = make_weights(plan_, budget_);
+}
+
+std::shared_ptr<const DeviceWeights> Engine::make_weights(const Plan& plan, size_t budget) const {
+  return std::make_shared<const DeviceWeights>(plan, *device_, memory_allocator(), budget);
 }
 
 Engine::~Engine() {
@@ -261,7 +274,7 @@ void Engine::replace_weights(const std::function<void(Plan&)>& change) {
   change(changed);
   if (device_->is_host()) align_weights(changed);
   // Throws where the device has no memory; then nothing has changed.
-  auto weights = std::make_shared<const DeviceWeights>(changed, *device_, memory_allocator());
+  auto weights = weights_ == nullptr ? nullptr : make_weights(changed, budget_);
   trust_as(plan_, changed);
   {
     const std::unique_lock lock(weights_mutex_);

@@ -105,12 +105,16 @@ class Engine {
   }
   /// What its contexts on the CPU share their working memory by.
   ScratchSharing& scratch() const { return scratch_; }
-  /// Of the weights that the plan has now, under lock_weights(); whoever uses them keeps them.
+  /// Brings the weights to the device, where that was left for the first context: of an engine that
+  /// may stream them. Throws Error where there is no memory.
+  void bring_weights() const;
+  /// Of the weights that the plan has now, under lock_weights(), once they were brought; whoever
+  /// uses them keeps them.
   const std::shared_ptr<const DeviceWeights>& weights() const { return weights_; }
   /// See DeviceWeights::lose_last_use().
   void lose_last_use() const noexcept {
     const auto lock = lock_weights();
-    weights_->lose_last_use();
+    if (weights_ != nullptr) weights_->lose_last_use();
   }
   /// How often weights were exchanged.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
@@ -188,8 +192,19 @@ class Engine {
   int num_aux_streams() const;
   int64_t stat(EngineStat stat) const;
   bool is_debug_tensor(std::string_view name) const;
-  /// Weights stay in the device's memory, so that there is no budget but 0.
-  static void set_weight_streaming_budget(int64_t bytes);
+  /// What the weights take that may stay on the host: 0 of an engine that was not built for it.
+  int64_t streamable_weights_size() const;
+  /// How much of that the device's memory may hold; at first all.
+  int64_t weight_streaming_budget() const { return static_cast<int64_t>(budget_); }
+  /// Throws Error for a negative one, of an engine that was not built for it, and while there are
+  /// contexts. More than streamable_weights_size() is that. On the host it has no effect.
+  void set_weight_streaming_budget(int64_t bytes);
+  /// What there is memory for now, with some left for contexts and others.
+  int64_t automatic_weight_streaming_budget() const;
+  /// What each context takes of the device's memory for weights that are streamed.
+  int64_t weight_streaming_scratch_size() const;
+  /// Held by each context.
+  std::shared_ptr<void> count_context() const { return contexts_; }
 
  private:
   /// The port, for a profile that there is.
@@ -198,6 +213,7 @@ class Engine {
   Engine(const Plan& plan, const LoadOptions& options);
   /// Once the operators are there.
   void take(Plan plan);
+  std::shared_ptr<const DeviceWeights> make_weights(const Plan& plan, size_t budget) const;
   Plan plan_;
   std::unordered_map<std::string_view, Port> ports_;  ///< by names in the plan
   const Device* device_ = nullptr;
@@ -205,7 +221,9 @@ class Engine {
   std::shared_ptr<IGpuAllocator> allocator_;
   std::unique_ptr<const EnginePlugins> plugins_;  ///< outlives the operators, which are its code
   std::vector<std::vector<PlannedOperatorPtr>> operators_;
-  std::shared_ptr<const DeviceWeights> weights_;
+  mutable std::shared_ptr<const DeviceWeights> weights_;  ///< null: not brought yet
+  size_t budget_ = 0;  ///< of bytes, for weights that may be streamed
+  const std::shared_ptr<void> contexts_ = std::make_shared<char>();  ///< which hold it
   mutable ScratchSharing scratch_;
   mutable std::shared_mutex weights_mutex_;
   std::atomic<uint64_t> generation_ = 0;

@@ -4,11 +4,13 @@
 
 #include "backend/backend.h"
 #include "backend/code_format.h"
+#include "backend/release.h"
 #include "base/error.h"
 #include "plan/shapes.h"
 #include "runtime/context.h"
 #include "runtime/engine.h"
 #include "runtime/inspect.h"
+#include "runtime/weight_fetch.h"
 
 namespace opwright {
 namespace {
@@ -186,9 +188,48 @@ bool Engine::is_debug_tensor(std::string_view name) const {
   return opwright::is_debug_tensor(plan_, name);
 }
 
+int64_t Engine::streamable_weights_size() const {
+  return static_cast<int64_t>(DeviceWeights::streamable(plan_));
+}
+
 void Engine::set_weight_streaming_budget(int64_t bytes) {
-  require(bytes == 0, "the weight streaming budget is ", bytes,
-          ", but all weights stay in the device's memory; leave it at 0");
+  require(bytes >= 0, "the weight streaming budget is ", bytes, "; expected 0 or more bytes");
+  require(plan_.weight_streaming || bytes == 0, name(),
+          " was not built with BuilderFlag.WEIGHT_STREAMING, so all of its weights stay in the ",
+          "device's memory; leave the budget at 0");
+  if (!plan_.weight_streaming) return;
+  const DeviceScope scope(*device_);
+  const std::unique_lock lock(weights_mutex_);
+  const auto contexts = contexts_.use_count() - 1;
+  if (contexts > 0)
+    fail_with(ErrorCode::kINVALID_STATE, "the weight streaming budget of ", name(),
+              " cannot be set while it has execution contexts, and there are ", contexts,
+              ": set it before they are made");
+  const size_t budget = std::min(static_cast<size_t>(bytes), DeviceWeights::streamable(plan_));
+  // Those of before go first: there may be no room for both. Where there is none for the new ones,
+  // the first context brings those of the budget of before.
+  release_on(*device_, [&] { weights_.reset(); });
+  weights_ = make_weights(plan_, budget);
+  budget_ = budget;
+}
+
+int64_t Engine::automatic_weight_streaming_budget() const {
+  const size_t streamable = DeviceWeights::streamable(plan_);
+  if (device_->is_host()) return static_cast<int64_t>(streamable);
+  const auto lock = lock_weights();
+  const size_t resident = weights_ == nullptr ? 0 : weights_->resident();
+  const uint64_t free = device_->free_memory() + resident;
+  const uint64_t others = memory_size() + free / 8;
+  return static_cast<int64_t>(std::min<uint64_t>(streamable, free > others ? free - others : 0));
+}
+
+int64_t Engine::weight_streaming_scratch_size() const {
+  const auto lock = lock_weights();
+  if (weights_ == nullptr) return 0;  // and none are streamed
+  size_t most = 0;
+  for (const Schedule& schedule : plan_.schedules)
+    most = std::max(most, WeightFetch::size(schedule, *weights_));
+  return static_cast<int64_t>(most);
 }
 
 }  // namespace opwright

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "plan/shapes.h"
 #include "runtime/plugin_debug.h"
 #include "runtime/run_table.h"
@@ -31,6 +32,11 @@ RunTable::RunTable(const Engine& e, int number, const ShapeState& shapes,
     for (const PlanTensor& tensor : schedule.tensors) pinned_.push_back(tensor.data);
     for (const PlanStep& step : schedule.steps)
       for (const PackedInput& packed : step.packed) pinned_.push_back(packed.data);
+  }
+  if (const size_t bytes = WeightFetch::size(schedule, *weights_); bytes > 0) {
+    require_bytes(bytes, engine.limits().memory, "memory", "streaming the weights of profile ",
+                  profile, " needs");
+    fetch.emplace(device, schedule, *weights_, engine.memory_allocator(), services.last_use);
   }
   const ProfileValues ranges(plan, schedule.inputs);
   for (size_t step = 0; step < schedule.steps.size(); ++step) {
@@ -132,14 +138,15 @@ struct RunTable::Connection {
     for (const int32_t index : expressions) known = std::max(known, shapes.known()[index]);
     return known;
   }
-  uint32_t add(int32_t index);
+  /// For a step that reads the tensor; -1: none does.
+  uint32_t add(int32_t index, int32_t reader = -1);
   Knowledge facts_of(int32_t number) const;
   void connect_step(int32_t number);
   void connect_copies();
 };
 
 /// Gives a tensor the next slot.
-uint32_t RunTable::Connection::add(int32_t index) {
+uint32_t RunTable::Connection::add(int32_t index, int32_t reader) {
   const PlanTensor& tensor = table.schedule.tensors[index];
   switch (tensor.location) {
     case PlanTensor::Location::kArena:
@@ -159,7 +166,8 @@ uint32_t RunTable::Connection::add(int32_t index) {
       // Of a refittable weight a plan may lack the bytes, and yet have what they are made of.
       require(tensor.data.size() > 0 || is_empty(tensor), "the engine has no bytes of weight '",
               tensor.name, "': refit it first");
-      table.pointers[slot] = table.weights_->address(tensor);
+      if (reader >= 0 && table.fetch) table.pointers[slot] = table.fetch->address(reader, tensor);
+      if (table.pointers[slot] == nullptr) table.pointers[slot] = table.weights_->address(tensor);
       break;
     case PlanTensor::Location::kValues:
       table.pointers[slot] = values_of[index];
@@ -205,7 +213,7 @@ void RunTable::Connection::connect_step(int32_t number) {
     if (step.inputs[input] < 0 || is_packed[input]) {
       ++slot;  // stays null
     } else {
-      add(step.inputs[input]);
+      add(step.inputs[input], number);
     }
   }
   prepared.outputs = table.pointers.data() + slot;

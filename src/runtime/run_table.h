@@ -14,6 +14,7 @@
 #include "runtime/run_streams.h"
 #include "runtime/shape_state.h"
 #include "runtime/size_group.h"
+#include "runtime/weight_fetch.h"
 
 namespace opwright {
 
@@ -102,6 +103,7 @@ class RunTable {
   std::vector<Step> steps;
   std::vector<Knowledge> knowledge;  ///< of each step
   std::vector<Run> runs;
+  std::optional<WeightFetch> fetch;   ///< none: all weights lie on the device
   std::optional<RunStreams> streams;  ///< none: all steps run one after the other
   std::vector<void*> pointers;        ///< by slot
   std::vector<std::vector<uint32_t>> input_slots, output_slots;

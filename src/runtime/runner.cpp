@@ -18,7 +18,8 @@ void fail_run_time(const Deadline& deadline, const char* when) {
 Runner::Runner(const Engine& engine, int profile, ShapeState& shapes,
                const PluginServices& services, std::atomic<int32_t>& current)
     : table_(engine, profile, shapes, services, current), shapes_(table_, shapes, suspects_) {
-  if (!table_.plan.graphs || !table_.device.has_graphs()) return;
+  // Copies from the host take longer than what a graph would save.
+  if (!table_.plan.graphs || !table_.device.has_graphs() || table_.fetch) return;
   graph_.emplace(table_, shapes_);
   shapes_.set_graph(&*graph_);
 }
@@ -76,6 +77,9 @@ void Runner::enqueue_steps(uint32_t first, uint32_t last, Queue queue, Clock& cl
   std::optional<RunStreams::Fork> fork;
   if (std::is_same_v<Clock, NoClock> && table_.streams) [[unlikely]]
     fork.emplace(*table_.streams, queue, last, RunStreams::Owner::kAnybody);
+  std::optional<WeightFetch::Run> fetch;
+  if (table_.fetch) [[unlikely]]
+    fetch.emplace(*table_.fetch, queue, first, last);
   for (const RunTable::Run& run : table_.runs) {
     if (run.last <= first) continue;
     if (run.first >= last) break;
@@ -91,9 +95,11 @@ void Runner::enqueue_steps(uint32_t first, uint32_t last, Queue queue, Clock& cl
       table_.enter(static_cast<int>(number));
       if (step.sizes != nullptr) [[unlikely]]
         shapes_.clear(*step.sizes, queue);
+      const Queue own = fork ? fork->enter(number) : queue;
+      if (fetch) fetch->enter(number, own);
       clock.start();
-      step.kernel->enqueue(step.inputs, step.outputs, workspace + step.workspace,
-                           fork ? fork->enter(number) : queue);
+      step.kernel->enqueue(step.inputs, step.outputs, workspace + step.workspace, own);
+      if (fetch) fetch->leave(number, own);
       if (fork) fork->leave(number);
       clock.stop(number);
       if (step.sizes != nullptr) [[unlikely]]

@@ -127,9 +127,7 @@ def test_max_threads_is_for_builds_and_engines():
 
 
 MISSING = [
-    "WEIGHT_STREAMING",
     "SAFETY_SCOPE",
-    "DIRECT_IO",
     "STRICT_NANS",
     "DISTRIBUTIVE_INDEPENDENCE",
 ]

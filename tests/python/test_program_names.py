@@ -97,13 +97,13 @@ class TestDla:
         assert builder.build_serialized_network(network, config).nbytes > 0
 
 
-def test_nothing_is_streamed(engine):
+def test_an_engine_that_was_not_built_for_it_streams_nothing(engine):
     assert engine.streamable_weights_size == engine.weight_streaming_budget_v2 == 0
     assert engine.weight_streaming_budget == engine.minimum_weight_streaming_budget == 0
     assert engine.get_weight_streaming_automatic_budget() == 0
     assert engine.weight_streaming_scratch_memory_size == 0
     engine.weight_streaming_budget_v2 = 0
-    with pytest.raises(trt.Error, match="stay in the device's memory"):
+    with pytest.raises(trt.Error, match="not built with BuilderFlag.WEIGHT_STREAMING"):
         engine.weight_streaming_budget_v2 = 1 << 20
     assert engine.device_memory_size == engine.device_memory_size_v2
 

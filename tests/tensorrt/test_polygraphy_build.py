@@ -104,6 +104,8 @@ class TestCreateConfig:
             "tiling_optimization_level": trt.TilingOptimizationLevel.FULL
         },
         "tf32": {"tf32": True},
+        "direct_io": {"direct_io": True},
+        "weight_streaming": {"weight_streaming": True},
         "fp16": {"fp16": True},
         "bf16": {"bf16": True},
         "int8": {"int8": True},
@@ -118,8 +120,6 @@ class TestCreateConfig:
 
     REFUSED = {
         "restricted": ({"restricted": True}, "SAFETY_SCOPE.*no engines for safety"),
-        "direct_io": ({"direct_io": True}, "DIRECT_IO.*converts inputs and outputs"),
-        "weight_streaming": ({"weight_streaming": True}, "WEIGHT_STREAMING.*stay in the device's"),
         "engine_capability": ({"engine_capability": trt.EngineCapability.SAFETY}, "STANDARD"),
         "runtime_platform": ({"runtime_platform": trt.RuntimePlatform.WINDOWS_AMD64}, "build"),
         "calibrator": ({"int8": True, "calibrator": Calibrator()}, "set_dynamic_range"),

@@ -121,9 +121,16 @@ def test_options_of_convert(folder):
 
 def test_what_is_not_here_says_so(folder):
     told = polygraphy(
-        folder, "convert", "model.onnx", "-o", "x.engine", *SHAPES, "--direct-io", fails=True
+        folder,
+        "convert",
+        "model.onnx",
+        "-o",
+        "x.engine",
+        *SHAPES,
+        "--trt-safety-restricted",
+        fails=True,
     )
-    assert "DIRECT_IO is set, but this is not here" in told
+    assert "SAFETY_SCOPE is set, but this is not here" in told
 
 
 def test_a_script_is_made(folder):

@@ -30,6 +30,7 @@ class CudaDevice final : public Device {
   std::string architecture() const override;
   bool runs(std::string_view target) const override;
   uint64_t memory() const override { return memory_; }
+  uint64_t free_memory() const override;
 
   void* enter() const override;
   void leave(void* entered) const noexcept override;

@@ -83,6 +83,13 @@ void CudaDevice::set_up_pool() const {
         "setting up the memory pool of ", name_);
 }
 
+uint64_t CudaDevice::free_memory() const {
+  const DeviceScope scope(*this);
+  size_t free = 0, total = 0;
+  check(driver().cuMemGetInfo(&free, &total), "asking ", name_, " for its free memory");
+  return free;
+}
+
 void* CudaDevice::allocate(size_t bytes) const {
   const DeviceScope scope(*this);
   const RelaxedCapture relaxed;

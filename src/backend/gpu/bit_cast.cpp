@@ -9,7 +9,7 @@ namespace opwright::gpu {
 namespace {
 
 std::vector<Candidate> bit_cast_candidates(const Operator&, const CandidateQuery& query) {
-  if (bits(query.inputs[0].type.dtype) != bits(query.outputs[0].type.dtype)) return {};
+  if (!are_bit_castable(query.inputs[0].type.dtype, query.outputs[0].type.dtype)) return {};
   return {linear_candidate(query, "copy")};
 }
 

@@ -4,6 +4,7 @@
 #include "backend/device.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "operators/bit_cast.h"
 #include "operators/host_run.h"
 #include "operators/movement.h"
 
@@ -13,12 +14,19 @@ namespace {
 class CopyKernel final : public Kernel {
  public:
   explicit CopyKernel(const KernelArgs& args)
-      : device_(*args.device), layer_(args.layer), type_(args.candidate->inputs[0].dtype) {}
+      : device_(*args.device),
+        layer_(args.layer),
+        type_(args.candidate->inputs[0].dtype),
+        to_(args.candidate->outputs[0].dtype) {}
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
-    require(inputs[0].numel() == outputs[0].numel(), "Layer '", layer_, "': cannot copy ",
-            inputs[0], " to ", outputs[0], ", which has another number of elements");
-    bytes_ = static_cast<size_t>(bytes_of(type_, inputs[0].numel()));
+    const int64_t bytes = bytes_of(type_, inputs[0].numel());
+    // A change of type keeps bits, a change of format elements.
+    const bool fits = bits(type_) == bits(to_) ? inputs[0].numel() == outputs[0].numel()
+                                               : bytes == bytes_of(to_, outputs[0].numel());
+    require(fits, "Layer '", layer_, "': cannot copy ", inputs[0], " to ", outputs[0],
+            ", which has another number of elements");
+    bytes_ = static_cast<size_t>(bytes);
   }
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) override {
     // The compiler gives both the same memory where it can.
@@ -29,7 +37,7 @@ class CopyKernel final : public Kernel {
  private:
   const Device& device_;
   const std::string layer_;
-  const DataType type_;
+  const DataType type_, to_;
   size_t bytes_ = 0;
 };
 
@@ -55,7 +63,8 @@ void check(const Operator& op, const KernelArgs& args, bool keeps_type) {
   const PortType from = candidate.inputs[0], to = candidate.outputs[0];
   const bool are_linear =
       from.format == TensorFormat::kLINEAR && to.format == TensorFormat::kLINEAR;
-  const bool fits = are_linear && (keeps_type ? from == to : bits(from.dtype) == bits(to.dtype));
+  const bool fits =
+      are_linear && (keeps_type ? from == to : are_bit_castable(from.dtype, to.dtype));
   // The compiler also makes one where two formats of a tensor are the same bytes, and of a
   // transposition that moves the channels to where a format has them.
   const PortDesc &x = args.inputs[0], &y = args.outputs[0];

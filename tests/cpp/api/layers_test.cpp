@@ -377,6 +377,28 @@ TEST_F(Layers, TensorsHaveDynamicRanges) {
   EXPECT_FALSE(x.dynamicRangeIsSet());
 }
 
+TEST_F(Layers, DynamicQuantize) {
+  ITensor& x = count({2, 4});
+  IDynamicQuantizeLayer* const layer =
+      network->addDynamicQuantize(x, 1, 2, DataType::kINT8, DataType::kFLOAT);
+  ASSERT_NE(layer, nullptr) << logger.errors;
+  EXPECT_EQ(layer->getType(), LayerType::kDYNAMIC_QUANTIZE);
+  EXPECT_EQ(layer->getAxis(), 1);
+  EXPECT_EQ(layer->getBlockSize(), 2);
+  EXPECT_EQ(layer->getBlockShape().nbDims, 0);
+  EXPECT_EQ(layer->getToType(), DataType::kINT8);
+  EXPECT_EQ(layer->getScaleType(), DataType::kFLOAT);
+  layer->setBlockShape(dims({2, 4}));
+  EXPECT_EQ(shape_of(layer->getOutput(1)->getDimensions()), (Extents{1, 1}));
+  layer->setBlockShape(dims({1, 4}));
+  EXPECT_EQ(result(layer, 1), (Floats{4.0F / 127, 8.0F / 127}));
+  IDynamicQuantizeLayer* const blocks =
+      network->addDynamicQuantizeV2(x, dims({2, 2}), DataType::kFP8, DataType::kE8M0);
+  ASSERT_NE(blocks, nullptr) << logger.errors;
+  EXPECT_EQ(blocks->getOutput(1)->getType(), DataType::kE8M0);
+  EXPECT_EQ(shape_of(blocks->getOutput(1)->getDimensions()), (Extents{1, 2}));
+}
+
 TEST_F(Layers, WrongCallsAreErrorsThatChangeNothing) {
   Recorder recorder;
   network->setErrorRecorder(&recorder);
@@ -394,6 +416,8 @@ TEST_F(Layers, WrongCallsAreErrorsThatChangeNothing) {
   refused(network->addInput("y", DataType::kFLOAT, Dims{9, {}}) == nullptr);
   refused(network->addConvolutionNd(x, 1, DimsHW{1, 1}, weights({1}), kNoWeights) == nullptr);
   refused(network->addConcatenation(nullptr, 2) == nullptr);
+  refused(network->addDistCollective(x, CollectiveOperation::kALL_REDUCE, ReduceOperation::kSUM, -1,
+                                     nullptr, 0) == nullptr);
   refused(network->getLayer(100) == nullptr);
   refused(network->getInput(-1) == nullptr);
   refused(network->getOutput(0) == nullptr);

@@ -21,7 +21,7 @@ TEST(DeviceWeights, ThatBeginAtOneAddressHaveAllTheirBytes) {
       tensor.data = is_short ? first : all;
     }
     const DeviceScope scope(test_gpu());
-    const DeviceWeights weights(plan, test_gpu(), nullptr);
+    const DeviceWeights weights(plan, test_gpu(), nullptr, 0);
     for (const PlanTensor& tensor : plan.schedules[0].tensors) {
       std::vector<float> found(tensor.data.size() / sizeof(float), -1.0F);
       test_gpu().copy(found.data(), weights.address(tensor), tensor.data.size(), nullptr);
