@@ -13,7 +13,8 @@ namespace {
 
 bool has_composed(const Network& network) {
   for (int i = 0; i < network.num_layers(); ++i)
-    if (network.layer(i)->op()->is_composed()) return true;
+    if (const Layer& layer = *network.layer(i); layer.op()->is_composed(layer.inputs()))
+      return true;
   return false;
 }
 
@@ -210,7 +211,7 @@ std::vector<size_t> Expansion::needs_of(size_t unit) const {
 void Expansion::run(const Unit& unit) {
   if (unit.region != nullptr)
     unit.region->expand(*this);
-  else if (unit.layer->op()->is_composed())
+  else if (unit.layer->op()->is_composed(unit.layer->inputs()))
     compose(*unit.layer);
   else
     copy(*unit.layer);

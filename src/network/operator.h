@@ -268,8 +268,11 @@ class Operator : public Operation {
   /// none. \param inputs as infer() has accepted them, null where absent
   virtual std::shared_ptr<const Operator> without_shape_inputs(
       std::span<const TensorInfo* const> inputs) const;
-  /// Whether compose() says what the operator is. It has no kernels then.
-  virtual bool is_composed() const { return false; }
+  /// Whether compose() says what the operator is of these inputs. It has no kernels for them then.
+  virtual bool is_composed(std::span<Tensor* const> inputs) const {
+    (void)inputs;
+    return false;
+  }
   /// Adds the layers that the operator stands for to a network, whose tensors `inputs` are (null:
   /// absent). Returns its outputs. Throws Error naming the layer where the inputs cannot be right.
   virtual std::vector<Tensor*> compose(Network& network, std::span<Tensor* const> inputs,

@@ -47,7 +47,7 @@ class ComposedOperator : public BuiltinOperator<Derived, ParamsType> {
  public:
   static constexpr bool kHasNoKernels = true;
   using BuiltinOperator<Derived, ParamsType>::BuiltinOperator;
-  bool is_composed() const final { return true; }
+  bool is_composed(std::span<Tensor* const>) const final { return true; }
   std::vector<OutputInfo> infer(InferContext& context) const override {
     return infer_composed(*this, context);
   }

@@ -1,6 +1,7 @@
 #include "runtime/shape_state.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "plan/shapes.h"
@@ -40,6 +41,7 @@ ShapeState::ShapeState(const Plan& plan, int profile)
 
 void ShapeState::reset() {
   inputs_.assign(plan_.inputs.size(), {});
+  unset_ = 0;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const ProfileInput& range = schedule_.inputs[i];
     Input& input = inputs_[i];
@@ -56,6 +58,7 @@ void ShapeState::reset() {
       for (int axis = 0; axis < range.min.rank(); ++axis)
         if (range.min[axis] == range.max[axis]) input.shape[axis] = range.min[axis];
     }
+    if (!input.is_set) ++unset_;
   }
   is_current_ = sizes_known_ = false;
 }
@@ -76,7 +79,7 @@ bool ShapeState::set_shape(int number, const Shape& shape) {
          "; choose a shape within, or build the engine with a profile that includes it");
   }
   input.shape = shape;
-  input.is_set = true;
+  if (!std::exchange(input.is_set, true)) --unset_;
   is_current_ = false;
   return true;
 }
