@@ -147,17 +147,23 @@ void ShapeState::check_agreement() const {
       const int64_t wanted = values_[port.dims[axis]];
       if (given == wanted) continue;
       const ExprInstruction& expression = plan_.expressions[port.dims[axis]];
+      std::string assertion;
+      for (const Symbol& own : plan_.symbols)
+        if (own.tensor == port.name && own.index == static_cast<int>(axis) &&
+            own.kind == Symbol::Kind::kInputExtent && !own.assertion.empty())
+          assertion = str("; ", own.assertion);
       if (expression.op != ExprOp::kSymbol) {
         fail("dimension ", axis, " of input '", port.name, "' must be ", wanted,
-             " with the shapes of the other inputs, not ", given);
+             " with the shapes of the other inputs, not ", given, assertion);
       }
       const Symbol& symbol = plan_.symbols[expression.value];
       const bool is_named =
           axis < port.dimension_names.size() && port.dimension_names[axis] == symbol.name;
       fail("dimension ", axis, " of input '", port.name, "' is ", given, ", but dimension ",
-           symbol.index, " of input '", symbol.tensor, "' is ", wanted, "; ",
-           is_named ? str("both are '", symbol.name, "' and must be equal")
-                    : "the model needs them to be equal");
+           symbol.index, " of input '", symbol.tensor, "' is ", wanted,
+           !assertion.empty() ? assertion
+           : is_named         ? str("; both are '", symbol.name, "' and must be equal")
+                              : "; the model needs them to be equal");
     }
   }
 }
