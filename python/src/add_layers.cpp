@@ -5,8 +5,8 @@
 #include <tuple>
 #include <utility>
 
-#include "layers.h"
 #include "held.h"
+#include "layers.h"
 #include "operators/builtin_layers.h"
 #include "regions.h"
 #include "reporting.h"
@@ -150,8 +150,7 @@ void bind_add_layers(nb::module_& m) {
   each_add_method(binder);
   // For opwright.torch: operators, and parameters of some, that the API does not have.
   network.def("_add_operator", add_operator, nb::arg("kind"), nb::arg("parameters"),
-              nb::arg("inputs"), nb::rv_policy::reference,
-          nb::call_policy<HoldsMaker>(),
+              nb::arg("inputs"), nb::rv_policy::reference, nb::call_policy<HoldsMaker>(),
               nb::sig("def _add_operator(self, kind: str, parameters: dict[str, object], inputs: "
                       "Sequence[ITensor | None]) -> ILayer"));
 }

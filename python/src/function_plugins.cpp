@@ -291,8 +291,7 @@ void bind_function_plugins(nb::module_& m) {
   bind_creator(m);
   auto network = nb::borrow<ReportingClass<Network>>(nb::type<Network>());
   network.def("add_plugin", &add_plugin, nb::arg("plugin"), nb::arg("aot").none() = nb::none(),
-              nb::rv_policy::reference,
-          nb::call_policy<HoldsMaker>(),
+              nb::rv_policy::reference, nb::call_policy<HoldsMaker>(),
               "Adds what `opwright.plugin.op.NAMESPACE.NAME(...)` gives, or (inputs, shape inputs, "
               "plugin), "
               "or what a function gives as that for a QuickPluginCreationRequest. `aot` chooses "

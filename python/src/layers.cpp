@@ -178,9 +178,8 @@ void bind_kv_cache_update(C& c) {
   c.def_prop_rw(
       "update_lengths",
       [](const Layer& self) { return self.num_inputs() > 3 ? self.input(3) : nullptr; },
-      [](Layer& self, Tensor* lengths) { self.set_input(3, lengths); },
-      nb::rv_policy::reference, nb::call_policy<HoldsMaker>(),
-      nb::for_setter(nb::arg("lengths").none()),
+      [](Layer& self, Tensor* lengths) { self.set_input(3, lengths); }, nb::rv_policy::reference,
+      nb::call_policy<HoldsMaker>(), nb::for_setter(nb::arg("lengths").none()),
       "Of PACKED_NHD: where the tokens of each batch begin, INT32 or INT64, [batch + 1]. Input 3.");
 }
 

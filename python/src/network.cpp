@@ -97,9 +97,9 @@ void bind_layer(nb::module_& m) {
       .def_prop_ro("num_inputs", &Layer::num_inputs)
       .def_prop_ro("num_outputs", &Layer::num_outputs)
       .def("get_input", &Layer::input, nb::arg("index"), nb::rv_policy::reference,
-          nb::call_policy<HoldsMaker>())
+           nb::call_policy<HoldsMaker>())
       .def("get_output", &Layer::output, nb::arg("index"), nb::rv_policy::reference,
-          nb::call_policy<HoldsMaker>())
+           nb::call_policy<HoldsMaker>())
       .def(
           "set_input",
           [](Layer& self, int index, Tensor* tensor) {
@@ -276,16 +276,14 @@ void bind_network(nb::module_& m) {
             check_index(index, static_cast<int>(self.inputs().size()), "input");
             return self.inputs()[index];
           },
-          nb::arg("index"), nb::rv_policy::reference,
-          nb::call_policy<HoldsMaker>())
+          nb::arg("index"), nb::rv_policy::reference, nb::call_policy<HoldsMaker>())
       .def(
           "get_output",
           [](Network& self, int index) {
             check_index(index, static_cast<int>(self.outputs().size()), "output");
             return self.outputs()[index];
           },
-          nb::arg("index"), nb::rv_policy::reference,
-          nb::call_policy<HoldsMaker>())
+          nb::arg("index"), nb::rv_policy::reference, nb::call_policy<HoldsMaker>())
       .def(
           "add_input",
           [](Network& self, std::string name, DataType dtype, nb::handle shape) {

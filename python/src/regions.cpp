@@ -127,7 +127,8 @@ void bind_region_layers(nb::module_& m) {
                          "Layers that run again and again: those that depend on a recurrence or an "
                          "iterator, up to the outputs. Whether the loop is complete is looked at "
                          "when the network is built.");
-  nb::class_<ConditionalRegion>(m, "IIfConditional", nb::type_slots(part_slots<ConditionalRegion>()),
+  nb::class_<ConditionalRegion>(m, "IIfConditional",
+                                nb::type_slots(part_slots<ConditionalRegion>()),
                                 "Layers of which those of one branch or of the other give the "
                                 "result: those that depend on an input, up to the outputs.");
   bind_attention(m);
@@ -144,14 +145,14 @@ void bind_region_layers(nb::module_& m) {
   nb::class_<AttentionBoundaryLayer, Layer>(m, "IAttentionBoundaryLayer",
                                             "A layer at the border of an attention.")
       .def_prop_ro(
-          "attention", [](AttentionBoundaryLayer& self) { return AttentionHandle{&self}; },
-          kHeld);
+          "attention", [](AttentionBoundaryLayer& self) { return AttentionHandle{&self}; }, kHeld);
 }
 
 void bind_regions(nb::module_& m) {
   auto loop = nb::borrow<nb::class_<LoopRegion>>(m.attr("ILoop"));
   loop.def_prop_rw("name", &LoopRegion::name, &LoopRegion::set_name)
-      .def("add_recurrence", &LoopRegion::add_recurrence, nb::arg("initial_value"), kReference, kHeld,
+      .def("add_recurrence", &LoopRegion::add_recurrence, nb::arg("initial_value"), kReference,
+           kHeld,
            "A value that an iteration hands to the next: the output is input 0 in the first one, "
            "and in each other one what input 1 was in the one before. The layer needs "
            "set_input(1, tensor) before a build. Type and shape stay.")
@@ -169,8 +170,8 @@ void bind_regions(nb::module_& m) {
            "along a new axis, whose extent is set_input(1, length).");
   auto conditional = nb::borrow<nb::class_<ConditionalRegion>>(m.attr("IIfConditional"));
   conditional.def_prop_rw("name", &ConditionalRegion::name, &ConditionalRegion::set_name)
-      .def("set_condition", &ConditionalRegion::set_condition, nb::arg("condition"), kReference, kHeld,
-           "One BOOL, which decides. Once.")
+      .def("set_condition", &ConditionalRegion::set_condition, nb::arg("condition"), kReference,
+           kHeld, "One BOOL, which decides. Once.")
       .def("add_input", &ConditionalRegion::add_input, nb::arg("input"), kReference, kHeld,
            "A tensor that branches read: what depends on it belongs to them.")
       .def("add_output", &ConditionalRegion::add_output, nb::arg("true_subgraph_output"),

@@ -59,9 +59,7 @@ class Case:
         inputs = [helper.make_tensor_value_info("x", self.element, self.x.shape)]
         outputs = [onnx.ValueInfoProto(name=node.output[0]) for node in self.nodes]
         graph = helper.make_graph(self.nodes, "g", inputs, outputs, self.initializers)
-        model = helper.make_model(
-            graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)]
-        )
+        model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)])
         results = opwright.build(model, device=self.device, timing=False)(self.x)
         for node, expected in zip(self.nodes, self.expected):
             result = np.asarray(results[node.output[0]])
