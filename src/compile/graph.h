@@ -36,9 +36,9 @@ struct GraphValue {
   Uses uses;
   std::vector<int> output_numbers;  ///< of the network outputs that it is
   std::vector<int> debug_numbers;   ///< of the debug tensors that it is
-  Derived origin;           ///< of a constant that refitting changes
-  bool may_change = false;  ///< whether passes may make no use of a constant's elements
-  bool is_stored = false;   ///< whether it goes through memory, though a program could take it over
+  Derived origin;                   ///< of a constant that refitting changes
+  bool may_change = false;          ///< whether passes may make no use of a constant's elements
+  bool is_stored = false;  ///< whether it goes through memory, though a program could take it over
 
   /// A constant whose elements passes may look at.
   bool is_fixed() const { return is_constant() && !may_change; }

@@ -52,9 +52,9 @@ MemoryPlan place_in_time(const std::vector<Lifetime>& lifetimes) {
   std::ranges::stable_sort(order, {}, [&](int i) {
     return std::pair(lifetimes[i].first, -static_cast<int64_t>(lifetimes[i].size));
   });
-  std::map<uint64_t, uint64_t> gaps;                  // by offset: where each ends
-  std::set<std::pair<uint64_t, uint64_t>> by_size;    // and the offset
-  std::set<std::pair<int, int>> live;                 // by their last steps
+  std::map<uint64_t, uint64_t> gaps;                // by offset: where each ends
+  std::set<std::pair<uint64_t, uint64_t>> by_size;  // and the offset
+  std::set<std::pair<int, int>> live;               // by their last steps
   const auto add_gap = [&](uint64_t from, uint64_t to) {
     if (from == to) return;
     gaps.emplace(from, to), by_size.emplace(to - from, from);

@@ -132,10 +132,13 @@ bool Network::bind_shape(Tensor& tensor, const Shape& shape) {
     if (has_given_name(tensor, axis)) return false;
   SymShape dims;
   for (int axis = 0; axis < shape.rank(); ++axis)
-    dims.push_back(shape[axis] >= 0
-                       ? Expr(shape[axis])
-                       : symbols_.define({Symbol::Kind::kInputExtent, str(tensor.name_, '.', axis),
-                                          tensor.name_, axis, {}, {}}));
+    dims.push_back(shape[axis] >= 0 ? Expr(shape[axis])
+                                    : symbols_.define({Symbol::Kind::kInputExtent,
+                                                       str(tensor.name_, '.', axis),
+                                                       tensor.name_,
+                                                       axis,
+                                                       {},
+                                                       {}}));
   const std::set<int> own = symbols_.of_tensor(tensor.name_);
   for (const int id : own)
     if (symbols_[id].index >= shape.rank()) symbols_.retire(id);

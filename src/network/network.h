@@ -357,7 +357,8 @@ class Network {
   std::vector<Tensor*> inputs_;
   std::vector<Tensor*> outputs_;
   std::unordered_map<std::string, Tensor*> by_name_;
-  std::unordered_set<std::string> given_names_;  // of dimensions, also before others took their place
+  std::unordered_set<std::string>
+      given_names_;  // of dimensions, also before others took their place
   /// By a name, the number from which on others made of it may be unused.
   mutable std::unordered_map<std::string, int> next_suffix_;
   std::unordered_set<std::string> layer_names_;

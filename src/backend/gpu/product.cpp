@@ -34,7 +34,7 @@ constexpr int64_t kPartSteps = 4, kClusterPartSteps = 2;
 /// A tactic's number is that of its tile, and this times the parts where there are several.
 constexpr int64_t kPartsUnit = 100;
 /// Addends of a sum in FP32 that is taken in parts, and of such a part.
-constexpr int64_t kLongSum = 8192, kPartOfSum = 1024;
+constexpr int64_t kLongSum = 8192, kPartOfSum = 256;
 
 constexpr ProductTile kTiles[] = {{ProductUnit::kTensor, 128, 128, 32, 2, 4, 4},
                                   {ProductUnit::kTensor, 128, 256, 32, 2, 4, 3},

@@ -42,8 +42,7 @@ TEST(MemoryPlan, NothingOverlapsAndLittleIsWastedOnRandomLifetimes) {
     }
     const MemoryPlan plan = plan_memory(lifetimes);
     expect_valid(lifetimes, plan);
-    const double ratio =
-        static_cast<double>(plan.size) / static_cast<double>(peak_of(lifetimes));
+    const double ratio = static_cast<double>(plan.size) / static_cast<double>(peak_of(lifetimes));
     EXPECT_GE(ratio, 1);
     worst = std::max(worst, ratio);
     sum += ratio;
@@ -71,7 +70,8 @@ TEST(MemoryPlan, BytesOfStepsFollowPiecesThatComeAndGo) {
     const bool adds = there.size() < 3 || random() % 2 == 0;
     if (adds) {
       const int first = static_cast<int>(random() % 37);
-      there.push_back({64 * (random() % 50), first, first + static_cast<int>(random() % (37 - first))});
+      there.push_back(
+          {64 * (random() % 50), first, first + static_cast<int>(random() % (37 - first))});
     }
     const size_t at = adds ? there.size() - 1 : random() % there.size();
     const Lifetime piece = there[at];
