@@ -231,8 +231,8 @@ def _upsample(name: str, mode: InterpolationMode) -> None:
         w: Writer, x: ITensor, size: Any, align_corners: bool, scales: Any = None
     ) -> ITensor:
         if x.dtype == DataType.UINT8 and name.endswith("2d") and _extents_known(w, x):
-            taps = (_hat, 1) if mode == InterpolationMode.LINEAR else (_keys_of(-0.75), 2)
-            return _resample(w, x, _interpolation_weights, *taps, align_corners, scales)
+            kernel, reach = (_hat, 1) if mode == InterpolationMode.LINEAR else (_keys_of(-0.75), 2)
+            return _resample(w, x, _interpolation_weights, kernel, reach, align_corners, scales)
         kind = ResizeCoordinateTransformation
         transformation = kind.ALIGN_CORNERS if align_corners else kind.HALF_PIXEL
         return _resize(w, x, size, scales, mode, transformation)
