@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "held.h"
 #include "layers.h"
 #include "operators/builtin_layers.h"
 #include "regions.h"
@@ -76,14 +77,15 @@ class MethodBinder {
                 call<T...>(function, network, names, std::index_sequence_for<T...>(), given...)
                     .layer};
           },
-          to_python(arguments)..., method.doc, nb::keep_alive<0, 1>());
+          to_python(arguments)..., method.doc, nb::call_policy<HoldsMaker>());
     } else {
       class_.def(
           method.name,
           [=](Network& network, GivenAs<T>... given) {
             return call<T...>(function, network, names, std::index_sequence_for<T...>(), given...);
           },
-          to_python(arguments)..., method.doc, nb::rv_policy::reference_internal);
+          to_python(arguments)..., method.doc, nb::rv_policy::reference,
+          nb::call_policy<HoldsMaker>());
     }
   }
   template <class... T, class Function, class Names, size_t... i>
@@ -159,7 +161,7 @@ void bind_add_layers(nb::module_& m) {
               "collections.abc.Sequence[int] | None) -> IDistCollectiveLayer"));
   // For opwright.torch: operators, and parameters of some, that the API does not have.
   network.def("_add_operator", add_operator, nb::arg("kind"), nb::arg("parameters"),
-              nb::arg("inputs"), nb::rv_policy::reference_internal,
+              nb::arg("inputs"), nb::rv_policy::reference, nb::call_policy<HoldsMaker>(),
               nb::sig("def _add_operator(self, kind: str, parameters: dict[str, object], inputs: "
                       "Sequence[ITensor | None]) -> ILayer"));
 }

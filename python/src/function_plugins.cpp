@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "creators.h"
 #include "function_definition.h"
+#include "held.h"
 #include "network/network.h"
 #include "plugin/abi/v3_creator.h"
 #include "plugin/model/fit_field.h"
@@ -290,7 +291,7 @@ void bind_function_plugins(nb::module_& m) {
   bind_creator(m);
   auto network = nb::borrow<ReportingClass<Network>>(nb::type<Network>());
   network.def("add_plugin", &add_plugin, nb::arg("plugin"), nb::arg("aot").none() = nb::none(),
-              nb::rv_policy::reference_internal,
+              nb::rv_policy::reference, nb::call_policy<HoldsMaker>(),
               "Adds what `opwright.plugin.op.NAMESPACE.NAME(...)` gives, or (inputs, shape inputs, "
               "plugin), "
               "or what a function gives as that for a QuickPluginCreationRequest. `aot` chooses "

@@ -62,4 +62,14 @@ PyType_Slot* holder_slots() {
   return slots;
 }
 
+template <class T>
+void tell_nothing(const T&, HeldObjects&) {}
+
+/// Slots of a class whose objects hold nothing but what hold() was given: tensors, layers and the
+/// like hold the network that they are a part of.
+template <class T>
+PyType_Slot* part_slots() {
+  return holder_slots<T, tell_nothing<T>>();
+}
+
 }  // namespace opwright::python

@@ -3,6 +3,7 @@
 #include "layers.h"
 
 #include "bindings.h"
+#include "held.h"
 #include "network/network.h"
 #include "operators/builtin_layers.h"
 #include "operators/layer_types.h"
@@ -177,8 +178,8 @@ void bind_kv_cache_update(C& c) {
   c.def_prop_rw(
       "update_lengths",
       [](const Layer& self) { return self.num_inputs() > 3 ? self.input(3) : nullptr; },
-      [](Layer& self, Tensor* lengths) { self.set_input(3, lengths); },
-      nb::rv_policy::reference_internal, nb::for_setter(nb::arg("lengths").none()),
+      [](Layer& self, Tensor* lengths) { self.set_input(3, lengths); }, nb::rv_policy::reference,
+      nb::call_policy<HoldsMaker>(), nb::for_setter(nb::arg("lengths").none()),
       "Of PACKED_NHD: where the tokens of each batch begin, INT32 or INT64, [batch + 1]. Input 3.");
 }
 
@@ -225,14 +226,18 @@ WeightsArray to_weights(nb::handle weights, std::string_view what) {
 
 nb::object layer_object(Layer& layer, nb::handle network) {
   const LayerType type = layer_type(layer);
+  const auto held = [&](nb::object object) {
+    hold(object, network);
+    return object;
+  };
   const auto as = [&](nb::handle python_class) {
-    return nb::inst_reference(python_class, &layer, network);
+    return held(nb::inst_reference(python_class, &layer));
   };
   if (type == LayerType::kACTIVATION) return as(nb::type<FoundLayer<Activation>>());
   if (type == LayerType::kPOOLING) return as(nb::type<FoundLayer<Pooling>>());
   if (type == LayerType::kPADDING) return as(nb::type<PaddingLayer>());
   if (type == LayerType::kSHAPE) return as(nb::type<TypedLayer<ShapeOf>>());
-  return nb::cast(&layer, nb::rv_policy::reference_internal, network);
+  return held(nb::cast(&layer, nb::rv_policy::reference));
 }
 
 void bind_layers(nb::module_& m) {

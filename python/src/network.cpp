@@ -33,7 +33,8 @@ auto inferred(F get) {
 }
 
 void bind_tensor(nb::module_& m) {
-  nb::class_<Tensor>(m, "ITensor", "A tensor of a network that is being defined.")
+  nb::class_<Tensor>(m, "ITensor", nb::type_slots(part_slots<Tensor>()),
+                     "A tensor of a network that is being defined.")
       .def_prop_rw("name", &Tensor::name, &Tensor::set_name)
       .def_prop_rw(
           "shape", inferred([](const Tensor& self) { return self.shape(); }),
@@ -89,13 +90,16 @@ void bind_tensor(nb::module_& m) {
 }
 
 void bind_layer(nb::module_& m) {
-  nb::class_<Layer>(m, "ILayer", "An operator applied to tensors of a network.")
+  nb::class_<Layer>(m, "ILayer", nb::type_slots(part_slots<Layer>()),
+                    "An operator applied to tensors of a network.")
       .def_prop_rw("name", &Layer::name, &Layer::set_name)
       .def_prop_rw("metadata", &Layer::metadata, &Layer::set_metadata)
       .def_prop_ro("num_inputs", &Layer::num_inputs)
       .def_prop_ro("num_outputs", &Layer::num_outputs)
-      .def("get_input", &Layer::input, nb::arg("index"), nb::rv_policy::reference_internal)
-      .def("get_output", &Layer::output, nb::arg("index"), nb::rv_policy::reference_internal)
+      .def("get_input", &Layer::input, nb::arg("index"), nb::rv_policy::reference,
+           nb::call_policy<HoldsMaker>())
+      .def("get_output", &Layer::output, nb::arg("index"), nb::rv_policy::reference,
+           nb::call_policy<HoldsMaker>())
       .def(
           "set_input",
           [](Layer& self, int index, Tensor* tensor) {
@@ -272,20 +276,21 @@ void bind_network(nb::module_& m) {
             check_index(index, static_cast<int>(self.inputs().size()), "input");
             return self.inputs()[index];
           },
-          nb::arg("index"), nb::rv_policy::reference_internal)
+          nb::arg("index"), nb::rv_policy::reference, nb::call_policy<HoldsMaker>())
       .def(
           "get_output",
           [](Network& self, int index) {
             check_index(index, static_cast<int>(self.outputs().size()), "output");
             return self.outputs()[index];
           },
-          nb::arg("index"), nb::rv_policy::reference_internal)
+          nb::arg("index"), nb::rv_policy::reference, nb::call_policy<HoldsMaker>())
       .def(
           "add_input",
           [](Network& self, std::string name, DataType dtype, nb::handle shape) {
             return self.add_input(std::move(name), dtype, to_shape(shape));
           },
-          nb::arg("name"), nb::arg("dtype"), nb::arg("shape"), nb::rv_policy::reference_internal,
+          nb::arg("name"), nb::arg("dtype"), nb::arg("shape"), nb::rv_policy::reference,
+          nb::call_policy<HoldsMaker>(),
           "An input; extents of -1 are given at run time and need an optimization profile.");
   bind_outputs(c);
   bind_weight_names(c);

@@ -178,7 +178,7 @@ void bind_parser_inputs(ReportingClass<Parser>& c) {
           [](const Parser& self, const std::string& name, int64_t i) {
             return self.parser.node_output(name, i);
           },
-          nb::arg("name"), nb::arg("i"), nb::rv_policy::reference_internal,
+          nb::arg("name"), nb::arg("i"), nb::rv_policy::reference, nb::call_policy<HoldsMaker>(),
           "An output of the node of this name, of the first one where several have it; None where "
           "there is none. A node inside a function is called 'call/node'.")
       .def(

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "dims_exprs.h"
 #include "gpu_allocator.h"
+#include "held.h"
 #include "library_plugin_v2.h"
 #include "plugin/abi/expr_builder.h"
 #include "plugin/abi/plugin_layers.h"
@@ -318,7 +319,7 @@ void bind_plugin_v2(nb::module_& m) {
         nb::arg("input_shapes"), "The extents of an output for inputs of these shapes.");
   auto network = nb::borrow<ReportingClass<Network>>(nb::type<Network>());
   network.def("add_plugin_v2", &add_plugin_v2, nb::arg("inputs"), nb::arg("plugin").none(),
-              nb::rv_policy::reference_internal,
+              nb::rv_policy::reference, nb::call_policy<HoldsMaker>(),
               "Adds an IPluginV2DynamicExt: a Python object, or one that a creator made. The "
               "network keeps a clone.");
   nb::class_<PluginV2Layer, Layer>(m, "IPluginV2Layer", "The layer of a V2 plugin.")

@@ -3,6 +3,7 @@
 #include "regions.h"
 
 #include "control/regions.h"
+#include "held.h"
 #include "layers.h"
 #include "operators/attention.h"
 #include "reporting.h"
@@ -10,7 +11,8 @@
 namespace opwright::python {
 namespace {
 
-constexpr auto kReference = nb::rv_policy::reference_internal;
+constexpr auto kReference = nb::rv_policy::reference;
+constexpr nb::call_policy<HoldsMaker> kHeld{};
 
 template <class T>
 T attention_property(const AttentionHandle& self, const char* name) {
@@ -35,11 +37,11 @@ void bind_attention_input(C& c, const char* name, int index, const char* doc) {
         return index < self.layer->num_inputs() ? self.layer->input(index) : nullptr;
       },
       [index](AttentionHandle& self, Tensor* tensor) { self.layer->set_input(index, tensor); },
-      kReference, nb::for_setter(nb::arg(name).none()), doc);
+      kReference, kHeld, nb::for_setter(nb::arg(name).none()), doc);
 }
 
 void bind_attention(nb::module_& m) {
-  nb::class_<AttentionHandle> c(m, "IAttention",
+  nb::class_<AttentionHandle> c(m, "IAttention", nb::type_slots(part_slots<AttentionHandle>()),
                                 "softmax(Q K^T + mask) V. The query or the key has the scale of "
                                 "the scores already. It is one layer of the network, of type "
                                 "ATTENTION_OUTPUT.");
@@ -68,11 +70,11 @@ void bind_attention(nb::module_& m) {
       .def(
           "get_input",
           [](const AttentionHandle& self, int index) { return self.layer->input(index); },
-          nb::arg("index"), kReference)
+          nb::arg("index"), kReference, kHeld)
       .def(
           "get_output",
           [](const AttentionHandle& self, int index) { return self.layer->output(index); },
-          nb::arg("index"), kReference)
+          nb::arg("index"), kReference, kHeld)
       .def("__eq__",
            [](const AttentionHandle& self, nb::handle other) {
              const AttentionHandle* attention = nullptr;
@@ -121,64 +123,65 @@ T& region_of(const Layer& layer) {
 }  // namespace
 
 void bind_region_layers(nb::module_& m) {
-  nb::class_<LoopRegion>(m, "ILoop",
+  nb::class_<LoopRegion>(m, "ILoop", nb::type_slots(part_slots<LoopRegion>()),
                          "Layers that run again and again: those that depend on a recurrence or an "
                          "iterator, up to the outputs. Whether the loop is complete is looked at "
                          "when the network is built.");
   nb::class_<ConditionalRegion>(m, "IIfConditional",
+                                nb::type_slots(part_slots<ConditionalRegion>()),
                                 "Layers of which those of one branch or of the other give the "
                                 "result: those that depend on an input, up to the outputs.");
   bind_attention(m);
   nb::class_<LoopBoundaryLayer, Layer>(m, "ILoopBoundaryLayer", "A layer at the border of a loop.")
       .def_prop_ro(
           "loop", [](const LoopBoundaryLayer& self) { return &region_of<LoopRegion>(self); },
-          kReference);
+          kReference, kHeld);
   nb::class_<ConditionalBoundaryLayer, Layer>(m, "IIfConditionalBoundaryLayer",
                                               "A layer at the border of a conditional.")
       .def_prop_ro(
           "conditional",
           [](const ConditionalBoundaryLayer& self) { return &region_of<ConditionalRegion>(self); },
-          kReference);
+          kReference, kHeld);
   nb::class_<AttentionBoundaryLayer, Layer>(m, "IAttentionBoundaryLayer",
                                             "A layer at the border of an attention.")
       .def_prop_ro(
-          "attention", [](AttentionBoundaryLayer& self) { return AttentionHandle{&self}; },
-          nb::keep_alive<0, 1>());
+          "attention", [](AttentionBoundaryLayer& self) { return AttentionHandle{&self}; }, kHeld);
 }
 
 void bind_regions(nb::module_& m) {
   auto loop = nb::borrow<nb::class_<LoopRegion>>(m.attr("ILoop"));
   loop.def_prop_rw("name", &LoopRegion::name, &LoopRegion::set_name)
       .def("add_recurrence", &LoopRegion::add_recurrence, nb::arg("initial_value"), kReference,
+           kHeld,
            "A value that an iteration hands to the next: the output is input 0 in the first one, "
            "and in each other one what input 1 was in the one before. The layer needs "
            "set_input(1, tensor) before a build. Type and shape stay.")
       .def("add_trip_limit", &LoopRegion::add_trip_limit, nb::arg("tensor"), nb::arg("kind"),
-           kReference,
+           kReference, kHeld,
            "What ends the loop: COUNT, one INT32 or INT64 from outside, or WHILE, one BOOL from "
            "inside. At most one of each; with both the loop ends as soon as one says so.")
       .def("add_iterator", &LoopRegion::add_iterator, nb::arg("tensor"), nb::arg("axis") = 0,
-           nb::arg("reverse") = false, kReference,
+           nb::arg("reverse") = false, kReference, kHeld,
            "The elements of a tensor at the number of the iteration along an axis, which goes; "
            "`reverse` begins with what belongs to the last iteration.")
       .def("add_loop_output", &LoopRegion::add_loop_output, nb::arg("tensor"), nb::arg("kind"),
-           nb::arg("axis") = 0, kReference,
+           nb::arg("axis") = 0, kReference, kHeld,
            "What leaves the loop: the last value of a recurrence's output, or what iterations give "
            "along a new axis, whose extent is set_input(1, length).");
   auto conditional = nb::borrow<nb::class_<ConditionalRegion>>(m.attr("IIfConditional"));
   conditional.def_prop_rw("name", &ConditionalRegion::name, &ConditionalRegion::set_name)
       .def("set_condition", &ConditionalRegion::set_condition, nb::arg("condition"), kReference,
-           "One BOOL, which decides. Once.")
-      .def("add_input", &ConditionalRegion::add_input, nb::arg("input"), kReference,
+           kHeld, "One BOOL, which decides. Once.")
+      .def("add_input", &ConditionalRegion::add_input, nb::arg("input"), kReference, kHeld,
            "A tensor that branches read: what depends on it belongs to them.")
       .def("add_output", &ConditionalRegion::add_output, nb::arg("true_subgraph_output"),
-           nb::arg("false_subgraph_output"), kReference,
+           nb::arg("false_subgraph_output"), kReference, kHeld,
            "One of two tensors of the same type and rank. Extents in which they differ are known "
            "when the conditional has run.");
   auto network = nb::borrow<ReportingClass<Network>>(m.attr("INetworkDefinition"));
-  network.def("add_loop", &add_loop, kReference,
+  network.def("add_loop", &add_loop, kReference, kHeld,
               "A loop without layers, to which its methods add those at its border.");
-  network.def("add_if_conditional", &add_conditional, kReference,
+  network.def("add_if_conditional", &add_conditional, kReference, kHeld,
               "A conditional without layers, likewise.");
 }
 

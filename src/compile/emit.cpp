@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -68,10 +70,10 @@ PlanEmitter::PlanEmitter(const Graph& graph, const Network& network, const Netwo
   }
   plan_.inputs = ports(network.inputs(), declared.inputs(), graph.inputs);
   plan_.outputs = ports(network.outputs(), declared.outputs(), graph.outputs());
+  std::unordered_set<std::string_view> shape_inputs;
   for (const Symbol& symbol : plan_.symbols)
-    for (PlanPort& port : plan_.inputs)
-      if (symbol.kind == Symbol::Kind::kInputValue && symbol.tensor == port.name)
-        port.is_shape_input = true;
+    if (symbol.kind == Symbol::Kind::kInputValue) shape_inputs.insert(symbol.tensor);
+  for (PlanPort& port : plan_.inputs) port.is_shape_input = shape_inputs.contains(port.name);
   const std::vector<int> aliased = aliased_inputs(network);
   for (size_t i = 0; i < plan_.outputs.size(); ++i) plan_.outputs[i].aliased_input = aliased[i];
 }

@@ -13,7 +13,8 @@ namespace {
 
 bool has_composed(const Network& network) {
   for (int i = 0; i < network.num_layers(); ++i)
-    if (network.layer(i)->op()->is_composed(network.layer(i)->inputs())) return true;
+    if (const Layer& layer = *network.layer(i); layer.op()->is_composed(layer.inputs()))
+      return true;
   return false;
 }
 
@@ -166,7 +167,7 @@ void Expansion::compose(const Layer& layer) {
   for (size_t i = 0; i < layer.outputs_.size(); ++i) set(*layer.outputs_[i], outputs.at(i));
 }
 
-std::shared_ptr<const Network> Expansion::with(const Network& from, const Substitution& values) {
+std::shared_ptr<Network> Expansion::with(const Network& from, const Substitution& values) {
   const std::shared_ptr<Network> made = Expansion(from).finish();
   for (Tensor* input : made->inputs_) {
     input->info_.dims = values(input->info_.dims);

@@ -62,7 +62,7 @@ class Expansion {
 
   /// A copy with other extents of inputs and other elements of shape inputs, from which the rest
   /// is inferred anew. For a network that was expanded.
-  static std::shared_ptr<const Network> with(const Network& from, const Substitution& values);
+  static std::shared_ptr<Network> with(const Network& from, const Substitution& values);
 
   /// The copy.
   Network& network() const { return *to_; }

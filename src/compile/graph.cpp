@@ -43,9 +43,9 @@ Graph::Graph(const Network& network, bool constrained) : symbols_(&network.symbo
       if (constrained && tensor->producer() && !tensor->is_network_output())
         entry->second->stored_type = tensor->stored_type();
       if (tensor->is_debug()) {
+        entry->second->debug_numbers.push_back(static_cast<int>(debug_.size()));
         debug_.push_back(
             {tensor->name(), entry->second->stored_type.value_or(tensor->dtype()), entry->second});
-        ++entry->second->debug_uses;
       }
     }
     return entry->second;
@@ -88,7 +88,7 @@ Graph::Graph(const Network& network, bool constrained) : symbols_(&network.symbo
   }
   for (const Tensor* tensor : network.outputs()) {
     outputs_.push_back(value_of(tensor));
-    ++outputs_.back()->output_uses;
+    outputs_.back()->output_numbers.push_back(static_cast<int>(outputs_.size()) - 1);
   }
   require(!outputs_.empty(), "The network '", network.name(),
           "' has no outputs; mark at least one tensor as an output");
@@ -144,13 +144,14 @@ bool GraphValue::is_single(size_t inner) const {
 }
 
 int Graph::use_count(const GraphValue& value) const {
-  return static_cast<int>(value.uses.size()) + value.output_uses + value.debug_uses;
+  return static_cast<int>(value.uses.size() + value.output_numbers.size() +
+                          value.debug_numbers.size());
 }
 
-bool Graph::is_output(const GraphValue& value) const { return value.output_uses > 0; }
+bool Graph::is_output(const GraphValue& value) const { return !value.output_numbers.empty(); }
 
 bool Graph::is_kept(const GraphValue& value) const {
-  return value.output_uses > 0 || value.debug_uses > 0;
+  return !value.output_numbers.empty() || !value.debug_numbers.empty();
 }
 
 GraphNode* Graph::single_user(const GraphValue& value) const {
@@ -266,11 +267,14 @@ void Graph::replace_uses(GraphValue* from, GraphValue* to) {
     use.node->parts = nullptr;
   }
   to->uses.splice(to->uses.end(), from->uses);
-  if (from->output_uses > 0) std::replace(outputs_.begin(), outputs_.end(), from, to);
-  for (Debug& debug : debug_)
-    if (from->debug_uses > 0 && debug.value == from) debug.value = to;
-  to->output_uses += std::exchange(from->output_uses, 0);
-  to->debug_uses += std::exchange(from->debug_uses, 0);
+  for (const int number : std::exchange(from->output_numbers, {})) {
+    outputs_[static_cast<size_t>(number)] = to;
+    to->output_numbers.push_back(number);
+  }
+  for (const int number : std::exchange(from->debug_numbers, {})) {
+    debug_[static_cast<size_t>(number)].value = to;
+    to->debug_numbers.push_back(number);
+  }
 }
 
 void Graph::detach(GraphValue* value) {

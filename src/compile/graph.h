@@ -34,11 +34,11 @@ struct GraphValue {
   int producer_output = 0;
   int network_input = -1;  ///< number of the network input that it is, or -1
   Uses uses;
-  int output_uses = 0;      ///< how many network outputs it is
-  int debug_uses = 0;       ///< how many debug tensors
-  Derived origin;           ///< of a constant that refitting changes
-  bool may_change = false;  ///< whether passes may make no use of a constant's elements
-  bool is_stored = false;   ///< whether it goes through memory, though a program could take it over
+  std::vector<int> output_numbers;  ///< of the network outputs that it is
+  std::vector<int> debug_numbers;   ///< of the debug tensors that it is
+  Derived origin;                   ///< of a constant that refitting changes
+  bool may_change = false;          ///< whether passes may make no use of a constant's elements
+  bool is_stored = false;  ///< whether it goes through memory, though a program could take it over
 
   /// A constant whose elements passes may look at.
   bool is_fixed() const { return is_constant() && !may_change; }

@@ -1,9 +1,12 @@
 #include "compile/memory_plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 
@@ -40,17 +43,78 @@ MemoryPlan place_in_order(const std::vector<Lifetime>& lifetimes, const std::vec
   return plan;
 }
 
+/// Step by step, each piece into the tightest gap that those before it have left.
+MemoryPlan place_in_time(const std::vector<Lifetime>& lifetimes) {
+  MemoryPlan plan;
+  plan.offsets.resize(lifetimes.size());
+  std::vector<int> order(lifetimes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](int i) {
+    return std::pair(lifetimes[i].first, -static_cast<int64_t>(lifetimes[i].size));
+  });
+  std::map<uint64_t, uint64_t> gaps;                // by offset: where each ends
+  std::set<std::pair<uint64_t, uint64_t>> by_size;  // and the offset
+  std::set<std::pair<int, int>> live;               // by their last steps
+  const auto add_gap = [&](uint64_t from, uint64_t to) {
+    if (from == to) return;
+    gaps.emplace(from, to), by_size.emplace(to - from, from);
+  };
+  const auto drop_gap = [&](std::map<uint64_t, uint64_t>::iterator gap) {
+    by_size.erase({gap->second - gap->first, gap->first});
+    return gaps.erase(gap);
+  };
+  const auto release = [&](int i) {
+    uint64_t from = plan.offsets[i], to = from + aligned(lifetimes[i].size);
+    auto next = gaps.lower_bound(from);
+    if (next != gaps.end() && next->first == to) {
+      to = next->second;
+      next = drop_gap(next);
+    }
+    if (next != gaps.begin() && std::prev(next)->second == from) {
+      from = std::prev(next)->first;
+      drop_gap(std::prev(next));
+    }
+    add_gap(from, to);
+  };
+  for (const int i : order) {
+    for (; !live.empty() && live.begin()->first < lifetimes[i].first; live.erase(live.begin()))
+      release(live.begin()->second);
+    const uint64_t size = aligned(lifetimes[i].size);
+    uint64_t from = plan.size, to = from + size;
+    if (const auto fits = by_size.lower_bound({size, 0}); fits != by_size.end()) {
+      from = fits->second, to = from + fits->first;
+      drop_gap(gaps.find(from));
+    } else if (!gaps.empty() && std::prev(gaps.end())->second == plan.size) {
+      from = std::prev(gaps.end())->first, to = from + size;
+      drop_gap(std::prev(gaps.end()));
+    }
+    plan.offsets[i] = from;
+    add_gap(from + size, to);
+    plan.size = std::max(plan.size, from + size);
+    live.emplace(lifetimes[i].last, i);
+  }
+  return plan;
+}
+
 }  // namespace
 
-uint64_t peak_bytes(const std::vector<Lifetime>& lifetimes) {
-  std::map<int, int64_t> change;
-  for (const Lifetime& piece : lifetimes) {
-    change[piece.first] += static_cast<int64_t>(aligned(piece.size));
-    change[piece.last + 1] -= static_cast<int64_t>(aligned(piece.size));
+StepBytes::StepBytes(int steps)
+    : steps_(std::bit_ceil(static_cast<size_t>(std::max(steps, 2)))),
+      most_(2 * steps_),
+      added_(2 * steps_) {}
+
+void StepBytes::change(const Lifetime& piece, int sign) {
+  const int64_t bytes = sign * static_cast<int64_t>(aligned(piece.size));
+  const auto apply = [&](size_t node) { most_[node] += bytes, added_[node] += bytes; };
+  const size_t first = static_cast<size_t>(piece.first) + steps_,
+               last = static_cast<size_t>(piece.last) + steps_;
+  for (size_t from = first, to = last + 1; from < to; from /= 2, to /= 2) {
+    if (from % 2 != 0) apply(from++);
+    if (to % 2 != 0) apply(--to);
   }
-  int64_t now = 0, peak = 0;
-  for (const auto& [step, difference] : change) peak = std::max(peak, now += difference);
-  return static_cast<uint64_t>(peak);
+  for (size_t node : {first / 2, last / 2})
+    for (; node > 0; node /= 2)
+      most_[node] = std::max(most_[2 * node], most_[2 * node + 1]) + added_[node];
 }
 
 MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes) {
@@ -74,11 +138,15 @@ MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes) {
     std::stable_sort(sorted.begin(), sorted.end(), [&](int a, int b) { return key(a) > key(b); });
     return place_in_order(lifetimes, sorted);
   };
-  MemoryPlan best = by([&](int i) { return lifetimes[i].size; });
-  // Each attempt takes time by the square of their number.
+  // Each attempt below takes time by the square of their number.
   constexpr size_t kMany = 16384;
-  if (lifetimes.size() > kMany) return best;
-  const uint64_t least = peak_bytes(lifetimes);
+  if (lifetimes.size() > kMany) return place_in_time(lifetimes);
+  MemoryPlan best = by([&](int i) { return lifetimes[i].size; });
+  int steps = 0;
+  for (const Lifetime& piece : lifetimes) steps = std::max(steps, piece.last + 1);
+  StepBytes bytes(steps);
+  for (const Lifetime& piece : lifetimes) bytes.add(piece);
+  const uint64_t least = bytes.peak();
   auto consider = [&](MemoryPlan plan) {
     if (plan.size < best.size) best = std::move(plan);
   };

@@ -100,9 +100,11 @@ size_t ProfileRanges::input_of(const Symbol& symbol) const {
 void ProfileRanges::follow(const SymbolTable& symbols) {
   for (auto* each : {&min_, &opt_, &max_, &unwritten_}) each->clear();
   varies_.clear(), known_bounds_.clear(), intervals_.clear();
+  has_sizes_ = false;
   for (int id = 0; id < symbols.size(); ++id) {
     const Symbol& symbol = symbols[id];
     if (symbol.kind == Symbol::Kind::kSizeTensor) {
+      has_sizes_ = true;
       // Defined in terms of the symbols before it.
       const Bounds upper = bounds(symbol.upper_bound);
       const int64_t opt = symbol.opt.evaluate(opt_);
@@ -137,7 +139,12 @@ void ProfileRanges::agree(const SymbolTable& symbols, int a, int b) {
     ProfileInput& input = inputs_[input_of(symbols[id])];
     input.min[axis] = least, input.opt[axis] = opt, input.max[axis] = most;
   }
-  follow(symbols);
+  if (has_sizes_) return follow(symbols);  // their bounds come from the others
+  for (const size_t at : {x, y}) {
+    min_[at] = least, opt_[at] = unwritten_[at] = opt, max_[at] = most;
+    varies_[at] = least != most;
+  }
+  known_bounds_ = {}, intervals_ = {};  // with their buckets, which clear() would visit each time
 }
 
 void ProfileRanges::set_opt(int symbol, int64_t value) {

@@ -69,6 +69,7 @@ class ProfileRanges {
   std::vector<int64_t> min_, opt_, max_;  // per symbol
   std::vector<int64_t> unwritten_;        // as opt_, but upper bounds of size tensors
   std::vector<bool> varies_;              // per symbol
+  bool has_sizes_ = false;                // whether some symbols are size tensors
   mutable std::unordered_map<Expr, Bounds, Hash> known_bounds_, intervals_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -34,6 +35,7 @@ class ScheduleBuilder {
         rules_(rules),
         is_host_(device.is_host()),
         aliased_(aliased_inputs(network)) {
+    for (const Graph::Debug& debug : graph.debug()) debug_of_[debug.value].push_back(&debug);
     for (size_t i = 0; i < graph.inputs.size(); ++i) {
       const PortType type = network_port_type(*network.inputs()[i]);
       const int tensor = add_tensor(graph.inputs[i], type);
@@ -72,6 +74,7 @@ class ScheduleBuilder {
         int& source = step.inputs[aliased];
         if (!may_overwrite(node, aliased, position, source)) source = copy_of(source);
         schedule_.tensors[tensor].storage = schedule_.tensors[source].storage;
+        tensors_in_[static_cast<size_t>(schedule_.tensors[source].storage)].push_back(tensor);
         overwritten_.emplace_back(tensor, static_cast<int>(schedule_.steps.size()));
       }
       step.outputs.push_back(tensor);
@@ -119,6 +122,7 @@ class ScheduleBuilder {
         static_cast<uint64_t>(tensor_bytes(ranges_.max(value->info.dims), type.dtype, type.format));
     schedule_.storages.push_back(memory);
     schedule_.tensors.push_back({value, type, static_cast<int>(schedule_.storages.size()) - 1});
+    tensors_in_.push_back({static_cast<int>(schedule_.tensors.size()) - 1});
     return static_cast<int>(schedule_.tensors.size()) - 1;
   }
 
@@ -164,13 +168,11 @@ class ScheduleBuilder {
 
   /// The debug tensors that are this value, which has been made; whether there are any.
   bool add_debug(const GraphValue& value) {
-    bool is_debug = false;
-    for (const Graph::Debug& debug : graph_.debug()) {
-      if (debug.value != &value) continue;
-      add_debug(debug.name, &value, debug.dtype, true);
-      is_debug = true;
-    }
-    return is_debug;
+    const auto found = debug_of_.find(&value);
+    if (found == debug_of_.end()) return false;
+    for (const Graph::Debug* debug : found->second)
+      add_debug(debug->name, &value, debug->dtype, true);
+    return true;
   }
 
   void add_debug(const std::string& name, const GraphValue* value, DataType dtype, bool is_marked) {
@@ -186,8 +188,8 @@ class ScheduleBuilder {
     const Location location = schedule_.storages[memory].location;
     if (location == Location::kWeight || location == Location::kValues) return false;
     if (location == Location::kInput && !ends_as_output(node, input, memory)) return false;
-    for (const ScheduleTensor& other : schedule_.tensors) {
-      if (other.storage != memory) continue;
+    for (const int number : tensors_in_[static_cast<size_t>(memory)]) {
+      const ScheduleTensor& other = schedule_.tensors[number];
       if (graph_.is_output(*other.value)) return false;
       for (const GraphValue::Use& use : other.value->uses)
         if (position_.at(use.node) > position || (use.node == &node && use.input != input))
@@ -322,19 +324,41 @@ class ScheduleBuilder {
   /// nothing is left to copy. Memory for all of the result is needed earlier then: no more in all
   /// than without, or the operands stay where they are.
   void place_operands() {
-    uint64_t most = 0;
+    std::optional<StepBytes> bytes;
+    std::vector<Lifetime> lifetimes(schedule_.storages.size());
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       const ScheduleStep& step = schedule_.steps[s];
       if (step.op->kind() != Concatenation::kKind || !is_arena(step.outputs[0])) continue;
-      if (most == 0) most = peak_bytes(pieces().lifetimes);
+      if (!bytes) {
+        const Pieces all = pieces();
+        bytes.emplace(static_cast<int>(schedule_.steps.size()) + 1);
+        for (size_t i = 0; i < all.owners.size(); ++i) {
+          lifetimes[all.owners[i]] = all.lifetimes[i];
+          bytes->add(all.lifetimes[i]);
+        }
+      }
       const std::vector<int> placed = place_operands(step, static_cast<int>(s));
       if (placed.empty()) continue;
-      const uint64_t peak = peak_bytes(pieces().lifetimes);
-      if (peak <= most) {
-        most = peak;
+      const uint64_t most = bytes->peak();
+      const int whole = schedule_.tensors[step.outputs[0]].storage;
+      Lifetime joined = lifetimes[whole];
+      bytes->remove(lifetimes[whole]);
+      for (const int memory : placed) {
+        joined.first = std::min(joined.first, lifetimes[memory].first);
+        joined.last = std::max(joined.last, lifetimes[memory].last);
+        bytes->remove(lifetimes[memory]);
+      }
+      bytes->add(joined);
+      if (bytes->peak() <= most) {
+        lifetimes[whole] = joined;
         continue;
       }
-      for (const int memory : placed) schedule_.storages[memory].within = -1;
+      bytes->remove(joined);
+      bytes->add(lifetimes[whole]);
+      for (const int memory : placed) {
+        bytes->add(lifetimes[memory]);
+        schedule_.storages[memory].within = -1;
+      }
     }
   }
 
@@ -490,6 +514,8 @@ class ScheduleBuilder {
   const bool is_host_;
   const std::vector<int> aliased_;  // per network output, as aliased_inputs() gives it
   StepSchedule schedule_;
+  std::unordered_map<const GraphValue*, std::vector<const Graph::Debug*>> debug_of_;
+  std::vector<std::vector<int>> tensors_in_;  // per storage, before memory is shared
   std::unordered_map<const GraphNode*, int> position_;
   std::unordered_map<const GraphValue*, int> made_;  // in the type that the producer gives
   std::map<std::tuple<const GraphValue*, int, int>, int> converted_;
@@ -517,17 +543,20 @@ std::vector<int> aliased_inputs(const Network& network) {
     return tensor;
   };
   std::vector<const Tensor*> origins;
-  for (const Tensor* output : network.outputs()) origins.push_back(origin(output));
+  std::unordered_map<const Tensor*, int> outputs_of, numbers;  // of inputs
+  for (const Tensor* output : network.outputs()) {
+    origins.push_back(origin(output));
+    ++outputs_of[origins.back()];
+  }
+  for (const Tensor* input : network.inputs())
+    numbers.try_emplace(input, static_cast<int>(numbers.size()));
   std::vector<int> result;
   for (size_t i = 0; i < origins.size(); ++i) {
     const Tensor* input = origins[i];
     const bool is_own = input != nullptr && input != network.outputs()[i] &&
-                        std::count(origins.begin(), origins.end(), input) == 1 &&
+                        outputs_of.at(input) == 1 &&
                         network_port_type(*input) == network_port_type(*network.outputs()[i]);
-    result.push_back(is_own ? static_cast<int>(std::find(network.inputs().begin(),
-                                                         network.inputs().end(), input) -
-                                               network.inputs().begin())
-                            : -1);
+    result.push_back(is_own ? numbers.at(input) : -1);
   }
   return result;
 }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -34,7 +36,9 @@ class ExtentRelations {
   void find(const Graph& graph) {
     for (const GraphNode* node : graph.nodes()) {
       if (const auto* assertion = node->as<Assertion>(); assertion != nullptr) {
+        assertion_ = str("assertion '", node->name, "': ", assertion->params().message);
         find_asserted(*node);
+        assertion_.clear();
         continue;
       }
       if (!is_builtin_operator(node->op->kind())) continue;
@@ -58,6 +62,15 @@ class ExtentRelations {
   }
   const Substitution& values() const { return values_; }
 
+  /// Has the symbols say by which assertion something else stands for them.
+  void note_assertions(SymbolTable& symbols) const {
+    for (const auto& [id, assertion] : assertions_) {
+      Symbol symbol = symbols[id];
+      symbol.assertion = assertion;
+      symbols.replace(id, std::move(symbol));
+    }
+  }
+
  private:
   std::optional<int64_t> fixed_value(int id) const {
     const ProfileRanges::Bounds first = profiles_.front().bounds(Expr::symbol(id));
@@ -68,7 +81,10 @@ class ExtentRelations {
     return first.low;
   }
 
-  void set(int id, const Expr& value) { values_.add(Expr::symbol(id), value); }
+  void set(int id, const Expr& value) {
+    values_.add(Expr::symbol(id), value);
+    if (!assertion_.empty()) assertions_.emplace_back(id, assertion_);
+  }
 
   bool is_extent(const Expr& e) const {
     return e.op() == ExprOp::kSymbol && symbols_[e.symbol_id()].kind == Symbol::Kind::kInputExtent;
@@ -168,6 +184,8 @@ class ExtentRelations {
   const SymbolTable& symbols_;
   std::span<ProfileRanges> profiles_;
   Substitution values_;
+  std::string assertion_;  // that is looked at
+  std::vector<std::pair<int, std::string>> assertions_;
 };
 
 /// Factors of a product, and the whole where it is none.
@@ -296,22 +314,23 @@ class BroadcastViews {
 std::shared_ptr<const Network> settle_extents(const Network& network,
                                               std::span<ProfileRanges> profiles) {
   const auto settled = [&](const Network& from,
-                           const Substitution& values) -> std::shared_ptr<const Network> {
-    if (values.empty()) return nullptr;
-    std::shared_ptr<const Network> made = Expansion::with(from, values);
+                           const ExtentRelations& relations) -> std::shared_ptr<const Network> {
+    if (relations.values().empty()) return nullptr;
+    const std::shared_ptr<Network> made = Expansion::with(from, relations.values());
+    relations.note_assertions(made->symbols());
     for (ProfileRanges& each : profiles) each.follow(made->symbols());
     return made;
   };
   ExtentRelations known(network, profiles);
   known.fix();
-  std::shared_ptr<const Network> current = settled(network, known.values());
+  std::shared_ptr<const Network> current = settled(network, known);
   // What is one symbol now may be what other layers are said to agree in.
   for (;;) {
     const Network& from = current ? *current : network;
     ExtentRelations relations(from, profiles);
     if (!relations.has_open_pair() || from.outputs().empty()) return current;
     relations.find(Graph(from));
-    std::shared_ptr<const Network> next = settled(from, relations.values());
+    std::shared_ptr<const Network> next = settled(from, relations);
     if (!next) return current;
     current = std::move(next);
   }

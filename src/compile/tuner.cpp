@@ -116,13 +116,11 @@ std::vector<std::optional<Block>> places_in_result(const GraphNode& node, const 
   const std::vector<Block> blocks =
       concatenated_blocks(op->params().axis, shapes, ports.outputs[0].type);
   std::vector<std::optional<Block>> places(blocks.size());
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    const auto first = std::ranges::find(node.inputs, node.inputs[i]);
-    if (node.inputs[i]->producer != nullptr &&
-        first == node.inputs.begin() + static_cast<long>(i) &&
+  std::unordered_set<const GraphValue*> seen;
+  for (size_t i = 0; i < blocks.size(); ++i)
+    if (seen.insert(node.inputs[i]).second && node.inputs[i]->producer != nullptr &&
         blocks[i].offset % kArenaAlignment == 0)
       places[i] = blocks[i];
-  }
   return places;
 }
 

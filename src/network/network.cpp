@@ -121,13 +121,47 @@ bool Network::bind_new_input(Tensor& tensor) {
   return true;
 }
 
-/// What bind_inputs() does when a dimension of the last input gets its first name, before anything
-/// uses the input: the dimension of an earlier one with that name, or a new one of its own. False
+/// What bind_inputs() does when an input without names of dimensions gets another shape. False
 /// where it is another case.
+bool Network::bind_shape(Tensor& tensor, const Shape& shape) {
+  const auto is_given = [](const std::string& name) { return !name.empty(); };
+  if (tensor.is_shape_input_ || std::ranges::any_of(tensor.dimension_names_, is_given))
+    return false;
+  const int most = std::max(shape.rank(), tensor.declared_shape_.rank());
+  for (int axis = 0; axis < most; ++axis)
+    if (has_given_name(tensor, axis)) return false;
+  SymShape dims;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    dims.push_back(shape[axis] >= 0 ? Expr(shape[axis])
+                                    : symbols_.define({Symbol::Kind::kInputExtent,
+                                                       str(tensor.name_, '.', axis),
+                                                       tensor.name_,
+                                                       axis,
+                                                       {},
+                                                       {}}));
+  const std::set<int> own = symbols_.of_tensor(tensor.name_);
+  for (const int id : own)
+    if (symbols_[id].index >= shape.rank()) symbols_.retire(id);
+  tensor.declared_shape_ = shape;
+  tensor.dimension_names_.resize(static_cast<size_t>(shape.rank()));
+  if (dims == tensor.info_.dims) return true;
+  tensor.info_.dims = std::move(dims);
+  invalidate_users(tensor);
+  return true;
+}
+
+/// Whether a dimension was ever given the name that this one has without one.
+bool Network::has_given_name(const Tensor& tensor, int axis) const {
+  return given_names_.contains(str(tensor.name_, '.', axis));
+}
+
+/// What bind_inputs() does when a dimension gets its first name: that of an earlier input with the
+/// name, or a new one of its own. False where it is another case.
 bool Network::bind_first_name(Tensor& tensor, int axis, const std::string& name) {
   const auto a = static_cast<size_t>(axis);
-  if (&tensor != inputs_.back() || !tensor.users_.empty() || tensor.is_shape_input_ ||
-      name.empty() || !tensor.dimension_names_[a].empty())
+  given_names_.insert(name);
+  if (tensor.is_shape_input_ || name.empty() || !tensor.dimension_names_[a].empty() ||
+      has_given_name(tensor, axis))
     return false;
   if (tensor.declared_shape_[axis] >= 0) return true;
   const Expr own = tensor.info_.dims[a];
@@ -151,9 +185,11 @@ bool Network::bind_first_name(Tensor& tensor, int axis, const std::string& name)
   const Tensor* owner = find_tensor(shared.tensor);
   if (owner == nullptr || !owner->is_input_ || (owner == &tensor && shared.index >= axis) ||
       !is_of(shared, *owner, shared.index) || shared.index >= owner->declared_shape_.rank() ||
-      owner->info_.dims[static_cast<size_t>(shared.index)] != Expr::symbol(id))
+      owner->info_.dims[static_cast<size_t>(shared.index)] != Expr::symbol(id) ||
+      std::ranges::find(inputs_, owner) > std::ranges::find(inputs_, &tensor))
     return false;
   tensor.info_.dims[a] = Expr::symbol(id);
+  invalidate_users(tensor);
   return true;
 }
 
@@ -289,6 +325,7 @@ void Network::remove_tensor(Tensor& tensor) {
   std::erase(inputs_, &tensor);
   by_name_.erase(tensor.name_);
   tensor.is_input_ = false;
+  if (symbols_.of_tensor(tensor.name_).empty()) return;
   Edit edit(*this);
   bind_inputs(edit);
   edit.commit();

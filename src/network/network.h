@@ -139,6 +139,8 @@ class Layer {
   void reset_precision() { precision_.reset(); }
   const OperatorPtr& op() const { return op_; }
   Network& network() const { return *network_; }
+  /// Its index in the network.
+  int number() const { return index_; }
   int num_inputs() const { return static_cast<int>(inputs_.size()); }
   int num_outputs() const { return static_cast<int>(outputs_.size()); }
   /// Null for an optional input that is absent.
@@ -332,6 +334,8 @@ class Network {
   void bind_inputs(Edit& edit);
   bool bind_new_input(Tensor& tensor);
   bool bind_first_name(Tensor& tensor, int axis, const std::string& name);
+  bool bind_shape(Tensor& tensor, const Shape& shape);
+  bool has_given_name(const Tensor& tensor, int axis) const;
   /// Infers what the layer depends on and then the layer.
   void infer(Layer& layer);
   /// Infers one layer whose inputs are; changes nothing when that throws.
@@ -356,6 +360,8 @@ class Network {
   std::vector<Tensor*> inputs_;
   std::vector<Tensor*> outputs_;
   std::unordered_map<std::string, Tensor*> by_name_;
+  std::unordered_set<std::string>
+      given_names_;  // of dimensions, also before others took their place
   /// By a name, the number from which on others made of it may be unused.
   mutable std::unordered_map<std::string, int> next_suffix_;
   std::unordered_set<std::string> layer_names_;

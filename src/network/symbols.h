@@ -24,6 +24,8 @@ struct Symbol {
   int index = 0;
   Expr opt;          ///< kSizeTensor: the extent to tune for, in terms of other symbols
   Expr upper_bound;  ///< kSizeTensor: the largest extent, for which memory is planned
+  /// kInputExtent: what a run says where the extent is not what an assertion said of it.
+  std::string assertion{};
 };
 
 /// The symbols of one network; a symbol's id is its index. A symbol whose tensor, extent or element

@@ -56,6 +56,7 @@ void Tensor::set_shape(const Shape& shape) {
   for (const int64_t extent : shape)
     require(extent >= -1, "input '", name_, "': extents are -1 or not negative, but shape ", shape,
             " has ", extent);
+  if (network_->bind_shape(*this, shape)) return;
   Network::Edit edit(*network_);
   edit.save(*this);
   declared_shape_ = shape;
@@ -72,6 +73,10 @@ void Tensor::set_dtype(DataType dtype) {
   require(is_input_, "tensor '", name_, "': its type ", opwright::name(info_.dtype),
           " is inferred and cannot be set to ", opwright::name(dtype), "; add a cast");
   const auto change = [this](DataType type) {
+    if (!is_shape_input_) {
+      info_.dtype = type;
+      return network_->invalidate_users(*this);
+    }
     Network::Edit edit(*network_);
     edit.save(*this);
     info_.dtype = type;

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 
 #include "onnx/importer.h"
@@ -24,9 +25,12 @@ void clip(NodeImporter& node) {
     const float infinity = std::numeric_limits<float>::infinity();
     const double least = low ? node.constant_float(low, "min") : -infinity;
     const double most = high ? node.constant_float(high, "max") : infinity;
-    node.set_output(0, node.activation(ActivationType::kCLIP, x, static_cast<float>(least),
-                                       static_cast<float>(most)));
-    return;
+    // A bound that is not a number makes all elements so, which the activation does not.
+    if (!std::isnan(least) && !std::isnan(most)) {
+      node.set_output(0, node.activation(ActivationType::kCLIP, x, static_cast<float>(least),
+                                         static_cast<float>(most)));
+      return;
+    }
   }
   if (low) x = node.elementwise(ElementWiseOperation::kMAX, x, low);
   if (high) x = node.elementwise(ElementWiseOperation::kMIN, x, high);

@@ -340,6 +340,9 @@ class GraphImporter::NodeBodies final : public Bodies {
   }
   KnownElements& known() override { return importer_.known_; }
   const GivenBounds& upper_bounds() override { return importer_.known_inputs_.upper_bounds; }
+  bool is_read(const std::string& name) override {
+    return &scope_ != &importer_.scope_ || importer_.is_read(name);
+  }
 
  private:
   GraphImporter& importer_;
@@ -347,6 +350,24 @@ class GraphImporter::NodeBodies final : public Bodies {
   const NodeImporter* node_ = nullptr;
   std::vector<OnnxError> failures_;
 };
+
+bool GraphImporter::is_read(const std::string& name) {
+  if (!read_) {
+    read_.emplace();
+    std::vector<const GraphProto*> pending = {&graph_};
+    while (!pending.empty()) {
+      const GraphProto& graph = *pending.back();
+      pending.pop_back();
+      for (const ValueInfoProto& output : graph.outputs) read_->insert(output.name);
+      for (const NodeProto& node : graph.nodes) {
+        read_->insert(node.inputs.begin(), node.inputs.end());
+        for (const AttributeProto& attribute : node.attributes)
+          if (attribute.g != nullptr) pending.push_back(attribute.g.get());
+      }
+    }
+  }
+  return read_->contains(name);
+}
 
 void GraphImporter::add_layers(const NodeProto& node, const std::string& name, Scope& scope) {
   NodeBodies bodies(*this, scope);
@@ -691,18 +712,19 @@ void GraphImporter::report(const Error& problem, const NodeProto& node, const st
 
 /// Tensors that this node's layers made get the names that the model has for them.
 void GraphImporter::name_outputs(const NodeProto& node, int first_layer, Scope& scope) {
-  std::unordered_set<const Layer*> own;
-  for (int i = first_layer; i < network_->num_layers(); ++i) own.insert(network_->layer(i));
+  const auto is_own = [&](const Layer* layer) {
+    return layer != nullptr && layer->number() >= first_layer;
+  };
   for (const std::string& output : node.outputs) {
     const Value* found = output.empty() ? nullptr : scope.names.find(output);
     if (found == nullptr || found->tensor() == nullptr) continue;
     Tensor* tensor = found->tensor();
     const std::string name = scope.prefix + output;
     const bool is_of_graph = &scope == &scope_;
-    if (!own.contains(tensor->producer()) || (!is_of_graph && reserved_.contains(name))) continue;
+    if (!is_own(tensor->producer()) || (!is_of_graph && reserved_.contains(name))) continue;
     if (Tensor* const other = network_->find_tensor(name); other != nullptr && other != tensor) {
       // Layers call their results "LAYER_output_0", as exporters call those of nodes.
-      if (!is_of_graph && !own.contains(other->producer())) continue;
+      if (!is_of_graph && !is_own(other->producer())) continue;
       std::string unused = name + "/";
       while (network_->find_tensor(unused) != nullptr) unused += "/";
       other->set_name(unused);

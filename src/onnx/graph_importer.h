@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -55,6 +56,8 @@ class GraphImporter {
   class NodeBodies;
   class InNetwork;
 
+  /// Whether a node or an output of the graph, or of a body, reads what has this name.
+  bool is_read(const std::string& name);
   void add_initializers();
   void add_inputs();
   void add_input(const ValueInfoProto& value);
@@ -138,6 +141,7 @@ class GraphImporter {
   std::vector<OnnxError>& errors_;
   Scope scope_;
   std::vector<Fate> fates_;
+  std::optional<std::unordered_set<std::string_view>> read_;  // names, once they are asked for
   std::unordered_map<std::string, std::vector<Tensor*>> node_outputs_;
   std::unordered_set<std::string> broken_inputs_;
   bool has_wrong_names_ = false;  ///< one of the errors since it was false is one of names

@@ -65,6 +65,8 @@ class Bodies {
   /// What is known of tensors that follow from constants.
   virtual KnownElements& known() = 0;
   virtual const GivenBounds& upper_bounds() = 0;
+  /// Whether anything in the model may read what the node makes by this name.
+  virtual bool is_read(const std::string& name) = 0;
 
  protected:
   ~Bodies() = default;
@@ -106,6 +108,10 @@ class NodeImporter : public LayerWriter {
   Tensor* input(int index = 0) const;
   bool has_output(int index) const {
     return index < num_outputs() && !node_.outputs[index].empty();
+  }
+  /// Whether anything in the model may read the output.
+  bool is_read(int index) const {
+    return has_output(index) && (bodies_ == nullptr || bodies_->is_read(node_.outputs[index]));
   }
   /// Binds an output; null for one that nobody names is fine.
   void set_output(int index, Value value);

@@ -167,12 +167,20 @@ void split(NodeImporter& node) {
     node.error("split has ", extents.size(), " parts for ", count, " outputs");
   Expr offset = 0;
   for (int i = 0; i < count; ++i) {
+    if (!node.is_read(i)) {  // there may be very many
+      offset = offset + extents[i];
+      node.set_output(i, Value());
+      continue;
+    }
     std::vector<Expr> start(x->rank(), 0), size(x->dims().begin(), x->dims().end());
     start[axis] = offset;
     size[axis] = extents[i];
     offset = offset + extents[i];
-    if (node.has_output(i)) node.set_output(i, node.slice(x, start, size, Ints(x->rank(), 1)));
+    node.set_output(i, node.slice(x, start, size, Ints(x->rank(), 1)));
   }
+  if (offset.is_constant() && x->dims()[axis].is_constant() && offset != x->dims()[axis])
+    node.error("the parts have ", offset, " elements along axis ", axis, "; expected ",
+               x->dims()[axis], " as in the input");
 }
 
 void gather(NodeImporter& node, GatherMode mode) {

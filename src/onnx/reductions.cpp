@@ -285,6 +285,12 @@ void arg(NodeImporter& node, TopKOperation op) {
   const bool last = node.get_int("select_last_index", 0) != 0;
   const int axis = node.axis(node.get_int("axis", 0), x->rank());
   const Expr extent = x->dims()[axis];
+  // The first NaN is the least and the greatest here, as in NumPy and PyTorch; where elements are
+  // sorted it is the greatest.
+  if (op == TopKOperation::kMIN && is_floating(x->dtype())) {
+    x = node.unary(UnaryOperation::kNEG, x);
+    op = TopKOperation::kMAX;
+  }
   if (last) {
     // The last one is the first from the end.
     std::vector<Expr> start(x->rank(), 0);

@@ -307,25 +307,7 @@ bool is_rounded(const ResampleRule& rule, DataType type) {
   return rule.mode != "nearest" && is_integer(type);
 }
 
-/// The nearest integers of the type, as the standard's reference has it.
-Tensor* rounded(NodeImporter& node, Tensor* y, DataType type) {
-  y = node.unary(UnaryOperation::kROUND, y);
-  // The greatest numbers of FP32 that the types have.
-  const double least = type == DataType::kUINT8   ? 0
-                       : type == DataType::kINT8  ? -128
-                       : type == DataType::kINT32 ? -0x1p31
-                                                  : -0x1p63;
-  const double most = type == DataType::kUINT8   ? 255
-                      : type == DataType::kINT8  ? 127
-                      : type == DataType::kINT32 ? 0x1.fffffep30
-                                                 : 0x1.fffffep62;
-  y = node.elementwise(ElementWiseOperation::kMAX, y, least);
-  y = node.elementwise(ElementWiseOperation::kMIN, y, most);
-  return node.cast(y, type);
-}
-
 /// What the layer has no mode for, axis by axis; needs constant extents.
-
 void resample(NodeImporter& node, const Ints& axes, const Wanted& wanted, ResampleRule rule) {
   Tensor* x = node.input(0);
   Floats roi;
@@ -370,7 +352,7 @@ void resample(NodeImporter& node, const Ints& axes, const Wanted& wanted, Resamp
     if (from == to && rule.scale.numerator == rule.scale.denominator && region == 1) continue;
     y = apply(node, y, resampled(rule, static_cast<int>(axis), from, to));
   }
-  node.set_output(0, rounds ? rounded(node, y, x->dtype()) : y);
+  node.set_output(0, rounds ? node.round_to(y, x->dtype()) : y);
 }
 
 void resize(NodeImporter& node) {
@@ -410,8 +392,7 @@ void resize(NodeImporter& node) {
   if (rule.antialias || keeps_aspect_ratio || rule.transformation == "half_pixel_symmetric" ||
       rule.transformation == "tf_crop_and_resize")
     return resample(node, axes, wanted, rule);
-  const bool rounds = is_rounded(rule, x->dtype());
-  std::vector<Tensor*> inputs = {rounds ? node.cast(x, DataType::kFLOAT) : x};
+  std::vector<Tensor*> inputs = {x};
   if (!wanted.scales.empty()) {
     params.scales = wanted.scales;
   } else if (is_constant(wanted.extents)) {
@@ -419,8 +400,7 @@ void resize(NodeImporter& node) {
   } else {
     inputs.push_back(node.network().add_values(std::move(wanted.extents)));
   }
-  Tensor* y = node.add<Resize>(params, inputs);
-  node.set_output(0, rounds ? rounded(node, y, x->dtype()) : y);
+  node.set_output(0, node.add<Resize>(params, inputs));
 }
 
 }  // namespace

@@ -56,6 +56,21 @@ Tensor* LayerWriter::cast(Tensor* x, DataType to) {
   return x->dtype() == to ? x : add<Cast>({to}, {x});
 }
 
+Tensor* LayerWriter::round_to(Tensor* x, DataType to) {
+  const double least = to == DataType::kUINT8   ? 0
+                       : to == DataType::kINT8  ? -128
+                       : to == DataType::kINT32 ? -0x1p31
+                                                : -0x1p63;
+  const double most = to == DataType::kUINT8   ? 255
+                      : to == DataType::kINT8  ? 127
+                      : to == DataType::kINT32 ? 0x1.fffffep30
+                                               : 0x1.fffffep62;
+  Tensor* y = unary(UnaryOperation::kROUND, x);
+  y = elementwise(ElementWiseOperation::kMAX, y, least);
+  y = elementwise(ElementWiseOperation::kMIN, y, most);
+  return cast(y, to);
+}
+
 Tensor* LayerWriter::reduce(ReduceOperation op, Tensor* x, const Ints& axes, bool keep_dims) {
   int64_t mask = 0;
   for (int64_t a : axes) mask |= int64_t{1} << a;

@@ -54,6 +54,9 @@ class LayerWriter {
   /// x * sigmoid(alpha * x)
   Tensor* swish(Tensor* x, float alpha);
   Tensor* cast(Tensor* x, DataType to);
+  /// The nearest numbers of an integer type, halves to even ones; what lies beyond becomes the
+  /// least or the greatest that FP32 has.
+  Tensor* round_to(Tensor* x, DataType to);
   Tensor* reduce(ReduceOperation op, Tensor* x, const Ints& axes, bool keep_dims);
   Tensor* reshape(Tensor* x, std::span<const Expr> dims);
   Tensor* transpose(Tensor* x, Ints permutation);

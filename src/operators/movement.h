@@ -257,6 +257,10 @@ class Resize final : public BuiltinOperator<Resize, ResizeParams> {
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
   bool is_shape_input(int input) const override { return input == 1; }
+  /// Integers are interpolated in FP32 and rounded.
+  bool is_composed(std::span<Tensor* const> inputs) const override;
+  std::vector<Tensor*> compose(Network& network, std::span<Tensor* const> inputs,
+                               const std::string& layer) const override;
 };
 
 /// Converts type and format of a tensor; inserted by the compiler between neighbours that differ.

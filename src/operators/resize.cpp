@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/types.h"
+#include "operators/composed.h"
 #include "operators/infer.h"
 #include "operators/movement.h"
 
@@ -70,7 +72,8 @@ std::vector<OutputInfo> Resize::infer(InferContext& context) const {
   inference.require_rank(0, 1, Dims::MAX_DIMS);
   inference.require(std::isfinite(params.cubic_coeff),
                     "the cubic coefficient must be finite, but is ", params.cubic_coeff);
-  if (params.mode != InterpolationMode::kNEAREST) inference.require_floating(0);
+  if (params.mode != InterpolationMode::kNEAREST && !is_integer(x.dtype))
+    inference.require_floating(0);
   const size_t rank = x.dims.size();
   SymShape shape;
   if (!params.scales.empty()) {
@@ -90,6 +93,18 @@ std::vector<OutputInfo> Resize::infer(InferContext& context) const {
     inference.require(x.dims[i] != Expr(0) || !conflict(shape[i], Expr(0)), "axis ", i,
                       " has no elements to interpolate from");
   return {make_output(x.dtype, std::move(shape))};
+}
+
+bool Resize::is_composed(std::span<Tensor* const> inputs) const {
+  return params().mode != InterpolationMode::kNEAREST && is_integer(inputs[0]->dtype());
+}
+
+std::vector<Tensor*> Resize::compose(Network& network, std::span<Tensor* const> inputs,
+                                     const std::string& name) const {
+  ComposedWriter writer(network, *this, name, inputs, 1, 2);
+  std::vector<Tensor*> given(inputs.begin(), inputs.end());
+  given[0] = writer.cast(given[0], DataType::kFLOAT);
+  return {writer.round_to(writer.add<Resize>(params(), given), inputs[0]->dtype())};
 }
 
 }  // namespace opwright

@@ -118,6 +118,7 @@ class Reader {
       symbol.name = text(item.name());
       symbol.tensor = text(item.tensor());
       symbol.index = item.index();
+      symbol.assertion = text(item.assertion());
       plan.size_bounds.emplace_back(item.opt(), item.upper_bound());
       return symbol;
     });

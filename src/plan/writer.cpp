@@ -358,10 +358,11 @@ class Writer {
     std::vector<flatbuffers::Offset<fb::Symbol>> symbols;
     for (size_t i = 0; i < plan_.symbols.size(); ++i) {
       const Symbol& symbol = plan_.symbols[i];
-      const Text symbol_name = text(symbol.name), tensor_name = text(symbol.tensor);
-      symbols.push_back(fb::CreateSymbol(builder_, static_cast<fb::SymbolKind>(symbol.kind),
-                                         symbol_name, tensor_name, symbol.index,
-                                         plan_.size_bounds[i].first, plan_.size_bounds[i].second));
+      const Text symbol_name = text(symbol.name), tensor_name = text(symbol.tensor),
+                 assertion = text(symbol.assertion);
+      symbols.push_back(fb::CreateSymbol(
+          builder_, static_cast<fb::SymbolKind>(symbol.kind), symbol_name, tensor_name,
+          symbol.index, plan_.size_bounds[i].first, plan_.size_bounds[i].second, assertion));
     }
     const auto symbol_list = builder_.CreateVector(symbols);
     const auto expressions = program(plan_.expressions);

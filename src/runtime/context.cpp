@@ -165,10 +165,8 @@ bool Context::is_set(int input) const {
 }
 
 bool Context::all_shapes_set() const {
-  for (size_t i = 0; i < state_->inputs.size(); ++i) {
-    if (!is_set(static_cast<int>(i))) return false;
-  }
-  return true;
+  return state_->current->shapes.shapes_set() &&
+         std::ranges::all_of(state_->shape_inputs, [&](int input) { return is_set(input); });
 }
 
 std::vector<int> Context::infer_shapes() {

@@ -1,6 +1,7 @@
 #include "runtime/shape_state.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "plan/shapes.h"
@@ -40,6 +41,7 @@ ShapeState::ShapeState(const Plan& plan, int profile)
 
 void ShapeState::reset() {
   inputs_.assign(plan_.inputs.size(), {});
+  unset_ = 0;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const ProfileInput& range = schedule_.inputs[i];
     Input& input = inputs_[i];
@@ -56,6 +58,7 @@ void ShapeState::reset() {
       for (int axis = 0; axis < range.min.rank(); ++axis)
         if (range.min[axis] == range.max[axis]) input.shape[axis] = range.min[axis];
     }
+    if (!input.is_set) ++unset_;
   }
   is_current_ = sizes_known_ = false;
 }
@@ -76,7 +79,7 @@ bool ShapeState::set_shape(int number, const Shape& shape) {
          "; choose a shape within, or build the engine with a profile that includes it");
   }
   input.shape = shape;
-  input.is_set = true;
+  if (!std::exchange(input.is_set, true)) --unset_;
   is_current_ = false;
   return true;
 }
@@ -144,17 +147,23 @@ void ShapeState::check_agreement() const {
       const int64_t wanted = values_[port.dims[axis]];
       if (given == wanted) continue;
       const ExprInstruction& expression = plan_.expressions[port.dims[axis]];
+      std::string assertion;
+      for (const Symbol& own : plan_.symbols)
+        if (own.tensor == port.name && own.index == static_cast<int>(axis) &&
+            own.kind == Symbol::Kind::kInputExtent && !own.assertion.empty())
+          assertion = str("; ", own.assertion);
       if (expression.op != ExprOp::kSymbol) {
         fail("dimension ", axis, " of input '", port.name, "' must be ", wanted,
-             " with the shapes of the other inputs, not ", given);
+             " with the shapes of the other inputs, not ", given, assertion);
       }
       const Symbol& symbol = plan_.symbols[expression.value];
       const bool is_named =
           axis < port.dimension_names.size() && port.dimension_names[axis] == symbol.name;
       fail("dimension ", axis, " of input '", port.name, "' is ", given, ", but dimension ",
-           symbol.index, " of input '", symbol.tensor, "' is ", wanted, "; ",
-           is_named ? str("both are '", symbol.name, "' and must be equal")
-                    : "the model needs them to be equal");
+           symbol.index, " of input '", symbol.tensor, "' is ", wanted,
+           !assertion.empty() ? assertion
+           : is_named         ? str("; both are '", symbol.name, "' and must be equal")
+                              : "; the model needs them to be equal");
     }
   }
 }

@@ -21,6 +21,7 @@ class ShapeState {
   /// Before it is set the plan's, with -1 for dynamic extents.
   const Shape& input_shape(int input) const { return inputs_[input].shape; }
   bool is_set(int input) const { return inputs_[input].is_set; }
+  bool shapes_set() const { return unset_ == 0; }
   bool all_set() const;
   /// Back to the state after construction.
   void reset();
@@ -82,6 +83,7 @@ class ShapeState {
   const Schedule& schedule_;
   const int profile_;
   std::vector<Input> inputs_;
+  int unset_ = 0;                       // inputs without a shape
   std::vector<int32_t> symbol_inputs_;  // as symbol_inputs() gives them
   std::vector<int32_t> known_;
   std::vector<int64_t> symbols_, values_, upper_values_;

@@ -17,11 +17,8 @@ Expr with_operands(const Expr& e, const std::vector<Expr>& operands) {
 }  // namespace
 
 void Substitution::add(const Expr& from, const Expr& to) {
-  Substitution one;
-  one.given_.emplace(from, to);
-  for (auto& [before, after] : given_) after = one(after);
   given_.emplace(from, to);
-  done_.clear();
+  done_ = {};  // with its buckets, which clear() would visit each time
 }
 
 Expr Substitution::operator()(const Expr& expr) const {
@@ -34,11 +31,14 @@ Expr Substitution::operator()(const Expr& expr) const {
       pending.pop_back();
       continue;
     }
+    const size_t count = pending.size();
     if (const auto found = given_.find(next); found != given_.end()) {
-      done_.emplace(next, found->second);
+      if (const auto after = done_.find(found->second); after != done_.end())
+        done_.emplace(next, after->second);
+      else
+        pending.push_back(found->second);
       continue;
     }
-    const size_t count = pending.size();
     for (int i = 0; i < next.arity(); ++i)
       if (!done_.contains(next.operand(i))) pending.push_back(next.operand(i));
     if (pending.size() > count) continue;
@@ -54,7 +54,14 @@ Expr Substitution::operator()(const Expr& expr) const {
     } catch (const Error&) {  // the run that comes here fails
     }
     // A maximum may have become one that something else stands for.
-    if (const auto found = given_.find(made); found != given_.end()) made = found->second;
+    if (!is_same && given_.contains(made)) {
+      if (const auto after = done_.find(made); after != done_.end())
+        made = after->second;
+      else {
+        pending.push_back(made);
+        continue;
+      }
+    }
     done_.emplace(next, std::move(made));
   }
   return done_.at(expr);

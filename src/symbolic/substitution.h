@@ -9,8 +9,8 @@ namespace opwright {
 /// Expressions with others in the places of some.
 class Substitution {
  public:
-  /// What stands for `from` from now on; `to` does not have `from` in it. Takes effect in what
-  /// earlier ones gave, too.
+  /// What stands for `from` from now on; `to` has neither `from` in it nor what earlier calls
+  /// replaced. Takes effect in what earlier ones gave, too.
   void add(const Expr& from, const Expr& to);
   bool empty() const { return given_.empty(); }
   /// The expression in its normal form. What cannot be computed, as a division by zero, stays.

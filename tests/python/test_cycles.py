@@ -56,6 +56,13 @@ def made_with(logger, recorder=None, allocator=None) -> dict[str, object]:
     network = builder.create_network()
     parser = trt.OnnxParser(network, logger)
     assert parser.parse(MODEL)
+    layer, tensor = network.get_layer(0), network.get_input(0)
+    other = builder.create_network()
+    loop, conditional = other.add_loop(), other.add_if_conditional()
+    recurrence = loop.add_recurrence(other.add_input("z", trt.float32, (4,)))
+    q = other.add_input("q", trt.float32, (1, 1, 4, 4))
+    attention = other.add_attention(q, q, q, trt.AttentionNormalizationOp.SOFTMAX, False)
+    parsed = parser.get_layer_output_tensor(layer.name, 0)
     config = builder.create_builder_config()
     config.default_device_type = trt.DeviceType.CPU
     config.timing = False

@@ -83,7 +83,11 @@ def test_assertions_that_are_known():
     "relation,message",
     [
         # Extents that have to be equal are one, so that the run does not get to the assertion.
-        ("EQUAL", "dimension 1 of input 'x' is 2, but dimension 0 of input 'x' is 3"),
+        (
+            "EQUAL",
+            "dimension 1 of input 'x' is 2, but dimension 0 of input 'x' is 3; "
+            "assertion 'relation': x must not be high",
+        ),
         ("LESS", "x must not be high"),
     ],
 )
@@ -96,7 +100,8 @@ def test_assertion_about_shapes(relation, message, rows, columns):
     )
     if relation == "LESS":
         b = net.binary(b, net.constant(1, np.int64), "SUM")
-    net.network.add_assertion(net.binary(a, b, relation), "x must not be high")
+    layer = net.network.add_assertion(net.binary(a, b, relation), "x must not be high")
+    layer.name = "relation"
     run = net.build([net.binary(x, x)], {"x": ((1, 1), (2, 2), (5, 5))})
     given = np.ones((rows, columns), np.float32)
     if rows == columns:

@@ -672,6 +672,46 @@ def test_nearest_elements_are_those_that_rounded_steps_lead_to(mode):
         assert torch.equal(torch.as_tensor(got), want)
 
 
+@pytest.mark.parametrize("smoothed", [False, True])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_bytes_are_interpolated_as_pytorch_rounds_them(mode, smoothed):
+    sizes = [{"size": (14, 18)}, {"size": (5, 4)}, {"scale_factor": (1.7, 0.6)}]
+
+    class Resized(nn.Module):
+        def forward(self, *images):
+            return tuple(
+                functional.interpolate(x, mode=mode, antialias=smoothed, align_corners=align, **to)
+                for x, (to, align) in zip(images, choices)
+            )
+
+    choices = [(to, align) for to in sizes for align in (False, True)]
+    random = torch.Generator().manual_seed(0)
+    images = tuple(
+        torch.randint(0, 256, (1, 3, 7, 9), dtype=torch.uint8, generator=random) for _ in choices
+    )
+    results = build(Resized(), images)(*images)
+    for got, want in zip(results.values(), Resized()(*images), strict=True):
+        assert torch.equal(torch.as_tensor(np.asarray(got)), want)
+
+
+def test_nan_is_the_least_the_greatest_and_below_no_threshold():
+    class Extremes(nn.Module):
+        def forward(self, x):
+            return (
+                torch.argmin(x, 1),
+                torch.argmax(x, 1),
+                *torch.min(x, 1),
+                *torch.max(x, 1),
+                functional.threshold(x, 1.0, 0.0),
+                functional.threshold(x, -1.0, 7.0),
+            )
+
+    x = torch.tensor([[1, torch.nan, 3, torch.nan], [torch.nan, 1, 2, 3], [5, 5, -1, 1]])
+    results = build(Extremes(), (x,))(x)
+    for got, want in zip(results.values(), Extremes()(x), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), want.numpy())
+
+
 class _Pair(nn.Module):
     def forward(self, a, b):
         return torch.relu(a), torch.tanh(b)

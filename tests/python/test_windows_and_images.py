@@ -159,6 +159,24 @@ def test_integers_are_interpolated(mode, dtype, device):
         assert np.mean(got != want) < 0.1
 
 
+@devices
+@pytest.mark.parametrize("mode", ["LINEAR", "CUBIC"])
+def test_a_resize_layer_takes_integers(mode, device):
+    x = np.random.default_rng(2).integers(0, 255, (1, 2, 4, 6)).astype(np.uint8)
+    builder = trt.Builder(trt.Logger())
+    network = builder.create_network(0)
+    layer = network.add_resize(network.add_input("x", trt.uint8, x.shape))
+    layer.shape, layer.resize_mode = (1, 2, 7, 9), trt.InterpolationMode[mode]
+    layer.coordinate_transformation = trt.ResizeCoordinateTransformation.HALF_PIXEL
+    assert layer.get_output(0).dtype == trt.uint8
+    network.mark_output(layer.get_output(0))
+    got = np.asarray(trt.build(network, device=device, timing=False)(x))
+    sizes = [x.astype(np.float32), None, None, np.array([1, 2, 7, 9])]
+    wide, feed = single("Resize", sizes, ["x3"], mode=mode.lower())
+    want = np.clip(np.rint(ReferenceEvaluator(wide).run(None, feed)[0]), 0, 255)
+    assert got.dtype == np.uint8 and np.abs(got - want).max() <= 1 and np.mean(got != want) < 0.1
+
+
 def test_the_largest_integers_stay_within_their_type():
     for dtype in (np.int32, np.int64):
         most, least = np.iinfo(dtype).max, np.iinfo(dtype).min

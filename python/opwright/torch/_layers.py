@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from .._core import (
-    ActivationType,
     DataType,
     ElementWiseOperation,
     InterpolationMode,
@@ -231,6 +230,9 @@ def _upsample(name: str, mode: InterpolationMode) -> None:
     def convert_smooth(
         w: Writer, x: ITensor, size: Any, align_corners: bool, scales: Any = None
     ) -> ITensor:
+        if x.dtype == DataType.UINT8 and name.endswith("2d") and _extents_known(w, x):
+            kernel, reach = (_hat, 1) if mode == InterpolationMode.LINEAR else (_keys_of(-0.75), 2)
+            return _resample(w, x, _interpolation_weights, kernel, reach, align_corners, scales)
         kind = ResizeCoordinateTransformation
         transformation = kind.ALIGN_CORNERS if align_corners else kind.HALF_PIXEL
         return _resize(w, x, size, scales, mode, transformation)
@@ -251,12 +253,38 @@ def _hat(x: torch.Tensor) -> torch.Tensor:
     return (1 - x.abs()).clamp(min=0)
 
 
-def _keys(x: torch.Tensor) -> torch.Tensor:
-    """The cubic kernel of R. G. Keys (1981) with a = -1/2, as Pillow and PyTorch have it here."""
-    x = x.abs()
-    near = (1.5 * x - 2.5) * x * x + 1
-    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
-    return torch.where(x < 1, near, torch.where(x < 2, far, 0))
+def _keys_of(a: float) -> Any:
+    """The cubic kernel of R. G. Keys (1981)."""
+
+    def kernel(x: torch.Tensor) -> torch.Tensor:
+        x = x.abs()
+        near = ((a + 2) * x - (a + 3)) * x * x + 1
+        far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+        return torch.where(x < 1, near, torch.where(x < 2, far, 0))
+
+    return kernel
+
+
+def _step(extent: int, result: int, align: bool, scale: float | None) -> float:
+    if align:
+        return (extent - 1) / (result - 1) if result > 1 else 0.0
+    return 1 / scale if scale else extent / result
+
+
+def _interpolation_weights(
+    kernel: Any, reach: int, extent: int, result: int, align: bool, scale: float | None
+) -> torch.Tensor:
+    """Which part each element of an axis has in each of the result's."""
+    step, places = _step(extent, result, align, scale), torch.arange(result, dtype=torch.double)
+    centers = places * step if align else (places + 0.5) * step - 0.5
+    centers = centers.clamp(min=0) if reach == 1 else centers
+    weights = torch.zeros(result, extent, dtype=torch.double)
+    for offset in range(1 - reach, reach + 1):
+        at = centers.floor() + offset
+        weights.scatter_add_(
+            1, at.clamp(0, extent - 1).long()[:, None], kernel(centers - at)[:, None]
+        )
+    return weights
 
 
 def _reduction_weights(
@@ -264,10 +292,7 @@ def _reduction_weights(
 ) -> torch.Tensor:
     """Which part each element of an axis has in each of the result's: the kernel is as wide as the
     result's elements are where these are fewer."""
-    if align:
-        step = (extent - 1) / (result - 1) if result > 1 else 0.0
-    else:
-        step = 1 / scale if scale else extent / result
+    step = _step(extent, result, align, scale)
     width = max(step, 1.0)
     centers = step * (torch.arange(result, dtype=torch.double) + 0.5)
     first = (centers - reach * width + 0.5).clamp(min=0).trunc()[:, None]
@@ -278,19 +303,45 @@ def _reduction_weights(
     return weights / weights.sum(1, keepdim=True)
 
 
+def _extents_known(w: Writer, x: ITensor) -> bool:
+    return bool(all_known(w.meta.shape[2:])) and -1 not in list(x.shape)[2:]
+
+
+def _in_bits(weights: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Weights of 16 bits, as PyTorch and Pillow have them for bytes: as integers, and the bits behind
+    the point."""
+    bits, most = 0, float(weights.max())
+    while bits < 22 and int(0.5 + most * 2 ** (bits + 1)) < 1 << 15:
+        bits += 1
+    return (weights * 2**bits + torch.where(weights < 0, -0.5, 0.5)).trunc(), bits
+
+
+def _resample(
+    w: Writer, x: ITensor, weights_of: Any, kernel: Any, reach: int, align: bool, scales: Any
+) -> ITensor:
+    """By a product for columns and one for rows. Bytes are rounded behind each of them."""
+    y, is_bytes = w.cast(x, DataType.FLOAT), x.dtype == DataType.UINT8
+    given = [*(scales or ()), None, None][:2]
+    for axis in (1, 0):
+        extent, result = list(x.shape)[2 + axis], known(w.meta.shape[2 + axis]) or 1
+        weights, bits = weights_of(kernel, reach, extent, result, align, given[axis]), 0
+        if is_bytes:
+            weights, bits = _in_bits(weights)
+        matrix = weights.float()
+        y = w.matmul(y, w.constant(matrix.mT)) if axis == 1 else w.matmul(w.constant(matrix), y)
+        if is_bytes:
+            y = w.unary(UnaryOperation.FLOOR, w.mul(w.add(y, 2.0**bits / 2), 2.0**-bits))
+            y = w.binary(ElementWiseOperation.MAX, y, 0.0)
+            y = w.binary(ElementWiseOperation.MIN, y, 255.0)
+    return w.cast(y, x.dtype)
+
+
 def _upsample_smoothed(name: str, kernel: Any, reach: int) -> None:
     @converter(name)
     def convert(w: Writer, x: ITensor, size: Any, align: bool, *scales: float | None) -> ITensor:
-        extents = list(x.shape)[2:]
-        if not all_known(w.meta.shape[2:]) or -1 in extents:
+        if not _extents_known(w, x):
             raise Unsupported("it is smoothed, and its extents are not known")
-        given = [*scales, None, None][:2]
-        rows, columns = (
-            _reduction_weights(kernel, reach, extent, known(each) or 1, align, scale)
-            for extent, each, scale in zip(extents, w.meta.shape[2:], given)
-        )
-        y = w.matmul(w.cast(x, DataType.FLOAT), w.constant(columns.float().mT))
-        return w.cast(w.matmul(w.constant(rows.float()), y), x.dtype)
+        return _resample(w, x, _reduction_weights, kernel, reach, align, scales)
 
     @converter(f"{name}.vec")
     def convert_scaled(
@@ -300,7 +351,7 @@ def _upsample_smoothed(name: str, kernel: Any, reach: int) -> None:
 
 
 _upsample_smoothed("_upsample_bilinear2d_aa", _hat, 1)
-_upsample_smoothed("_upsample_bicubic2d_aa", _keys, 2)
+_upsample_smoothed("_upsample_bicubic2d_aa", _keys_of(-0.5), 2)  # as Pillow has it
 
 
 def _nearest_places(extent: int, result: int, scale: float | None) -> list[int]:
@@ -508,7 +559,10 @@ def _cosine_similarity(
 
 @converter("threshold")
 def _threshold(w: Writer, x: ITensor, threshold: float, value: float) -> ITensor:
-    if value == 0 and threshold >= 0:
-        return w.activation(ActivationType.THRESHOLDED_RELU, x, threshold)
-    above = w.binary(ElementWiseOperation.GREATER, x, threshold)
-    return w.select(above, x, w.tensor(value, x.dtype))
+    # NaN is not below the threshold, and stays.
+    low = w.binary(
+        ElementWiseOperation.OR,
+        w.binary(ElementWiseOperation.LESS, x, threshold),
+        w.binary(ElementWiseOperation.EQUAL, x, threshold),
+    )
+    return w.select(low, w.tensor(value, x.dtype), x)

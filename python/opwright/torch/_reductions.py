@@ -16,7 +16,7 @@ from .._core import (
     UnaryOperation,
 )
 from ._converters import converter
-from ._elementwise import truth
+from ._elementwise import is_float, truth
 from ._writer import Unsupported, Writer, known
 
 
@@ -66,8 +66,14 @@ def _extreme(w: Writer, op: TopKOperation, x: ITensor, dim: int, keep: bool) -> 
         return w.with_axis([x], lambda x: _extreme(w, op, x, 0, True))
     axis, dtype = dim % len(x.shape), x.dtype
     x = w.cast(x, DataType.INT32) if dtype == DataType.BOOL else x
+    # The first NaN is the least and the greatest here; where elements are sorted it is the greatest.
+    is_negated = op == TopKOperation.MIN and is_float(x)
+    if is_negated:
+        x, op = w.unary(UnaryOperation.NEG, x), TopKOperation.MAX
     layer = w.network.add_topk(x, op, 1, 1 << axis, DataType.INT64)
-    outputs = w.cast(layer.get_output(0), dtype), layer.get_output(1)
+    value = layer.get_output(0)
+    value = w.unary(UnaryOperation.NEG, value) if is_negated else w.cast(value, dtype)
+    outputs = value, layer.get_output(1)
     return tuple(y if keep else w.squeeze(y, [axis]) for y in outputs)
 
 

@@ -66,7 +66,7 @@ OPWRIGHT_UNARY(Softplus, hn::Mul(alpha, softplus(d, hn::Mul(beta, x))));
 OPWRIGHT_UNARY(Clip, clip(d, x, alpha, beta));
 OPWRIGHT_UNARY(HardSigmoid, clip(d, hn::MulAdd(x, alpha, beta), hn::Zero(d), hn::Set(d, 1.0f)));
 OPWRIGHT_UNARY(ScaledTanh, hn::Mul(alpha, tanh(d, hn::Mul(beta, x))));
-OPWRIGHT_UNARY(ThresholdedRelu, hn::IfThenZeroElse(hn::Le(x, alpha), x));
+OPWRIGHT_UNARY(ThresholdedRelu, hn::IfThenElseZero(hn::Gt(x, alpha), x));
 OPWRIGHT_UNARY(GeluErf, gelu(d, x));
 OPWRIGHT_UNARY(GeluTanh, gelu_tanh(d, x));
 

@@ -207,7 +207,7 @@ HWY_INLINE V remainder(D d, V x, V y) {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V sign(D d, V x) {
   const V one = hn::CopySign(hn::Set(d, 1.0f), x);
-  return hn::IfThenElse(hn::Or(hn::Eq(x, hn::Zero(d)), hn::IsNaN(x)), x, one);
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), one));
 }
 
 template <class D, class V = hn::Vec<D>>

@@ -168,7 +168,7 @@ std::string_view float_unary(UnaryOperation op) {
     case UnaryOperation::kERF:
       return "erff($a)";
     case UnaryOperation::kSIGN:
-      return "$a > 0.0f ? 1.0f : $a < 0.0f ? -1.0f : $a";
+      return "$a > 0.0f ? 1.0f : $a < 0.0f ? -1.0f : $a == 0.0f ? 0.0f : $a";
     case UnaryOperation::kROUND:
       return "rintf($a)";
     case UnaryOperation::kISINF:
@@ -377,7 +377,7 @@ __device__ inline float scaled_tanh(float x, float alpha, float beta) {
   return __fmul_rn(alpha, tanhf(__fmul_rn(beta, x)));
 }
 __device__ inline float thresholded_relu(float x, float alpha, float) {
-  return x <= alpha ? 0.0f : x;
+  return x > alpha ? x : 0.0f;
 }
 __device__ inline float gelu_tanh(float x) {
   x = x < -1e4f ? -1e4f : x;

@@ -1,6 +1,7 @@
 #include "backend/gpu/product.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "backend/gpu/part_counters.h"
 #include "backend/gpu/pointwise_math.h"
@@ -32,6 +33,8 @@ constexpr int64_t kMostTilesOfParts = 128;
 constexpr int64_t kPartSteps = 4, kClusterPartSteps = 2;
 /// A tactic's number is that of its tile, and this times the parts where there are several.
 constexpr int64_t kPartsUnit = 100;
+/// Addends of a sum in FP32 that is taken in parts, and of such a part.
+constexpr int64_t kLongSum = 8192, kPartOfSum = 256;
 
 constexpr ProductTile kTiles[] = {{ProductUnit::kTensor, 128, 128, 32, 2, 4, 4},
                                   {ProductUnit::kTensor, 128, 256, 32, 2, 4, 3},
@@ -294,6 +297,20 @@ ProductWriter::ProductWriter(std::string name, const KernelArgs& args)
       tile_(product_tactic(args.candidate->tactic).tile),
       parts_(product_tactic(args.candidate->tactic).parts),
       output_(args.outputs[0].type.dtype) {}
+
+int64_t ProductWriter::steps_of_part(const Expr& k) const {
+  int64_t most = std::numeric_limits<int64_t>::max();  // what k can be, as far as inputs tell
+  if (k.is_constant()) {
+    most = k.constant();
+  } else {
+    for (const PortDesc& port : args_.inputs.first(2)) {
+      int64_t longest = 1;
+      for (const int64_t extent : port.max) longest = std::max(longest, extent);
+      most = std::min(most, longest);
+    }
+  }
+  return is_floating(sum_type_) && most >= kLongSum ? kPartOfSum / tile_.k : 0;
+}
 
 std::string ProductWriter::alignment(int input, const std::vector<Expr>& strides) {
   std::string test =
@@ -568,7 +585,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
     declarations += tile_.unit == ProductUnit::kTensor
                         ? str(constant("kPromotes", flag(a.type == DataType::kFP8)), kLoadMatrices,
                               tensor_instruction(a.type, b.type), kTensorProduct)
-                        : std::string(kScalarProduct);
+                        : str(constant("kStepsOfPart", steps_of_part(k)), kScalarProduct);
     declarations += kProductLoop;
   }
   if (tile_.unit != ProductUnit::kRows && tile_.unit != ProductUnit::kStreamedRows)

@@ -205,6 +205,8 @@ class ProductWriter {
   /// A block's first tile: what is constant is copied `to` there while the kernel before ends.
   std::string write_prefetch(std::string_view to, const ProductOperand& a, const ProductOperand& b,
                              const ProductEpilogue& epilogue);
+  /// kStepsOfPart of the scalar product.
+  int64_t steps_of_part(const Expr& k) const;
   /// What merges the parts of a tile; only the last of its blocks goes on.
   std::string write_merging(const Expr& tasks);
   /// Through `sums`, rows of kWarpN elements and padding, in shared memory that the warp has.

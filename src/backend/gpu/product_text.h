@@ -88,6 +88,8 @@ struct MatrixReader {
 )";
 
 /// `Product`: a warp's sums, by multiply-adds. A lane has every fourth row and every eighth column.
+/// kStepsOfPart: of long sums, after how many steps what they add up to is added to what those
+/// before do, since a sum that grows loses what is added to it; 0 of others.
 inline constexpr std::string_view kScalarProduct = R"(
 // Integers wrap around.
 __device__ inline float multiply_add(float a, float b, float sum) { return fmaf(a, b, sum); }
@@ -99,12 +101,22 @@ __device__ inline long long multiply_add(long long a, long long b, long long sum
 }
 struct Product {
   static constexpr int kRows = kWarpM / 4, kColumns = kWarpN / 8;
+  static constexpr bool kHasParts = kStepsOfPart > 0;
   Sum sums[kRows][kColumns];
+  Sum totals[kHasParts ? kRows : 1][kHasParts ? kColumns : 1];  // of the parts before
+  int steps = 0;
   __device__ Product() {
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) sums[i][j] = 0;
+      for (int j = 0; j < kColumns; ++j) {
+        sums[i][j] = 0;
+        if constexpr (kHasParts) totals[i][j] = 0;
+      }
+  }
+  __device__ Sum sum(int i, int j) const {
+    if constexpr (kHasParts) return totals[i][j] + sums[i][j];
+    return sums[i][j];
   }
   template <bool is_along_k, int row_length, class Element>
   __device__ static void read(Sum (&to)[4], const Element* tile, int position, int k) {
@@ -120,6 +132,15 @@ struct Product {
   // From the warp's first row and column on.
   __device__ void add(const ElementA* a, const ElementB* b, int m, int n) {
     const int lane = (int)threadIdx.x % 32;
+    if constexpr (kHasParts) {
+      if (steps++ == kStepsOfPart) {
+        steps = 1;
+#pragma unroll
+        for (int i = 0; i < kRows; ++i)
+#pragma unroll
+          for (int j = 0; j < kColumns; ++j) totals[i][j] += sums[i][j], sums[i][j] = 0;
+      }
+    }
 #pragma unroll
     for (int k = 0; k < kTileK; k += 4) {
       Sum columns[kColumns][4];
@@ -142,7 +163,7 @@ struct Product {
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) to[(i * kColumns + j) * threads] = sums[i][j];
+      for (int j = 0; j < kColumns; ++j) to[(i * kColumns + j) * threads] = sum(i, j);
   }
   __device__ void add_saved(const Sum* from, int threads) {
 #pragma unroll
@@ -159,7 +180,7 @@ struct Product {
       if (i / 4 == part)
 #pragma unroll
         for (int j = 0; j < kColumns; ++j)
-          to[(lane / 8 + 4 * (i % 4)) * row_length + lane % 8 + 8 * j] = sums[i][j];
+          to[(lane / 8 + 4 * (i % 4)) * row_length + lane % 8 + 8 * j] = sum(i, j);
   }
 };
 )";

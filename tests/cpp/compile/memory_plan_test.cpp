@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 namespace opwright {
@@ -22,6 +23,12 @@ void expect_valid(const std::vector<Lifetime>& lifetimes, const MemoryPlan& plan
   }
 }
 
+uint64_t peak_of(const std::vector<Lifetime>& lifetimes) {
+  StepBytes bytes(70);
+  for (const Lifetime& piece : lifetimes) bytes.add(piece);
+  return bytes.peak();
+}
+
 TEST(MemoryPlan, NothingOverlapsAndLittleIsWastedOnRandomLifetimes) {
   std::mt19937 random(1);
   double worst = 1, sum = 0;
@@ -35,8 +42,7 @@ TEST(MemoryPlan, NothingOverlapsAndLittleIsWastedOnRandomLifetimes) {
     }
     const MemoryPlan plan = plan_memory(lifetimes);
     expect_valid(lifetimes, plan);
-    const double ratio =
-        static_cast<double>(plan.size) / static_cast<double>(peak_bytes(lifetimes));
+    const double ratio = static_cast<double>(plan.size) / static_cast<double>(peak_of(lifetimes));
     EXPECT_GE(ratio, 1);
     worst = std::max(worst, ratio);
     sum += ratio;
@@ -49,10 +55,63 @@ TEST(MemoryPlan, AChainNeedsItsTwoLargestNeighbours) {
   // Each tensor lives from its step to the next.
   const std::vector<Lifetime> lifetimes{
       {640, 0, 1}, {6400, 1, 2}, {1280, 2, 3}, {3200, 3, 4}, {3200, 4, 5}};
-  EXPECT_EQ(peak_bytes(lifetimes), 6400u + 1280u);
+  EXPECT_EQ(peak_of(lifetimes), 6400u + 1280u);
   const MemoryPlan plan = plan_memory(lifetimes);
   expect_valid(lifetimes, plan);
   EXPECT_EQ(plan.size, 6400u + 1280u);
+}
+
+TEST(MemoryPlan, BytesOfStepsFollowPiecesThatComeAndGo) {
+  std::mt19937 random(2);
+  StepBytes bytes(37);
+  std::vector<uint64_t> expected(37);
+  std::vector<Lifetime> there;
+  for (int round = 0; round < 500; ++round) {
+    const bool adds = there.size() < 3 || random() % 2 == 0;
+    if (adds) {
+      const int first = static_cast<int>(random() % 37);
+      there.push_back(
+          {64 * (random() % 50), first, first + static_cast<int>(random() % (37 - first))});
+    }
+    const size_t at = adds ? there.size() - 1 : random() % there.size();
+    const Lifetime piece = there[at];
+    for (int step = piece.first; step <= piece.last; ++step)
+      expected[static_cast<size_t>(step)] += adds ? piece.size : -piece.size;
+    if (adds) {
+      bytes.add(piece);
+    } else {
+      bytes.remove(piece);
+      there.erase(there.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    EXPECT_EQ(bytes.peak(), *std::ranges::max_element(expected));
+  }
+}
+
+TEST(MemoryPlan, VeryManyPiecesDoNotOverlapAndTakeLittleTime) {
+  std::mt19937 random(3);
+  std::vector<Lifetime> lifetimes(100000);
+  for (Lifetime& piece : lifetimes) {
+    piece.size = random() % 1000;
+    piece.first = static_cast<int>(random() % 50000);
+    piece.last = piece.first + static_cast<int>(random() % 10);
+  }
+  const MemoryPlan plan = plan_memory(lifetimes);
+  std::vector<std::vector<int>> at(50010);
+  for (int i = 0; i < 100000; ++i)
+    for (int step = lifetimes[i].first; step <= lifetimes[i].last; ++step) at[step].push_back(i);
+  for (std::vector<int>& together : at) {
+    std::ranges::sort(together, {}, [&](int i) { return plan.offsets[i]; });
+    uint64_t end = 0;
+    for (const int i : together) {
+      if (lifetimes[i].size == 0) continue;
+      ASSERT_GE(plan.offsets[i], end);
+      end = plan.offsets[i] + lifetimes[i].size;
+    }
+    ASSERT_LE(end, plan.size);
+  }
+  StepBytes bytes(50010);
+  for (const Lifetime& piece : lifetimes) bytes.add(piece);
+  EXPECT_LT(static_cast<double>(plan.size), 1.6 * static_cast<double>(bytes.peak()));
 }
 
 TEST(MemoryPlan, PiecesWithoutBytesAndNoPiecesAtAll) {
