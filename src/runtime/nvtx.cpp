@@ -1,0 +1,48 @@
+#include "runtime/nvtx.h"
+
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+
+#include "base/library.h"
+
+namespace opwright::nvtx {
+namespace {
+
+/// Null where no tool listens.
+struct Domain {
+  const nvtxDomainHandle_t handle = nvtxDomainCreateA("Opwright");
+};
+
+nvtxDomainHandle_t domain() { return Library::part<Domain>().handle; }
+
+}  // namespace
+
+bool is_there() { return domain() != nullptr; }
+
+void push(const std::string& name) {
+  if (!is_there()) return;
+  nvtxEventAttributes_t attributes{};
+  attributes.version = NVTX_VERSION;
+  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  attributes.message.ascii = name.c_str();
+  nvtxDomainRangePushEx(domain(), &attributes);
+}
+
+void pop() {
+  if (is_there()) nvtxDomainRangePop(domain());
+}
+
+}  // namespace opwright::nvtx
+
+#else
+
+namespace opwright::nvtx {
+
+bool is_there() { return false; }
+void push(const std::string&) {}
+void pop() {}
+
+}  // namespace opwright::nvtx
+
+#endif

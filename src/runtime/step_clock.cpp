@@ -1,0 +1,66 @@
+#include "runtime/step_clock.h"
+
+#include "base/error.h"
+#include "plugin/plugin_operators.h"
+#include "runtime/nvtx.h"
+
+namespace opwright {
+namespace {
+
+/// "Convolution, FP32 LINEAR -> FP32 LINEAR, tactic jit:avx512"
+std::string detail(const PlanStep& step) {
+  const std::string& tactic = step.candidate.tactic_name;
+  return str(shown_kind(step.kind, step.attributes), ", ", str(step.candidate),
+             tactic.empty() ? "" : ", tactic " + tactic);
+}
+
+}  // namespace
+
+Trace::Span TraceSteps::span(size_t step, Trace::Time begin, Trace::Time end, int64_t link) const {
+  const PlanStep& planned = schedule_.steps[step];
+  const bool is_plugin = is_plugin_kind(shown_kind(planned.kind, planned.attributes));
+  return {planned.name,    is_plugin ? "plugin" : "step", begin, end, static_cast<int32_t>(step),
+          detail(planned), link};
+}
+
+void TraceSteps::start(size_t step, Queue queue) {
+  if (device_ != nullptr) {
+    on_device_.push_back(
+        {step, queue, trace_.next_link(), device_->make_event(), device_->make_event()});
+    on_device_.back().begin->record(queue);
+  }
+  start_ = Trace::Clock::now();
+}
+
+void TraceSteps::stop(size_t step, Queue queue) {
+  const Trace::Time end = Trace::Clock::now();
+  if (device_ != nullptr) on_device_.back().end->record(queue);
+  trace_.add(span(step, start_, end, device_ != nullptr ? on_device_.back().link : 0));
+}
+
+void TraceSteps::read(Queue queue) {
+  if (device_ == nullptr || on_device_.empty()) return;
+  const std::unique_ptr<Event> last = device_->make_event();
+  {
+    const TraceSpan waits(&trace_, "wait", "wait for the device");
+    last->record(queue);
+    last->synchronize();
+  }
+  // The device has a clock of its own: this moment is known in both.
+  const Trace::Time now = Trace::Clock::now();
+  const auto at = [&](Event& event) {
+    const std::chrono::duration<double, std::milli> before(last->milliseconds_since(event));
+    return now - std::chrono::duration_cast<Trace::Clock::duration>(before);
+  };
+  for (const OnDevice& each : on_device_)
+    trace_.add(each.queue, span(each.step, at(*each.begin), at(*each.end), each.link));
+}
+
+void NvtxSteps::start(size_t step, Queue) {
+  const PlanStep& planned = schedule_.steps[step];
+  nvtx::push(is_detailed_ ? str(planned.name, " (", detail(planned), ')') : planned.name);
+}
+
+void NvtxSteps::stop(size_t, Queue) { nvtx::pop(); }
+
+}  // namespace opwright
