@@ -249,9 +249,10 @@ void add_bench(CLI::App& app) {
   command->add_option("--threads", options->threads, "Threads to use")->check(CLI::PositiveNumber);
   command->add_flag("--profile", options->profile,
                     "Measure each layer too, and sum up by kinds, the slowest first");
-  command->add_option("--trace", options->trace,
-                      "Write what some runs do and when as JSON for Perfetto (ui.perfetto.dev): steps "
-                      "on the host's threads and the GPU's streams, copies, waits");
+  command->add_option(
+      "--trace", options->trace,
+      "Write what some runs do and when as JSON for Perfetto (ui.perfetto.dev): steps "
+      "on the host's threads and the GPU's streams, copies, waits");
   command->add_flag("--json", options->json, "Print the figures as JSON");
   command->callback([options] { bench(*options); });
 }

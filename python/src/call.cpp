@@ -76,7 +76,9 @@ void bind_trace(nb::module_& m) {
   nb::class_<Self>(m, "Trace",
                    "What an engine's runs did and when, as Perfetto (ui.perfetto.dev) and "
                    "chrome://tracing show it. From Engine.trace().")
-      .def("__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> Trace"))
+      .def(
+          "__enter__", [](nb::object self) { return self; },
+          nb::sig("def __enter__(self) -> Trace"))
       .def(
           "__exit__", [](Self& self, nb::handle, nb::handle, nb::handle) { self.stop(); },
           nb::arg("exc_type").none(), nb::arg("exc_value").none(), nb::arg("traceback").none())
@@ -225,11 +227,15 @@ void bind_call(nb::module_& m) {
           "inspect", [](const CallableEngine& self) { return inspect_text(self.engine()->plan()); },
           "Inputs, outputs, layers with types, formats, chosen tactics and times, as text.")
       .def(
-          "trace", [](const CallableEngine& self) { return std::make_unique<EngineTrace>(self.engine()); },
-          "Records from now on what the engine's runs do, of all contexts and threads: each step on the "
-          "threads of the host and on the streams of a GPU, plugins' calls, copies and waits. A traced "
+          "trace",
+          [](const CallableEngine& self) { return std::make_unique<EngineTrace>(self.engine()); },
+          "Records from now on what the engine's runs do, of all contexts and threads: each step "
+          "on the "
+          "threads of the host and on the streams of a GPU, plugins' calls, copies and waits. A "
+          "traced "
           "run on a GPU is waited for, and CUDA graphs are not replayed.\n\n"
-          ":returns: the trace, which stops at the end of a with statement, or when stop() is called.\n"
+          ":returns: the trace, which stops at the end of a with statement, or when stop() is "
+          "called.\n"
           ":raises Error: where a trace of the engine is recorded already.")
       .def(
           "view",

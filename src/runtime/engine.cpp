@@ -285,7 +285,8 @@ std::shared_ptr<Trace> Engine::begin_trace() const {
   require(trace_ == nullptr, "a trace of ", name(),
           " is recorded already; stop it before another one begins");
   trace_ = std::make_shared<Trace>(
-      plan_.name, device_->is_host() ? "" : str(device_->backend().name(), ':', device_->ordinal()));
+      plan_.name,
+      device_->is_host() ? "" : str(device_->backend().name(), ':', device_->ordinal()));
   is_traced_.store(true, std::memory_order_release);
   return trace_;
 }

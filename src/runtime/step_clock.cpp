@@ -19,8 +19,9 @@ std::string detail(const PlanStep& step) {
 Trace::Span TraceSteps::span(size_t step, Trace::Time begin, Trace::Time end, int64_t link) const {
   const PlanStep& planned = schedule_.steps[step];
   const bool is_plugin = is_plugin_kind(shown_kind(planned.kind, planned.attributes));
-  return {planned.name,    is_plugin ? "plugin" : "step", begin, end, static_cast<int32_t>(step),
-          detail(planned), link};
+  return {planned.name, is_plugin ? "plugin" : "step", begin,
+          end,          static_cast<int32_t>(step),    detail(planned),
+          link};
 }
 
 void TraceSteps::start(size_t step, Queue queue) {

@@ -28,9 +28,9 @@ class Trace final : public threads::TaskObserver {
     std::string name;
     const char* category = "";
     Time begin, end;
-    int32_t step = -1;       ///< of the engine; -1: none
-    std::string detail = {}; ///< the step's kind and tactic
-    int64_t link = 0;        ///< joins a step's span of the host and of the device; 0: none
+    int32_t step = -1;        ///< of the engine; -1: none
+    std::string detail = {};  ///< the step's kind and tactic
+    int64_t link = 0;         ///< joins a step's span of the host and of the device; 0: none
   };
   /// On the calling thread.
   void add(Span span);

@@ -71,7 +71,7 @@ struct ThreadState {
   int foreign = 0;
   /// Whether code of others ran since the last loop.
   bool was_foreign = false;
-  Team* team = nullptr;  ///< its own, from its first loop on
+  Team* team = nullptr;              ///< its own, from its first loop on
   TaskObserver* observer = nullptr;  ///< of its loops
 };
 ThreadState& this_thread();

@@ -36,7 +36,11 @@ def residual(blocks: int, timing: bool = False) -> opwright.Engine:
     block's result is read at the end, too."""
     lines = []
     for i in range(blocks):
-        lines += [f"a{i} = Softmax(x{i})", f"b{i} = Softmax(a{i})", f"x{i + 1} = Max(b{i}, x{i}, mask)"]
+        lines += [
+            f"a{i} = Softmax(x{i})",
+            f"b{i} = Softmax(a{i})",
+            f"x{i + 1} = Max(b{i}, x{i}, mask)",
+        ]
     model = onnx.parser.parse_model(f"""
         <ir_version: 9, opset_import: ["" : 19]>
         net (float[2, 8] x0, float[2, 8] mask) => (float[4, 8] y)
@@ -129,7 +133,8 @@ FAULTS = """(() => {
   }
   const texts = boxes.flatMap((box) => textsOf(box).map((text) => ({ ...text, box })));
   for (const text of texts)
-    if (text.x < text.box.x || text.x + text.width > text.box.x + text.box.width || text.y + text.height > text.box.y + text.box.height)
+    if (text.x < text.box.x || text.x + text.width > text.box.x + text.box.width
+        || text.y + text.height > text.box.y + text.box.height)
       faults.push(`${text.text} leaves its box`);
   const labels = rows.flatMap(({ labels }) => labels).map((label) => ({ ...label, y: label.y - 9 }));
   const areas = [...texts, ...labels];
@@ -138,7 +143,8 @@ FAULTS = """(() => {
       faults.push(`${a.text} covers ${b.text}`);
   }));
   for (const label of labels) for (const box of boxes)
-    if (label.x < box.x + box.width && box.x < label.x + label.width && label.y < box.y + box.height && box.y < label.y + label.height)
+    if (label.x < box.x + box.width && box.x < label.x + label.width
+        && label.y < box.y + box.height && box.y < label.y + label.height)
       faults.push(`${label.text} covers ${box.key}`);
   return { faults, boxes: boxes.length, labels: labels.map(({ text }) => text), texts: texts.map(({ text }) => text) };
 })()"""
@@ -305,10 +311,17 @@ def test_long_lines_run_around_boxes(opened):
     assert {"input", "x0", "mask", "output", "y"} <= set(found["texts"])
     assert found["labels"].count("2 x 8 FP32") == 12 and "4 x 8 FP32" in found["labels"]
     # A line for each that reads a tensor of another step; those that pass rows are in lanes.
-    ends = browser.until("graph().nets.flatMap((net) => [...net.to].map((to) => `${net.from.key} ${to.key}`))")
+    ends = browser.until(
+        "graph().nets.flatMap((net) => [...net.to].map((to) => `${net.from.key} ${to.key}`))"
+    )
     assert len(ends) == len(set(ends)) == 3 * 5 + 4
     assert "imask s2" in ends and "ix0 s2" in ends and "s2 s10" in ends and "s10 oy" in ends
-    assert browser.until("graph().rows.flatMap((row) => row.links).filter((link) => link.b.item === null).length") > 5
+    assert (
+        browser.until(
+            "graph().rows.flatMap((row) => row.links).filter((link) => link.b.item === null).length"
+        )
+        > 5
+    )
     times = [text for text in found["texts"] if text.endswith((" ns", " us", " ms"))]
     assert len(times) == 11
 
@@ -330,7 +343,9 @@ def test_lines_of_a_tangle_run_around_boxes(opened):
 def test_repeated_blocks_are_one_box_that_opens(opened):
     browser = opened(residual(12))
     closed = picture(browser)
-    folds = browser.until("engine().folds.map(({ first, period, count }) => [first, period, count])")
+    folds = browser.until(
+        "engine().folds.map(({ first, period, count }) => [first, period, count])"
+    )
     assert folds == [[0, 3, 12]]
     assert closed["boxes"] == 1 + 2 + 3
     assert any(text.startswith("12 x block") for text in closed["texts"])
@@ -338,7 +353,8 @@ def test_repeated_blocks_are_one_box_that_opens(opened):
     # A click opens it to its blocks, one on a block to its steps, one on the minus closes them.
     click = """((x, y) => { const area = canvas.getBoundingClientRect();
         for (const type of ["pointerdown", "pointerup"]) canvas.dispatchEvent(new PointerEvent(type, { pointerId: 1,
-          clientX: area.left + camera.x + camera.zoom * x, clientY: area.top + camera.y + camera.zoom * y })); return true; })"""
+          clientX: area.left + camera.x + camera.zoom * x, clientY: area.top + camera.y + camera.zoom * y }));
+        return true; })"""
     browser.until("canvas.setPointerCapture = () => {}, true")
     middle = "(({ x, y, width, height }) => [x + width / 2, y + height / 2])"
     browser.until(f"{click}(...{middle}(graph().boxes.find((box) => box.kind === 'fold')))")
@@ -363,7 +379,9 @@ def test_folds_are_of_equal_steps_alone(opened):
         <ir_version: 9, opset_import: ["" : 19]>
         net (float[2, 8] t0) => (float[2, 16] t30) {{ {" ".join(lines)} }}""")
     browser = opened(opwright.build(model, timing=False))
-    folds = browser.until("engine().folds.map(({ first, period, count }) => [first, period, count])")
+    folds = browser.until(
+        "engine().folds.map(({ first, period, count }) => [first, period, count])"
+    )
     assert folds == [[0, 1, 15], [16, 1, 14]]
     assert "15 x Softmax" in picture(browser)["texts"]
 
@@ -401,7 +419,8 @@ def test_the_overview_shows_and_moves_the_window(opened):
     browser = opened(chain(703), "graph/10")
     before = browser.until("camera.y")
     browser.until("""(() => { const area = map.getBoundingClientRect(); map.setPointerCapture = () => {};
-      map.dispatchEvent(new PointerEvent("pointerdown", { clientX: area.left + 50, clientY: area.bottom - 20 })); return true; })()""")
+      map.dispatchEvent(new PointerEvent("pointerdown", { clientX: area.left + 50, clientY: area.bottom - 20 }));
+      return true; })()""")
     assert browser.until("camera.y") < before - 10000
 
 
@@ -409,7 +428,9 @@ def test_the_overview_shows_and_moves_the_window(opened):
 def test_many_steps_open_within_a_second(opened):
     """All of 3,000 steps one by one, which is more than the page shows at first."""
     browser = opened(chain(3000))
-    took = browser.until("(() => { const begin = performance.now(); toggleAll(); drawGraph(); return performance.now() - begin; })()")
+    took = browser.until(
+        "(() => { const begin = performance.now(); toggleAll(); drawGraph(); return performance.now() - begin; })()"
+    )
     assert browser.until("graph().boxes.length") == 3002
     assert took < 1000
 
@@ -417,7 +438,15 @@ def test_many_steps_open_within_a_second(opened):
 @needs_browser
 @pytest.mark.parametrize(
     ("time", "text"),
-    [(0, ""), (6e-5, "60 ns"), (0.00125, "1.25 us"), (0.0423, "42.3 us"), (0.5, "500 us"), (12.34, "12.3 ms"), (2500, "2.50 s")],
+    [
+        (0, ""),
+        (6e-5, "60 ns"),
+        (0.00125, "1.25 us"),
+        (0.0423, "42.3 us"),
+        (0.5, "500 us"),
+        (12.34, "12.3 ms"),
+        (2500, "2.50 s"),
+    ],
 )
 def test_times_have_the_unit_of_their_size(opened, time, text):
     assert opened(chain(1)).until(f"`<${{ms({time})}}>`") == f"<{text}>"
@@ -428,7 +457,9 @@ def test_attributes_of_plugins_have_their_names(opened):
     import opwright.plugin as plugins
 
     @plugins.register("view::scale")
-    def scale(x: plugins.TensorDesc, factor: float, axes: list[int], mode: str) -> plugins.TensorDesc:
+    def scale(
+        x: plugins.TensorDesc, factor: float, axes: list[int], mode: str
+    ) -> plugins.TensorDesc:
         return x.like()
 
     @plugins.impl("view::scale")
@@ -440,7 +471,10 @@ def test_attributes_of_plugins_have_their_names(opened):
         net (float[2, 8] x) => (float[2, 8] y)
         { y = view.scale <factor = 2.5, axes = [1, 2], mode = "nearest"> (x) }""")
     browser = opened(opwright.build(model, timing=False), "graph/0")
-    rows = browser.until("[...byId('details').querySelectorAll('tr')].map((row) => [...row.children].map((cell) => cell.textContent.trim()))")
+    rows = browser.until(
+        "[...byId('details').querySelectorAll('tr')].map((row) =>"
+        " [...row.children].map((cell) => cell.textContent.trim()))"
+    )
     assert ["factor", "2.5  FLOAT64"] in rows
     assert ["axes", "[1,2]  INT64"] in rows
     assert ["mode", "nearest"] in rows

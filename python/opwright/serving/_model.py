@@ -221,7 +221,10 @@ def _trace(batch: Sequence[_Pending], begun: int) -> None:
         assert each.trace is not None
         each.trace.add("queue", each.queued, begun, {})
         each.trace.add(
-            "run", begun, ended, {"opwright.batch.rows": rows, "opwright.batch.requests": len(batch)}
+            "run",
+            begun,
+            ended,
+            {"opwright.batch.rows": rows, "opwright.batch.requests": len(batch)},
         )
 
 

@@ -96,5 +96,3 @@ def exporting_provider() -> Any:
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
-
-
