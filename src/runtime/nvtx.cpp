@@ -3,17 +3,15 @@
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 
-#include "base/library.h"
-
 namespace opwright::nvtx {
 namespace {
 
-/// Null where no tool listens.
-struct Domain {
-  const nvtxDomainHandle_t handle = nvtxDomainCreateA("Opwright");
-};
-
-nvtxDomainHandle_t domain() { return Library::part<Domain>().handle; }
+/// Null where no tool listens. Loads it, so that it is none of Library's parts, which are made
+/// under a lock.
+nvtxDomainHandle_t domain() {
+  static const nvtxDomainHandle_t made = nvtxDomainCreateA("Opwright");
+  return made;
+}
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 namespace opwright::nvtx {
 
 /// Whether a tool listens. It is looked for once, when it is first asked for. False in a build
-/// without NVTX's header, which the CUDA toolkit has.
+/// without NVTX's header, which NVIDIA's toolkit has.
 bool is_there();
 /// Begins a range of the calling thread. Where no tool listens, nothing happens.
 void push(const std::string& name);

@@ -8,7 +8,7 @@ namespace opwright {
 namespace {
 
 /// "Convolution, FP32 LINEAR -> FP32 LINEAR, tactic jit:avx512"
-std::string detail(const PlanStep& step) {
+std::string summary(const PlanStep& step) {
   const std::string& tactic = step.candidate.tactic_name;
   return str(shown_kind(step.kind, step.attributes), ", ", str(step.candidate),
              tactic.empty() ? "" : ", tactic " + tactic);
@@ -20,7 +20,7 @@ Trace::Span TraceSteps::span(size_t step, Trace::Time begin, Trace::Time end, in
   const PlanStep& planned = schedule_.steps[step];
   const bool is_plugin = is_plugin_kind(shown_kind(planned.kind, planned.attributes));
   return {planned.name, is_plugin ? "plugin" : "step", begin,
-          end,          static_cast<int32_t>(step),    detail(planned),
+          end,          static_cast<int32_t>(step),    summary(planned),
           link};
 }
 
@@ -59,7 +59,7 @@ void TraceSteps::read(Queue queue) {
 
 void NvtxSteps::start(size_t step, Queue) {
   const PlanStep& planned = schedule_.steps[step];
-  nvtx::push(is_detailed_ ? str(planned.name, " (", detail(planned), ')') : planned.name);
+  nvtx::push(is_detailed_ ? str(planned.name, " (", summary(planned), ')') : planned.name);
 }
 
 void NvtxSteps::stop(size_t, Queue) { nvtx::pop(); }

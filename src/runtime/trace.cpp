@@ -13,8 +13,6 @@ namespace {
 
 constexpr int64_t kHost = 1, kDevice = 2;  ///< "processes" of the picture
 
-thread_local Trace::Time task_begin;
-
 int64_t nanoseconds(Trace::Clock::duration duration) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
 }
@@ -75,11 +73,9 @@ size_t Trace::num_spans() const {
   return spans_.size();
 }
 
-void Trace::task_begins() noexcept { task_begin = Clock::now(); }
-
-void Trace::task_ends() noexcept {
+void Trace::task_ended(Time begin) noexcept {
   try {
-    add({"part of a step", "task", task_begin, Clock::now()});
+    add({"part of a step", "task", begin, Clock::now()});
   } catch (...) {  // memory: the span is missing
     return;
   }

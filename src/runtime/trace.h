@@ -42,8 +42,7 @@ class Trace final : public threads::TaskObserver {
   std::string json() const;
   size_t num_spans() const;
 
-  void task_begins() noexcept override;
-  void task_ends() noexcept override;
+  void task_ended(Time begin) noexcept override;
 
  private:
   /// So many are kept, some hundred MB; further ones are counted.

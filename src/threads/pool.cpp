@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "threads/cpu_budget.h"
@@ -350,12 +351,14 @@ bool Team::help() {
   const int index = take();
   if (index < 0) return false;
   // The loop cannot end before its task has.
-  TaskObserver* const observer = observer_;
-  if (observer != nullptr) [[unlikely]]
-    observer->task_begins();
-  run_task(index, count_of(state_.load(std::memory_order_relaxed)));
-  if (observer != nullptr) [[unlikely]]
-    observer->task_ends();
+  const int count = count_of(state_.load(std::memory_order_relaxed));
+  if (TaskObserver* const observer = observer_; observer == nullptr) [[likely]] {
+    run_task(index, count);
+  } else {
+    const auto begin = std::chrono::steady_clock::now();
+    run_task(index, count);
+    observer->task_ended(begin);
+  }
   done_.fetch_add(1);
   done_.notify_one();
   return true;

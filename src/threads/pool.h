@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 /// \file
@@ -39,12 +40,11 @@ void run(int count, Task task, void* data);
 
 struct ThreadState;
 
-/// Who wants to know when other threads work at a thread's loops: they call it around each task.
+/// Who wants to know when other threads work at a thread's loops: they call it after each task.
 class TaskObserver {
  public:
   virtual ~TaskObserver() = default;
-  virtual void task_begins() noexcept = 0;
-  virtual void task_ends() noexcept = 0;
+  virtual void task_ended(std::chrono::steady_clock::time_point begin) noexcept = 0;
 };
 
 /// Within its lifetime the calling thread's loops have the observer; null: whom they had before.
