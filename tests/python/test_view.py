@@ -387,6 +387,48 @@ def test_folds_are_of_equal_steps_alone(opened):
 
 
 @needs_browser
+def test_blocks_with_other_lines_inside_are_other_folds(opened):
+    lines = []
+    for i in range(12):
+        other = f"a{i}" if i < 6 else f"x{i}"
+        lines += [
+            f"a{i} = Softmax(x{i})",
+            f"b{i} = Softmax(a{i})",
+            f"x{i + 1} = Max(b{i}, {other})",
+        ]
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["" : 19]>
+        net (float[2, 8] x0) => (float[2, 8] x12) {{ {" ".join(lines)} }}""")
+    browser = opened(opwright.build(model, timing=False))
+    folds = browser.until(
+        "engine().folds.map(({ first, period, count }) => [first, period, count])"
+    )
+    assert folds == [[0, 3, 6], [18, 3, 6]]
+
+
+@needs_browser
+def test_times_stand_beside_long_names(opened):
+    import opwright.plugin as plugins
+
+    name = "view::a_name_that_takes_more_room_than_a_box_of_the_graph_has"
+
+    @plugins.register(name)
+    def long(x: plugins.TensorDesc) -> plugins.TensorDesc:
+        return x.like()
+
+    @plugins.impl(name)
+    def long_impl(x: plugins.Tensor, outputs, stream):
+        np.copyto(np.asarray(outputs[0]), np.asarray(x))
+
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["" : 19, "view" : 1]>
+        net (float[8] {"x" * 90}) => (float[8] y) {{ y = {name.replace("::", ".")} ({"x" * 90}) }}""")
+    texts = picture(opened(opwright.build(model)))["texts"]
+    assert any(text.startswith("◆ view::a_name") and text.endswith("…") for text in texts)
+    assert any(text.startswith("xxx") and text.endswith("…") for text in texts)
+
+
+@needs_browser
 def test_a_step_that_is_named_or_found_is_taken_out_of_its_fold(opened):
     browser = opened(chain(703), "graph/350")
     assert "net_350" in picture(browser)["texts"]
