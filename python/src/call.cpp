@@ -78,10 +78,11 @@ void bind_trace(nb::module_& m) {
                    "chrome://tracing show it. From Engine.trace().")
       .def(
           "__enter__", [](nb::object self) { return self; },
-          nb::sig("def __enter__(self) -> Trace"))
+          nb::sig("def __enter__(self) -> Trace"), "The trace.")
       .def(
           "__exit__", [](Self& self, nb::handle, nb::handle, nb::handle) { self.stop(); },
-          nb::arg("exc_type").none(), nb::arg("exc_value").none(), nb::arg("traceback").none())
+          nb::arg("exc_type").none(), nb::arg("exc_value").none(), nb::arg("traceback").none(),
+          "Records nothing any more.")
       .def("stop", &Self::stop, "Records nothing any more.")
       .def("json", &Self::json, "The trace so far, in Chrome's trace event format.")
       .def(
@@ -230,10 +231,8 @@ void bind_call(nb::module_& m) {
           "trace",
           [](const CallableEngine& self) { return std::make_unique<EngineTrace>(self.engine()); },
           "Records from now on what the engine's runs do, of all contexts and threads: each step "
-          "on the "
-          "threads of the host and on the streams of a GPU, plugins' calls, copies and waits. A "
-          "traced "
-          "run on a GPU is waited for, and CUDA graphs are not replayed.\n\n"
+          "on the threads of the host and on the streams of a GPU, plugins' calls, copies and "
+          "waits. A traced run on a GPU is waited for, and CUDA graphs are not replayed.\n\n"
           ":returns: the trace, which stops at the end of a with statement, or when stop() is "
           "called.\n"
           ":raises Error: where a trace of the engine is recorded already.")

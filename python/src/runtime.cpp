@@ -315,9 +315,9 @@ void bind_context(nb::module_& m) {
   bind_note(
       c, "nvtx_verbosity", &ContextNotes::nvtx_verbosity,
       "How much ranges say that mark the layers for NVIDIA's tools (Nsight Systems): "
-      "LAYER_NAMES_ONLY at "
-      "first, DETAILED with kind, types and tactic, NONE for no ranges. Without effect where no "
-      "tool listens; where one does, ranges keep CUDA graphs from being replayed.");
+      "LAYER_NAMES_ONLY at first, DETAILED with kind, types and tactic, NONE for no ranges. "
+      "Without effect where no tool listens; where one does, ranges keep CUDA graphs from being "
+      "replayed.");
   c.def_prop_ro("engine", [](const Self& self) { return self.engine_object; })
       .def_error_recorder()
       .def_prop_rw(

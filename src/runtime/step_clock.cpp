@@ -1,5 +1,8 @@
 #include "runtime/step_clock.h"
 
+#include <algorithm>
+#include <unordered_map>
+
 #include "base/error.h"
 #include "plugin/plugin_operators.h"
 #include "runtime/nvtx.h"
@@ -53,15 +56,28 @@ void TraceSteps::read(Queue queue) {
     const std::chrono::duration<double, std::milli> before(last->milliseconds_since(event));
     return now - std::chrono::duration_cast<Trace::Clock::duration>(before);
   };
-  for (const OnDevice& each : on_device_)
-    trace_.add(each.queue, span(each.step, at(*each.begin), at(*each.end), each.link));
+  std::unordered_map<Queue, Trace::Time> ends;  // rounded times may overlap
+  for (const OnDevice& each : on_device_) {
+    Trace::Time& before = ends.try_emplace(each.queue, at(*each.begin)).first->second;
+    const Trace::Time begin = std::max(before, at(*each.begin));
+    before = std::max(begin, at(*each.end));
+    trace_.add(each.queue, span(each.step, begin, before, each.link));
+  }
+}
+
+NvtxSteps::~NvtxSteps() {
+  if (is_open_) nvtx::pop();
 }
 
 void NvtxSteps::start(size_t step, Queue) {
+  is_open_ = true;
   const PlanStep& planned = schedule_.steps[step];
   nvtx::push(is_detailed_ ? str(planned.name, " (", summary(planned), ')') : planned.name);
 }
 
-void NvtxSteps::stop(size_t, Queue) { nvtx::pop(); }
+void NvtxSteps::stop(size_t, Queue) {
+  is_open_ = false;
+  nvtx::pop();
+}
 
 }  // namespace opwright

@@ -136,12 +136,15 @@ class NvtxSteps final : public StepObserver {
  public:
   NvtxSteps(const Schedule& schedule, bool is_detailed)
       : schedule_(schedule), is_detailed_(is_detailed) {}
+  /// Ends the range of a step that failed.
+  ~NvtxSteps() override;
   void start(size_t step, Queue queue) override;
   void stop(size_t step, Queue queue) override;
 
  private:
   const Schedule& schedule_;
   const bool is_detailed_;
+  bool is_open_ = false;
 };
 
 }  // namespace opwright

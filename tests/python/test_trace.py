@@ -101,7 +101,7 @@ def test_runs_and_their_steps(engine, tmp_path):
     assert steps(spans) == names * 2
     runs = [s for s in spans if s["cat"] == "run"]
     assert len(runs) == 2
-    for span in spans:
+    for span in (s for s in spans if s["cat"] == "step"):
         assert any(r["ts"] <= span["ts"] <= r["ts"] + r["dur"] for r in runs)
     one = next(s for s in spans if s["cat"] == "step")
     assert one["args"]["step"] == 0 and one["args"]["detail"].startswith("Softmax, FP32")
@@ -190,8 +190,7 @@ def test_calls_of_python_are_plugins_and_waits():
     spans = spans_of(trace.json())
     (call,) = [s for s in spans if s["cat"] == "plugin"]
     assert call["args"]["step"] == 1
-    (wait,) = [s for s in spans if s["cat"] == "wait"]
-    assert wait["name"] == "wait for the interpreter"
+    (wait,) = [s for s in spans if s["name"] == "wait for the interpreter"]
     assert wait["ts"] + wait["dur"] <= call["ts"]
 
 
