@@ -72,6 +72,7 @@ std::vector<KindTime> sum_by_kind(const std::vector<LayerTime>& layers, const Sc
     sum.median += layers[i].median();
   }
   std::vector<KindTime> sorted;
+  sorted.reserve(by_kind.size());
   for (const auto& [kind, sum] : by_kind) sorted.push_back(sum);
   std::ranges::stable_sort(sorted, std::greater(), &KindTime::median);
   return sorted;
