@@ -217,7 +217,7 @@ def test_a_notebook_draws_the_graph_within_its_frame(tmp_path):
     # The page itself says where the middles of its boxes are, and how wide the canvas is.
     probe = html.escape(
         "<script>setInterval(() => { const x = graph().boxes.map((box) => camera.x + camera.zoom *"
-        " (box.x + kWidth / 2)); parent.postMessage([canvas.parentElement.clientWidth, ...x], '*');"
+        " (box.x + box.width / 2)); parent.postMessage([canvas.parentElement.clientWidth, ...x], '*');"
         " }, 100)</script>"
     )
     (tmp_path / "notebook.html").write_text(f"""<!doctype html>
@@ -229,7 +229,7 @@ def test_a_notebook_draws_the_graph_within_its_frame(tmp_path):
         browser.until("window.told?.length")
         browser.until("cell.style.width = '1000px'")
         width, *middles = browser.until("window.told[0] > 500 && window.told")
-        assert len(middles) == 2
+        assert len(middles) == 4  # two steps, and the network's input and output
         wanted = f"window.told.slice(1).every((x) => Math.abs(x - {width} / 2) < 2)"
         assert browser.until(wanted, seconds=5)
     finally:
