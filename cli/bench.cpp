@@ -2,14 +2,18 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <random>
 
+#include "base/file.h"
 #include "base/half.h"
 #include "base/parallel.h"
 #include "base/printable.h"
 #include "commands.h"
+#include "plugin/plugin_operators.h"
 #include "run.h"
+#include "runtime/trace.h"
 
 namespace opwright::cli {
 namespace {
@@ -22,6 +26,7 @@ struct BenchOptions {
   double seconds = 3;
   int warmup = 5, iterations = 0, threads = 0;
   bool profile = false, json = false;
+  std::string trace;
 };
 
 /// Standard normal values; integers are 0 or 1, which are valid as most things.
@@ -46,7 +51,41 @@ double quantile(const std::vector<double>& sorted, double q) {
 struct LayerTime {
   std::string name;
   std::vector<double> times;
+  double median() const { return quantile(times, 0.5); }
 };
+
+/// The layers of one kind.
+struct KindTime {
+  std::string_view kind;
+  int layers = 0;
+  double median = 0;  ///< the sum of theirs
+};
+
+/// Largest first.
+std::vector<KindTime> sum_by_kind(const std::vector<LayerTime>& layers, const Schedule& schedule) {
+  std::map<std::string_view, KindTime> by_kind;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const PlanStep& step = schedule.steps[i];
+    const std::string_view kind = shown_kind(step.kind, step.attributes);
+    KindTime& sum = by_kind.try_emplace(kind, KindTime{kind}).first->second;
+    ++sum.layers;
+    sum.median += layers[i].median();
+  }
+  std::vector<KindTime> sorted;
+  sorted.reserve(by_kind.size());
+  for (const auto& [kind, sum] : by_kind) sorted.push_back(sum);
+  std::ranges::stable_sort(sorted, std::greater(), &KindTime::median);
+  return sorted;
+}
+
+void write_trace(Runner& runner, const Engine& engine, const std::string& path, int runs) {
+  const std::shared_ptr<Trace> trace = engine.begin_trace();
+  for (int i = 0; i < runs; ++i) runner.run();
+  engine.end_trace(trace);
+  const std::string text = trace->json();
+  const std::span<const std::byte> parts[] = {std::as_bytes(std::span(text))};
+  write_file_atomically(path, parts);
+}
 
 std::vector<LayerTime> profile(Context& context, int runs) {
   std::vector<LayerTime> layers;
@@ -134,6 +173,9 @@ void bench(const BenchOptions& options) {
   for (auto* all : {&times, &host_times, &device_times}) std::sort(all->begin(), all->end());
   std::vector<LayerTime> layers;
   if (options.profile) layers = profile(context, std::clamp(static_cast<int>(times.size()), 1, 50));
+  const std::vector<KindTime> kinds = sum_by_kind(layers, engine->schedule(context.profile()));
+  if (!options.trace.empty())
+    write_trace(runner, *engine, options.trace, std::clamp(static_cast<int>(times.size()), 1, 10));
 
   if (options.json) {
     std::printf(
@@ -149,7 +191,12 @@ void bench(const BenchOptions& options) {
       std::printf(", \"layers\": [");
       for (size_t i = 0; i < layers.size(); ++i)
         std::printf("%s{\"name\": %s, \"median_ms\": %.6f}", i > 0 ? ", " : "",
-                    json_string(layers[i].name).c_str(), quantile(layers[i].times, 0.5));
+                    json_string(layers[i].name).c_str(), layers[i].median());
+      std::printf("], \"kinds\": [");
+      for (size_t i = 0; i < kinds.size(); ++i)
+        std::printf("%s{\"kind\": %s, \"layers\": %d, \"median_ms\": %.6f}", i > 0 ? ", " : "",
+                    json_string(std::string(kinds[i].kind)).c_str(), kinds[i].layers,
+                    kinds[i].median);
       std::printf("]");
     }
     std::printf("}\n");
@@ -167,13 +214,17 @@ void bench(const BenchOptions& options) {
                 quantile(host_times, 0.5), quantile(device_times, 0.5));
   if (!options.profile) return;
   double sum = 0;
-  for (const LayerTime& layer : layers) sum += quantile(layer.times, 0.5);
+  for (const LayerTime& layer : layers) sum += layer.median();
+  const auto share = [&](double median) { return sum > 0 ? 100 * median / sum : 0.0; };
+  std::printf("\n%10s %6s %6s  kind\n", "median ms", "share", "layers");
+  for (const KindTime& kind : kinds)
+    std::printf("%10.4f %5.1f%% %6d  %s\n", kind.median, share(kind.median), kind.layers,
+                printable(kind.kind).c_str());
+  std::ranges::stable_sort(layers, std::greater(), &LayerTime::median);
   std::printf("\n%10s %6s  layer\n", "median ms", "share");
-  for (const LayerTime& layer : layers) {
-    const double median = quantile(layer.times, 0.5);
-    std::printf("%10.4f %5.1f%%  %s\n", median, sum > 0 ? 100 * median / sum : 0.0,
+  for (const LayerTime& layer : layers)
+    std::printf("%10.4f %5.1f%%  %s\n", layer.median(), share(layer.median()),
                 printable(layer.name).c_str());
-  }
 }
 
 }  // namespace
@@ -197,7 +248,12 @@ void add_bench(CLI::App& app) {
   command->add_option("--warmup", options->warmup, "Runs before measuring")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--threads", options->threads, "Threads to use")->check(CLI::PositiveNumber);
-  command->add_flag("--profile", options->profile, "Measure each layer too");
+  command->add_flag("--profile", options->profile,
+                    "Measure each layer too, and sum up by kinds, the slowest first");
+  command->add_option(
+      "--trace", options->trace,
+      "Write what some runs do and when as JSON for Perfetto (ui.perfetto.dev): steps "
+      "on the host's threads and the GPU's streams, copies, waits");
   command->add_flag("--json", options->json, "Print the figures as JSON");
   command->callback([options] { bench(*options); });
 }

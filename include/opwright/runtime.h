@@ -276,7 +276,9 @@ class IExecutionContext : public INoCopy {
   virtual bool setUnfusedTensorsDebugState(bool flag) noexcept = 0;
   virtual bool getUnfusedTensorsDebugState() const noexcept = 0;
 
-  /// How much NVTX markers say; kept and given back, none are made.
+  /// How much ranges say that mark the layers for NVIDIA's tools: names at first, kDETAILED with
+  /// kind, types and tactic, kNONE for no ranges. Without effect where no tool listens; where one
+  /// does, ranges keep CUDA graphs from being replayed.
   virtual bool setNvtxVerbosity(ProfilingVerbosity verbosity) noexcept = 0;
   virtual ProfilingVerbosity getNvtxVerbosity() const noexcept = 0;
   /// How the context was made. Owned by the context.

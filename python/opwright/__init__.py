@@ -20,7 +20,7 @@ from . import aot, plugin
 from ._absent_classes import *  # noqa: F403
 from ._api import build, load
 from ._core import *  # noqa: F403
-from ._core import DataType, DeviceArray, Engine, Error, QueueFullError
+from ._core import DataType, DeviceArray, Engine, Error, QueueFullError, Trace
 from ._dims import *  # noqa: F403
 from ._engine_streams import *  # noqa: F403
 from ._plugin_classes import *  # noqa: F403
@@ -54,6 +54,7 @@ __all__ = [
     "Engine",
     "Error",
     "QueueFullError",
+    "Trace",
     "aot",
     "bfloat16",
     "bool",

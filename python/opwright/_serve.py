@@ -62,6 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"within which {what}; the connection is closed otherwise (default: %(default)s)",
         )
     parser.add_argument(
+        "--otel",
+        action="store_true",
+        help="send spans of requests by OpenTelemetry, to where the variables OTEL_... say",
+    )
+    parser.add_argument(
         "--allow-host-code", action="store_true", help="run code for the host in engine files"
     )
     parser.add_argument(
@@ -102,6 +107,18 @@ def serve(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 2
+    provider = None
+    if options.otel:
+        from .serving._tracing import exporting_provider
+
+        try:
+            provider = exporting_provider()
+        except ModuleNotFoundError as error:
+            print(
+                f"opwright serve --otel needs the module '{error.name}': pip install 'opwright[otel]'",
+                file=sys.stderr,
+            )
+            return 2
     load = {
         "allow_host_code": options.allow_host_code,
         "allow_device_code": options.allow_device_code,
@@ -142,10 +159,15 @@ def serve(options: argparse.Namespace) -> int:
         yield
 
     config = uvicorn.Config(
-        create_app(repository, read_seconds=limits.body_seconds, lifespan=lifespan),
+        create_app(
+            repository,
+            read_seconds=limits.body_seconds,
+            tracer_provider=provider,
+            lifespan=lifespan,
+        ),
         options.host,
         options.port,
-        http=protocol_for(repository, limits),  # type: ignore[arg-type]
+        http=protocol_for(repository, limits, provider),  # type: ignore[arg-type]
         ws="none",
         log_level="warning",
         access_log=False,
@@ -176,4 +198,6 @@ def serve(options: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, obey)
     uvloop.run(run())
+    if provider is not None:
+        provider.shutdown()  # sends what is left
     return 0 if server.started else 1

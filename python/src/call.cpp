@@ -14,6 +14,7 @@
 #include "runtime/engine.h"
 #include "runtime/inspect.h"
 #include "runtime/serialization.h"
+#include "runtime/trace.h"
 #include "runtime/view.h"
 
 namespace opwright::python {
@@ -53,6 +54,50 @@ class CallableEngine {
   const std::shared_ptr<EngineCalls> calls_;
   std::vector<std::string> model_files_;
 };
+
+/// What Engine.trace() returns.
+class EngineTrace {
+ public:
+  explicit EngineTrace(std::shared_ptr<const Engine> engine)
+      : engine_(std::move(engine)), trace_(engine_->begin_trace()) {}
+  ~EngineTrace() { stop(); }
+  EngineTrace(const EngineTrace&) = delete;
+  EngineTrace& operator=(const EngineTrace&) = delete;
+  void stop() { engine_->end_trace(trace_); }
+  std::string json() const { return trace_->json(); }
+
+ private:
+  const std::shared_ptr<const Engine> engine_;
+  const std::shared_ptr<Trace> trace_;
+};
+
+void bind_trace(nb::module_& m) {
+  using Self = EngineTrace;
+  nb::class_<Self>(m, "Trace",
+                   "What an engine's runs did and when, as Perfetto (ui.perfetto.dev) and "
+                   "chrome://tracing show it. From Engine.trace().")
+      .def(
+          "__enter__", [](nb::object self) { return self; },
+          nb::sig("def __enter__(self) -> Trace"), "The trace.")
+      .def(
+          "__exit__", [](Self& self, nb::handle, nb::handle, nb::handle) { self.stop(); },
+          nb::arg("exc_type").none(), nb::arg("exc_value").none(), nb::arg("traceback").none(),
+          "Records nothing any more.")
+      .def("stop", &Self::stop, "Records nothing any more.")
+      .def("json", &Self::json, "The trace so far, in Chrome's trace event format.")
+      .def(
+          "save",
+          [](const Self& self, nb::handle path) {
+            const auto file =
+                nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
+            const nb::gil_scoped_release release;
+            const std::string text = self.json();
+            const std::span<const std::byte> parts[] = {std::as_bytes(std::span(text))};
+            write_file_atomically(file, parts);
+          },
+          nb::arg("path"), nb::sig("def save(self, path: str | os.PathLike[str]) -> None"),
+          "Writes json() as a file.");
+}
 
 /// What opwright.load() calls.
 void bind_load_engine(nb::module_& m) {
@@ -113,6 +158,7 @@ void bind_files(nb::module_& m) {
 void bind_call(nb::module_& m) {
   bind_engine_calls(m);
   bind_files(m);
+  bind_trace(m);
   ReportingClass<CallableEngine>(
       m, "Engine",
       "A built network that is called like a function, from any thread: `y = engine(x)` or "
@@ -181,6 +227,15 @@ void bind_call(nb::module_& m) {
       .def(
           "inspect", [](const CallableEngine& self) { return inspect_text(self.engine()->plan()); },
           "Inputs, outputs, layers with types, formats, chosen tactics and times, as text.")
+      .def(
+          "trace",
+          [](const CallableEngine& self) { return std::make_unique<EngineTrace>(self.engine()); },
+          "Records from now on what the engine's runs do, of all contexts and threads: each step "
+          "on the threads of the host and on the streams of a GPU, plugins' calls, copies and "
+          "waits. A traced run on a GPU is waited for, and CUDA graphs are not replayed.\n\n"
+          ":returns: the trace, which stops at the end of a with statement, or when stop() is "
+          "called.\n"
+          ":raises Error: where a trace of the engine is recorded already.")
       .def(
           "view",
           [](const CallableEngine& self, const CallableEngine* other) {

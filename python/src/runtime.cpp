@@ -316,8 +316,12 @@ void bind_context(nb::module_& m) {
   bind_note(c, "persistent_cache_limit", &ContextNotes::persistent_cache_limit,
             "A hint on how much of the L2 cache may hold intermediate tensors from layer to layer, "
             "in bytes; without effect.");
-  bind_note(c, "nvtx_verbosity", &ContextNotes::nvtx_verbosity,
-            "How much NVTX markers say; without effect, none are made.");
+  bind_note(
+      c, "nvtx_verbosity", &ContextNotes::nvtx_verbosity,
+      "How much ranges say that mark the layers for NVIDIA's tools (Nsight Systems): "
+      "LAYER_NAMES_ONLY at first, DETAILED with kind, types and tactic, NONE for no ranges. "
+      "Without effect where no tool listens; where one does, ranges keep CUDA graphs from being "
+      "replayed.");
   c.def_prop_ro("engine", [](const Self& self) { return self.engine_object; })
       .def_error_recorder()
       .def_prop_rw(

@@ -11,6 +11,8 @@
 #include "base/parallel.h"
 #include "runtime/api_border.h"
 #include "runtime/context_state.h"
+#include "runtime/nvtx.h"
+#include "runtime/trace.h"
 #include "threads/pool.h"
 
 namespace opwright {
@@ -71,6 +73,7 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile, Strategy str
       strategy_(strategy),
       debug_(engine_->plan()),
       has_deadline_(std::isfinite(engine_->limits().run_seconds)),
+      has_nvtx_(nvtx::is_there()),
       state_(std::make_unique<State>(engine_->device().is_host() ? &engine_->scratch() : nullptr)) {
   const Plan& plan = engine_->plan();
   const auto number = static_cast<int32_t>(strategy);
@@ -384,14 +387,19 @@ void Context::enqueue(Queue queue) {
     if (!s.scratch.begin()) [[unlikely]]
       fail_running("run again");
     const Running running(s.scratch);
+    // Kept, as others may end it meanwhile.
+    const std::shared_ptr<Trace> kept = engine_->trace();
+    Trace* const trace = kept.get();
+    const TraceSpan span(trace, "run", "run");
+    const threads::ObservedTasks tasks(trace);
     if (s.gpu == nullptr) {
-      run(queue);
+      run(queue, trace);
     } else {
       const DeviceScope scope(*s.gpu);
       if (queue != s.queue) [[unlikely]]
         change_queue(queue);
       try {
-        run(queue);
+        run(queue, trace);
       } catch (const DeviceLostError& error) {
         fail_lost(error);
       }
@@ -414,14 +422,16 @@ void Context::note_capture() {
   engine_->lose_last_use();
 }
 
-void Context::run(Queue queue) {
+void Context::run(Queue queue, Trace* trace) {
   State& s = *state_;
   s.are_times_known = false;
   if (!s.is_ready || s.generation != engine_->generation() ||
-      (!s.shape_inputs.empty() && s.shape_values_changed())) [[unlikely]]
+      (!s.shape_inputs.empty() && s.shape_values_changed())) [[unlikely]] {
+    const TraceSpan span(trace, "prepare", "prepare for new shapes");
     prepare();
-  else if (!s.scratch.is_placed()) [[unlikely]]
+  } else if (!s.scratch.is_placed()) [[unlikely]] {
     place_memory();
+  }
   Runner& runner = *s.current->runner;
   if (runner.shapes().has_pending()) [[unlikely]]
     settle_sizes();
@@ -437,12 +447,16 @@ void Context::run(Queue queue) {
     const Deadline* const deadline = RunEnd::current();
     if (deadline != nullptr && deadline->has_passed()) [[unlikely]]
       fail_run_time(*deadline, "its body was to run");
-    const Runner::Watch watch{debug_.is_active() ? &debug_ : nullptr,
-                              (debug_sync_ || deadline != nullptr) && s.gpu != nullptr, deadline};
-    if (s.are_times_known) [[unlikely]] {
-      runner.run_timed(s.workspace, queue, s.times, watch);
-      s.timed_profile = profile_;
-    } else if (watch) [[unlikely]] {
+    const Runner::Watch watch{
+        debug_.is_active() ? &debug_ : nullptr,
+        (debug_sync_ || deadline != nullptr) && s.gpu != nullptr,
+        deadline,
+        s.are_times_known ? std::span(s.times) : std::span<float>(),
+        trace,
+        has_nvtx_ ? notes_.nvtx_verbosity : ProfilingVerbosity::kNONE,
+    };
+    s.timed_profile = profile_;
+    if (watch) [[unlikely]] {
       if (runner.run_watched(s.workspace, queue, watch)) note_capture();
     } else if (runner.run(s.workspace, queue)) [[unlikely]] {
       note_capture();
@@ -472,6 +486,8 @@ void Context::execute(std::span<void* const> addresses) {
 }
 
 void Context::synchronize(Queue queue) {
+  const std::shared_ptr<Trace> trace = engine_->trace();
+  const TraceSpan span(trace.get(), "wait", "wait for the queue");
   try {
     engine_->device().synchronize(queue);
   } catch (const DeviceLostError& error) {

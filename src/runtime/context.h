@@ -40,10 +40,12 @@ uint64_t context_memory(const Schedule& schedule);
 /// The largest over the profiles.
 uint64_t context_memory(const Plan& plan);
 
-/// What a context keeps for its user, without effect.
+/// What a context keeps for its user.
 struct ContextNotes {
-  std::string name;
-  size_t persistent_cache_limit = 0;
+  std::string name;                   ///< without effect
+  size_t persistent_cache_limit = 0;  ///< without effect
+  /// How much NVTX ranges of its steps say: kNONE for no ranges. Without effect where no tool of
+  /// NVIDIA's listens. With ranges nothing is replayed.
   ProfilingVerbosity nvtx_verbosity = ProfilingVerbosity::kLAYER_NAMES_ONLY;
 };
 
@@ -204,7 +206,7 @@ class Context {
 
  private:
   struct State;
-  void run(Queue queue);
+  void run(Queue queue, Trace* trace);
   void change_queue(Queue queue);
   void note_capture();
   void prepare();
@@ -231,6 +233,7 @@ class Context {
   Strategy strategy_ = Strategy::kSTATIC;
   DebugTensors debug_;
   const bool has_deadline_;  ///< whether runs may take so long only
+  const bool has_nvtx_;      ///< whether a tool of NVIDIA's listens
   bool debug_sync_ = false;
   bool emits_layer_times_ = true;
   ContextNotes notes_;

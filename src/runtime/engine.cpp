@@ -293,6 +293,24 @@ void Engine::replace_weights(const std::function<void(Plan&)>& change) {
   release_on(*device_, [&] { weights.reset(); });
 }
 
+std::shared_ptr<Trace> Engine::begin_trace() const {
+  const std::lock_guard lock(trace_mutex_);
+  require(trace_ == nullptr, "a trace of ", name(),
+          " is recorded already; stop it before another one begins");
+  trace_ = std::make_shared<Trace>(
+      plan_.name,
+      device_->is_host() ? "" : str(device_->backend().name(), ':', device_->ordinal()));
+  is_traced_.store(true, std::memory_order_release);
+  return trace_;
+}
+
+void Engine::end_trace(const std::shared_ptr<Trace>& trace) const {
+  const std::lock_guard lock(trace_mutex_);
+  if (trace_ != trace) return;
+  is_traced_.store(false, std::memory_order_release);
+  trace_.reset();
+}
+
 std::string engine_name(const Plan& plan) {
   return plan.name.empty() ? "the engine" : "the engine '" + plan.name + "'";
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <string>
@@ -17,6 +18,7 @@
 #include "plan/plan.h"
 #include "runtime/device_weights.h"
 #include "runtime/scratch.h"
+#include "runtime/trace.h"
 
 namespace opwright {
 
@@ -116,6 +118,18 @@ class Engine {
     const auto lock = lock_weights();
     if (weights_ != nullptr) weights_->lose_last_use();
   }
+  /// What records its runs; null: nothing.
+  std::shared_ptr<Trace> trace() const {
+    if (!is_traced_.load(std::memory_order_acquire)) [[likely]]
+      return nullptr;
+    const std::lock_guard lock(trace_mutex_);
+    return trace_;
+  }
+  /// Records its runs from now on, until `end_trace` is called with what is returned. Throws Error
+  /// where that is done already.
+  std::shared_ptr<Trace> begin_trace() const;
+  /// Does nothing where the trace has ended.
+  void end_trace(const std::shared_ptr<Trace>& trace) const;
   /// How often weights were exchanged.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
   /// Held while weights of the plan are read, but for runs, which have what they read.
@@ -227,6 +241,9 @@ class Engine {
   mutable ScratchSharing scratch_;
   mutable std::shared_mutex weights_mutex_;
   std::atomic<uint64_t> generation_ = 0;
+  mutable std::atomic<bool> is_traced_ = false;
+  mutable std::mutex trace_mutex_;
+  mutable std::shared_ptr<Trace> trace_;
   bool debug_plugins_ = false;
   int max_threads_ = 0;
   Limits limits_;

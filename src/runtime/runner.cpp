@@ -69,13 +69,13 @@ void Runner::end(Queue queue, bool are_outputs_copied) {
   note_inputs_read(table_.num_steps(), table_.num_steps() + 1, queue);
 }
 
-template <class Clock>
-void Runner::enqueue_steps(uint32_t first, uint32_t last, Queue queue, Clock& clock,
+template <class Observer>
+void Runner::enqueue_steps(uint32_t first, uint32_t last, Queue queue, Observer& observer,
                            uint32_t& current) {
   const RunTable::Step* const steps = table_.steps.data();
   auto* const workspace = static_cast<std::byte*>(workspace_);
   std::optional<RunStreams::Fork> fork;
-  if (std::is_same_v<Clock, NoClock> && table_.streams) [[unlikely]]
+  if (table_.streams && !observer.wants_one_queue()) [[unlikely]]
     fork.emplace(*table_.streams, queue, last, RunStreams::Owner::kAnybody);
   std::optional<WeightFetch::Run> fetch;
   if (table_.fetch) [[unlikely]]
@@ -84,10 +84,16 @@ void Runner::enqueue_steps(uint32_t first, uint32_t last, Queue queue, Clock& cl
     if (run.last <= first) continue;
     if (run.first >= last) break;
     const uint32_t begin = current = std::max(run.first, first), end = std::min(run.last, last);
-    if (steps[begin].needs != nullptr) [[unlikely]]
+    if (steps[begin].needs != nullptr) [[unlikely]] {
+      const TraceSpan waits(observer.trace(), "wait", "wait for sizes");
       shapes_.settle(steps[begin].needs, queue);
-    DomainGuard guard(run.domain, queue);
-    clock.begin();
+    }
+    const DomainGuard guard = [&] {
+      const TraceSpan waits(run.domain != nullptr ? observer.trace() : nullptr, "wait",
+                            "wait for the interpreter");
+      return DomainGuard(run.domain, queue);
+    }();
+    observer.begin();
     const RunTable::Step* next = steps + begin;
     for (uint32_t number = begin; number != end; ++number) {
       const RunTable::Step& step = *next++;
@@ -97,11 +103,11 @@ void Runner::enqueue_steps(uint32_t first, uint32_t last, Queue queue, Clock& cl
         shapes_.clear(*step.sizes, queue);
       const Queue own = fork ? fork->enter(number) : queue;
       if (fetch) fetch->enter(number, own);
-      clock.start();
+      observer.start(number, own);
       step.kernel->enqueue(step.inputs, step.outputs, workspace + step.workspace, own);
+      observer.stop(number, own);
       if (fetch) fetch->leave(number, own);
       if (fork) fork->leave(number);
-      clock.stop(number);
       if (step.sizes != nullptr) [[unlikely]]
         shapes_.take(*step.sizes, queue);
     }
@@ -127,7 +133,7 @@ void Runner::run_replayed(void* workspace, Queue queue) {
   uint32_t current = 0;
   try {
     begin(workspace, queue);
-    NoClock clock;
+    NoObserver nobody;
     for (GraphReplay::Part& part : graph_->parts()) {
       current = part.first;
       table_.enter(static_cast<int>(current));
@@ -136,7 +142,7 @@ void Runner::run_replayed(void* workspace, Queue queue) {
       if (first.needs != nullptr) [[unlikely]]
         shapes_.settle(first.needs, queue);
       if (!graph_->replay(part, queue)) {
-        enqueue_steps(part.first, part.last, queue, clock, current);
+        enqueue_steps(part.first, part.last, queue, nobody, current);
         continue;
       }
       are_outputs_copied |= part.has_copies;
@@ -161,8 +167,8 @@ bool Runner::run(void* workspace, Queue queue) {
   uint32_t current = 0;
   try {
     begin(workspace, queue);
-    NoClock clock;
-    enqueue_steps(0, table_.num_steps(), queue, clock, current);
+    NoObserver nobody;
+    enqueue_steps(0, table_.num_steps(), queue, nobody, current);
   } catch (...) {
     fail_at(current);
   }
@@ -192,16 +198,20 @@ void Runner::show(const RunTable::Shown& shown, const DebugTensors& debug, Queue
   }
 }
 
-template <class Clock>
-void Runner::enqueue_watched(Queue queue, Clock& clock, const Watch& watch, uint32_t& current) {
+template <class Observer>
+void Runner::enqueue_watched(Queue queue, Observer& observer, const Watch& watch,
+                             uint32_t& current) {
   uint32_t done = 0;
   const auto run_to = [&](uint32_t end) {
     while (done < end) {
       const bool is_single = watch.waits || watch.deadline != nullptr;
       const uint32_t next = is_single ? done + 1 : end;
-      enqueue_steps(done, next, queue, clock, current);
+      enqueue_steps(done, next, queue, observer, current);
       done = next;
-      if (watch.waits) wait_for(done - 1, queue);
+      if (watch.waits) {
+        const TraceSpan waits(watch.trace, "wait", "wait for the step");
+        wait_for(done - 1, queue);
+      }
       if (watch.deadline != nullptr && watch.deadline->has_passed())
         fail_run_time(*watch.deadline, "this layer ended");
     }
@@ -214,36 +224,52 @@ void Runner::enqueue_watched(Queue queue, Clock& clock, const Watch& watch, uint
   run_to(table_.num_steps());
 }
 
-template <class Clock>
-void Runner::run_with(void* workspace, Queue queue, Clock& clock, const Watch& watch) {
+template <class Observer>
+void Runner::run_with(void* workspace, Queue queue, Observer& observer, const Watch& watch) {
   uint32_t current = 0;
   try {
     begin(workspace, queue);
-    enqueue_watched(queue, clock, watch, current);
+    enqueue_watched(queue, observer, watch, current);
   } catch (...) {
     fail_at(current);
   }
+  const TraceSpan copies(table_.copies.empty() ? nullptr : watch.trace, "copy", "copy outputs");
   end(queue);
 }
 
 bool Runner::run_watched(void* workspace, Queue queue, const Watch& watch) {
-  NoClock clock;
-  run_with(workspace, queue, clock, watch);
-  return !table_.is_host && table_.device.is_capturing(queue);
-}
-
-void Runner::run_timed(void* workspace, Queue queue, std::span<float> times, const Watch& watch) {
-  if (table_.is_host) {
-    HostClock clock(times);
-    return run_with(workspace, queue, clock, watch);
+  const bool is_captured = !table_.is_host && table_.device.is_capturing(queue);
+  const bool is_timed = !watch.times.empty(), has_nvtx = watch.nvtx != ProfilingVerbosity::kNONE;
+  if (!is_timed && !has_nvtx && watch.trace == nullptr) {
+    NoObserver nobody;
+    run_with(workspace, queue, nobody, watch);
+    return is_captured;
   }
-  // One where steps begin in a row, of which there are more between those that are watched, and one
-  // behind each step.
-  const size_t rows = table_.runs.size() + (watch ? table_.shown.size() + table_.steps.size() : 0);
-  while (events_.size() < rows + table_.steps.size()) events_.push_back(table_.device.make_event());
-  EventClock clock(events_, queue, times);
-  run_with(workspace, queue, clock, watch);
-  clock.read();
+  StepObservers observers(watch.trace, is_timed);
+  std::optional<NvtxSteps> nvtx;
+  if (has_nvtx)
+    observers.add(nvtx.emplace(table_.schedule, watch.nvtx == ProfilingVerbosity::kDETAILED));
+  std::optional<HostClock> host_clock;
+  std::optional<EventClock> clock;
+  if (is_timed && table_.is_host) {
+    observers.add(host_clock.emplace(watch.times));
+  } else if (is_timed) {
+    // One where steps begin in a row, of which there are more between those that are watched, and
+    // one behind each step.
+    const size_t rows =
+        table_.runs.size() + (watch.stops() ? table_.shown.size() + table_.steps.size() : 0);
+    while (events_.size() < rows + table_.steps.size())
+      events_.push_back(table_.device.make_event());
+    observers.add(clock.emplace(events_, queue, watch.times));
+  }
+  std::optional<TraceSteps> trace;
+  if (watch.trace != nullptr)
+    observers.add(trace.emplace(*watch.trace, table_.schedule,
+                                table_.is_host || is_captured ? nullptr : &table_.device));
+  run_with(workspace, queue, observers, watch);
+  if (clock) clock->read();
+  if (trace) trace->read(queue);
+  return is_captured;
 }
 
 }  // namespace opwright

@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "opwright/types.h"
 #include "runtime/run_graph.h"
 #include "runtime/run_shapes.h"
 #include "runtime/run_table.h"
+#include "runtime/trace.h"
 
 namespace opwright {
 
@@ -43,13 +45,21 @@ class Runner {
     const DebugTensors* debug = nullptr;  ///< whose listener sees tensors; null: none are shown
     bool waits = false;                   ///< for each step, so that it is known which one failed
     const Deadline* deadline = nullptr;   ///< after which no step begins; null: there is none
-    explicit operator bool() const { return debug != nullptr || waits || deadline != nullptr; }
+    /// Receives each step's time in milliseconds, and the run is waited for; empty: nobody wants
+    /// them.
+    std::span<float> times = {};
+    Trace* trace = nullptr;  ///< receives what happens, and the run is waited for; null: nobody
+    /// How much NVTX ranges of the steps say; kNONE: there are none.
+    ProfilingVerbosity nvtx = ProfilingVerbosity::kNONE;
+    /// Whether the run stops between steps.
+    bool stops() const { return debug != nullptr || waits || deadline != nullptr; }
+    explicit operator bool() const {
+      return stops() || !times.empty() || trace != nullptr || nvtx != ProfilingVerbosity::kNONE;
+    }
   };
   /// Runs all steps and output copies, replaying nothing. Returns whether the caller captures the
   /// queue's work.
   bool run_watched(void* workspace, Queue queue, const Watch& watch);
-  /// The same, writing each step's time in milliseconds into `times`. Returns when all is done.
-  void run_timed(void* workspace, Queue queue, std::span<float> times, const Watch& watch);
 
   /// After the queue was waited for and all was well.
   void trust_all() { suspects_ = {}; }
@@ -61,14 +71,14 @@ class Runner {
   void begin(void* workspace, Queue queue);
   [[noreturn]] void fail_at(uint32_t step);
   void end(Queue queue, bool are_outputs_copied = false);
-  /// On several queues where the clock has no times to take.
-  template <class Clock>
-  void enqueue_steps(uint32_t first, uint32_t last, Queue queue, Clock& clock, uint32_t& current);
+  template <class Observer>
+  void enqueue_steps(uint32_t first, uint32_t last, Queue queue, Observer& observer,
+                     uint32_t& current);
   void run_replayed(void* workspace, Queue queue);
-  template <class Clock>
-  void run_with(void* workspace, Queue queue, Clock& clock, const Watch& watch);
-  template <class Clock>
-  void enqueue_watched(Queue queue, Clock& clock, const Watch& watch, uint32_t& current);
+  template <class Observer>
+  void run_with(void* workspace, Queue queue, Observer& observer, const Watch& watch);
+  template <class Observer>
+  void enqueue_watched(Queue queue, Observer& observer, const Watch& watch, uint32_t& current);
   void wait_for(uint32_t step, Queue queue) const;
   void show(const RunTable::Shown& shown, const DebugTensors& debug, Queue queue);
   /// After steps [first, last) were given to the queue; the end of the run counts as one more.

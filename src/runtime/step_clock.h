@@ -1,33 +1,72 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "backend/device.h"
+#include "plan/plan.h"
+#include "runtime/trace.h"
 
 namespace opwright {
 
-// Clocks that a Runner's steps are timed with: begin() before a number of steps that follow each
-// other at once, start() and stop() around each.
-
-class NoClock {
+/// Who looks at the steps of a run: begin() comes before a number of steps that follow each other
+/// at once, start() and stop() around each, with the queue that the step is given to.
+class StepObserver {
  public:
-  void begin() {}
-  void start() {}
-  void stop(size_t) {}
+  virtual ~StepObserver() = default;
+  virtual void begin() {}
+  virtual void start(size_t step, Queue queue) = 0;
+  virtual void stop(size_t step, Queue queue) = 0;
 };
 
-/// For devices whose kernels are done when enqueue() returns.
-class HostClock {
+/// Nobody: a run costs nothing more.
+class NoObserver {
+ public:
+  static bool wants_one_queue() { return false; }
+  static Trace* trace() { return nullptr; }
+  void begin() {}
+  void start(size_t, Queue) {}
+  void stop(size_t, Queue) {}
+};
+
+/// All who look at a run.
+class StepObservers {
+ public:
+  StepObservers(Trace* trace, bool wants_one_queue)
+      : trace_(trace), wants_one_queue_(wants_one_queue) {}
+  /// Whether all steps are to be given to the run's queue.
+  bool wants_one_queue() const { return wants_one_queue_; }
+  void add(StepObserver& observer) { all_[count_++] = &observer; }
+  Trace* trace() const { return trace_; }
+  void begin() {
+    for (size_t i = 0; i < count_; ++i) all_[i]->begin();
+  }
+  void start(size_t step, Queue queue) {
+    for (size_t i = 0; i < count_; ++i) all_[i]->start(step, queue);
+  }
+  void stop(size_t step, Queue queue) {
+    for (size_t i = count_; i-- > 0;) all_[i]->stop(step, queue);
+  }
+
+ private:
+  Trace* const trace_;
+  const bool wants_one_queue_;
+  std::array<StepObserver*, 3> all_{};
+  size_t count_ = 0;
+};
+
+/// Times steps on devices whose kernels are done when enqueue() returns.
+class HostClock final : public StepObserver {
  public:
   /// `times` receives milliseconds by step.
   explicit HostClock(std::span<float> times) : times_(times) {}
-  void begin() {}
-  void start() { start_ = std::chrono::steady_clock::now(); }
-  void stop(size_t step) {
+  void start(size_t, Queue) override { start_ = std::chrono::steady_clock::now(); }
+  void stop(size_t step, Queue) override {
     times_[step] =
         std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - start_).count();
   }
@@ -37,15 +76,15 @@ class HostClock {
   const std::span<float> times_;
 };
 
-/// For devices that work in the order of a queue.
-class EventClock {
+/// Times steps on devices that work in the order of a queue.
+class EventClock final : public StepObserver {
  public:
   /// `events` has as many as begin() and stop() are called.
   EventClock(std::span<const std::unique_ptr<Event>> events, Queue queue, std::span<float> times)
       : events_(events), queue_(queue), times_(times) {}
-  void begin() { events_[next_++]->record(queue_); }
-  void start() {}
-  void stop(size_t step) {
+  void begin() override { events_[next_++]->record(queue_); }
+  void start(size_t, Queue) override {}
+  void stop(size_t step, Queue) override {
     steps_.emplace_back(step, next_);
     events_[next_++]->record(queue_);
   }
@@ -63,6 +102,49 @@ class EventClock {
   const std::span<float> times_;
   size_t next_ = 0;
   std::vector<std::pair<size_t, size_t>> steps_;  ///< and the event behind each
+};
+
+/// Writes steps into a trace: the host's spans, and those of the device by events.
+class TraceSteps final : public StepObserver {
+ public:
+  /// `device` is null where steps are done when enqueue() returns, or events may not be waited for.
+  TraceSteps(Trace& trace, const Schedule& schedule, const Device* device)
+      : trace_(trace), schedule_(schedule), device_(device) {}
+  void start(size_t step, Queue queue) override;
+  void stop(size_t step, Queue queue) override;
+  /// Waits for all that the queue was given, and takes the device's times.
+  void read(Queue queue);
+
+ private:
+  struct OnDevice {
+    size_t step;
+    Queue queue;
+    int64_t link;
+    std::unique_ptr<Event> begin, end;
+  };
+  Trace::Span span(size_t step, Trace::Time begin, Trace::Time end, int64_t link) const;
+
+  Trace& trace_;
+  const Schedule& schedule_;
+  const Device* const device_;
+  Trace::Time start_;
+  std::vector<OnDevice> on_device_;
+};
+
+/// Marks steps for NVIDIA's tools.
+class NvtxSteps final : public StepObserver {
+ public:
+  NvtxSteps(const Schedule& schedule, bool is_detailed)
+      : schedule_(schedule), is_detailed_(is_detailed) {}
+  /// Ends the range of a step that failed.
+  ~NvtxSteps() override;
+  void start(size_t step, Queue queue) override;
+  void stop(size_t step, Queue queue) override;
+
+ private:
+  const Schedule& schedule_;
+  const bool is_detailed_;
+  bool is_open_ = false;
 };
 
 }  // namespace opwright

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "threads/cpu_budget.h"
@@ -316,9 +317,10 @@ ThreadState& this_thread() {
   return state;
 }
 
-void Team::open(int count, Task task, void* data) {
+void Team::open(int count, Task task, void* data, TaskObserver* observer) {
   task_ = task;
   data_ = data;
+  observer_ = observer;
   done_.store(0, std::memory_order_relaxed);
   arrived_.store(0, std::memory_order_relaxed);
   const uint64_t epoch = (state_.load(std::memory_order_relaxed) >> 32) + 1;
@@ -349,7 +351,14 @@ bool Team::help() {
   const int index = take();
   if (index < 0) return false;
   // The loop cannot end before its task has.
-  run_task(index, count_of(state_.load(std::memory_order_relaxed)));
+  const int count = count_of(state_.load(std::memory_order_relaxed));
+  if (TaskObserver* const observer = observer_; observer == nullptr) [[likely]] {
+    run_task(index, count);
+  } else {
+    const auto begin = std::chrono::steady_clock::now();
+    run_task(index, count);
+    observer->task_ended(begin);
+  }
   done_.fetch_add(1);
   done_.notify_one();
   return true;
@@ -391,6 +400,10 @@ void Team::barrier() {
     while (!is_passed()) barriers_.wait(barrier);
 }
 
+TaskObserver* ObservedTasks::exchange(TaskObserver* observer) noexcept {
+  return std::exchange(this_thread().observer, observer);
+}
+
 void Team::reset() { state_.store(0); }
 
 void begin(int count, Task task, void* data) {
@@ -408,7 +421,7 @@ void begin(int count, Task task, void* data) {
   }
   count_this_thread(self, true);
   self.place = {self.team, 0, count, {}};
-  self.team->open(count, task, data);
+  self.team->open(count, task, data, self.observer);
   pool.want_helpers(count - 1);
 }
 

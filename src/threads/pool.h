@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 /// \file
@@ -38,6 +39,33 @@ void set_thread_setting(int count);
 void run(int count, Task task, void* data);
 
 struct ThreadState;
+
+/// Who wants to know when other threads work at a thread's loops: they call it after each task.
+class TaskObserver {
+ public:
+  virtual ~TaskObserver() = default;
+  virtual void task_ended(std::chrono::steady_clock::time_point begin) noexcept = 0;
+};
+
+/// Within its lifetime the calling thread's loops have the observer; null: whom they had before.
+class ObservedTasks {
+ public:
+  explicit ObservedTasks(TaskObserver* observer) noexcept : is_set_(observer != nullptr) {
+    if (is_set_) [[unlikely]]
+      before_ = exchange(observer);
+  }
+  ~ObservedTasks() {
+    if (is_set_) [[unlikely]]
+      exchange(before_);
+  }
+  ObservedTasks(const ObservedTasks&) = delete;
+  ObservedTasks& operator=(const ObservedTasks&) = delete;
+
+ private:
+  static TaskObserver* exchange(TaskObserver* observer) noexcept;
+  const bool is_set_;
+  TaskObserver* before_ = nullptr;
+};
 
 /// Within its lifetime the calling thread counts, from its first loop on, as one that keeps a core
 /// busy: as many threads of the pool fewer help. Without it a thread counts within a loop only.

@@ -13,7 +13,7 @@ namespace opwright::threads {
 class Team {
  public:
   /// Opens tasks 1 to count-1 to the pool's threads; the caller runs task 0 itself.
-  void open(int count, Task task, void* data);
+  void open(int count, Task task, void* data, TaskObserver* observer);
   /// Runs the tasks that nobody took and returns when all have ended.
   void finish();
   /// Runs one task that nobody took yet, if there is one.
@@ -39,6 +39,7 @@ class Team {
   alignas(64) std::atomic<uint64_t> state_ = 0;
   Task task_ = nullptr;
   void* data_ = nullptr;
+  TaskObserver* observer_ = nullptr;
   /// Tasks that others than the caller have ended.
   alignas(64) std::atomic<uint32_t> done_ = 0;
   alignas(64) std::atomic<uint32_t> arrived_ = 0;
@@ -70,7 +71,8 @@ struct ThreadState {
   int foreign = 0;
   /// Whether code of others ran since the last loop.
   bool was_foreign = false;
-  Team* team = nullptr;  ///< its own, from its first loop on
+  Team* team = nullptr;              ///< its own, from its first loop on
+  TaskObserver* observer = nullptr;  ///< of its loops
 };
 ThreadState& this_thread();
 

@@ -120,6 +120,7 @@ OPTIONS = {
         "--warmup",
         "--threads",
         "--profile",
+        "--trace",
         "--device",
         "--json",
         "--plugins",

@@ -31,6 +31,25 @@ def chain(nodes: int, name: str = "net", activation: str = "Softmax") -> opwrigh
     return opwright.build(model, timing=False)
 
 
+def residual(blocks: int, timing: bool = False) -> opwright.Engine:
+    """Blocks of three steps, the last of which reads what the block reads and an input of the network; the first
+    block's result is read at the end, too."""
+    lines = []
+    for i in range(blocks):
+        lines += [
+            f"a{i} = Softmax(x{i})",
+            f"b{i} = Softmax(a{i})",
+            f"x{i + 1} = Max(b{i}, x{i}, mask)",
+        ]
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["" : 19]>
+        net (float[2, 8] x0, float[2, 8] mask) => (float[4, 8] y)
+        {{ {" ".join(lines)} last = Softmax(x{blocks}) y = Concat<axis=0>(x1, last) }}""")
+    for i, node in enumerate(model.graph.node):
+        node.name = f"block.{i // 3}/{node.op_type}{i % 3}"
+    return opwright.build(model, timing=timing)
+
+
 def data_of(page: str) -> list[dict]:
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
     assert found is not None
@@ -76,6 +95,66 @@ def browse(path, view: str = "graph") -> Elements:
     elements = Elements()
     elements.feed(done.stdout)
     return elements
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    browser = Browser(tmp_path_factory.mktemp("browser"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens an engine's page and waits for its graph."""
+
+    def show(engine: opwright.Engine, place: str = "graph"):
+        engine.view().save(tmp_path / "page.html")
+        browser.open("about:blank")
+        browser.open(f"{(tmp_path / 'page.html').as_uri()}#{place}")
+        browser.until("location.hash !== '' && typeof placed !== 'undefined' && placed !== null")
+        return browser
+
+    return show
+
+
+# What is wrong in the picture, by the places that the page draws at: lines within boxes, by points on them; and
+# texts, boxes of other texts among them, that share room.
+FAULTS = """(() => {
+  const faults = [], { boxes, rows } = graph();
+  const at = ([a, b, c, d], u) => (1-u)**3*a + 3*(1-u)**2*u*b + 3*(1-u)*u*u*c + u**3*d;
+  for (const { links } of rows) for (const { x0, x1, y0, y1, turn, b, net } of links) {
+    const middle = (turn + y1) / 2, points = [];
+    for (let u = 0; u <= 1.001; u += 1 / 32)
+      points.push([x0, y0 + (turn - y0) * u], [at([x0, x0, x1, x1], u), at([turn, middle, middle, y1], u)]);
+    for (const { x, y, width, height, key } of boxes)
+      if (points.some(([px, py]) => px > x && px < x + width && py > y + 0.5 && py < y + height - 0.5))
+        faults.push(`${net.from.key} to ${b.item?.key} crosses ${key}`);
+  }
+  const texts = boxes.flatMap((box) => textsOf(box).map((text) => ({ ...text, box })));
+  for (const text of texts)
+    if (text.x < text.box.x || text.x + text.width > text.box.x + text.box.width
+        || text.y + text.height > text.box.y + text.box.height)
+      faults.push(`${text.text} leaves its box`);
+  const labels = rows.flatMap(({ labels }) => labels).map((label) => ({ ...label, y: label.y - 9 }));
+  const areas = [...texts, ...labels];
+  areas.forEach((a, i) => areas.slice(i + 1).forEach((b) => {
+    if (a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height)
+      faults.push(`${a.text} covers ${b.text}`);
+  }));
+  for (const label of labels) for (const box of boxes)
+    if (label.x < box.x + box.width && box.x < label.x + label.width
+        && label.y < box.y + box.height && box.y < label.y + label.height)
+      faults.push(`${label.text} covers ${box.key}`);
+  return { faults, boxes: boxes.length, labels: labels.map(({ text }) => text), texts: texts.map(({ text }) => text) };
+})()"""
+
+
+def picture(browser) -> dict:
+    """What is drawn; nothing of it may be at fault."""
+    found = browser.until(FAULTS)
+    assert found["faults"] == []
+    return found
 
 
 def test_page_has_what_the_inspector_tells(tmp_path):
@@ -138,7 +217,7 @@ def test_a_notebook_draws_the_graph_within_its_frame(tmp_path):
     # The page itself says where the middles of its boxes are, and how wide the canvas is.
     probe = html.escape(
         "<script>setInterval(() => { const x = graph().boxes.map((box) => camera.x + camera.zoom *"
-        " (box.x + kWidth / 2)); parent.postMessage([canvas.parentElement.clientWidth, ...x], '*');"
+        " (box.x + box.width / 2)); parent.postMessage([canvas.parentElement.clientWidth, ...x], '*');"
         " }, 100)</script>"
     )
     (tmp_path / "notebook.html").write_text(f"""<!doctype html>
@@ -150,7 +229,7 @@ def test_a_notebook_draws_the_graph_within_its_frame(tmp_path):
         browser.until("window.told?.length")
         browser.until("cell.style.width = '1000px'")
         width, *middles = browser.until("window.told[0] > 500 && window.told")
-        assert len(middles) == 2
+        assert len(middles) == 4  # two steps, and the network's input and output
         wanted = f"window.told.slice(1).every((x) => Math.abs(x - {width} / 2) < 2)"
         assert browser.until(wanted, seconds=5)
     finally:
@@ -222,3 +301,231 @@ def test_view_of_dynamic_shapes_names_symbols():
     engine(np.zeros((3, 4), np.float32))
     (shown,) = data_of(engine.view().html)
     assert shown["Layers"][0]["Outputs"][0]["Dimensions"] == ["n", 4]
+
+
+@needs_browser
+def test_long_lines_run_around_boxes(opened):
+    browser = opened(residual(3, timing=True))
+    found = picture(browser)
+    assert found["boxes"] == 11 + 3  # the network's inputs and its output, too
+    assert {"input", "x0", "mask", "output", "y"} <= set(found["texts"])
+    assert found["labels"].count("2 x 8 FP32") == 12 and "4 x 8 FP32" in found["labels"]
+    # A line for each that reads a tensor of another step; those that pass rows are in lanes.
+    ends = browser.until(
+        "graph().nets.flatMap((net) => [...net.to].map((to) => `${net.from.key} ${to.key}`))"
+    )
+    assert len(ends) == len(set(ends)) == 3 * 5 + 4
+    assert "imask s2" in ends and "ix0 s2" in ends and "s2 s10" in ends and "s10 oy" in ends
+    assert (
+        browser.until(
+            "graph().rows.flatMap((row) => row.links).filter((link) => link.b.item === null).length"
+        )
+        > 5
+    )
+    times = [text for text in found["texts"] if text.endswith((" ns", " us", " ms"))]
+    assert len(times) == 11
+
+
+@needs_browser
+def test_lines_of_a_tangle_run_around_boxes(opened):
+    random = np.random.default_rng(0)
+    lines = ["t1 = Softmax(t0)"]
+    for i in range(1, 40):
+        reads = {f"t{i}", *(f"t{j}" for j in random.integers(0, i, 2))}
+        lines.append(f"s{i} = Max({', '.join(sorted(reads))}) t{i + 1} = Softmax(s{i})")
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["" : 19]>
+        net (float[2, 8] t0) => (float[2, 8] t40) {{ {" ".join(lines)} }}""")
+    picture(opened(opwright.build(model, timing=False)))
+
+
+@needs_browser
+def test_repeated_blocks_are_one_box_that_opens(opened):
+    browser = opened(residual(12))
+    closed = picture(browser)
+    folds = browser.until(
+        "engine().folds.map(({ first, period, count }) => [first, period, count])"
+    )
+    assert folds == [[0, 3, 12]]
+    assert closed["boxes"] == 1 + 2 + 3
+    assert any(text.startswith("12 x block") for text in closed["texts"])
+    assert "3 steps each, 36 in all" in closed["texts"]
+    # A click opens it to its blocks, one on a block to its steps, one on the minus closes them.
+    click = """((x, y) => { const area = canvas.getBoundingClientRect();
+        for (const type of ["pointerdown", "pointerup"]) canvas.dispatchEvent(new PointerEvent(type, { pointerId: 1,
+          clientX: area.left + camera.x + camera.zoom * x, clientY: area.top + camera.y + camera.zoom * y }));
+        return true; })"""
+    browser.until("canvas.setPointerCapture = () => {}, true")
+    middle = "(({ x, y, width, height }) => [x + width / 2, y + height / 2])"
+    browser.until(f"{click}(...{middle}(graph().boxes.find((box) => box.kind === 'fold')))")
+    assert picture(browser)["boxes"] == closed["boxes"] + 11
+    browser.until(f"{click}(...{middle}(graph().boxes.find((box) => box.block === 4)))")
+    found = picture(browser)
+    assert found["boxes"] == closed["boxes"] + 11 + 2
+    assert "block.4/Softmax0" in found["texts"] and "5 of 12, 3 steps" not in found["texts"]
+    browser.until(f"{click}(graph().groups[0].x, graph().groups[0].y + 8)")
+    assert picture(browser)["boxes"] == closed["boxes"]
+    # All at once.
+    browser.until("toggleAll(), true")
+    assert picture(browser)["boxes"] == 38 + 3
+
+
+@needs_browser
+def test_folds_are_of_equal_steps_alone(opened):
+    """Not of the same kinds with other shapes, and not where lines within the block differ."""
+    lines = [f"t{i + 1} = Softmax(t{i})" for i in range(30)]
+    lines[15] = "t16 = Concat<axis=1>(t15, t15)"
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["" : 19]>
+        net (float[2, 8] t0) => (float[2, 16] t30) {{ {" ".join(lines)} }}""")
+    browser = opened(opwright.build(model, timing=False))
+    folds = browser.until(
+        "engine().folds.map(({ first, period, count }) => [first, period, count])"
+    )
+    assert folds == [[0, 1, 15], [16, 1, 14]]
+    assert "15 x Softmax" in picture(browser)["texts"]
+
+
+@needs_browser
+def test_blocks_with_other_lines_inside_are_other_folds(opened):
+    lines = []
+    for i in range(12):
+        other = f"a{i}" if i < 6 else f"x{i}"
+        lines += [
+            f"a{i} = Softmax(x{i})",
+            f"b{i} = Softmax(a{i})",
+            f"x{i + 1} = Max(b{i}, {other})",
+        ]
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["" : 19]>
+        net (float[2, 8] x0) => (float[2, 8] x12) {{ {" ".join(lines)} }}""")
+    browser = opened(opwright.build(model, timing=False))
+    folds = browser.until(
+        "engine().folds.map(({ first, period, count }) => [first, period, count])"
+    )
+    assert folds == [[0, 3, 6], [18, 3, 6]]
+
+
+@needs_browser
+def test_times_stand_beside_long_names(opened):
+    import opwright.plugin as plugins
+
+    name = "view::a_name_that_takes_more_room_than_a_box_of_the_graph_has"
+
+    @plugins.register(name)
+    def long(x: plugins.TensorDesc) -> plugins.TensorDesc:
+        return x.like()
+
+    @plugins.impl(name)
+    def long_impl(x: plugins.Tensor, outputs, stream):
+        np.copyto(np.asarray(outputs[0]), np.asarray(x))
+
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["" : 19, "view" : 1]>
+        net (float[8] {"x" * 90}) => (float[8] y) {{ y = {name.replace("::", ".")} ({"x" * 90}) }}""")
+    texts = picture(opened(opwright.build(model)))["texts"]
+    assert any(text.startswith("◆ view::a_name") and text.endswith("…") for text in texts)
+    assert any(text.startswith("xxx") and text.endswith("…") for text in texts)
+
+
+@needs_browser
+def test_a_step_that_is_named_or_found_is_taken_out_of_its_fold(opened):
+    browser = opened(chain(703), "graph/350")
+    assert "net_350" in picture(browser)["texts"]
+    browser = opened(chain(703))
+    assert "703 x Softmax" in picture(browser)["texts"]
+    browser.until("search('net_123'), true")
+    assert browser.until("byId('facts').textContent").endswith("1 found")
+    assert "1 found in it" in browser.until(FAULTS)["texts"]
+    browser.until("step(1), true")
+    assert browser.until("graph().byKey.get(state.item).step.Name") == "net_123"
+    assert browser.until("byId('details').textContent").startswith("net_123")
+
+
+@needs_browser
+def test_keys_go_from_box_to_box(opened):
+    browser = opened(residual(12))
+    press = "((key) => { dispatchEvent(new KeyboardEvent('keydown', { key })); return true; })"
+    told = []
+    for _ in range(3):
+        browser.until(f"{press}('j')")
+        told.append(browser.until("byId('details').querySelector('h2').textContent"))
+    assert told[:2] == ["x0", "mask"] and told[2].startswith("12 x block")
+    boxes = browser.until("graph().boxes.length")
+    browser.until(f"{press}('Enter')")
+    assert browser.until("graph().boxes.length") == boxes + 11
+
+
+@needs_browser
+def test_the_overview_shows_and_moves_the_window(opened):
+    browser = opened(chain(703), "graph/10")
+    before = browser.until("camera.y")
+    browser.until("""(() => { const area = map.getBoundingClientRect(); map.setPointerCapture = () => {};
+      map.dispatchEvent(new PointerEvent("pointerdown", { clientX: area.left + 50, clientY: area.bottom - 20 }));
+      return true; })()""")
+    assert browser.until("camera.y") < before - 10000
+
+
+@needs_browser
+def test_many_steps_open_within_a_second(opened):
+    """All of 3,000 steps one by one, which is more than the page shows at first."""
+    browser = opened(chain(3000))
+    took = browser.until(
+        "(() => { const begin = performance.now(); toggleAll(); drawGraph(); return performance.now() - begin; })()"
+    )
+    assert browser.until("graph().boxes.length") == 3002
+    assert took < 1000
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("time", "text"),
+    [
+        (0, ""),
+        (6e-5, "60 ns"),
+        (0.00125, "1.25 us"),
+        (0.0423, "42.3 us"),
+        (0.5, "500 us"),
+        (12.34, "12.3 ms"),
+        (2500, "2.50 s"),
+    ],
+)
+def test_times_have_the_unit_of_their_size(opened, time, text):
+    assert opened(chain(1)).until(f"`<${{ms({time})}}>`") == f"<{text}>"
+
+
+@needs_browser
+def test_attributes_of_plugins_have_their_names(opened):
+    import opwright.plugin as plugins
+
+    @plugins.register("view::scale")
+    def scale(
+        x: plugins.TensorDesc, factor: float, axes: list[int], mode: str
+    ) -> plugins.TensorDesc:
+        return x.like()
+
+    @plugins.impl("view::scale")
+    def scale_impl(x: plugins.Tensor, factor: float, axes: list[int], mode: str, outputs, stream):
+        np.multiply(np.asarray(x), factor, out=np.asarray(outputs[0]))
+
+    model = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 19, "view" : 1]>
+        net (float[2, 8] x) => (float[2, 8] y)
+        { y = view.scale <factor = 2.5, axes = [1, 2], mode = "nearest"> (x) }""")
+    browser = opened(opwright.build(model, timing=False), "graph/0")
+    rows = browser.until(
+        "[...byId('details').querySelectorAll('tr')].map((row) =>"
+        " [...row.children].map((cell) => cell.textContent.trim()))"
+    )
+    assert ["factor", "2.5  FLOAT64"] in rows
+    assert ["axes", "[1,2]  INT64"] in rows
+    assert ["mode", "nearest"] in rows
+    assert "◆ view::scale" in picture(browser)["texts"]
+
+
+@needs_browser
+def test_an_input_that_is_an_output_has_a_line(opened):
+    model = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 19]>
+        net (float[2, 8] x) => (float[2, 8] x, float[2, 8] y) { y = Softmax(x) }""")
+    picture(opened(opwright.build(model, timing=False)))

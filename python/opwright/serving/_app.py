@@ -27,6 +27,7 @@ from ._protocol import (
 )
 from ._repository import UnknownModelError
 from ._signature import BadRequestError, Signature
+from ._tracing import Tracing
 
 _PLATFORM = "opwright"
 # A number in JSON takes up to this many bytes, with its comma; beside the numbers there are names.
@@ -173,9 +174,15 @@ async def _infer(source: ModelSource, request: Request) -> Response:
     name = request.path_params["model"]
     model = source.model(name)
     metrics = model.metrics
+    tracing: Tracing | None = request.app.state.tracing
     started = time.monotonic()
     try:
-        response = await _answer(name, model, request)
+        if tracing is None:
+            response = await _answer(name, model, request)
+        else:
+            with tracing.request(name, request) as trace:
+                response = await _answer(name, model, request)
+                trace.answer(response)
     except Exception:
         metrics.requests[500] += 1
         raise
@@ -228,26 +235,35 @@ def _metadata(name: str, signature: Signature) -> dict[str, Any]:
 
 
 def create_app(
-    source: ModelSource, *, read_seconds: float = READ_SECONDS, **options: Any
+    source: ModelSource,
+    *,
+    read_seconds: float = READ_SECONDS,
+    tracer_provider: Any = None,
+    **options: Any,
 ) -> Starlette:
     """An ASGI application that serves the KServe v2 protocol over HTTP.
 
     :param source: such as a ``Repository``.
     :param read_seconds: within which a request's body has to come.
+    :param tracer_provider: an ``opentelemetry.trace.TracerProvider`` that gets spans of each request
+        that is answered, of its time in the queue and of its run; None: there are no spans.
     :param options: of ``Starlette``, such as ``lifespan``.
     """
-    return _application(source, _admit, read_seconds, **options)
+    return _application(source, _admit, read_seconds, tracer_provider, **options)
 
 
-def create_admitted_app(source: ModelSource, read_seconds: float) -> Starlette:
+def create_admitted_app(
+    source: ModelSource, read_seconds: float, tracer_provider: Any
+) -> Starlette:
     """The same for a server that has counted each request of inference in already."""
-    return _application(source, _infer, read_seconds)
+    return _application(source, _infer, read_seconds, tracer_provider)
 
 
 def _application(
     source: ModelSource,
     answer: Callable[[ModelSource, Request], Awaitable[Response]],
     read_seconds: float,
+    tracer_provider: Any,
     **options: Any,
 ) -> Starlette:
     Endpoint = Callable[[Request], Awaitable[Response]]
@@ -346,4 +362,5 @@ def _application(
 
     app = Starlette(routes=routes, exception_handlers={404: not_found, 405: not_found}, **options)
     app.state.read_seconds = read_seconds
+    app.state.tracing = None if tracer_provider is None else Tracing(tracer_provider)
     return app

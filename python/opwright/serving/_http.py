@@ -64,12 +64,14 @@ class ConnectionLimits:
                 raise ValueError(f"--{name}-seconds is {seconds:g}; expected more than 0")
 
 
-def protocol_for(source: ModelSource, limits: ConnectionLimits) -> Callable[..., asyncio.Protocol]:
+def protocol_for(
+    source: ModelSource, limits: ConnectionLimits, tracer_provider: Any
+) -> Callable[..., asyncio.Protocol]:
     """uvicorn's ``http`` for the application of a source."""
 
     class BoundProtocol(_Protocol):
         models = source
-        admitted = staticmethod(create_admitted_app(source, limits.body_seconds))
+        admitted = staticmethod(create_admitted_app(source, limits.body_seconds, tracer_provider))
         watch = _Watch(limits)
 
     return BoundProtocol

@@ -18,6 +18,7 @@ import numpy as np
 from .. import _api, _core
 from ._metrics import ModelMetrics
 from ._signature import BadRequestError, Signature
+from ._tracing import RequestTrace, current_trace
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 _log = logging.getLogger("opwright.serving")
@@ -58,6 +59,9 @@ class _Pending:
     max_rows: int
     since: float
     future: asyncio.Future[dict[str, np.ndarray[Any, Any]]]
+    trace: RequestTrace | None
+    queued: int = 0
+    """Of a traced request: when it came, by ``time.time_ns()``."""
 
 
 class Model:
@@ -104,7 +108,11 @@ class Model:
             else:
                 max_rows = 1
         future = asyncio.get_running_loop().create_future()
-        self._queue.append(_Pending(inputs, rows, key, max_rows, time.monotonic(), future))
+        trace = current_trace()
+        pending = _Pending(inputs, rows, key, max_rows, time.monotonic(), future, trace)
+        if trace is not None:
+            pending.queued = time.time_ns()
+        self._queue.append(pending)
         self._pump()
         return await future
 
@@ -133,7 +141,7 @@ class Model:
             self._running += 1
             self.metrics.batches.observe(rows)
             running = loop.run_in_executor(self._threads, self._run, batch)
-            running.add_done_callback(functools.partial(self._finish, batch))
+            running.add_done_callback(functools.partial(self._finish, batch, time.time_ns()))
 
     def _next_batch(self) -> list[_Pending]:
         """The first request, and those behind it that fit into one run with it."""
@@ -185,8 +193,11 @@ class Model:
             return True
         return False
 
-    def _finish(self, batch: Sequence[_Pending], done: asyncio.Future[list[Any]]) -> None:
+    def _finish(
+        self, batch: Sequence[_Pending], begun: int, done: asyncio.Future[list[Any]]
+    ) -> None:
         self._running -= 1
+        _trace(batch, begun)
         error = done.exception()
         results = [error] * len(batch) if error else done.result()
         for each, result in zip(batch, results):
@@ -197,6 +208,24 @@ class Model:
             else:
                 each.future.set_result(result)
         self._pump()
+
+
+def _trace(batch: Sequence[_Pending], begun: int) -> None:
+    """Tells the requests that are traced of a batch that is over."""
+    traced = [each for each in batch if each.trace is not None]
+    if not traced:
+        return
+    ended = time.time_ns()
+    rows = sum(each.rows for each in batch)
+    for each in traced:
+        assert each.trace is not None
+        each.trace.add("queue", each.queued, begun, {})
+        each.trace.add(
+            "run",
+            begun,
+            ended,
+            {"opwright.batch.rows": rows, "opwright.batch.requests": len(batch)},
+        )
 
 
 def run(engine: _core.Engine, inputs: Arrays) -> dict[str, np.ndarray[Any, Any]]:
