@@ -16,7 +16,7 @@ namespace {
 
 const Host* host_of_command = nullptr;
 
-int tell(const Host& host, const std::string& problem, int status) {
+int print_problem(const Host& host, const std::string& problem, int status) {
   std::fprintf(stderr, "%s: error: %s\n", host.name.c_str(),
                printable(problem, LineEnds::kKeep).c_str());
   return status;
@@ -25,7 +25,7 @@ int tell(const Host& host, const std::string& problem, int status) {
 int tell_usage(const Host& host, const CLI::App& app, const std::string& problem) {
   const std::vector<CLI::App*> commands = app.get_subcommands();
   const std::string command = commands.empty() ? "" : " " + commands.front()->get_name();
-  return tell(host, str(problem, "\n'", host.name, command, " --help' shows what there is"),
+  return print_problem(host, str(problem, "\n'", host.name, command, " --help' shows what there is"),
               kUsageStatus);
 }
 
@@ -42,9 +42,9 @@ int run_parsed(CLI::App& app, const std::vector<std::string>& arguments, const H
   } catch (const UsageError& problem) {
     return tell_usage(host, app, problem.what());
   } catch (const BuildCancelledError& problem) {
-    return tell(host, problem.what(), 128 + SIGINT);
+    return print_problem(host, problem.what(), 128 + SIGINT);
   } catch (const std::exception& problem) {
-    return tell(host, problem.what(), 1);
+    return print_problem(host, problem.what(), 1);
   }
   return status;
 }

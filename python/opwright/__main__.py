@@ -81,7 +81,7 @@ def _check_file(file: str, options: argparse.Namespace) -> list[Report] | None:
 def check(options: argparse.Namespace) -> int:
     """Checks the plugins of files and prints what was found.
 
-    Returns 0 where all is well, 1 where a check failed, 2 where nothing could be checked.
+    Returns 0 where all is well, 1 where a check failed, 2 where something could not be checked.
     """
     from . import Error
     from ._check_report import to_json
@@ -103,7 +103,9 @@ def check(options: argparse.Namespace) -> int:
         print(to_json(reports))
     elif reports:
         print("\n\n".join(report.table(options.verbose) for report in reports))
-    return status or int(not all(report.ok for report in reports))
+    if any(report.failed for report in reports):
+        return status or 1
+    return 2 if any(report.needs_example for report in reports) else status
 
 
 def tensorrt(options: argparse.Namespace) -> int:
