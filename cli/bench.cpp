@@ -58,8 +58,7 @@ void bench(const BenchOptions& options) {
   plan.runs = std::max(options.iterations, 1);
   plan.seconds = options.iterations > 0 ? 0 : options.seconds;
   size_t warmups = 0;
-  std::vector<RunTrace> runs = measure(runners, plan, warmups);
-  runs.erase(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(warmups));
+  const std::vector<RunTrace> runs = measure(runners, plan, warmups);
   const auto times = sorted(runs, [](const RunTrace& run) { return run.end - run.start; });
   const auto host_times = sorted(runs, [](const RunTrace& run) { return run.enqueue(); });
   const auto device_times = sorted(runs, [](const RunTrace& run) { return run.compute(); });

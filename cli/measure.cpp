@@ -64,14 +64,18 @@ class Measurement {
 
   void measure() {
     double start = milliseconds_since(origin_);
-    while (warmups < static_cast<size_t>(options_.warmup_runs) ||
-           milliseconds_since(origin_) < start + options_.warmup_ms) {
+    for (; warmups < static_cast<size_t>(options_.warmup_runs) ||
+           milliseconds_since(origin_) < start + options_.warmup_ms;
+         ++warmups) {
+      runs.clear();
       run();
-      ++warmups;
     }
+    runs.clear();
+    constexpr size_t kEnough = 1'000'000;
     start = milliseconds_since(origin_);
-    while (runs.size() - warmups < static_cast<size_t>(options_.runs) ||
-           milliseconds_since(origin_) < start + 1000 * options_.seconds) {
+    while (runs.size() < static_cast<size_t>(options_.runs) ||
+           (runs.size() < kEnough &&
+            milliseconds_since(origin_) < start + 1000 * options_.seconds)) {
       if (options_.idle_ms > 0)
         std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(options_.idle_ms));
       run();
@@ -141,18 +145,13 @@ std::vector<RunTrace> measure(const std::vector<std::unique_ptr<Runner>>& runner
     for (const std::exception_ptr& problem : problems)
       if (problem) std::rethrow_exception(problem);
   }
-  std::vector<RunTrace> first, rest;
-  for (const std::unique_ptr<Measurement>& each : all) {
-    const auto end = each->runs.begin() + static_cast<std::ptrdiff_t>(each->warmups);
-    first.insert(first.end(), each->runs.begin(), end);
-    rest.insert(rest.end(), end, each->runs.end());
+  std::vector<RunTrace> runs = std::move(all.front()->runs);
+  for (size_t i = 0; i < all.size(); ++i) {
+    warmups += all[i]->warmups;
+    if (i > 0) runs.insert(runs.end(), all[i]->runs.begin(), all[i]->runs.end());
   }
-  warmups += first.size();
-  if (all.size() > 1)
-    for (std::vector<RunTrace>* part : {&first, &rest})
-      std::ranges::sort(*part, {}, &RunTrace::end);
-  first.insert(first.end(), rest.begin(), rest.end());
-  return first;
+  if (all.size() > 1) std::ranges::sort(runs, {}, &RunTrace::end);
+  return runs;
 }
 
 void set_inputs(Runner& runner, const InputOptions& options) {

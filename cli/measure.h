@@ -34,7 +34,8 @@ struct MeasureOptions {
 };
 
 /// The runs of all runners, each in a thread of its own where there are several, in the order of
-/// their ends. Those that warm up come first, and their number is added to `warmups`.
+/// their ends. Those that warm up are only counted, in `warmups`. A million runs of a runner are
+/// enough, whatever time is left.
 std::vector<RunTrace> measure(const std::vector<std::unique_ptr<Runner>>& runners,
                               const MeasureOptions& options, size_t& warmups);
 

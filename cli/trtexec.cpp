@@ -412,7 +412,7 @@ void tell_device(const Device& device) {
 // Engines -----------------------------------------------------------------------------------------
 
 std::string mib_text(uint64_t bytes) {
-  return str(static_cast<double>(bytes) / (1 << 20), " MiB");
+  return str(number_text(static_cast<double>(bytes) / (1 << 20)), " MiB");
 }
 
 std::shared_ptr<Engine> build(const Arguments& arguments, const std::vector<std::string>& plugins,
@@ -437,7 +437,8 @@ std::shared_ptr<Engine> build(const Arguments& arguments, const std::vector<std:
   tell_info("Start parsing network model.");
   BuiltEngine built = build_engine(options);
   tell_info(str("Created engine with size: ", mib_text(built.bytes)));
-  tell_info(str("Engine built in ", built.seconds, " sec."));
+  tell_info(str("[TRT] Engine generation completed in ", number_text(built.seconds), " seconds."));
+  tell_info(str("Engine built in ", number_text(built.seconds), " sec."));
   LoadOptions load;
   load.log = log;
   load.device_ordinal = options.device.empty() ? -1 : parse_device(options.device, "--device").ordinal;
@@ -461,9 +462,9 @@ std::shared_ptr<Engine> load(const Arguments& arguments, const std::vector<std::
   std::shared_ptr<Engine> engine = Engine::load_file(path, options);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  tell_info(str("Engine loaded in ", seconds, " sec."));
+  tell_info(str("Engine loaded in ", number_text(seconds), " sec."));
   tell_info(str("Loaded engine with size: ", mib_text(map_file(path).size())));
-  tell_info(str("Engine deserialized in ", seconds, " sec."));
+  tell_info(str("Engine deserialized in ", number_text(seconds), " sec."));
   return engine;
 }
 
@@ -646,10 +647,10 @@ void run(const std::shared_ptr<Engine>& engine, const Arguments& arguments) {
   const std::vector<RunTrace> runs = measure(runners, options, report.warmups);
   report_runs(runs, report);
   if (arguments.has("exportTimes"))
-    write_text(arguments.get("exportTimes"), times_json(runs, report.warmups));
+    write_text(arguments.get("exportTimes"), times_json(runs));
   report_outputs(runner, arguments);
   if (!arguments.has("dumpProfile") && !arguments.has("exportProfile")) return;
-  const auto measured = static_cast<int>(runs.size() - report.warmups);
+  const auto measured = static_cast<int>(runs.size());
   const int profiled = std::clamp(measured, 1, 100);
   const std::vector<LayerTimes> layers = profile_layers(runner, profiled);
   if (arguments.has("dumpProfile")) report_layers(layers, profiled);

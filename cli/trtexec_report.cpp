@@ -37,17 +37,20 @@ class Part {
     return sorted_[sorted_.size() - std::min(left_out + 1, sorted_.size())];
   }
   std::string text(const std::vector<double>& percentiles) const {
-    std::string line = str("min = ", sorted_.front(), " ms, max = ", sorted_.back(),
-                           " ms, mean = ", mean(), " ms, median = ", median(), " ms");
+    std::string line = str("min = ", number_text(sorted_.front()), " ms, max = ",
+                           number_text(sorted_.back()), " ms, mean = ", number_text(mean()),
+                           " ms, median = ", number_text(median()), " ms");
     for (const double each : percentiles)
-      line += str(", percentile(", each, "%) = ", percentile(each), " ms");
+      line += str(", percentile(", each, "%) = ", number_text(percentile(each)), " ms");
     return line;
   }
   /// The standard deviation in percent of the mean.
   double variation() const {
+    const double middle = mean();
     double squares = 0;
-    for (const double value : sorted_) squares += (value - mean()) * (value - mean());
-    return mean() > 0 ? 100 * std::sqrt(squares / static_cast<double>(sorted_.size())) / mean() : 0;
+    for (const double value : sorted_) squares += (value - middle) * (value - middle);
+    const double deviation = std::sqrt(squares / static_cast<double>(sorted_.size()));
+    return middle > 0 ? 100 * deviation / middle : 0;
   }
 
  private:
@@ -68,12 +71,12 @@ void report_means(std::span<const RunTrace> runs, int average) {
       group = groups - kShown;
     }
     const std::span<const RunTrace> part = runs.subspan(group * size, size);
+    const auto mean = [&](auto&& get) { return number_text(Part(part, get).mean()); };
     tell_info(str("Average on ", average, " runs - GPU latency: ",
-                  Part(part, [](const RunTrace& run) { return run.compute(); }).mean(),
-                  " ms - Host latency: ",
-                  Part(part, [](const RunTrace& run) { return run.latency(); }).mean(),
-                  " ms (enqueue ",
-                  Part(part, [](const RunTrace& run) { return run.enqueue(); }).mean(), " ms)"));
+                  mean([](const RunTrace& run) { return run.compute(); }),
+                  " ms - Host latency: ", mean([](const RunTrace& run) { return run.latency(); }),
+                  " ms (enqueue ", mean([](const RunTrace& run) { return run.enqueue(); }),
+                  " ms)"));
   }
 }
 
@@ -123,15 +126,20 @@ void tell_info(const std::string& line) { tell(Severity::kINFO, line); }
 void tell_warning(const std::string& line) { tell(Severity::kWARNING, line); }
 void tell_error(const std::string& line) { tell(Severity::kERROR, line); }
 
-std::string number_text(double value) { return str(value); }
+std::string number_text(double value) {
+  std::string text = str(value);
+  if (text.find('e') == std::string::npos) return text;
+  char digits[64];
+  std::snprintf(digits, sizeof digits, std::abs(value) < 1 ? "%.9f" : "%.1f", value);
+  return digits;
+}
 
-void report_runs(const std::vector<RunTrace>& all, const ReportOptions& options) {
-  const std::span<const RunTrace> runs = std::span(all).subspan(options.warmups);
+void report_runs(const std::vector<RunTrace>& runs, const ReportOptions& options) {
   const auto begins = Part(runs, [](const RunTrace& run) { return run.start; });
   const auto ends = Part(runs, [](const RunTrace& run) { return run.end; });
   const double wall_ms = ends.percentile(100) - begins.percentile(0);
   tell_info(str("Warmup completed ", options.warmups, " queries over ", options.warmup_ms, " ms"));
-  tell_info(str("Timing trace has ", runs.size(), " queries over ", wall_ms / 1000, " s"));
+  tell_info(str("Timing trace has ", runs.size(), " queries over ", number_text(wall_ms / 1000), " s"));
   report_means(runs, options.average);
   const Part latency(runs, [](const RunTrace& run) { return run.latency(); });
   const Part enqueue(runs, [](const RunTrace& run) { return run.enqueue(); });
@@ -141,14 +149,15 @@ void report_runs(const std::vector<RunTrace>& all, const ReportOptions& options)
   const auto& percentiles = options.percentiles;
   tell_info();
   tell_info("=== Performance summary ===");
-  tell_info(str("Throughput: ", 1000 * static_cast<double>(runs.size()) / wall_ms, " qps"));
+  tell_info(str("Throughput: ",
+                number_text(1000 * static_cast<double>(runs.size()) / wall_ms), " qps"));
   tell_info("Latency: " + latency.text(percentiles));
   tell_info("Enqueue Time: " + enqueue.text(percentiles));
   tell_info("H2D Latency: " + h2d.text(percentiles));
   tell_info("GPU Compute Time: " + compute.text(percentiles));
   tell_info("D2H Latency: " + d2h.text(percentiles));
-  tell_info(str("Total Host Walltime: ", wall_ms / 1000, " s"));
-  tell_info(str("Total GPU Compute Time: ", compute.sum() / 1000, " s"));
+  tell_info(str("Total Host Walltime: ", number_text(wall_ms / 1000), " s"));
+  tell_info(str("Total GPU Compute Time: ", number_text(compute.sum() / 1000), " s"));
   constexpr double kUnstable = 2.5;
   if (compute.variation() > kUnstable)
     tell_warning(str("* GPU compute time is unstable, with coefficient of variance = ",
@@ -160,19 +169,27 @@ void report_runs(const std::vector<RunTrace>& all, const ReportOptions& options)
   tell_info();
 }
 
-std::string times_json(const std::vector<RunTrace>& runs, size_t warmups) {
-  std::string text = "[\n";
-  for (size_t i = warmups; i < runs.size(); ++i) {
-    const RunTrace& run = runs[i];
-    text += str(i > warmups ? ", " : "  ", "{ \"startEnqMs\" : ", run.enqueue_start,
-                ", \"endEnqMs\" : ", run.enqueue_end, ", \"startH2dMs\" : ", run.h2d_start,
-                ", \"endH2dMs\" : ", run.h2d_end, ", \"startComputeMs\" : ", run.h2d_end,
-                ", \"endComputeMs\" : ", run.compute_end,
-                ", \"startD2hMs\" : ", run.compute_end, ", \"endD2hMs\" : ", run.d2h_end,
-                ", \"h2dMs\" : ", run.h2d(), ", \"computeMs\" : ", run.compute(),
-                ", \"d2hMs\" : ", run.d2h(), ", \"latencyMs\" : ", run.latency(), " }\n");
+std::string times_json(const std::vector<RunTrace>& runs) {
+  std::ostringstream text;
+  text.precision(9);  // milliseconds, of which there are many
+  const char* separator = "[\n  { ";
+  for (const RunTrace& run : runs) {
+    const std::pair<const char*, double> parts[] = {
+        {"startEnqMs", run.enqueue_start}, {"endEnqMs", run.enqueue_end},
+        {"startH2dMs", run.h2d_start},     {"endH2dMs", run.h2d_end},
+        {"startComputeMs", run.h2d_end},   {"endComputeMs", run.compute_end},
+        {"startD2hMs", run.compute_end},   {"endD2hMs", run.d2h_end},
+        {"h2dMs", run.h2d()},              {"computeMs", run.compute()},
+        {"d2hMs", run.d2h()},              {"latencyMs", run.latency()}};
+    for (const auto& [name, value] : parts) {
+      text << separator << '"' << name << "\" : " << value;
+      separator = ", ";
+    }
+    text << " }\n";
+    separator = ", { ";
   }
-  return text + "]\n";
+  text << "]\n";
+  return text.str();
 }
 
 void report_layers(const std::vector<LayerTimes>& layers, int runs) {

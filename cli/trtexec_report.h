@@ -15,20 +15,20 @@ void tell_info(const std::string& line = "");
 void tell_warning(const std::string& line);
 void tell_error(const std::string& line);
 
-/// A number as C++ streams print it.
+/// A number with six digits and without an exponent, which scripts' patterns do not expect.
 std::string number_text(double value);
 
-/// The traces' means and summary, in milliseconds; the first `warmups` runs count for nothing.
+/// The means and the summary of runs, in milliseconds.
 struct ReportOptions {
   int average = 10;
   std::vector<double> percentiles = {90, 95, 99};
   double warmup_ms = 0;
-  size_t warmups = 0;
+  size_t warmups = 0;  ///< runs before
   int streams = 1;
 };
 void report_runs(const std::vector<RunTrace>& runs, const ReportOptions& options);
 /// The runs as trtexec's --exportTimes writes them.
-std::string times_json(const std::vector<RunTrace>& runs, size_t warmups);
+std::string times_json(const std::vector<RunTrace>& runs);
 
 void report_layers(const std::vector<LayerTimes>& layers, int runs);
 /// The layers as --exportProfile writes them.

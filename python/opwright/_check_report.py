@@ -96,7 +96,8 @@ class Report:
                 lines.append(f"  {'':<{width}}        at {row.where}")
         left = ", ".join(row.check for row in rows if row.detail == _NOT_REACHED)
         if left:
-            lines.append(f"  not reached, since what they need failed: {left}")
+            why = "without an example" if self.needs_example else "since what they need failed"
+            lines.append(f"  not reached, {why}: {left}")
         return "\n".join(lines)
 
 
