@@ -61,10 +61,7 @@ OptimizationProfile make_profile(const std::vector<InputShapes>& shapes, const N
     for (const Tensor* input : network.inputs()) {
       if (!matches(given.input, input->name())) continue;
       is_used = true;
-      if (input->is_shape_input())
-        profile.set_values(input->name(), given.min, given.opt, given.max);
-      else
-        profile.set_shape(input->name(), given.min, given.opt, given.max);
+      profile.set_shape(input->name(), given.min, given.opt, given.max);
     }
     if (is_used) continue;
     std::string known;
@@ -127,6 +124,7 @@ bool matches(const std::string& pattern, const std::string& name) {
 BuiltEngine build_engine(const BuildOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Log& log = options.log;
+  const uint64_t memory = options.limits.memory_bytes();
   // The build ends by itself, which tells what took so long; not within one kernel or file.
   constexpr double kGraceSeconds = 1;
   if (options.limits.seconds > 0)
@@ -166,7 +164,7 @@ BuiltEngine build_engine(const BuildOptions& options) {
     settings.add_optimization_profile(
         std::make_shared<OptimizationProfile>(make_profile(shapes, network)));
   BuildConfig config = settings.build_config(options.network.strongly_typed);
-  config.limits.build_memory = options.limits.memory_bytes();
+  config.limits.build_memory = memory;
   config.log = log;
   config.progress = options.progress;
   if (!options.timing_cache.empty()) {
@@ -269,8 +267,7 @@ void add_build(CLI::App& app) {
   command
       ->add_option("--shapes", options->shapes,
                    "Shape of an input of dynamic shape, INPUT:1x3x224x224, or its range, "
-                   "INPUT:MIN,OPT,MAX (repeatable, or with commas: x:1x8,z:1x8); of an input whose "
-                   "values decide shapes its values")
+                   "INPUT:MIN,OPT,MAX (repeatable, or with commas: x:1x8,z:1x8)")
       ->allow_extra_args(false);
   command->add_option("--plugins", options->options.plugins,
                    "A plugin library, or a Python file of plugins, to load first (repeatable)")

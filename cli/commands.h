@@ -60,8 +60,7 @@ Log make_log(bool verbose);
 uint64_t parse_bytes(const std::string& text, const std::string& what);
 /// "1x3x224x224", or "scalar"; throws UsageError naming `what` for anything else.
 Shape parse_shape(const std::string& text, const std::string& what);
-/// What is said of an input: a shape, or its smallest, typical and largest one. Of an input whose
-/// values decide shapes these are its values.
+/// What is said of an input: a shape, or its smallest, typical and largest one.
 struct InputShapes {
   std::string input;
   Shape min, opt, max;

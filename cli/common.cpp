@@ -147,7 +147,7 @@ std::optional<Shape> as_shape(const std::string& text) {
 Shape parse_shape(const std::string& text, const std::string& what) {
   const std::optional<Shape> shape = as_shape(text);
   require_usage(shape.has_value(), what, ": '", text,
-                "' is no shape; expected extents such as 1x3x224x224");
+                "' is no shape; expected extents such as 1x3x224x224, at most ", Dims::MAX_DIMS);
   return *shape;
 }
 
@@ -180,6 +180,8 @@ std::vector<InputShapes> parse_shapes(const std::vector<std::string>& texts,
       found.emplace_back(input, std::vector<Shape>{*first});
       name.clear();
     }
+    const size_t colon = name.rfind(':');
+    if (colon != std::string::npos && colon > 0) parse_shape(name.substr(colon + 1), what);
     require_usage(name.empty() && found.size() > count, what,
                   "; expected INPUT:1x3x224x224 or INPUT:MIN,OPT,MAX, of several inputs with a "
                   "comma between them");
