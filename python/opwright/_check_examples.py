@@ -19,7 +19,7 @@ _TYPES = [np.float32, np.int32, np.int64, np.float16, np.bool_, np.uint8, np.int
 _MOST_TRIALS = 400
 _MOST_SECONDS = 10.0
 # What no input mends: then the plugin is at fault.
-_FAULTS = (NameError, AttributeError, ImportError, NotImplementedError)
+_FAULTS = (NameError, AttributeError, ImportError, NotImplementedError, ArithmeticError)
 
 Made = tuple[tuple[int, ...], Any]  # shape and type of an input
 

@@ -218,7 +218,8 @@ def test_completion(cli):
         done = subprocess.run(
             ["groff", "-man", "-ww", "-Tascii", cli.folder / "man"], capture_output=True, text=True
         )
-        assert done.returncode == 0 and done.stderr == "" and "EXIT STATUS" in done.stdout
+        text = re.sub(".\x08", "", done.stdout)  # bold letters are printed twice
+        assert done.returncode == 0 and done.stderr == "" and "EXIT STATUS" in text
 
 
 def test_missing_files(cli):
