@@ -131,8 +131,9 @@ void add_bench(CLI::App& app) {
                    "NAME=FILE.npy; random values otherwise (repeatable)")
       ->allow_extra_args(false);
   command
-      ->add_option("--shapes", options->shapes,
-                   "INPUT:1x3x224x224; the profile's optimum otherwise (repeatable, or with commas)")
+      ->add_option(
+          "--shapes", options->shapes,
+          "INPUT:1x3x224x224; the profile's optimum otherwise (repeatable, or with commas)")
       ->allow_extra_args(false);
   command->add_option("--seconds", options->seconds, "How long to measure")
       ->capture_default_str()

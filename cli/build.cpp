@@ -208,8 +208,7 @@ BuiltEngine build_engine(const BuildOptions& options) {
     built.bytes += piece.size();
   }
   if (!options.output.empty()) write_file_atomically(options.output, parts);
-  built.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  built.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return built;
 }
 
@@ -262,22 +261,28 @@ void build(BuildCommand& command) {
 void add_build(CLI::App& app) {
   auto options = std::make_shared<BuildCommand>();
   CLI::App* command = app.add_subcommand("build", "Build an engine file from an ONNX model");
-  command->add_option("model", options->options.model, "The ONNX file")->type_name("FILE")->required();
-  command->add_option("-o,--output", options->options.output, "The engine file to write")->type_name("FILE")->required();
+  command->add_option("model", options->options.model, "The ONNX file")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("-o,--output", options->options.output, "The engine file to write")
+      ->type_name("FILE")
+      ->required();
   command
       ->add_option("--shapes", options->shapes,
                    "Shape of an input of dynamic shape, INPUT:1x3x224x224, or its range, "
                    "INPUT:MIN,OPT,MAX (repeatable, or with commas: x:1x8,z:1x8)")
       ->allow_extra_args(false);
-  command->add_option("--plugins", options->options.plugins,
+  command
+      ->add_option("--plugins", options->options.plugins,
                    "A plugin library, or a Python file of plugins, to load first (repeatable)")
       ->type_name("FILE")
       ->allow_extra_args(false);
   command
-      ->add_option("--embed-plugins", options->options.embedded_plugins,
-                   "A plugin library or Python file to load, as --plugins does, and to put into the "
-                   "engine file, which then needs no --plugins to run, but --allow-host-code "
-                   "(repeatable)")
+      ->add_option(
+          "--embed-plugins", options->options.embedded_plugins,
+          "A plugin library or Python file to load, as --plugins does, and to put into the "
+          "engine file, which then needs no --plugins to run, but --allow-host-code "
+          "(repeatable)")
       ->type_name("FILE")
       ->allow_extra_args(false);
   command->add_flag("--allow-links", options->options.allow_links,
@@ -290,8 +295,9 @@ void add_build(CLI::App& app) {
   command->add_flag("--bf16", options->bf16, "Allow BF16 where it is faster");
   command->add_flag("--strongly-typed", options->options.network.strongly_typed,
                     "Keep the model's types everywhere");
-  command->add_option("--timing-cache", options->options.timing_cache,
-                      "File of measured times: read before, extended after")
+  command
+      ->add_option("--timing-cache", options->options.timing_cache,
+                   "File of measured times: read before, extended after")
       ->type_name("FILE");
   command
       ->add_option("--timing-iterations", options->iterations,

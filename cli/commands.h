@@ -52,7 +52,8 @@ struct EngineOptions {
 
 /// Whether a file of plugins is Python.
 bool is_python(const std::string& path);
-/// Loads plugin libraries into the process's registry, and runs Python files, which register theirs.
+/// Loads plugin libraries into the process's registry, and runs Python files, which register
+/// theirs.
 void load_plugins(const std::vector<std::string>& paths);
 /// Messages of at least warning level to stderr, all of them with `verbose`.
 Log make_log(bool verbose);

@@ -119,8 +119,9 @@ uint64_t parse_bytes(const std::string& text, const std::string& what) {
                     : suffix == "G" ? 30
                     : suffix == "T" ? 40
                                     : -1;
-  require_usage(problem == std::errc() && shift >= 0 && bytes > 0 && bytes << shift >> shift == bytes,
-          what, ": '", text, "' is no number of bytes; expected one such as 2G, 512M, 64K or 4096");
+  require_usage(
+      problem == std::errc() && shift >= 0 && bytes > 0 && bytes << shift >> shift == bytes, what,
+      ": '", text, "' is no number of bytes; expected one such as 2G, 512M, 64K or 4096");
   return bytes << shift;
 }
 

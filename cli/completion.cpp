@@ -51,7 +51,8 @@ std::string bash(const std::vector<CommandText>& commands) {
       "    [ -z \"$command\" ] && case $word in -*) ;; *) command=$word ;; esac\n"
       "  done\n"
       "  case $command in\n"
-      "    '') words='" + names + "--help --version' ;;\n";
+      "    '') words='" +
+      names + "--help --version' ;;\n";
   for (const CommandText& command : commands)
     text += "    " + command.name + ") words=" + quoted(words(command)) + " ;;\n";
   return text +
@@ -89,8 +90,8 @@ std::string zsh(const std::vector<CommandText>& commands) {
     text += "    " + command.name + ")\n      _arguments";
     for (const OptionText& option : command.options)
       for (const std::string& name : option.names) {
-        std::string spec = name + separator(command, option) + "[" +
-                           escaped(option.help, "[]\\") + "]";
+        std::string spec =
+            name + separator(command, option) + "[" + escaped(option.help, "[]\\") + "]";
         if (!option.value.empty()) spec += ":" + escaped(option.value, ":\\") + ":_files";
         text += " \\\n        " + quoted("*" + spec);
       }
@@ -132,14 +133,17 @@ std::string roff(const std::string& text) {
 }
 
 std::string manual(const std::vector<CommandText>& commands) {
-  std::string text = str(
-      ".\\\" Written by `opwright completion man`.\n.TH OPWRIGHT 1 \"\" \"Opwright ", OPWRIGHT_VERSION,
-      "\" \"User commands\"\n.SH NAME\nopwright \\- build, run, inspect, view, time and serve "
-      "inference engines of ONNX models\n.SH SYNOPSIS\n.B opwright\n.I COMMAND\n[\\fIOPTIONS\\fR]\n.br\n"
-      ".B opwright\n\\-\\-help | \\-\\-version\n.SH DESCRIPTION\nThe program builds engine files from "
-      "ONNX models, and runs and looks at them, on the CPU and on NVIDIA GPUs. Engines need no "
-      "Python. Operators in Python are given by \\-\\-plugins, and need the Python package.\n"
-      ".SH COMMANDS\n");
+  std::string text =
+      str(".\\\" Written by `opwright completion man`.\n.TH OPWRIGHT 1 \"\" \"Opwright ",
+          OPWRIGHT_VERSION,
+          "\" \"User commands\"\n.SH NAME\nopwright \\- build, run, inspect, view, time and serve "
+          "inference engines of ONNX models\n.SH SYNOPSIS\n.B opwright\n.I "
+          "COMMAND\n[\\fIOPTIONS\\fR]\n.br\n"
+          ".B opwright\n\\-\\-help | \\-\\-version\n.SH DESCRIPTION\nThe program builds engine "
+          "files from "
+          "ONNX models, and runs and looks at them, on the CPU and on NVIDIA GPUs. Engines need no "
+          "Python. Operators in Python are given by \\-\\-plugins, and need the Python package.\n"
+          ".SH COMMANDS\n");
   for (const CommandText& command : commands) {
     text += ".SS opwright " + roff(command.name);
     for (const std::string& file : command.files) text += " " + roff(file);
@@ -150,20 +154,25 @@ std::string manual(const std::vector<CommandText>& commands) {
       for (const std::string& name : option.names)
         names += (names.empty() ? "" : ", ") + ("\\fB" + roff(name) + "\\fR");
       const bool joined = command.name == kTrtexec;
-      if (!option.value.empty()) names += (joined ? "=" : " ") + ("\\fI" + roff(option.value) + "\\fR");
+      if (!option.value.empty())
+        names += (joined ? "=" : " ") + ("\\fI" + roff(option.value) + "\\fR");
       text += names + "\n" + roff(option.help);
       if (!option.default_text.empty()) text += " (default: " + roff(option.default_text) + ")";
       text += "\n";
     }
   }
-  return text + str(
-      ".SH EXIT STATUS\n0: it is done. 1: it failed. 2: the command line is wrong. 124: \\-\\-max\\-time "
-      "is over. 130: it was interrupted. The command trtexec has 0 and 1 alone.\n"
-      ".SH ENVIRONMENT\n.TP\n.B OPWRIGHT_DEVICE\ncpu, cuda or cuda:1, where no option says another.\n"
-      ".TP\n.B OPWRIGHT_PYTHON\nThe interpreter that has the Python package, for engines and files of "
-      "operators in Python.\n.TP\n.B OPWRIGHT_ALLOW_HOST_CODE, OPWRIGHT_ALLOW_DEVICE_CODE\n1: trtexec "
-      "may run code that engines hold.\n.SH FILES\n.B trtexec\n\\(em a link of this name to opwright "
-      "is the command trtexec.\n");
+  return text + str(".SH EXIT STATUS\n0: it is done. 1: it failed. 2: the command line is wrong. "
+                    "124: \\-\\-max\\-time "
+                    "is over. 130: it was interrupted. The command trtexec has 0 and 1 alone.\n"
+                    ".SH ENVIRONMENT\n.TP\n.B OPWRIGHT_DEVICE\ncpu, cuda or cuda:1, where no "
+                    "option says another.\n"
+                    ".TP\n.B OPWRIGHT_PYTHON\nThe interpreter that has the Python package, for "
+                    "engines and files of "
+                    "operators in Python.\n.TP\n.B OPWRIGHT_ALLOW_HOST_CODE, "
+                    "OPWRIGHT_ALLOW_DEVICE_CODE\n1: trtexec "
+                    "may run code that engines hold.\n.SH FILES\n.B trtexec\n\\(em a link of this "
+                    "name to opwright "
+                    "is the command trtexec.\n");
 }
 
 }  // namespace
@@ -177,14 +186,13 @@ std::string completion(const std::vector<CommandText>& commands, const std::stri
 
 void add_completion(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand(
-      "completion", "Print the completion of a shell, or the manual page");
+  CLI::App* command =
+      app.add_subcommand("completion", "Print the completion of a shell, or the manual page");
   command->add_option("shell", *shell, "bash, zsh, fish, or man for the manual page")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish", "man"}));
-  command->callback([&app, shell] {
-    std::printf("%s", completion(describe_commands(app), *shell).c_str());
-  });
+  command->callback(
+      [&app, shell] { std::printf("%s", completion(describe_commands(app), *shell).c_str()); });
 }
 
 }  // namespace opwright::cli

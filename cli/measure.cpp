@@ -73,9 +73,9 @@ class Measurement {
     runs.clear();
     constexpr size_t kEnough = 1'000'000;
     start = milliseconds_since(origin_);
-    while (runs.size() < static_cast<size_t>(options_.runs) ||
-           (runs.size() < kEnough &&
-            milliseconds_since(origin_) < start + 1000 * options_.seconds)) {
+    while (
+        runs.size() < static_cast<size_t>(options_.runs) ||
+        (runs.size() < kEnough && milliseconds_since(origin_) < start + 1000 * options_.seconds)) {
       if (options_.idle_ms > 0)
         std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(options_.idle_ms));
       run();
@@ -165,7 +165,7 @@ void set_inputs(Runner& runner, const InputOptions& options) {
     const auto given = options.shapes.find(port.name);
     const Shape& shape = given != options.shapes.end() ? given->second : ranges[i].opt;
     runner.set_input(static_cast<int>(i), file != options.arrays.end() ? file->second
-                                          : ranges[i].values ? typical_values(port, shape)
+                                          : ranges[i].values           ? typical_values(port, shape)
                                                              : random_array(port.type, shape));
   }
   runner.prepare();

@@ -25,8 +25,8 @@ int print_problem(const Host& host, const std::string& problem, int status) {
 int tell_usage(const Host& host, const CLI::App& app, const std::string& problem) {
   const std::vector<CLI::App*> commands = app.get_subcommands();
   const std::string command = commands.empty() ? "" : " " + commands.front()->get_name();
-  return print_problem(host, str(problem, "\n'", host.name, command, " --help' shows what there is"),
-              kUsageStatus);
+  return print_problem(
+      host, str(problem, "\n'", host.name, command, " --help' shows what there is"), kUsageStatus);
 }
 
 /// Returns the exit status, that of a command being in `status`.

@@ -187,12 +187,13 @@ void configure(BuilderConfig& config, const Arguments& arguments) {
     config.set_avg_timing_iterations(arguments.integer("avgTiming", 0, 1));
   if (arguments.has("builderOptimizationLevel"))
     config.set_optimization_level(arguments.integer("builderOptimizationLevel", 0));
-  if (arguments.has("maxTactics")) config.set_max_num_tactics(arguments.integer("maxTactics", 0, -1));
+  if (arguments.has("maxTactics"))
+    config.set_max_num_tactics(arguments.integer("maxTactics", 0, -1));
   if (arguments.has("maxAuxStreams"))
     config.set_max_aux_streams(arguments.integer("maxAuxStreams", 0));
   if (arguments.has("tilingOptimizationLevel"))
-    config.set_tiling_optimization_level(static_cast<TilingOptimizationLevel>(
-        arguments.integer("tilingOptimizationLevel", 0)));
+    config.set_tiling_optimization_level(
+        static_cast<TilingOptimizationLevel>(arguments.integer("tilingOptimizationLevel", 0)));
   if (arguments.has("l2LimitForTiling"))
     config.set_l2_limit_for_tiling(arguments.integer("l2LimitForTiling", 0, -1));
   std::string verbosity = arguments.get("profilingVerbosity");
@@ -203,10 +204,9 @@ void configure(BuilderConfig& config, const Arguments& arguments) {
                 "; expected layer_names_only, detailed or none");
   if (verbosity == "none") config.verbosity = ProfilingVerbosity::kNONE;
   const std::string level = arguments.get("hardwareCompatibilityLevel");
-  require_usage(level.empty() || level == "none" || level == "ampere+" ||
-                    level == "sameComputeCapability",
-                "--hardwareCompatibilityLevel=", level,
-                "; expected none, ampere+ or sameComputeCapability");
+  require_usage(
+      level.empty() || level == "none" || level == "ampere+" || level == "sameComputeCapability",
+      "--hardwareCompatibilityLevel=", level, "; expected none, ampere+ or sameComputeCapability");
   if (level == "ampere+")
     config.set_hardware_compatibility_level(HardwareCompatibilityLevel::kAMPERE_PLUS);
   if (level == "sameComputeCapability")
@@ -215,9 +215,9 @@ void configure(BuilderConfig& config, const Arguments& arguments) {
 
 DataType precision_of(const std::string& text, const std::string& option) {
   constexpr std::pair<const char*, DataType> kTypes[] = {
-      {"fp32", DataType::kFLOAT}, {"fp16", DataType::kHALF},  {"bf16", DataType::kBF16},
+      {"fp32", DataType::kFLOAT}, {"fp16", DataType::kHALF},   {"bf16", DataType::kBF16},
       {"int8", DataType::kINT8},  {"int32", DataType::kINT32}, {"int64", DataType::kINT64},
-      {"fp8", DataType::kFP8},    {"bool", DataType::kBOOL},  {"uint8", DataType::kUINT8}};
+      {"fp8", DataType::kFP8},    {"bool", DataType::kBOOL},   {"uint8", DataType::kUINT8}};
   for (const auto& [name, type] : kTypes)
     if (text == name) return type;
   throw UsageError(str(option, ": there is no type '", text,
@@ -376,8 +376,8 @@ void tell_options(const Arguments& arguments) {
   }
   if (is_strongly_typed(arguments)) precision = "Strongly typed";
   const bool builds = !arguments.has("loadEngine");
-  tell_section("Model Options", {{"Format", builds ? "ONNX" : "*"},
-                                 {"Model", arguments.get("onnx")}});
+  tell_section("Model Options",
+               {{"Format", builds ? "ONNX" : "*"}, {"Model", arguments.get("onnx")}});
   tell_section("Build Options",
                {{"Precision", precision},
                 {"Refit", enabled(arguments.has("refit"))},
@@ -441,7 +441,8 @@ std::shared_ptr<Engine> build(const Arguments& arguments, const std::vector<std:
   tell_info(str("Engine built in ", number_text(built.seconds), " sec."));
   LoadOptions load;
   load.log = log;
-  load.device_ordinal = options.device.empty() ? -1 : parse_device(options.device, "--device").ordinal;
+  load.device_ordinal =
+      options.device.empty() ? -1 : parse_device(options.device, "--device").ordinal;
   return Engine::load(std::move(built.plan), load);
 }
 
@@ -493,8 +494,8 @@ void report_engine(const Plan& plan, const Arguments& arguments) {
   for (size_t i = 0; i < plan.schedules.size(); ++i)
     for (size_t input = 0; input < plan.inputs.size(); ++input) {
       const ProfileInput& range = plan.schedules[i].inputs[input];
-      tell_info(str("Model input ", plan.inputs[input].name, " (profile ", i, "): min=",
-                    shape_text(range.min), ", opt=", shape_text(range.opt),
+      tell_info(str("Model input ", plan.inputs[input].name, " (profile ", i,
+                    "): min=", shape_text(range.min), ", opt=", shape_text(range.opt),
                     ", max=", shape_text(range.max)));
     }
 }
@@ -535,8 +536,8 @@ InputOptions input_options(const Plan& plan, int profile, const Arguments& argum
       find_port(plan.inputs, text.substr(0, colon), "input");
       continue;
     }
-    const ProfileInput& range =
-        plan.schedules[static_cast<size_t>(profile)].inputs[static_cast<size_t>(chosen - plan.inputs.data())];
+    const ProfileInput& range = plan.schedules[static_cast<size_t>(profile)]
+                                    .inputs[static_cast<size_t>(chosen - plan.inputs.data())];
     const std::string file = text.substr(end + 1);
     Shape shape = range.opt;
     if (range.values) {
@@ -646,8 +647,7 @@ void run(const std::shared_ptr<Engine>& engine, const Arguments& arguments) {
   tell_info("Starting inference");
   const std::vector<RunTrace> runs = measure(runners, options, report.warmups);
   report_runs(runs, report);
-  if (arguments.has("exportTimes"))
-    write_text(arguments.get("exportTimes"), times_json(runs));
+  if (arguments.has("exportTimes")) write_text(arguments.get("exportTimes"), times_json(runs));
   report_outputs(runner, arguments);
   if (!arguments.has("dumpProfile") && !arguments.has("exportProfile")) return;
   const auto measured = static_cast<int>(runs.size());
@@ -669,8 +669,9 @@ std::vector<std::string> plugin_files(const Arguments& arguments) {
 void execute(const Arguments& arguments) {
   refuse(arguments);
   const bool builds = arguments.has("onnx"), loads = arguments.has("loadEngine");
-  require_usage(builds || loads, "Model missing or format not recognized: give --onnx=FILE, or an "
-                                 "engine with --loadEngine=FILE");
+  require_usage(builds || loads,
+                "Model missing or format not recognized: give --onnx=FILE, or an "
+                "engine with --loadEngine=FILE");
   report_options(arguments);
   const std::vector<std::string> plugins = plugin_files(arguments);
   tell_options(arguments);
@@ -699,9 +700,11 @@ void execute(const Arguments& arguments) {
 }
 
 void print_help() {
-  std::printf("trtexec of Opwright %s: builds an engine of an ONNX model or loads one, and times it, in the "
-              "spelling\nof TensorRT's program. Values follow =, or are the next word.\n\n",
-              OPWRIGHT_VERSION);
+  std::printf(
+      "trtexec of Opwright %s: builds an engine of an ONNX model or loads one, and times it, in "
+      "the "
+      "spelling\nof TensorRT's program. Values follow =, or are the next word.\n\n",
+      OPWRIGHT_VERSION);
   for (const OptionText& option : trtexec_options()) {
     std::string names;
     for (const std::string& name : option.names)
@@ -751,7 +754,8 @@ int trtexec(const std::vector<std::string>& words) {
 
 void add_trtexec(CLI::App& app, int& status) {
   CLI::App* command = app.add_subcommand(
-      kTrtexec, "Build, load and time engines with the options and the output of TensorRT's program");
+      kTrtexec,
+      "Build, load and time engines with the options and the output of TensorRT's program");
   command->prefix_command();
   command->set_help_flag();  // its own
   command->callback([command, &status] { status = trtexec(command->remaining()); });

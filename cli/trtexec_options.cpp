@@ -94,7 +94,8 @@ constexpr TrtexecOption kOptions[] = {
     {"output", "", "NAME", "outputs of UFF models", kOnnxAlone},
     // Inference
     {"shapes", "", "SPEC", "shapes of inputs for the runs"},
-    {"loadInputs", "", "SPEC", "values of inputs: x:x.bin,y:y.npy, raw or NPY; random ones otherwise"},
+    {"loadInputs", "", "SPEC",
+     "values of inputs: x:x.bin,y:y.npy, raw or NPY; random ones otherwise"},
     {"iterations", "", "N", "least number of runs (10)"},
     {"warmUp", "", "MS", "milliseconds of runs before measuring (200)"},
     {"duration", "", "S", "least seconds of measuring (3)"},
@@ -139,7 +140,8 @@ constexpr TrtexecOption kOptions[] = {
     // System
     {"device", "", "N", "which GPU; also cpu or cuda"},
     {"useDLACore", "", "N", "a DLA core: there is none"},
-    {"staticPlugins", "plugins", "FILE", "a plugin library, or a Python file of plugins (repeatable)"},
+    {"staticPlugins", "plugins", "FILE",
+     "a plugin library, or a Python file of plugins (repeatable)"},
     {"dynamicPlugins", "", "FILE", "the same, which setPluginsToSerialize may name"},
     {"setPluginsToSerialize", "", "FILE", "a plugin library that the engine is to carry"},
     {"ignoreParsedPluginLibs", "", "", "no libraries that the parser names", kAlways},

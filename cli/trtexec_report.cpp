@@ -37,9 +37,9 @@ class Part {
     return sorted_[sorted_.size() - std::min(left_out + 1, sorted_.size())];
   }
   std::string text(const std::vector<double>& percentiles) const {
-    std::string line = str("min = ", number_text(sorted_.front()), " ms, max = ",
-                           number_text(sorted_.back()), " ms, mean = ", number_text(mean()),
-                           " ms, median = ", number_text(median()), " ms");
+    std::string line =
+        str("min = ", number_text(sorted_.front()), " ms, max = ", number_text(sorted_.back()),
+            " ms, mean = ", number_text(mean()), " ms, median = ", number_text(median()), " ms");
     for (const double each : percentiles)
       line += str(", percentile(", each, "%) = ", number_text(percentile(each)), " ms");
     return line;
@@ -72,8 +72,8 @@ void report_means(std::span<const RunTrace> runs, int average) {
     }
     const std::span<const RunTrace> part = runs.subspan(group * size, size);
     const auto mean = [&](auto&& get) { return number_text(Part(part, get).mean()); };
-    tell_info(str("Average on ", average, " runs - GPU latency: ",
-                  mean([](const RunTrace& run) { return run.compute(); }),
+    tell_info(str("Average on ", average,
+                  " runs - GPU latency: ", mean([](const RunTrace& run) { return run.compute(); }),
                   " ms - Host latency: ", mean([](const RunTrace& run) { return run.latency(); }),
                   " ms (enqueue ", mean([](const RunTrace& run) { return run.enqueue(); }),
                   " ms)"));
@@ -116,8 +116,8 @@ void tell(Severity severity, const std::string& line) {
   char stamp[32];
   std::strftime(stamp, sizeof stamp, "[%m/%d/%Y-%H:%M:%S] ", &parts);
   std::FILE* const stream = severity >= Severity::kINFO ? stdout : stderr;
-  const std::string text = str(stamp, kMarks[static_cast<int>(severity)], " ",
-                               printable(line, LineEnds::kKeep), "\n");
+  const std::string text =
+      str(stamp, kMarks[static_cast<int>(severity)], " ", printable(line, LineEnds::kKeep), "\n");
   std::fwrite(text.data(), 1, text.size(), stream);
   std::fflush(stream);
 }
@@ -139,7 +139,8 @@ void report_runs(const std::vector<RunTrace>& runs, const ReportOptions& options
   const auto ends = Part(runs, [](const RunTrace& run) { return run.end; });
   const double wall_ms = ends.percentile(100) - begins.percentile(0);
   tell_info(str("Warmup completed ", options.warmups, " queries over ", options.warmup_ms, " ms"));
-  tell_info(str("Timing trace has ", runs.size(), " queries over ", number_text(wall_ms / 1000), " s"));
+  tell_info(
+      str("Timing trace has ", runs.size(), " queries over ", number_text(wall_ms / 1000), " s"));
   report_means(runs, options.average);
   const Part latency(runs, [](const RunTrace& run) { return run.latency(); });
   const Part enqueue(runs, [](const RunTrace& run) { return run.enqueue(); });
@@ -149,8 +150,8 @@ void report_runs(const std::vector<RunTrace>& runs, const ReportOptions& options
   const auto& percentiles = options.percentiles;
   tell_info();
   tell_info("=== Performance summary ===");
-  tell_info(str("Throughput: ",
-                number_text(1000 * static_cast<double>(runs.size()) / wall_ms), " qps"));
+  tell_info(
+      str("Throughput: ", number_text(1000 * static_cast<double>(runs.size()) / wall_ms), " qps"));
   tell_info("Latency: " + latency.text(percentiles));
   tell_info("Enqueue Time: " + enqueue.text(percentiles));
   tell_info("H2D Latency: " + h2d.text(percentiles));
@@ -174,13 +175,18 @@ std::string times_json(const std::vector<RunTrace>& runs) {
   text.precision(9);  // milliseconds, of which there are many
   const char* separator = "[\n  { ";
   for (const RunTrace& run : runs) {
-    const std::pair<const char*, double> parts[] = {
-        {"startEnqMs", run.enqueue_start}, {"endEnqMs", run.enqueue_end},
-        {"startH2dMs", run.h2d_start},     {"endH2dMs", run.h2d_end},
-        {"startComputeMs", run.h2d_end},   {"endComputeMs", run.compute_end},
-        {"startD2hMs", run.compute_end},   {"endD2hMs", run.d2h_end},
-        {"h2dMs", run.h2d()},              {"computeMs", run.compute()},
-        {"d2hMs", run.d2h()},              {"latencyMs", run.latency()}};
+    const std::pair<const char*, double> parts[] = {{"startEnqMs", run.enqueue_start},
+                                                    {"endEnqMs", run.enqueue_end},
+                                                    {"startH2dMs", run.h2d_start},
+                                                    {"endH2dMs", run.h2d_end},
+                                                    {"startComputeMs", run.h2d_end},
+                                                    {"endComputeMs", run.compute_end},
+                                                    {"startD2hMs", run.compute_end},
+                                                    {"endD2hMs", run.d2h_end},
+                                                    {"h2dMs", run.h2d()},
+                                                    {"computeMs", run.compute()},
+                                                    {"d2hMs", run.d2h()},
+                                                    {"latencyMs", run.latency()}};
     for (const auto& [name, value] : parts) {
       text << separator << '"' << name << "\" : " << value;
       separator = ", ";

@@ -65,8 +65,7 @@ std::string explain(const CLI::App& app, const std::vector<std::string>& argumen
     std::vector<std::string> known;
     for (const CLI::Option* option : command->get_options())
       for (const std::string& each : text_of(*option).names) known.push_back(each);
-    return str("'", command->get_name(), "' has no option '", name, "'",
-               did_you_mean(name, known));
+    return str("'", command->get_name(), "' has no option '", name, "'", did_you_mean(name, known));
   }
   return otherwise;
 }

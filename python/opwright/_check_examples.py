@@ -114,9 +114,7 @@ def _search(subject: Subject, layout: Layout, refusals: dict[str, None]) -> Exam
     return None
 
 
-def _accept_usual(
-    subject: Subject, layout: Layout, refusals: list[Exception]
-) -> list[Example]:
+def _accept_usual(subject: Subject, layout: Layout, refusals: list[Exception]) -> list[Example]:
     """Random FP32 inputs of one shape, of each rank that the plugin takes."""
     rng = np.random.default_rng(0)
     made = []
@@ -172,7 +170,9 @@ def make_examples(subject: Subject, findings: Findings) -> list[Example]:
     for layout in dict.fromkeys(itertools.chain.from_iterable(layouts)):
         example = _search(subject, layout, texts)
         if example is not None:
-            findings.note("example", f"made here from what it refuses: {example}; for others {advice}")
+            findings.note(
+                "example", f"made here from what it refuses: {example}; for others {advice}"
+            )
             findings.passed("example")
             return [example]
     what = f"none is given, and of the inputs that were tried it takes none; {advice}"

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from . import _core
 from ._plugin_files import own_frames, run
@@ -34,7 +35,8 @@ def _load(file: str) -> str:
         return f"'{file}': No such file"
     registry = _core.get_plugin_registry()
     try:
-        for creator in run(path):
+        held: list[Any] = run(path)  # creators of every kind of plugin
+        for creator in held:
             known = {id(c) for c in registry.all_creators}
             if id(creator) not in known:
                 registry.register_creator(creator, creator.plugin_namespace)

@@ -193,7 +193,10 @@ def test_completion(cli):
     for shell, text in texts.items():
         (cli.folder / shell).write_text(text)
         for part in [*commands, "timing-cache", "saveEngine"]:
-            assert part.replace("-", "\\-") in text if shell == "man" else part in text, (shell, part)
+            assert part.replace("-", "\\-") in text if shell == "man" else part in text, (
+                shell,
+                part,
+            )
 
     def complete(*words):
         script = (
@@ -467,14 +470,18 @@ def test_bench(built):
 
 def test_shapes_of_several_inputs(cli):
     ports = [(name, TensorProto.FLOAT, ["n", 3]) for name in ("left", "right", "y")]
-    cli.save("m.onnx", model([helper.make_node("Add", ["left", "right"], ["y"])], ports[:2], ports[2:]))
+    cli.save(
+        "m.onnx", model([helper.make_node("Add", ["left", "right"], ["y"])], ports[:2], ports[2:])
+    )
     build = ["build", "m.onnx", "-o", "e", "--no-timing", "--shapes"]
     cli.ok(*build, "left:1x3,2x3,4x3,right:1x3,2x3,4x3")
     cli.ok("bench", "e", "--iterations", "1", "--shapes", "left:3x3,right:3x3")
     cli.ok(*build, "left:2x3", "--shapes", "right:2x3")
     cli.fails(*build, "left:2x3,left:3x3", match="'left' twice", status=2)
     cli.fails(*build, "left:2x3,3x3", match="has 2 shapes; expected one, or three", status=2)
-    cli.fails(*build, "left:2x3,rigth:2x3", match="no input 'rigth'.*did you mean 'right'", status=1)
+    cli.fails(
+        *build, "left:2x3,rigth:2x3", match="no input 'rigth'.*did you mean 'right'", status=1
+    )
     cli.fails("run", "e", "--input", "lfet=x.npy", match="no input 'lfet'.*did you mean 'left'")
 
 

@@ -84,7 +84,9 @@ def test_embedded_operators(folder):
     embeds = [word.replace("--plugins", "--embed-plugins") for word in BUILD]
     done = python(folder, *embeds, "-o", "whole")
     assert done.returncode == 0, done.stderr
-    done = python(folder, "run", "whole", "--allow-host-code", "--input", "x.npy", "--output", "z.npy")
+    done = python(
+        folder, "run", "whole", "--allow-host-code", "--input", "x.npy", "--output", "z.npy"
+    )
     assert done.returncode == 0, done.stderr
     np.testing.assert_array_equal(np.load(folder / "z.npy"), 3 * X)
 
@@ -98,7 +100,7 @@ def test_the_native_program_says_that_this_is_the_way(folder, program):
 @pytest.mark.parametrize(
     "text, match",
     [
-        ("import no_such_module", "ModuleNotFoundError.*bad.py\", line 1"),
+        ("import no_such_module", 'ModuleNotFoundError.*bad.py", line 1'),
         ("def f(:", "SyntaxError"),
         ("raise SystemExit(0)", "SystemExit"),
         ("\n1 / 0", "ZeroDivisionError.*line 2"),

@@ -63,7 +63,9 @@ def trtexec(program, tmp_path_factory) -> Trtexec:
 
 def summary(text: str, metric: str) -> dict[str, float]:
     """The figures of a line of the summary, as scripts take them apart."""
-    (line,) = re.findall(rf"^\[\d\d/\d\d/\d{{4}}-\d\d:\d\d:\d\d\] \[I\] {metric}: (.*)$", text, re.M)
+    (line,) = re.findall(
+        rf"^\[\d\d/\d\d/\d{{4}}-\d\d:\d\d:\d\d\] \[I\] {metric}: (.*)$", text, re.M
+    )
     pairs = (part.split(" = ") for part in line.split(", "))
     return {name: float(value.removesuffix(" ms")) for name, value in pairs}
 

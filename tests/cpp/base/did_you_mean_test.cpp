@@ -7,13 +7,14 @@
 namespace opwright {
 namespace {
 
-const std::vector<std::string> kNames = {"--output", "--shapes", "--fp16", "--bf16",
-                                         "--strongly-typed", "--device"};
+const std::vector<std::string> kNames = {"--output", "--shapes",         "--fp16",
+                                         "--bf16",   "--strongly-typed", "--device"};
 
 TEST(DidYouMean, FindsWhatSomebodyMistyped) {
   const std::pair<const char*, const char*> cases[] = {
-      {"--shape", "--shapes"},         {"--outptu", "--output"},      {"--fp61", "--fp16"},
-      {"--stronglyTyped", "--strongly-typed"}, {"--DEVICE", "--device"}, {"--strong", "--strongly-typed"}};
+      {"--shape", "--shapes"},  {"--outptu", "--output"},
+      {"--fp61", "--fp16"},     {"--stronglyTyped", "--strongly-typed"},
+      {"--DEVICE", "--device"}, {"--strong", "--strongly-typed"}};
   for (const auto& [wrong, meant] : cases) EXPECT_EQ(closest_name(wrong, kNames), meant) << wrong;
   EXPECT_EQ(did_you_mean("--shape", kNames), "; did you mean '--shapes'?");
 }
