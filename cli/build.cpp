@@ -1,13 +1,20 @@
+#include "build.h"
+
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <tuple>
+#include <filesystem>
+#include <map>
+#include <memory>
 
+#include "base/did_you_mean.h"
 #include "base/file.h"
 #include "base/limits.h"
-#include "commands.h"
+#include "base/printable.h"
 #include "compile/build_budget.h"
 #include "compile/compile.h"
 #include "compile/progress_display.h"
@@ -16,38 +23,6 @@
 
 namespace opwright::cli {
 namespace {
-
-struct BuildOptions {
-  std::string model, output, timing_cache, device;
-  std::vector<std::string> shapes, plugins, embedded_plugins;
-  bool fp16 = false, bf16 = false, no_timing = false, strongly_typed = false, json = false,
-       verbose = false, allow_links = false, quiet = false, verify = false, verify_strictly = false,
-       all_tactics = false;
-  int iterations = 4;
-  double kernel_seconds = kKernelSeconds;
-  LimitOptions limits;
-};
-
-/// What a --shapes says of an input.
-struct InputRange {
-  std::string input;
-  Shape min, opt, max;
-};
-
-/// Reads "x:1x3x224x224" or "x:MIN,OPT,MAX".
-InputRange parse_range(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  require(colon != std::string::npos && colon > 0, "--shapes '", text,
-          "'; expected INPUT:1x3x224x224 or INPUT:MIN,OPT,MAX");
-  const std::string input = text.substr(0, colon);
-  std::vector<Shape> shapes;
-  std::stringstream list(text.substr(colon + 1));
-  for (std::string part; std::getline(list, part, ',');)
-    shapes.push_back(parse_shape(part, "--shapes '" + text + "'"));
-  require(shapes.size() == 1 || shapes.size() == 3, "--shapes '", text, "' has ", shapes.size(),
-          " shapes; expected one, or three: MIN,OPT,MAX");
-  return {input, shapes.front(), shapes[shapes.size() / 2], shapes.back()};
-}
 
 volatile std::sig_atomic_t interrupt = 0;
 
@@ -77,75 +52,121 @@ class InterruptHandler {
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 
-Plan compile_showing(ProgressDisplay& progress, const Network& network, const BuildConfig& config) {
-  try {
-    Plan plan = compile(network, config);
-    progress.finish(true);
-    return plan;
-  } catch (...) {
-    progress.finish(false);
-    throw;
+OptimizationProfile make_profile(const std::vector<InputShapes>& shapes, const Network& network) {
+  OptimizationProfile profile;
+  std::vector<std::string> names;
+  for (const Tensor* input : network.inputs()) names.push_back(input->name());
+  for (const InputShapes& given : shapes) {
+    bool is_used = false;
+    for (const Tensor* input : network.inputs()) {
+      if (!matches(given.input, input->name())) continue;
+      is_used = true;
+      profile.set_shape(input->name(), given.min, given.opt, given.max);
+    }
+    if (is_used) continue;
+    std::string known;
+    for (const std::string& name : names) known += (known.empty() ? "'" : ", '") + name + "'";
+    fail("the model has no input '", given.input, "'; it has ", known,
+         did_you_mean(given.input, names));
   }
+  return profile;
 }
 
-void build(const BuildOptions& options) {
+/// Tells the parser of extents that all profiles fix.
+void set_fixed_shapes(OnnxParser& parser, const std::vector<std::vector<InputShapes>>& profiles) {
+  std::map<std::string, Shape> known;
+  for (const std::vector<InputShapes>& profile : profiles) {
+    for (const InputShapes& given : profile) {
+      if (given.min.rank() != given.max.rank() || given.input.find('*') != std::string::npos)
+        continue;  // which the profile refuses, or knows later
+      Shape& fixed = known.try_emplace(given.input, given.min).first->second;
+      if (fixed.rank() != given.min.rank()) continue;
+      for (int axis = 0; axis < fixed.rank(); ++axis)
+        if (given.min[axis] != given.max[axis] || given.min[axis] != fixed[axis]) fixed[axis] = -1;
+    }
+  }
+  for (const auto& [input, shape] : known) parser.set_input_shape(input, shape);
+}
+
+/// Throws Error unless a file can be written there, which a build would find out at its end.
+void check_folder(const std::string& output) {
+  const std::filesystem::path folder = std::filesystem::path(output).parent_path();
+  if (folder.empty()) return;
+  std::error_code problem;
+  const bool is_folder = std::filesystem::is_directory(folder, problem);
+  require(is_folder, "'", output, "' cannot be written: there is no folder '", folder.string(),
+          "'");
+  require(access(folder.c_str(), W_OK) == 0, "'", output, "' cannot be written: the folder '",
+          folder.string(), "' is not writable");
+}
+
+[[noreturn]] void refuse_model(const std::string& model, const OnnxParser& parser) {
+  const size_t count = parser.errors().size();
+  const bool lacks_plugin = std::ranges::any_of(parser.errors(), [](const OnnxError& error) {
+    return error.kind == onnxparser::ErrorCode::kUNSUPPORTED_NODE;
+  });
+  fail("'", model, "' cannot be taken over: ", count, " problem", count == 1 ? "" : "s",
+       ", see above",
+       lacks_plugin ? "; operators come from plugin libraries, and from Python with --plugins "
+                      "my_operators.py, which `python -m opwright build` takes, too"
+                    : "");
+}
+
+}  // namespace
+
+bool matches(const std::string& pattern, const std::string& name) {
+  const size_t star = pattern.find('*');
+  if (star == std::string::npos || pattern == name) return pattern == name;
+  return name.size() + 1 >= pattern.size() && name.starts_with(pattern.substr(0, star)) &&
+         name.ends_with(pattern.substr(star + 1));
+}
+
+BuiltEngine build_engine(const BuildOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const Log log = make_log(options.verbose);
-  BuildConfig config;
-  config.limits.build_memory = options.limits.memory_bytes();
+  const Log& log = options.log;
+  const uint64_t memory = options.limits.memory_bytes();
   // The build ends by itself, which tells what took so long; not within one kernel or file.
   constexpr double kGraceSeconds = 1;
   if (options.limits.seconds > 0)
     end_after(options.limits.seconds + kGraceSeconds, options.limits.seconds);
+  if (!options.output.empty()) check_folder(options.output);
   load_plugins(options.plugins);
   load_plugins(options.embedded_plugins);
-  set_crash_stage("building '" + options.output + "'");
-  NetworkFlags flags;
-  flags.strongly_typed = options.strongly_typed;
-  Network network(flags);
+  set_crash_stage("building '" + (options.output.empty() ? options.model : options.output) + "'");
+  Network network(options.network);
   OnnxParser parser(network, log);
   parser.set_links_allowed(options.allow_links);
   if (options.limits.seconds > 0) parser.set_time_limit(options.limits.seconds);
-  std::vector<InputRange> ranges;
-  for (const std::string& text : options.shapes) {
-    ranges.push_back(parse_range(text));
-    const InputRange& range = ranges.back();
-    if (range.min.rank() != range.max.rank()) continue;  // which the profile refuses
-    Shape fixed = range.min;
-    for (int axis = 0; axis < fixed.rank(); ++axis)
-      if (range.min[axis] != range.max[axis]) fixed[axis] = -1;
-    parser.set_input_shape(range.input, fixed);
-  }
-  if (!parser.parse_file(options.model))
-    fail("'", options.model, "' cannot be taken over: ", parser.errors().size(), " problem",
-         parser.errors().size() == 1 ? "" : "s", ", see above");
+  set_fixed_shapes(parser, options.profiles);
+  if (options.adjust_parser) options.adjust_parser(parser);
+  if (!parser.parse_file(options.model)) refuse_model(options.model, parser);
+  if (options.adjust_network) options.adjust_network(network);
 
-  require_other_file(options.output, parser.files(), "a file of the model that is built");
-  for (const std::vector<std::string>* libraries : {&options.plugins, &options.embedded_plugins})
-    require_other_file(options.output, *libraries, "a plugin library");
-  if (!options.timing_cache.empty())
-    require_other_file(options.output, std::array{options.timing_cache}, "the timing cache");
-
-  config.device = default_device();
-  config.may_fall_back = !is_default_device_chosen();
-  if (!options.device.empty()) {
-    config.device = parse_device(options.device, "--device");
-    config.may_fall_back = false;
+  if (!options.output.empty()) {
+    require_other_file(options.output, parser.files(), "a file of the model that is built");
+    for (const std::vector<std::string>* files : {&options.plugins, &options.embedded_plugins})
+      require_other_file(options.output, *files, "a plugin library, or a file of plugins");
+    if (!options.timing_cache.empty())
+      require_other_file(options.output, std::array{options.timing_cache}, "the timing cache");
   }
-  config.fp16 = options.fp16, config.bf16 = options.bf16;
-  config.timing = !options.no_timing;
-  config.avg_timing_iterations = options.iterations;
-  config.all_tactics = options.all_tactics;
-  if (options.verify) config.verification = VerificationLevel::kALL;
-  if (options.verify_strictly) config.verification = VerificationLevel::kSTRICT;
+
+  BuilderConfig settings;
+  if (!options.device.empty()) settings.set_device(parse_device(options.device, "--device"));
+  settings.timing = options.timing;
+  if (options.configure) options.configure(settings);
+  for (const std::string& file : options.embedded_plugins) {
+    if (is_python(file))
+      settings.embed_plugin_sources = true;
+    else
+      settings.plugins_to_serialize.push_back(file);
+  }
+  for (const std::vector<InputShapes>& shapes : options.profiles)
+    settings.add_optimization_profile(
+        std::make_shared<OptimizationProfile>(make_profile(shapes, network)));
+  BuildConfig config = settings.build_config(options.network.strongly_typed);
+  config.limits.build_memory = memory;
   config.log = log;
-  config.plugins_to_serialize = options.embedded_plugins;
-  if (!ranges.empty()) {
-    OptimizationProfile profile;
-    for (const InputRange& range : ranges)
-      profile.set_shape(range.input, range.min, range.opt, range.max);
-    config.profiles.push_back(profile);
-  }
+  config.progress = options.progress;
   if (!options.timing_cache.empty()) {
     const std::string identity = get_device(config.device).identity();
     config.timing_cache = TimingCache::load(options.timing_cache, identity);
@@ -156,89 +177,140 @@ void build(const BuildOptions& options) {
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     config.limits.build_seconds = std::max(options.limits.seconds - spent.count(), 1e-9);
   }
-  ProgressDisplay progress = ProgressDisplay::on_stderr();
-  if (!options.quiet && !options.json)
-    config.progress = [&](const std::string& phase, int done, int total) {
-      progress.step(phase, done, total);
-      return true;
-    };
-  // What was measured is kept, whatever ends the build: the next one goes on from there.
-  const auto save_times = [&] {
-    if (config.timing_cache != nullptr) config.timing_cache->save(options.timing_cache);
-  };
-  config.kernel_seconds = options.kernel_seconds;
   config.interrupt_check = InterruptHandler::check;
-  const Plan plan = [&] {
+  BuiltEngine built;
+  {
+    // What was measured is kept, whatever ends the build: the next one goes on from there.
+    const auto ended = [&](bool is_built) {
+      if (options.finished) options.finished(is_built);
+      if (config.timing_cache != nullptr) config.timing_cache->save(options.timing_cache);
+    };
     const InterruptHandler handler;
     try {
-      return compile_showing(progress, network, config);
+      built.plan = compile(network, config);
     } catch (const BuildCancelledError& error) {
-      save_times();
+      ended(false);
       throw BuildCancelledError(
           str(error.what(),
               options.timing_cache.empty()
                   ? "; with --timing-cache the next one goes on from there"
                   : "; the next one goes on from what is in '" + options.timing_cache + "'"));
     } catch (...) {
-      save_times();
+      ended(false);
       throw;
     }
-  }();
-  save_times();
-
-  const std::vector<Blob> pieces = serialize(plan);
+    ended(true);
+  }
   std::vector<std::span<const std::byte>> parts;
-  size_t size = 0;
+  const std::vector<Blob> pieces = serialize(built.plan);
   for (const Blob& piece : pieces) {
     parts.push_back(piece.bytes());
-    size += piece.size();
+    built.bytes += piece.size();
   }
-  write_file_atomically(options.output, parts);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  const size_t layers = plan.schedules.at(0).steps.size();
-  if (options.json)
+  if (!options.output.empty()) write_file_atomically(options.output, parts);
+  built.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return built;
+}
+
+namespace {
+
+/// What the command line says beside BuildOptions.
+struct BuildCommand {
+  BuildOptions options;
+  std::vector<std::string> shapes;
+  bool fp16 = false, bf16 = false, no_timing = false, json = false, verbose = false, quiet = false,
+       verify = false, verify_strictly = false, all_tactics = false;
+  int iterations = BuildConfig().avg_timing_iterations;
+  double kernel_seconds = kKernelSeconds;
+};
+
+void build(BuildCommand& command) {
+  BuildOptions& options = command.options;
+  options.log = make_log(command.verbose);
+  options.timing = !command.no_timing;
+  if (std::vector<InputShapes> shapes = parse_shapes(command.shapes, "--shapes"); !shapes.empty())
+    options.profiles = {std::move(shapes)};
+  options.configure = [&](BuilderConfig& config) {
+    config.flags.set(BuilderFlag::kFP16, command.fp16);
+    config.flags.set(BuilderFlag::kBF16, command.bf16);
+    config.set_avg_timing_iterations(command.iterations);
+    config.all_tactics = command.all_tactics;
+    config.set_kernel_seconds(command.kernel_seconds);
+    if (command.verify) config.set_verification(VerificationLevel::kALL);
+    if (command.verify_strictly) config.set_verification(VerificationLevel::kSTRICT);
+  };
+  ProgressDisplay progress = ProgressDisplay::on_stderr();
+  if (!command.quiet && !command.json)
+    options.progress = [&](const std::string& phase, int done, int total) {
+      progress.step(phase, done, total);
+      return true;
+    };
+  options.finished = [&](bool is_built) { progress.finish(is_built); };
+  const BuiltEngine built = build_engine(options);
+  const size_t layers = built.plan.schedules.at(0).steps.size();
+  if (command.json)
     std::printf("{\"engine\": %s, \"bytes\": %zu, \"layers\": %zu, \"seconds\": %.3f}\n",
-                json_string(options.output).c_str(), size, layers, seconds.count());
-  else if (!options.quiet)
-    std::printf("%s: %zu layers, %s, built in %.1f s\n", options.output.c_str(), layers,
-                bytes_text(size).c_str(), seconds.count());
+                json_string(options.output).c_str(), built.bytes, layers, built.seconds);
+  else if (!command.quiet)
+    std::printf("%s: %zu layers, %s, built in %s\n", printable(options.output).c_str(), layers,
+                bytes_text(built.bytes).c_str(), time_text(1000 * built.seconds).c_str());
 }
 
 }  // namespace
 
 void add_build(CLI::App& app) {
-  auto options = std::make_shared<BuildOptions>();
+  auto options = std::make_shared<BuildCommand>();
   CLI::App* command = app.add_subcommand("build", "Build an engine file from an ONNX model");
-  command->add_option("model", options->model, "The ONNX file")->required();
-  command->add_option("-o,--output", options->output, "The engine file to write")->required();
+  command->add_option("model", options->options.model, "The ONNX file")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("-o,--output", options->options.output, "The engine file to write")
+      ->type_name("FILE")
+      ->required();
   command
       ->add_option("--shapes", options->shapes,
                    "Shape of an input of dynamic shape, INPUT:1x3x224x224, or its range, "
-                   "INPUT:MIN,OPT,MAX (repeatable)")
-      ->allow_extra_args(false);
-  command->add_option("--plugins", options->plugins, "A plugin library to load first (repeatable)")
+                   "INPUT:MIN,OPT,MAX (repeatable, or with commas: x:1x8,z:1x8)")
       ->allow_extra_args(false);
   command
-      ->add_option("--embed-plugins", options->embedded_plugins,
-                   "A plugin library to load, as --plugins does, and to put into the engine file, "
-                   "which then needs no --plugins to run, but --allow-host-code (repeatable)")
+      ->add_option("--plugins", options->options.plugins,
+                   "A plugin library, or a Python file of plugins, to load first (repeatable)")
+      ->type_name("FILE")
       ->allow_extra_args(false);
-  command->add_flag("--allow-links", options->allow_links,
+  command
+      ->add_option(
+          "--embed-plugins", options->options.embedded_plugins,
+          "A plugin library or Python file to load, as --plugins does, and to put into the "
+          "engine file, which then needs no --plugins to run, but --allow-host-code "
+          "(repeatable)")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  command->add_flag("--allow-links", options->options.allow_links,
                     "Read external data of the model through symbolic links that lead out of its "
                     "folder; for links of somebody whom you trust");
-  command->add_option("--device", options->device,
+  command->add_option("--device", options->options.device,
                       "What the engine is for: cpu, cuda, or cuda:1 to tune it on that GPU; the "
                       "GPU where there is one that runs all layers, else the CPU");
   command->add_flag("--fp16", options->fp16, "Allow FP16 where it is faster");
   command->add_flag("--bf16", options->bf16, "Allow BF16 where it is faster");
-  command->add_flag("--strongly-typed", options->strongly_typed,
+  command->add_flag("--strongly-typed", options->options.network.strongly_typed,
                     "Keep the model's types everywhere");
-  command->add_option("--timing-cache", options->timing_cache,
-                      "File of measured times: read before, extended after");
+  command
+      ->add_option("--timing-cache", options->options.timing_cache,
+                   "File of measured times: read before, extended after")
+      ->type_name("FILE");
   command
       ->add_option("--timing-iterations", options->iterations,
                    "Runs over which a kernel's time is taken")
+      ->capture_default_str()
       ->check(CLI::Range(1, 10000));
+  CLI::Option* aot =
+      command->add_flag("--prefer-aot", options->options.network.prefer_aot_python_plugins,
+                        "Of plugins in Python that have both, take the compiled implementation");
+  command
+      ->add_flag("--prefer-jit", options->options.network.prefer_jit_python_plugins,
+                 "Take the one that is called in Python")
+      ->excludes(aot);
   command->add_flag("--verify", options->verify,
                     "Compare what each candidate computes with a reference (the CPU's kernel in "
                     "FP32, a plugin's own), and leave out what differs by more than its types "
@@ -255,8 +327,9 @@ void add_build(CLI::App& app) {
       ->add_option("--kernel-seconds", options->kernel_seconds,
                    "Seconds that a kernel for the GPU may take to be compiled, and with "
                    "--verify to run in another process; one that takes longer is left out")
+      ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  options->limits.add_to(
+  options->options.limits.add_to(
       *command, "Bytes that constants and tensors may take during the build: 2G, 512M, 64K");
   command->add_flag("-v,--verbose", options->verbose,
                     "Print all messages, the tuner's tables among them");

@@ -1,5 +1,5 @@
+#include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <mutex>
 
 #include "backend/backend.h"
@@ -8,8 +8,9 @@
 #include "commands.h"
 #include "crash_report.h"
 #include "plugin/registry/registry.h"
-#include "python_host.h"
+#include "program.h"
 #include "runtime/json.h"
+#include "usage.h"
 
 namespace opwright::cli {
 namespace {
@@ -32,8 +33,11 @@ class StderrLogger final : public ILogger {
 }  // namespace
 
 void EngineOptions::add_to(CLI::App& command) {
-  command.add_option("engine", path, "The engine file")->required();
-  command.add_option("--plugins", plugins, "A plugin library to load first (repeatable)")
+  command.add_option("engine", path, "The engine file")->type_name("FILE")->required();
+  command
+      .add_option("--plugins", plugins,
+                  "A plugin library, or a Python file of plugins, to load first (repeatable)")
+      ->type_name("FILE")
       ->allow_extra_args(false);
   command.add_flag("--allow-host-code", allow_host_code,
                    "Execute code that the engine file holds. Only for files that you trust");
@@ -69,7 +73,6 @@ std::shared_ptr<Engine> EngineOptions::load(std::optional<bool> debug_plugins) c
   LoadOptions options;
   options.limits.memory = limits.memory_bytes();
   end_after(limits.seconds, limits.seconds);
-  offer_python();
   load_plugins(plugins);
   set_crash_stage("loading '" + path + "'");
   options.allow_host_code = allow_host_code;
@@ -86,8 +89,15 @@ std::shared_ptr<Engine> EngineOptions::load(std::optional<bool> debug_plugins) c
   return Engine::load(std::move(plan), options);
 }
 
+bool is_python(const std::string& path) { return path.ends_with(".py"); }
+
 void load_plugins(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
+    if (is_python(path)) {
+      set_crash_stage("running the plugins of '" + path + "'");
+      current_host().load_python(path);
+      continue;
+    }
     set_crash_stage("loading the plugin library '" + path + "'");
     PluginRegistry::global().load_library(path);
   }
@@ -109,24 +119,85 @@ uint64_t parse_bytes(const std::string& text, const std::string& what) {
                     : suffix == "G" ? 30
                     : suffix == "T" ? 40
                                     : -1;
-  require(problem == std::errc() && shift >= 0 && bytes > 0 && bytes << shift >> shift == bytes,
-          what, ": '", text, "' is no number of bytes; expected one such as 2G, 512M, 64K or 4096");
+  require_usage(
+      problem == std::errc() && shift >= 0 && bytes > 0 && bytes << shift >> shift == bytes, what,
+      ": '", text, "' is no number of bytes; expected one such as 2G, 512M, 64K or 4096");
   return bytes << shift;
 }
 
-Shape parse_shape(const std::string& text, const std::string& what) {
+namespace {
+
+std::optional<Shape> as_shape(const std::string& text) {
   Shape shape;
+  if (text == "scalar") return shape;
   size_t at = 0;
   while (at <= text.size()) {
     const size_t end = std::min(text.find('x', at), text.size());
     const std::string part = text.substr(at, end - at);
-    require(!part.empty() && part.size() < 19 &&
-                part.find_first_not_of("0123456789") == std::string::npos,
-            what, ": '", text, "' is no shape; expected extents such as 1x3x224x224");
+    if (part.empty() || part.size() >= 19 ||
+        part.find_first_not_of("0123456789") != std::string::npos || shape.rank() == Dims::MAX_DIMS)
+      return std::nullopt;
     shape.push_back(std::stoll(part));
     at = end + 1;
   }
   return shape;
+}
+
+}  // namespace
+
+Shape parse_shape(const std::string& text, const std::string& what) {
+  const std::optional<Shape> shape = as_shape(text);
+  require_usage(shape.has_value(), what, ": '", text,
+                "' is no shape; expected extents such as 1x3x224x224, at most ", Dims::MAX_DIMS);
+  return *shape;
+}
+
+std::vector<InputShapes> parse_shapes(const std::vector<std::string>& texts,
+                                      const std::string& option) {
+  std::vector<std::pair<std::string, std::vector<Shape>>> found;
+  for (const std::string& text : texts) {
+    const std::string what = str(option, " '", text, "'");
+    size_t count = found.size();
+    std::string name;  // which may have the separators itself, and ends before its shape
+    size_t at = 0;
+    while (at <= text.size()) {
+      const size_t end = std::min(text.find(',', at), text.size());
+      const std::string part = text.substr(at, end - at);
+      at = end + 1;
+      const std::optional<Shape> more = as_shape(part);
+      if (more && name.empty() && found.size() > count) {
+        found.back().second.push_back(*more);
+        continue;
+      }
+      name += (name.empty() ? "" : ",") + part;
+      const size_t colon = name.rfind(':');
+      if (colon == std::string::npos || colon == 0) continue;
+      const std::string rest = name.substr(colon + 1);
+      const std::optional<Shape> first = rest.empty() ? Shape() : as_shape(rest);
+      if (!first) continue;
+      std::string input = name.substr(0, colon);
+      if (input.size() > 2 && input.front() == '\'' && input.back() == '\'')
+        input = input.substr(1, input.size() - 2);
+      found.emplace_back(input, std::vector<Shape>{*first});
+      name.clear();
+    }
+    const size_t colon = name.rfind(':');
+    if (colon != std::string::npos && colon > 0) parse_shape(name.substr(colon + 1), what);
+    require_usage(name.empty() && found.size() > count, what,
+                  "; expected INPUT:1x3x224x224 or INPUT:MIN,OPT,MAX, of several inputs with a "
+                  "comma between them");
+    for (; count < found.size(); ++count)
+      require_usage(found[count].second.size() == 1 || found[count].second.size() == 3, what,
+                    " has ", found[count].second.size(),
+                    " shapes; expected one, or three: MIN,OPT,MAX");
+  }
+  std::vector<InputShapes> all;
+  for (const auto& [input, shapes] : found) {
+    require_usage(std::ranges::find(all, input, &InputShapes::input) == all.end(), option,
+                  " names the input '", input, "' twice");
+    all.push_back({input, shapes.front(), shapes[shapes.size() / 2], shapes.back()});
+  }
+  return all;
 }
 
 std::pair<std::string, std::string> split_name(const std::string& text,

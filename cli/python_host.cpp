@@ -283,10 +283,13 @@ void become_python(const std::vector<std::string>& arguments) {
     argv.push_back(nullptr);
     execvp(argv[0], argv.data());
   }
-  fail("this command is a part of the Python package, which no interpreter that was tried has (",
-       tried,
-       "): pip install 'opwright[serve]', or name the interpreter that has it in the environment "
-       "variable OPWRIGHT_PYTHON");
+  fail(
+      "files of operators in Python, and `serve`, are for the Python package, which no interpreter "
+      "that was tried has (",
+      tried,
+      "): pip install opwright, or 'opwright[serve]', or name the interpreter that has it in the "
+      "environment "
+      "variable OPWRIGHT_PYTHON");
 }
 
 }  // namespace opwright::cli

@@ -9,9 +9,12 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/did_you_mean.h"
 #include "base/file.h"
 #include "base/printable.h"
+#include "base/units.h"
 #include "commands.h"
+#include "usage.h"
 
 namespace opwright::cli {
 namespace {
@@ -42,7 +45,7 @@ std::vector<Feed> parse_feeds(const std::vector<std::string>& texts, const Plan&
   std::vector<Feed> feeds;
   for (const std::string& text : texts) {
     const auto [output, input] = split_name(text, plan.outputs);
-    require(!output.empty() && !input.empty(), "--feed '", text, "'; expected OUTPUT=INPUT");
+    require_usage(!output.empty() && !input.empty(), "--feed '", text, "'; expected OUTPUT=INPUT");
     const Feed feed = {find_port(plan.outputs, output, "output"),
                        find_port(plan.inputs, input, "input")};
     require(!plan.inputs[feed.input].is_shape_input, "--feed '", text, "': the values of '", input,
@@ -178,8 +181,8 @@ void run(const RunOptions& options) {
   }
   if (!options.json) {
     if (options.steps > 1)
-      std::printf("%d steps: the first %.3f ms, then %.4f ms each\n", options.steps, times.first,
-                  times.next);
+      std::printf("%d steps: the first %s, then %s each\n", options.steps,
+                  time_text(times.first).c_str(), time_text(times.next).c_str());
     return;
   }
   std::string libraries;
@@ -201,17 +204,25 @@ int find_port(const std::vector<PlanPort>& ports, const std::string& name, const
   if (name.empty())
     fail("the engine has ", ports.size(), " ", what, "s (", known, "): write --", what,
          " NAME=FILE.npy");
-  fail("the engine has no ", what, " '", name, "'; it has ", known);
+  std::vector<std::string> names;
+  for (const PlanPort& port : ports) names.push_back(port.name);
+  fail("the engine has no ", what, " '", name, "'; it has ", known, did_you_mean(name, names));
 }
 
-Runner::Runner(std::shared_ptr<Engine> engine)
+Runner::Runner(std::shared_ptr<Engine> engine, bool watched)
     : engine_(engine),
       device_(engine->device()),
       context_(engine),
-      watched_(context_),
       inputs_(engine->plan().inputs.size()),
       input_memory_(inputs_.size()),
-      output_memory_(engine->plan().outputs.size()) {}
+      output_memory_(engine->plan().outputs.size()),
+      host_inputs_(inputs_.size()),
+      host_outputs_(output_memory_.size()) {
+  if (watched)
+    watched_.emplace(context_);
+  else
+    queue_ = device_.make_queue();
+}
 
 void Runner::choose_profile(const std::vector<std::pair<int, Shape>>& shapes) {
   const std::vector<Schedule>& schedules = engine_->plan().schedules;
@@ -312,8 +323,33 @@ void Runner::prepare() {
   }
 }
 
-void Runner::start() { context_.enqueue(); }
-void Runner::wait() { context_.synchronize(); }
+void Runner::start() { context_.enqueue(queue()); }
+void Runner::wait() { context_.synchronize(queue()); }
+
+void Runner::copy_inputs() {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Blob& data = inputs_[i].data;
+    if (plan().inputs[i].is_shape_input || data.size() == 0) continue;
+    if (host_inputs_[i] == nullptr) {
+      host_inputs_[i] = std::make_unique<PinnedMemory>(device_, data.size());
+      std::memcpy(host_inputs_[i]->data(), data.data(), data.size());
+    }
+    device_.copy(input_memory_[i].data(), host_inputs_[i]->data(), data.size(), queue());
+  }
+}
+
+void Runner::copy_outputs() {
+  for (size_t i = 0; i < host_outputs_.size(); ++i) {
+    const int output = static_cast<int>(i);
+    const PortType type = plan().outputs[i].type;
+    const Shape shape = context_.max_output_shape(output);
+    const auto bytes = static_cast<size_t>(tensor_bytes(shape, type.dtype, type.format));
+    if (bytes == 0) continue;
+    if (host_outputs_[i] == nullptr)
+      host_outputs_[i] = std::make_unique<PinnedMemory>(device_, bytes);
+    device_.copy(host_outputs_[i]->data(), output_address(output), bytes, queue());
+  }
+}
 void Runner::run() {
   start();
   wait();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/memory.h"
@@ -23,7 +24,8 @@ struct Feed {
 /// input lies in its memory, which is the runner's.
 class Runner {
  public:
-  explicit Runner(std::shared_ptr<Engine> engine);
+  /// One of several at once is not `watched`, and runs in a queue of its own.
+  explicit Runner(std::shared_ptr<Engine> engine, bool watched = true);
   /// Takes the first profile that has these shapes; where none has, it stays, and set_input()
   /// fails. Before the inputs are set.
   void choose_profile(const std::vector<std::pair<int, Shape>>& shapes);
@@ -40,7 +42,13 @@ class Runner {
   /// The same without waiting.
   void start();
   void wait();
+  /// In the order of the queue, and without waiting: all inputs from the host's memory, which has
+  /// them anyway, and all outputs to the host's memory.
+  void copy_inputs();
+  void copy_outputs();
   Context& context() { return context_; }
+  const Plan& plan() const { return engine_->plan(); }
+  Queue queue() const { return queue_.get(); }
   const Device& device() const { return device_; }
   Shape output_shape(int index);
   const void* output_address(int index) const;
@@ -54,10 +62,13 @@ class Runner {
   std::shared_ptr<Engine> engine_;
   const Device& device_;
   Context context_;
-  WatchedContext watched_;
+  std::optional<WatchedContext> watched_;
+  std::shared_ptr<void> queue_;  // null: the default one
   std::vector<NpyArray> inputs_;
   /// Memory of the device: of outputs, and of inputs where the device does not read the host's.
   std::vector<DeviceMemory> input_memory_, output_memory_;
+  /// Of the host, for copies: null where there were none.
+  std::vector<std::unique_ptr<PinnedMemory>> host_inputs_, host_outputs_;
 };
 
 }  // namespace opwright::cli

@@ -1,5 +1,5 @@
 #include "commands.h"
-#include "python_host.h"
+#include "program.h"
 
 namespace opwright::cli {
 
@@ -13,7 +13,7 @@ void add_serve(CLI::App& app) {
   command->callback([command] {
     std::vector<std::string> arguments = {"serve"};
     for (const std::string& each : command->remaining()) arguments.push_back(each);
-    become_python(arguments);
+    current_host().run_in_python(arguments);
   });
 }
 

@@ -40,6 +40,13 @@ install(FILES ${PROJECT_BINARY_DIR}/OpwrightConfig.cmake ${PROJECT_BINARY_DIR}/O
 if(TARGET opwright_cli)
   set_target_properties(opwright_cli PROPERTIES INSTALL_RPATH "${program_rpath}")
   install(TARGETS opwright_cli RUNTIME DESTINATION ${bin_dir})
+  install(PROGRAMS ${PROJECT_SOURCE_DIR}/cli/trtexec DESTINATION ${root}/tensorrt/bin)
+  if(TARGET opwright_shell AND NOT SKBUILD)  # an environment of Python has no such folders
+    install(FILES ${shell_dir}/bash DESTINATION share/bash-completion/completions RENAME opwright)
+    install(FILES ${shell_dir}/zsh DESTINATION share/zsh/site-functions RENAME _opwright)
+    install(FILES ${shell_dir}/fish DESTINATION share/fish/vendor_completions.d RENAME opwright.fish)
+    install(FILES ${shell_dir}/man DESTINATION share/man/man1 RENAME opwright.1)
+  endif()
 endif()
 if(TARGET _core AND SKBUILD)
   set_target_properties(_core PROPERTIES INSTALL_RPATH $ORIGIN/lib)
@@ -49,7 +56,7 @@ endif()
 
 # All that is installed, and no tests.
 add_custom_target(opwright_package)
-foreach(target bundle opwright opwright_threads opwright_cuda opwright_cli opwright_trials _core stub___init__ stub__plugin)
+foreach(target bundle opwright opwright_threads opwright_cuda opwright_cli opwright_trials opwright_shell _core stub___init__ stub__plugin)
   if(TARGET ${target})
     add_dependencies(opwright_package ${target})
   endif()

@@ -74,12 +74,17 @@ def make(archive: Path) -> Path:
         for folder in (root / "DEBIAN", root / "usr" / "bin", libraries, documents):
             folder.mkdir(parents=True)
         shutil.copy(prefix / "bin" / "opwright", root / "usr" / "bin")
+        # Not in a folder of PATH: there may be TensorRT's own.
+        (libraries / "bin").mkdir()
+        (libraries / "bin" / "trtexec").symlink_to("../../../bin/opwright")
+        for part in ("bash-completion", "zsh", "fish", "man"):
+            shutil.copytree(prefix / "share" / part, root / "usr" / "share" / part)
         trials = prefix / "lib" / "opwright-trials"
         for file in [*(prefix / "lib").glob("libopwright*.so*"), trials]:
             shutil.copy(file, libraries)
         licences = sorted((prefix / "share" / "licences").iterdir())
         (documents / "copyright").write_text(copyright_of(licences))
-        files = [root / "usr" / "bin" / "opwright", *libraries.iterdir()]
+        files = [root / "usr" / "bin" / "opwright", *libraries.glob("*.so*")]
         size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
         (root / "DEBIAN" / "control").write_text(
             "Package: opwright\n"
@@ -95,6 +100,8 @@ def make(archive: Path) -> Path:
             " is in them, on the CPU and on NVIDIA GPUs.\n"
         )
         for path in [root, *root.rglob("*")]:
+            if path.is_symlink():
+                continue
             is_program = path == files[0] or path.name == trials.name
             path.chmod(0o755 if path.is_dir() or is_program else 0o644)
         command = ["dpkg-deb", "--root-owner-group", "--build", root, target]

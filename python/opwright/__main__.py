@@ -1,6 +1,8 @@
 """The command line of the Python package: ``python -m opwright check my_ops.py``, and more.
 
-What needs no Python is the native program's: ``opwright --help``.
+``build``, ``run``, ``bench`` and others are those of the native program, with the same options.
+Here their operators may be in Python: ``python -m opwright build model.onnx -o model.engine
+--plugins my_ops.py``.
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ import argparse
 import faulthandler
 import shutil
 import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,18 +43,9 @@ def _say(message: object) -> None:
     print(f"python -m opwright check: {message}", file=sys.stderr)
 
 
-def _own_frames(error: BaseException, file: str) -> str:
-    """The traceback from the file's own first line on, without what ran it."""
-    entries = list(traceback.extract_tb(error.__traceback__))
-    own = [i for i, entry in enumerate(entries) if Path(entry.filename).name == Path(file).name]
-    if own or isinstance(error, SyntaxError):
-        entries = entries[own[0] :] if own else []
-    lines = traceback.format_list(entries)
-    return "".join([*lines, *traceback.format_exception_only(type(error), error)]).rstrip()
-
-
 def _check_file(file: str, options: argparse.Namespace) -> list[Report] | None:
     """The reports of a file; None, with a message, where nothing could be checked."""
+    from ._plugin_files import own_frames
     from .testing import NothingToCheckError, check_file
 
     is_terminal = sys.stderr.isatty()
@@ -74,12 +66,12 @@ def _check_file(file: str, options: argparse.Namespace) -> list[Report] | None:
         _say(error)
     except ModuleNotFoundError as error:
         _say(f"'{file}' needs the module '{error.name}', which is not installed")
-        print(_own_frames(error, file), file=sys.stderr)
+        print(own_frames(error, file), file=sys.stderr)
     except SystemExit as error:
         _say(f"'{file}' ended the program (status {error.code}) before anything was checked")
     except Exception as error:  # of the user's file: any
         _say(f"'{file}' raised {type(error).__name__} before anything was checked")
-        print(_own_frames(error, file), file=sys.stderr)
+        print(own_frames(error, file), file=sys.stderr)
     finally:
         if is_terminal:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
@@ -89,7 +81,7 @@ def _check_file(file: str, options: argparse.Namespace) -> list[Report] | None:
 def check(options: argparse.Namespace) -> int:
     """Checks the plugins of files and prints what was found.
 
-    Returns 0 where all is well, 1 where a check failed, 2 where nothing could be checked.
+    Returns 0 where all is well, 1 where a check failed, 2 where something could not be checked.
     """
     from . import Error
     from ._check_report import to_json
@@ -111,7 +103,9 @@ def check(options: argparse.Namespace) -> int:
         print(to_json(reports))
     elif reports:
         print("\n\n".join(report.table(options.verbose) for report in reports))
-    return status or int(not all(report.ok for report in reports))
+    if any(report.failed for report in reports):
+        return status or 1
+    return 2 if any(report.needs_example for report in reports) else status
 
 
 def tensorrt(options: argparse.Namespace) -> int:
@@ -135,8 +129,11 @@ def tensorrt(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    from . import _serve
+    from . import _program, _serve
 
+    given = sys.argv[1:] if arguments is None else arguments
+    if given and given[0] in _program.COMMANDS:
+        return _program.run_command(given)
     parser = argparse.ArgumentParser(prog="python -m opwright", description=__doc__)
     parser.add_argument(
         "--cmake-dir",
@@ -149,6 +146,8 @@ def main(arguments: list[str] | None = None) -> int:
         help="print the folder with TensorRT's headers and libraries for compilers and exit",
     )
     commands = parser.add_subparsers(dest="command")
+    for name, does in _program.COMMANDS.items():
+        commands.add_parser(name, help=does)  # for the list alone
     checks = commands.add_parser("check", help="check the plugins that files register")
     checks.add_argument(
         "files", metavar="FILE", nargs="+", help="a Python file or a C++ library with plugins"
@@ -182,7 +181,7 @@ def main(arguments: list[str] | None = None) -> int:
         "serve", help="serve engines over HTTP, in the KServe v2 protocol"
     )
     _serve.add_arguments(serving)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(given)
     if options.cmake_dir:
         print(cmake_dir())
         return 0

@@ -39,7 +39,8 @@ CHECKS = (
 
 @dataclass(frozen=True)
 class Row:
-    """The result of one check: ``"ok"``, ``"FAIL"`` or ``"skip"``."""
+    """The result of one check: ``"ok"``, ``"FAIL"`` or ``"skip"``, or ``"ask"`` where it takes an
+    example from the user."""
 
     check: str
     result: str
@@ -59,13 +60,18 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed."""
-        return not self.failed
+        """Whether no check failed, and none lacks an example."""
+        return not self.failed and not self.needs_example
 
     @property
     def failed(self) -> list[str]:
         """The names of the checks that failed."""
         return [row.check for row in self.rows if row.result == "FAIL"]
+
+    @property
+    def needs_example(self) -> bool:
+        """Whether nothing could be checked without an example from the user."""
+        return any(row.result == "ask" for row in self.rows)
 
     def __str__(self) -> str:
         return self.table()
@@ -90,7 +96,8 @@ class Report:
                 lines.append(f"  {'':<{width}}        at {row.where}")
         left = ", ".join(row.check for row in rows if row.detail == _NOT_REACHED)
         if left:
-            lines.append(f"  not reached, since what they need failed: {left}")
+            why = "without an example" if self.needs_example else "since what they need failed"
+            lines.append(f"  not reached, {why}: {left}")
         return "\n".join(lines)
 
 
@@ -102,6 +109,7 @@ class Findings:
         self._failures: dict[str, list[Row]] = {}
         self._passed: set[str] = set()
         self._notes: dict[str, list[str]] = {}
+        self._asked: dict[str, Row] = {}
 
     def fail(self, check: str, detail: str, where: str) -> None:
         """A failure, at a place of the user's source."""
@@ -111,6 +119,12 @@ class Findings:
         """An exception, at its innermost line in the user's files, else at the default place."""
         where = place_of_error(error, self._subject.functions()) or default
         self.fail(check, f"{what}: {type(error).__name__}: {error}", where)
+
+    def ask(self, check: str, error: Exception, what: str, default: str) -> None:
+        """What only the user can give, and the exception that says so."""
+        where = place_of_error(error, self._subject.functions()) or default
+        detail = f"{what}: {type(error).__name__}: {error}"
+        self._asked[check] = Row(check, "ask", detail, where)
 
     def passed(self, check: str) -> None:
         """Something that is as it must be."""
@@ -129,6 +143,8 @@ class Findings:
         if failures:
             more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
             return Row(check, "FAIL", failures[0].detail + more, failures[0].where)
+        if check in self._asked:
+            return self._asked[check]
         if check in self._passed:
             return Row(check, "ok", "; ".join(notes), "")
         if (

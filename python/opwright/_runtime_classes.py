@@ -132,7 +132,7 @@ class Profiler(_core.IProfiler):
 
     def report_layer_time(self, layer_name: str, ms: float) -> None:
         """Print a line."""
-        print(f"{layer_name}: {ms:.6g} ms")
+        print(f"{layer_name}: {_core._time_text(ms)}")
 
 
 class IPluginResource(IVersionedInterface):

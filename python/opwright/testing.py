@@ -13,9 +13,7 @@ does it in a test.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +30,7 @@ from ._core import DeviceType
 from ._core._plugin import FunctionCreator
 from ._library_plugins_v2 import LibraryCreatorV2
 from ._plugin_classes import IPluginCreatorInterface, LibraryCreatorBase
+from ._plugin_files import NotPythonError, run
 from .plugin._decorators import plugins
 from .plugin._op import PluginOp
 
@@ -165,19 +164,11 @@ def check(
 
 
 def _run(file: Path) -> list[Any]:
-    """Runs a Python file as a module of its name, beside which others are found.
-
-    :returns: the creators that it holds in variables, which it may register only as a program.
-    """
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    if spec is None or spec.loader is None:
-        raise NothingToCheckError(f"'{file}' is neither a Python file nor a library")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
-    sys.path.insert(0, str(file.parent))
-    spec.loader.exec_module(module)
-    held = dict.fromkeys(v for v in vars(module).values() if isinstance(v, IPluginCreatorInterface))
-    return list(held)
+    """The creators that a Python file holds in variables, once it is run."""
+    try:
+        return list(run(file))
+    except NotPythonError as error:
+        raise NothingToCheckError(str(error)) from None
 
 
 def _teller(

@@ -41,6 +41,7 @@ void bind_plugin_v2(nb::module_& m);
 void bind_plugin_v3(nb::module_& m);
 void bind_registry(nb::module_& m);
 void bind_sources(nb::module_& m);
+void bind_program(nb::module_& m);
 
 /// The NumPy type for a data type: an instance of numpy.dtype, from ml_dtypes for BF16 and FP8
 /// where that is installed. Throws Error when NumPy has none.

@@ -45,16 +45,6 @@ Limits resolved(const Limits& given, uint64_t device_memory) {
   return limits;
 }
 
-std::string bytes_text(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  double value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
-  return text;
-}
-
 std::string limit_hint(const char* limit) {
   const std::string name = limit;
   const char* option = name == "memory" || name == "build_memory"         ? ", --max-memory"

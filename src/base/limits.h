@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "opwright/resource_limits.h"
 
 namespace opwright {
@@ -18,9 +19,6 @@ void check_limits(const Limits& limits);
 /// `given` with the default in the place of each 0; of seconds that is infinity. Throws Error for a
 /// limit that is negative or not a number.
 Limits resolved(const Limits& given, uint64_t device_memory);
-
-/// "512 B", "1.5 GiB".
-std::string bytes_text(uint64_t bytes);
 
 /// How a message ends that names a limit by its member's name: where it is set, in each language.
 std::string limit_hint(const char* limit);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "compile/build_budget.h"
 #include "compile/candidate_failure.h"
 #include "compile/expansion.h"
@@ -158,7 +159,7 @@ bool Contest::gain_streams(const std::vector<int>& assignment, const ScheduleRul
   const std::vector<float> times = this->times(contestants);
   if (times.empty()) return false;
   build_.config.log.verbose("Compared engines as a whole: ", time_text(times[0]),
-                            " ms with one stream, ", time_text(times[1]), " ms with several");
+                            " with one stream, ", time_text(times[1]), " with several");
   return times[1] < kClearlyOnStreams * times[0];
 }
 
@@ -323,7 +324,7 @@ void Contest::report(const SelectionProblem& problem, const std::vector<Contesta
                      const std::vector<float>& times, size_t winner) const {
   std::string lines;
   for (size_t i = 0; i < contestants.size(); ++i) {
-    lines += str(i == winner ? "\n  *  " : "\n     ", time_text(times[i]), " ms, ",
+    lines += str(i == winner ? "\n  *  " : "\n     ", time_text(times[i]), ", ",
                  time_text(static_cast<float>(selection_cost(problem, contestants[i].assignment))),
                  " as the sum of separate times");
     int others = 0;

@@ -1,19 +1,9 @@
 #include "plan/tuning_table.h"
 
-#include <cmath>
-#include <cstdio>
-
 #include "base/text_table.h"
+#include "base/units.h"
 
 namespace opwright {
-
-std::string time_text(float milliseconds) {
-  if (!(milliseconds > 0)) return "-";
-  if (std::isinf(milliseconds)) return "impossible";
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.5f", static_cast<double>(milliseconds));
-  return text;
-}
 
 std::string tactic_text(int64_t tactic, const std::string& name) {
   if (tactic == 0 && !name.empty()) return name;
@@ -29,7 +19,7 @@ bool is_chosen(const TimedCandidate& candidate, const Candidate& chosen) {
 
 std::string tuning_table(std::span<const TimedCandidate> considered, const Candidate& chosen,
                          std::span<const std::string> notes) {
-  std::vector<std::vector<std::string>> rows = {{"", "types", "tactic", "ms", "reformats ms", ""}};
+  std::vector<std::vector<std::string>> rows = {{"", "types", "tactic", "time", "reformats", ""}};
   for (size_t i = 0; i < considered.size(); ++i) {
     const TimedCandidate& item = considered[i];
     std::string note = notes.empty() ? "" : notes[i];

@@ -7,8 +7,6 @@
 
 namespace opwright {
 
-/// "0.01250", or "-" where nothing was timed.
-std::string time_text(float milliseconds);
 /// "2 FAST", and where one of number and name says nothing the other.
 std::string tactic_text(int64_t tactic, const std::string& name);
 /// Whether it is what a layer that runs as `chosen` was built with.

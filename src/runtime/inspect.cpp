@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/printable.h"
 #include "base/text_table.h"
+#include "base/units.h"
 #include "base/utf8.h"
 #include "plan/tuning_table.h"
 #include "plugin/plugin_operators.h"
@@ -509,7 +510,7 @@ std::string profile_text(const Plan& plan, const Schedule& schedule) {
               bytes_text(schedule.workspace_size), " scratch, ", bytes_text(weight_bytes(schedule)),
               " of weights\n\n");
   std::vector<std::vector<std::string>> rows = {
-      {"#", "layer", "kind", "types", "tactic", "of", "ms"}};
+      {"#", "layer", "kind", "types", "tactic", "of", "time"}};
   float total = 0;
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
     const PlanStep& step = schedule.steps[i];
@@ -631,7 +632,7 @@ std::string inspect_layer_text(const Plan& plan, int step, int profile) {
   return printable(str(layer.name, " (", kind_text(layer), "): ", str(layer.candidate), ", tactic ",
                        tactic_text(layer.candidate.tactic, layer.candidate.tactic_name),
                        count.empty() ? "" : " of " + count + " candidates", ", ",
-                       time_text(layer.time_ms), " ms"));
+                       time_text(layer.time_ms)));
 }
 
 std::string inspect_layer_json(const Plan& plan, int step, int profile) {

@@ -82,10 +82,84 @@ def test_the_command_gives_json(tmp_path):
 def test_a_plugin_that_cannot_be_tried_without_an_example(tmp_path):
     file = write(tmp_path, 2, default="")
     reports = testing.check_file(file, "file2::good")
-    assert reports[0].failed == ["example"]
+    assert reports[0].failed == [] and reports[0].needs_example and not reports[0].ok
     row = reports[0].rows[0]
+    assert row.result == "ask"
+    done = command(file, "--only", "file2::good", folder=tmp_path)
+    assert done.returncode == 2 and "not reached, without an example" in done.stdout
     assert "attribute 'k' is missing" in row.detail
     assert "add opwright.testing.example('file2::good', inputs=[...], k=...)" in row.detail
+
+
+PICKY = """
+    import numpy as np
+    import opwright.plugin as trtp
+
+    @trtp.register("picky::layer_norm")
+    def norm(x: trtp.TensorDesc, scale: trtp.TensorDesc, bias: trtp.TensorDesc) -> trtp.TensorDesc:
+        if x.ndim < 2 or scale.ndim != 1 or bias.ndim != 1:
+            raise ValueError("x has rows, scale and bias have rank 1")
+        return x.like()
+
+    @trtp.impl("picky::layer_norm")
+    def norm_impl(x, scale, bias, outputs, stream):
+        x = np.asarray(x)
+        if x.shape[-1] != np.asarray(scale).shape[0]:
+            raise ValueError("scale has an element for each of a row")
+        y = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+        np.asarray(outputs[0])[...] = y * np.asarray(scale) + np.asarray(bias)
+
+    @trtp.register("picky::blocks")
+    def blocks(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        if x.ndim != 2 or x.shape_expr[1].is_constant and x.shape_expr[1].constant_value() % 16:
+            raise ValueError("x is a matrix whose rows are multiples of 16")
+        return x.like()
+
+    @trtp.impl("picky::blocks")
+    def blocks_impl(x, outputs, stream):
+        np.copyto(np.asarray(outputs[0]), np.asarray(x))
+
+    @trtp.register("picky::pick")
+    def pick(table: trtp.TensorDesc, index: trtp.TensorDesc) -> trtp.TensorDesc:
+        if index.dtype.name != "INT32" or table.ndim != 2 or index.ndim != 1:
+            raise TypeError("index is a vector of INT32, table a matrix")
+        out = table.like()
+        out.shape_expr = trtp.SymExprs.from_tuple([index.shape_expr[0], table.shape_expr[1]])
+        return out
+
+    @trtp.impl("picky::pick")
+    def pick_impl(table, index, outputs, stream):
+        np.take(np.asarray(table), np.asarray(index), axis=0, out=np.asarray(outputs[0]))
+
+    @trtp.register("picky::never")
+    def never(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        raise ValueError("only what nobody guesses")
+
+    @trtp.impl("picky::never")
+    def never_impl(x, outputs, stream):
+        pass
+
+    @trtp.register("picky::broken")
+    def broken(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return undefined_name
+
+    @trtp.impl("picky::broken")
+    def broken_impl(x, outputs, stream):
+        pass
+"""
+
+
+def test_correct_plugins_that_refuse_usual_inputs(tmp_path):
+    file = tmp_path / "picky.py"
+    file.write_text(textwrap.dedent(PICKY))
+    reports = {report.plugin: report for report in testing.check_file(file)}
+    for name in ("layer_norm", "blocks", "pick"):
+        report = reports[f"picky::{name}"]
+        assert report.ok, report
+        assert "made here from what it refuses" in report.rows[0].detail
+    assert reports["picky::never"].rows[0].result == "ask"
+    assert "only what nobody guesses" in reports["picky::never"].rows[0].detail
+    assert reports["picky::broken"].failed == ["example"]
 
 
 def test_several_examples_make_the_profile(tmp_path):

@@ -48,10 +48,10 @@ class Cli:
         assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def fails(self, *arguments, match: str) -> None:
+    def fails(self, *arguments, match: str, status: int | None = None) -> None:
         """The program says why, in one message, and exits with a status that is no signal's."""
         done = self.run(*arguments)
-        assert 0 < done.returncode < 128, done
+        assert 0 < done.returncode < 128 and status in (None, done.returncode), done
         assert done.stdout == ""
         assert re.search(match, done.stderr, re.S), done.stderr
 
@@ -160,7 +160,70 @@ def test_version(cli):
     ],
 )
 def test_wrong_command_line(cli, arguments, match):
-    cli.fails(*arguments, match=match)
+    cli.fails(*arguments, match=match, status=2)
+
+
+@pytest.mark.parametrize(
+    "arguments, match",
+    [
+        (["buidl", "m.onnx"], "no command 'buidl'; did you mean 'build'"),
+        (["build", "m.onnx", "--outptu", "e"], "no option '--outptu'; did you mean '--output'"),
+        (["bench", "e", "--warm-up", "3"], "did you mean '--warmup'"),
+        (["run", "e", "--quux"], r"no option '--quux'\n'opwright run --help'"),
+        (["build", "m.onnx", "-o", "e", "--max-memory", "many"], "'many' is no number of bytes"),
+        (["build", "m.onnx", "-o", "e", "--prefer-aot", "--prefer-jit"], "excludes"),
+        (["completion", "tcsh"], "bash"),
+    ],
+)
+def test_usage_errors_say_what_was_meant(cli, arguments, match):
+    cli.fails(*arguments, match=match, status=2)
+
+
+def test_the_folder_of_the_output_is_looked_at_first(cli):
+    cli.fails("build", "none.onnx", "-o", "no/e", match="there is no folder 'no'", status=1)
+
+
+def test_help_has_the_defaults(cli):
+    assert re.search(r"--warmup \S+=5\b", cli.ok("bench", "--help"))
+    assert re.search(r"--timing-iterations .*=4\b", cli.ok("build", "--help"))
+
+
+def test_completion(cli):
+    commands = ["build", "run", "inspect", "bench", "view", "serve", "trtexec"]
+    texts = {shell: cli.ok("completion", shell) for shell in ("bash", "zsh", "fish", "man")}
+    for shell, text in texts.items():
+        (cli.folder / shell).write_text(text)
+        for part in [*commands, "timing-cache", "saveEngine"]:
+            assert part.replace("-", "\\-") in text if shell == "man" else part in text, (
+                shell,
+                part,
+            )
+
+    def complete(*words):
+        script = (
+            f"source ./bash; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; "
+            "_opwright; echo ${COMPREPLY[@]}"
+        )
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=cli.folder, capture_output=True, text=True
+        )
+        return done.stdout.split()
+
+    assert complete("opwright", "b") == ["build", "bench"]
+    assert complete("opwright", "bench", "--se") == ["--seconds"]
+    assert complete("opwright", "build", "-v", "--timing-c") == ["--timing-cache"]
+    assert complete("opwright", "trtexec", "--saveE") == ["--saveEngine="]
+    assert complete("trtexec", "--exportT") == ["--exportTimes="]
+    assert complete("opwright", "build", "m") == []
+    for shell in ("bash", "zsh", "fish"):
+        if shutil.which(shell) is not None:
+            subprocess.run([shell, "-n", cli.folder / shell], check=True)
+    if shutil.which("groff") is not None:
+        done = subprocess.run(
+            ["groff", "-man", "-ww", "-Tascii", cli.folder / "man"], capture_output=True, text=True
+        )
+        text = re.sub(".\x08", "", done.stdout)  # bold letters are printed twice
+        assert done.returncode == 0 and done.stderr == "" and "EXIT STATUS" in text
 
 
 def test_missing_files(cli):
@@ -237,7 +300,7 @@ def test_shapes_within_and_outside_of_the_range(built):
     [
         (None, "'x'.*dynamic"),
         ("x", "INPUT:"),
-        ("x:", "0 shapes"),
+        ("x:", "'x'"),
         (":1x3x8x8", "INPUT:"),
         ("x:1x3x8x", "no shape"),
         ("x:1x3x-8x8", "no shape"),
@@ -404,6 +467,23 @@ def test_bench(built):
     assert figures["runs"] > 0 and figures["runs_per_second"] > 0
     assert any("conv" in layer["name"] for layer in figures["layers"])
     assert all(layer["median_ms"] >= 0 for layer in figures["layers"])
+
+
+def test_shapes_of_several_inputs(cli):
+    ports = [(name, TensorProto.FLOAT, ["n", 3]) for name in ("left", "right", "y")]
+    cli.save(
+        "m.onnx", model([helper.make_node("Add", ["left", "right"], ["y"])], ports[:2], ports[2:])
+    )
+    build = ["build", "m.onnx", "-o", "e", "--no-timing", "--shapes"]
+    cli.ok(*build, "left:1x3,2x3,4x3,right:1x3,2x3,4x3")
+    cli.ok("bench", "e", "--iterations", "1", "--shapes", "left:3x3,right:3x3")
+    cli.ok(*build, "left:2x3", "--shapes", "right:2x3")
+    cli.fails(*build, "left:2x3,left:3x3", match="'left' twice", status=2)
+    cli.fails(*build, "left:2x3,3x3", match="has 2 shapes; expected one, or three", status=2)
+    cli.fails(
+        *build, "left:2x3,rigth:2x3", match="no input 'rigth'.*did you mean 'right'", status=1
+    )
+    cli.fails("run", "e", "--input", "lfet=x.npy", match="no input 'lfet'.*did you mean 'left'")
 
 
 def test_bench_with_given_inputs_and_shapes(built):

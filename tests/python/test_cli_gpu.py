@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -162,3 +164,30 @@ def test_builds_a_network_that_computes(
     assert done.returncode == 0, done.stderr
     assert "built for the CPU" not in done.stderr
     assert run(program, folder, "bench", "conv.engine", "--iterations", "2").returncode == 0
+
+
+def test_trtexec_times_the_copies(program: Path, folder: Path) -> None:
+    def run_trtexec(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        quick = ["--iterations=5", "--duration=0", "--warmUp=0", "--includeDataTransfers"]
+        return subprocess.run(
+            [program, "trtexec", *arguments, *quick],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **environment},
+        )
+
+    np.save(folder / "four.npy", X)
+    arguments = ["--loadEngine=m.engine", "--loadInputs=x:four.npy", "--exportOutput=out.json"]
+    assert run_trtexec(*arguments).returncode == 1  # its code is another process's
+    for streams in ("1", "2"):
+        streams_option = f"--streams={streams}"
+        done = run_trtexec(*arguments, streams_option, OPWRIGHT_ALLOW_DEVICE_CODE="1")
+        assert done.returncode == 0, done.stderr
+        for metric in ("H2D Latency", "GPU Compute Time", "D2H Latency"):
+            (least,) = re.findall(rf"{metric}: min = ([\d.]+) ms", done.stdout)
+            assert float(least) > 0
+    outputs = {each["name"]: each for each in json.loads((folder / "out.json").read_text())}
+    y = np.array(outputs["y"]["values"], np.float32).reshape(4, 8)
+    np.testing.assert_allclose(y, expected(X), rtol=1e-6)
+    assert outputs["t"]["dimensions"] == "8x4"

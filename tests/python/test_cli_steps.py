@@ -53,7 +53,7 @@ def cli(program, tmp_path_factory) -> Cli:
 def test_outputs_become_inputs(cli):
     run = ["run", "line.engine", "--input", "x=x.npy", "--feed", "y=x", "--output", "y=y.npy"]
     text = cli.ok(*run, "--steps", "4")
-    assert re.search(r"4 steps: the first [\d.]+ ms, then [\d.]+ ms each", text)
+    assert re.search(r"4 steps: the first [\d.]+ (us|ms|s), then [\d.]+ (ns|us|ms) each", text)
     expected, x = [], np.array([1, -2], np.float32)
     for _ in range(4):
         x = 2 * x + 1

@@ -72,6 +72,7 @@ API_NAMES = {
 }
 # Where the backend's name stands: in the table of libraries, and as an example of a device.
 NAMES_CUDA = {
+    "cli/completion.cpp",
     "src/backend/backend.cpp",
     "src/backend/backend.h",
     "src/backend/device.h",
@@ -130,7 +131,7 @@ def mentions_of_cuda(root: Path) -> list[str]:
     for file in sorted(p for top in ("src", "cli") for p in (root / top).rglob("*")):
         name = file.relative_to(root).as_posix()
         if file.suffix not in {".h", ".cpp", ".inl", ".fbs"} or name.startswith(
-            "src/backend/cuda/"
+            ("src/backend/cuda/", "cli/trtexec")  # and TensorRT's names of options
         ):
             continue
         for word in CUDA_WORD.findall(file.read_text()):

@@ -320,7 +320,7 @@ TEST_F(Api, InspectorSpeaksJson) {
     EXPECT_NE(layer.find(part), std::string::npos) << part << " in " << layer;
   }
   EXPECT_STREQ(inspector->getLayerInformation(0, LayerInformationFormat::kONELINE),
-               "double (TestDouble): FP32 -> FP32, tactic 0 of 1 candidates, - ms");
+               "double (TestDouble): FP32 -> FP32, tactic 0 of 1 candidates, -");
   EXPECT_EQ(inspector->getLayerInformation(1, LayerInformationFormat::kJSON), nullptr);
   EXPECT_NE(std::string(inspector->getEngineInformation(LayerInformationFormat::kONELINE))
                 .find("engine 'fake'"),

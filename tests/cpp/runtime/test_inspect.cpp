@@ -51,9 +51,9 @@ TEST(Inspect, TextShowsPortsProfilesAndAlignedLayers) {
         "  filter.py, plugin source for python, 4 B, runs on the host\n", "profile 1",
         "x: 1x3 to 5x3, tuned for 4x3", "k (values): 1 to 4, tuned for 2",
         "memory: 320 B for tensors, 64 B scratch, 24 B of weights",
-        "#  layer   kind        types                     tactic    of       ms\n",
-        "0  scale   TestScale   FP32, FP32, FP32 -> FP32  3 vector   2  0.25000\n",
-        "2  pad     TestPad     FP32, INT64 -> FP32       0                   -\n"}) {
+        "#  layer   kind        types                     tactic    of    time\n",
+        "0  scale   TestScale   FP32, FP32, FP32 -> FP32  3 vector   2  250 us\n",
+        "2  pad     TestPad     FP32, INT64 -> FP32       0                  -\n"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\nin\n" << text;
   }
 }
@@ -65,10 +65,10 @@ TEST(Inspect, PluginsHaveATableOfTheirCandidates) {
   const std::string text = inspect_text(plan);
   const std::string table =
       "\n  candidates of 'scale'\n"
-      "     types                     tactic         ms  reformats ms\n"
-      "  *  FP32, FP32, FP32 -> FP32  3 vector  0.25000             -\n"
-      "     FP16, FP16 -> FP16        4 scalar  0.12500       0.50000\n"
-      "     FP8, FP8 -> FP8           4 scalar        -             -  dropped: FP8 is not "
+      "     types                     tactic      time  reformats\n"
+      "  *  FP32, FP32, FP32 -> FP32  3 vector  250 us          -\n"
+      "     FP16, FP16 -> FP16        4 scalar  125 us     500 us\n"
+      "     FP8, FP8 -> FP8           4 scalar       -          -  dropped: FP8 is not "
       "allowed\n";
   EXPECT_NE(text.find(table), std::string::npos) << text;
 }

@@ -1,0 +1,29 @@
+#include "base/did_you_mean.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace opwright {
+namespace {
+
+const std::vector<std::string> kNames = {"--output", "--shapes",         "--fp16",
+                                         "--bf16",   "--strongly-typed", "--device"};
+
+TEST(DidYouMean, FindsWhatSomebodyMistyped) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"--shape", "--shapes"},  {"--outptu", "--output"},
+      {"--fp61", "--fp16"},     {"--stronglyTyped", "--strongly-typed"},
+      {"--DEVICE", "--device"}, {"--strong", "--strongly-typed"}};
+  for (const auto& [wrong, meant] : cases) EXPECT_EQ(closest_name(wrong, kNames), meant) << wrong;
+  EXPECT_EQ(did_you_mean("--shape", kNames), "; did you mean '--shapes'?");
+}
+
+TEST(DidYouMean, SaysNothingWhereNothingIsNear) {
+  for (const char* wrong : {"", "--", "--quux", "--compression-level"})
+    EXPECT_EQ(did_you_mean(wrong, kNames), "") << wrong;
+  EXPECT_EQ(closest_name(std::string(100000, 'x'), kNames), "");
+}
+
+}  // namespace
+}  // namespace opwright
