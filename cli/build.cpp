@@ -92,6 +92,7 @@ void build(const BuildOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Log log = make_log(options.verbose);
   BuildConfig config;
+  config.shape_source = ShapeSource::kProgram;
   config.limits.build_memory = options.limits.memory_bytes();
   // The build ends by itself, which tells what took so long; not within one kernel or file.
   constexpr double kGraceSeconds = 1;

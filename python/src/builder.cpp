@@ -337,6 +337,12 @@ void bind_config(nb::module_& m) {
                 monitor.is_none() ? nullptr : std::make_shared<Monitor>(std::move(monitor));
           },
           nb::for_setter(nb::arg("monitor").none()));
+  c.def_prop_rw(
+      "_in_short_api", [](const Self& self) { return self.shape_source == ShapeSource::kPython; },
+      [](Self& self, bool is) {
+        self.shape_source = is ? ShapeSource::kPython : ShapeSource::kProfile;
+      },
+      "Whether messages speak of opwright.build's arguments.");
   bind_config_search(c);
   bind_config_target(c);
   bind_config_contents(c);
