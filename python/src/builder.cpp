@@ -11,6 +11,7 @@
 #include "held.h"
 #include "host_memory.h"
 #include "reporting.h"
+#include "representations.h"
 #include "streams.h"
 
 namespace opwright::python {
@@ -304,6 +305,7 @@ void bind_config(nb::module_& m) {
   bind_config_devices(m, c);
   bind_config_calibration(m, c);
   bind_flags(c, "flag", &Self::flags);
+  c.def("__repr__", [](const Self& self) { return describe(self); });
   c.def_prop_rw("avg_timing_iterations", &Self::avg_timing_iterations,
                 &Self::set_avg_timing_iterations, "Runs over which a kernel's time is taken.")
       .def_rw("timing", &Self::timing,
