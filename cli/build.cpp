@@ -164,6 +164,7 @@ BuiltEngine build_engine(const BuildOptions& options) {
     settings.add_optimization_profile(
         std::make_shared<OptimizationProfile>(make_profile(shapes, network)));
   BuildConfig config = settings.build_config(options.network.strongly_typed);
+  config.shape_source = ShapeSource::kProgram;
   config.limits.build_memory = memory;
   config.log = log;
   config.progress = options.progress;

@@ -44,6 +44,7 @@ from ._types import (
     uint8,
     volume,
 )
+from .onnxruntime import InferenceSession
 
 __version__ = "0.2.0"
 
@@ -53,6 +54,7 @@ __all__ = [
     "DeviceArray",
     "Engine",
     "Error",
+    "InferenceSession",
     "QueueFullError",
     "Trace",
     "aot",

@@ -8,11 +8,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from . import _core
 from ._progress import BuildProgress
 
 Shape = Sequence[int]
 ShapeRange = tuple[Shape, Shape, Shape]
+
+
+class ParseError(_core.Error):
+    """What is raised for an ONNX model that cannot be taken over."""
+
+    def __init__(self, errors: Sequence[_core.ParserError]) -> None:
+        super().__init__("\n".join(error.desc() for error in errors))
+        self.codes = {error.code() for error in errors}
+        self.needed_constants = {name for error in errors for name in error.needed_constants()}
 
 
 class _Callback:
@@ -46,6 +57,7 @@ def _parse(
 ) -> _core.INetworkDefinition:
     network = builder.create_network(flags)
     parser = _core.OnnxParser(network, logger)
+    parser._set_logs_errors(False)  # they are raised
     if seconds > 0:
         parser._set_time_limit(seconds)
     parser.links_allowed = allow_links
@@ -64,8 +76,7 @@ def _parse(
     else:
         taken = parser.parse(model)
     if not taken:
-        errors = [parser.get_error(i).desc() for i in range(parser.num_errors)]
-        raise _core.Error("\n".join(errors))
+        raise ParseError([parser.get_error(i) for i in range(parser.num_errors)])
     files += parser._files
     return network
 
@@ -86,6 +97,40 @@ def _profile(
     return profile
 
 
+def _checked_example(example: Any, constants: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(example, Mapping):
+        raise TypeError(
+            "build: example is a dict of arrays by the names of the model's inputs, "
+            f'example={{"x": x}}; {type(example).__name__} was given'
+        )
+    for name, array in example.items():
+        if not isinstance(name, str) or array is None or isinstance(array, str):
+            raise TypeError(
+                f"build: example has {type(array).__name__} for {name!r}; expected a dict of arrays "
+                "by the names of the model's inputs"
+            )
+    return {name: array for name, array in example.items() if name not in constants}
+
+
+def _example_shapes(example: Mapping[str, Any]) -> dict[str, Shape]:
+    return {name: tuple(np.shape(array)) for name, array in example.items()}
+
+
+def _example_values(
+    example: Mapping[str, Any], network: _core.INetworkDefinition
+) -> dict[str, ShapeRange]:
+    """Of those inputs whose values decide shapes."""
+    values: dict[str, ShapeRange] = {}
+    for index in range(network.num_inputs):
+        tensor = network.get_input(index)
+        if tensor.name in example and tensor.is_shape_tensor:
+            array = example[tensor.name]
+            held = array.tolist() if hasattr(array, "tolist") else array
+            flat = [int(value) for value in np.asarray(held).ravel()]
+            values[tensor.name] = (flat, flat, flat)
+    return values
+
+
 def _is_torch(model: Any) -> bool:
     """Whether it is a module or a program of PyTorch's, which is not imported to find out."""
     torch = sys.modules.get("torch")
@@ -102,6 +147,7 @@ def definition(
     *,
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    example: Mapping[str, Any] | None = None,
     shapes: Mapping[str, Shape | ShapeRange] | None = None,
     values: Mapping[str, ShapeRange] | None = None,
     constants: Mapping[str, Any] | None = None,
@@ -127,7 +173,7 @@ def definition(
     :param files: gets the names of those that the model was read from.
     """
     start = time.monotonic()
-    logger = logger or _core.Logger(_core.Logger.WARNING)
+    logger = logger or _core._logger("opwright.build")
     builder = _core.Builder(logger)
     is_torch = _is_torch(model)
     if not is_torch and (args is not None or kwargs is not None or dynamic_shapes is not None):
@@ -142,6 +188,14 @@ def definition(
             flag.PREFER_AOT_PYTHON_PLUGINS if prefer_aot else flag.PREFER_JIT_PYTHON_PLUGINS
         )
     config = builder.create_builder_config()
+    config._in_short_api = True
+    if is_torch and example is not None:
+        raise TypeError(
+            "build: example is for ONNX models and networks; args are examples of a module's "
+            "arguments"
+        )
+    given = _checked_example(example or {}, constants or {})
+    shapes = {**_example_shapes(given), **(shapes or {})}
     if device is not None:
         config._device = _core._parse_device(device)
     if isinstance(model, _core.INetworkDefinition):
@@ -154,8 +208,8 @@ def definition(
         network = builder.create_network(flags)
         program = export(model, args, kwargs, dynamic_shapes)
         on_gpu = config.default_device_type == _core.DeviceType.GPU
-        exported = network_of(program, network, shapes or {}, on_gpu)
-        shapes = {**exported.shapes, **(shapes or {})}
+        exported = network_of(program, network, shapes, on_gpu)
+        shapes = {**exported.shapes, **shapes}
         values = {**exported.values, **(values or {})}
     else:
         network = _parse(
@@ -164,13 +218,14 @@ def definition(
             logger,
             flags,
             allow_links,
-            shapes or {},
+            shapes,
             constants or {},
             bounds or {},
             limits.build_seconds if limits is not None else 0,
             [] if files is None else files,
         )
 
+    values = {**_example_values(given, network), **(values or {})}
     config.timing = timing
     config.plugins_to_serialize = plugins_to_serialize
     config.embed_python_plugins = embed_python_plugins
@@ -187,8 +242,8 @@ def definition(
     if bf16:
         config.set_flag(_core.BuilderFlag.BF16)
     if shapes or values:
-        profile = _profile(builder, shapes or {})
-        for name, (low, opt, high) in (values or {}).items():
+        profile = _profile(builder, shapes)
+        for name, (low, opt, high) in values.items():
             profile.set_shape_input(name, low, opt, high)
         config.add_optimization_profile(profile)
     return builder, network, config
@@ -200,6 +255,7 @@ def build(
     *,
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    example: Mapping[str, Any] | None = None,
     shapes: Mapping[str, Shape | ShapeRange] | None = None,
     values: Mapping[str, ShapeRange] | None = None,
     constants: Mapping[str, Any] | None = None,
@@ -231,6 +287,10 @@ def build(
     :param dynamic_shapes: of a module: which extents are open, as ``torch.export.export`` takes
         them. The ranges of ``torch.export.Dim`` are those of the optimization profile, with the
         example's extents as the typical ones.
+    :param example: of an ONNX model or a network: arrays by the names of inputs. The engine takes
+        inputs of these shapes alone, and, of inputs whose values decide shapes, these values, as it
+        does of what ``dynamic_shapes`` leaves out for the ``args`` of a module. What ``shapes`` and
+        ``values`` say of an input counts instead.
     :param shapes: for each input of dynamic shape a shape, or (min, opt, max).
     :param values: for each input whose values decide shapes their (min, opt, max).
     :param constants: elements that inputs of an ONNX model have in every run, as arrays; the engine
@@ -267,7 +327,8 @@ def build(
         ``opwright.Limits(build_memory=2 << 30, build_seconds=60)``; None: the defaults.
     :param progress: True shows the phase, a bar and the time left, as ``BuildProgress`` does; a
         function is called as ``progress(phase, done, total)``, and cancels by returning False.
-    :param logger: hears the messages; by default warnings go to stderr.
+    :param logger: hears the messages; None: ``logging.getLogger("opwright.build")``. Errors are
+        raised, and not told to it.
     :raises Error: naming the node or layer at fault; nothing is left half made.
     """
     files: list[str] = []
@@ -276,6 +337,7 @@ def build(
         args,
         kwargs=kwargs,
         dynamic_shapes=dynamic_shapes,
+        example=example,
         shapes=shapes,
         values=values,
         constants=constants,
@@ -366,7 +428,7 @@ def load(
         kind of device that they were built for.
     :param limits: what the file may ask for, as ``opwright.Limits(memory=2 << 30)``; None: the
         defaults.
-    :param logger: hears the messages; by default warnings go to stderr.
+    :param logger: hears the messages; None: ``logging.getLogger("opwright.engine")``.
     :raises Error: for a file that is damaged, foreign, needs a plugin that is not registered,
         goes beyond a limit, or holds code that was not allowed.
     """
@@ -380,3 +442,10 @@ def load(
         None if device is None else _core._parse_device(device),
         limits or _core.Limits(),
     )
+
+
+def unpickle_engine(file: bytes) -> _core.Engine:
+    """The engine of a pickle, whose code is trusted as the pickle is."""
+    runtime = _core.Runtime(_core._logger("opwright.engine"))
+    runtime.engine_host_code_allowed = True
+    return _core.Engine(runtime.deserialize_cuda_engine(file))

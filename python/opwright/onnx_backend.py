@@ -167,7 +167,8 @@ class OpwrightRep(BackendRep):
         """The network or, where inputs have to be constants that are none yet, their names."""
         logger = _core.Logger(_core.Logger.ERROR)
         network = _core.Builder(logger).create_network(0)
-        parser = _core.OnnxParser(network, _Silent())
+        parser = _core.OnnxParser(network, logger)
+        parser._set_logs_errors(False)  # they are raised, or lead to constants
         for name, array in arrays.items():
             parser.set_input_shape(name, array.shape)
         for name, array in constants.items():
@@ -183,23 +184,9 @@ class OpwrightRep(BackendRep):
     def _build(
         self, network: _core.INetworkDefinition, arrays: Mapping[str, np.ndarray]
     ) -> _core.Engine:
-        tensors = [network.get_input(i) for i in range(network.num_inputs)]
-        values = {
-            tensor.name: (arrays[tensor.name].ravel().tolist(),) * 3
-            for tensor in tensors
-            if tensor.is_shape_tensor
-        }
-        return build(network, values=values, device=self._device, **self._options)
-
-
-class _Silent(_core.ILogger):
-    """The parser's errors are raised; those that lead to constants concern nobody."""
-
-    def __init__(self) -> None:
-        super().__init__()
-
-    def log(self, severity: Any, message: str) -> None:
-        pass
+        names = [network.get_input(i).name for i in range(network.num_inputs)]
+        example = {name: arrays[name] for name in names}
+        return build(network, example=example, device=self._device, **self._options)
 
 
 class OpwrightBackend(Backend):

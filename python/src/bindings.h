@@ -11,6 +11,7 @@
 #include "base/blob.h"
 #include "base/shape.h"
 #include "base/types.h"
+#include "opwright/logger.h"
 
 namespace nb = nanobind;
 
@@ -87,6 +88,9 @@ void add_context_manager(Class& c) {
       nb::arg("exc_value").none(), nb::arg("traceback").none(),
       "Does nothing: the object goes with its last reference.");
 }
+
+/// What speaks through a logger of Python's module logging; never destroyed.
+ILogger* python_logger(const std::string& name);
 
 /// Keeps a Python object alive from C++; may be dropped on any thread.
 std::shared_ptr<const void> keep_alive(nb::handle object);

@@ -11,6 +11,7 @@
 #include "held.h"
 #include "host_memory.h"
 #include "reporting.h"
+#include "representations.h"
 #include "streams.h"
 
 namespace opwright::python {
@@ -327,6 +328,7 @@ void bind_config(nb::module_& m) {
   bind_config_devices(m, c);
   bind_config_calibration(m, c);
   bind_flags(c, "flag", &Self::flags);
+  c.def("__repr__", [](const Self& self) { return describe(self); });
   c.def_prop_rw("avg_timing_iterations", &Self::avg_timing_iterations,
                 &Self::set_avg_timing_iterations, "Runs over which a kernel's time is taken.")
       .def_rw("timing", &Self::timing,
@@ -360,6 +362,12 @@ void bind_config(nb::module_& m) {
                 monitor.is_none() ? nullptr : std::make_shared<Monitor>(std::move(monitor));
           },
           nb::for_setter(nb::arg("monitor").none()));
+  c.def_prop_rw(
+      "_in_short_api", [](const Self& self) { return self.shape_source == ShapeSource::kPython; },
+      [](Self& self, bool is) {
+        self.shape_source = is ? ShapeSource::kPython : ShapeSource::kProfile;
+      },
+      "Whether messages speak of opwright.build's arguments.");
   bind_config_search(c);
   bind_config_target(c);
   bind_config_contents(c);

@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
+#include <nanobind/typing.h>
 
 #include <optional>
 
@@ -11,6 +12,7 @@
 #include "engine_calls.h"
 #include "held.h"
 #include "reporting.h"
+#include "representations.h"
 #include "runtime/engine.h"
 #include "runtime/inspect.h"
 #include "runtime/serialization.h"
@@ -25,33 +27,53 @@ class CallableEngine {
  public:
   explicit CallableEngine(std::shared_ptr<Engine> engine)
       : calls_(std::make_shared<EngineCalls>(std::move(engine))) {}
-  ~CallableEngine() { calls_->queue().finish(); }
+  ~CallableEngine() { close(); }
   CallableEngine(const CallableEngine&) = delete;
   CallableEngine& operator=(const CallableEngine&) = delete;
 
-  nb::object call(nb::args args, nb::kwargs kwargs) { return calls_->call(args, kwargs); }
-  nb::object submit(nb::args args, nb::kwargs kwargs) { return calls_->submit(args, kwargs); }
-  void set_updates_arguments(bool updates) { calls_->set_updates_arguments(updates); }
+  // Another thread may close the engine meanwhile.
+  nb::object call(nb::args args, nb::kwargs kwargs) {
+    const std::shared_ptr<EngineCalls> held = calls();
+    return held->call(args, kwargs);
+  }
+  nb::object submit(nb::args args, nb::kwargs kwargs) {
+    const std::shared_ptr<EngineCalls> held = calls();
+    return held->submit(args, kwargs);
+  }
+  void set_updates_arguments(bool updates) { calls()->set_updates_arguments(updates); }
+  /// Gives up the engine. What was submitted is still computed.
+  void close() {
+    if (calls_ != nullptr) calls_->queue().finish();
+    calls_.reset();
+  }
+  bool is_closed() const { return calls_ == nullptr; }
   void configure_submit(std::optional<int> workers, int queue) {
     require(!workers || *workers >= 1, "configure_submit: workers is ", workers.value_or(0),
             "; expected 1 or more, or None for the cores that the process may use");
-    RunQueue& runs = calls_->queue();
+    RunQueue& runs = calls()->queue();
     runs.set_limits(workers.value_or(0), queue);
   }
 
-  const std::shared_ptr<Engine>& engine() const { return calls_->engine(); }
+  std::shared_ptr<Engine> engine() const { return calls()->engine(); }
   /// Files of the model, which save() does not replace.
   void set_model_files(std::vector<std::string> files) { model_files_ = std::move(files); }
   const std::vector<std::string>& model_files() const { return model_files_; }
-  size_t waiting() const { return calls_->queue().num_waiting(); }
+  size_t waiting() const { return calls()->queue().num_waiting(); }
   const ErrorReport& errors() const { return engine()->errors(); }
   static void tell(const CallableEngine& self, HeldObjects& held) {
-    if (self.calls_.use_count() == 1)
+    if (self.calls_ != nullptr && self.calls_.use_count() == 1)
       held.tell(self.engine());  // else a submitted call has it, too
   }
 
  private:
-  const std::shared_ptr<EngineCalls> calls_;
+  const std::shared_ptr<EngineCalls>& calls() const {
+    require(calls_ != nullptr,
+            "the engine is closed: `with engine:` and engine.close() give it up; load or build it "
+            "again");
+    return calls_;
+  }
+
+  std::shared_ptr<EngineCalls> calls_;
   std::vector<std::string> model_files_;
 };
 
@@ -99,6 +121,11 @@ void bind_trace(nb::module_& m) {
           "Writes json() as a file.");
 }
 
+/// Its inputs or outputs.
+nb::object tensors_of(const CallableEngine& self, TensorIOMode mode) {
+  return nb::module_::import_("opwright._engine_tensors").attr("Tensors")(self.engine(), mode);
+}
+
 /// What opwright.load() calls.
 void bind_load_engine(nb::module_& m) {
   m.def(
@@ -112,7 +139,8 @@ void bind_load_engine(nb::module_& m) {
         options.allow_device_code = allow_device_code;
         options.debug_plugins = debug_plugins;
         options.weights = verify_weights ? WeightCheck::kVerify : WeightCheck::kDeferred;
-        if (!logger.is_none()) options.log = Log(nb::cast<ILogger*>(logger));
+        options.log =
+            Log(logger.is_none() ? python_logger("opwright.engine") : nb::cast<ILogger*>(logger));
         if (device) options.device_ordinal = device->ordinal;
         options.limits = limits;
         auto engine = Engine::load_file(text, options);
@@ -159,6 +187,7 @@ void bind_call(nb::module_& m) {
   bind_engine_calls(m);
   bind_files(m);
   bind_trace(m);
+  m.attr("ArrayT") = nb::type_var("ArrayT");
   ReportingClass<CallableEngine>(
       m, "Engine",
       "A built network that is called like a function, from any thread: `y = engine(x)` or "
@@ -175,13 +204,15 @@ void bind_call(nb::module_& m) {
           },
           nb::arg("engine"))
       .def("__call__", &CallableEngine::call,
-           nb::sig("def __call__(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any"),
-           "Runs the engine: arrays by position or by name, of the inputs' types, with shapes "
-           "within the profile.\n\n:raises Error: naming the input that does not fit. What a "
+           nb::sig("def __call__(self, *args: ArrayT | collections.abc.Mapping[str, ArrayT], "
+                   "**kwargs: ArrayT) -> ArrayT | typing.Any"),
+           "Runs the engine: arrays by position, by name, or in a dict by their names, of the "
+           "inputs' types, with shapes within the profile.\n\n:raises Error: naming the input that "
+           "does not fit. What a "
            "plugin's function raises passes.")
       .def("submit", &CallableEngine::submit,
-           nb::sig("def submit(self, *args: typing.Any, **kwargs: typing.Any) -> "
-                   "concurrent.futures.Future[typing.Any]"),
+           nb::sig("def submit(self, *args: ArrayT | collections.abc.Mapping[str, ArrayT], "
+                   "**kwargs: ArrayT) -> concurrent.futures.Future[ArrayT | typing.Any]"),
            "Gives a call to a thread of the engine's and returns its future at once. Its result is "
            "what the call would return, its exception what the call would raise, a plugin's with "
            "its traceback. Arrays are not copied: leave them alone until the future is done. "
@@ -211,9 +242,10 @@ void bind_call(nb::module_& m) {
           [](const CallableEngine& self, nb::handle path) {
             const auto text =
                 nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
+            const std::shared_ptr<Engine> engine = self.engine();
             nb::gil_scoped_release release;
             require_other_file(text, self.model_files(), "a file of the model that was built");
-            const std::vector<Blob> pieces = serialize_with(*self.engine(), {});
+            const std::vector<Blob> pieces = serialize_with(*engine, {});
             std::vector<std::span<const std::byte>> parts;
             for (const Blob& piece : pieces) parts.push_back(piece.bytes());
             write_file_atomically(text, parts);
@@ -266,20 +298,56 @@ void bind_call(nb::module_& m) {
           "TacticValue, TacticName, TimeMs, and the Candidates that the tuner compared.")
       .def_prop_ro(
           "inputs",
-          [](const CallableEngine& self) {
-            std::vector<std::string> names;
-            for (const PlanPort& port : self.engine()->plan().inputs) names.push_back(port.name);
-            return names;
-          },
-          "The names of the inputs, in the network's order.")
+          [](const CallableEngine& self) { return tensors_of(self, TensorIOMode::kINPUT); },
+          nb::sig("def inputs(self) -> opwright._engine_tensors.Tensors"),
+          "The inputs by their names, in the network's order: `engine.inputs[\"x\"].shape`, "
+          "`list(engine.inputs)`. By position, `engine.inputs[0]` is a name.")
       .def_prop_ro(
           "outputs",
+          [](const CallableEngine& self) { return tensors_of(self, TensorIOMode::kOUTPUT); },
+          nb::sig("def outputs(self) -> opwright._engine_tensors.Tensors"),
+          "The outputs, likewise.")
+      .def("close", &CallableEngine::close,
+           "Gives up the engine's memory. What was submitted is still computed, and an ICudaEngine "
+           "and contexts that others have stay; any other use of this object raises Error.")
+      .def_prop_ro("closed", &CallableEngine::is_closed, "Whether close() was called.")
+      .def(
+          "__enter__", [](CallableEngine& self) -> CallableEngine& { return self; },
+          nb::rv_policy::reference, nb::sig("def __enter__(self) -> Engine"), "The engine.")
+      .def(
+          "__exit__",
+          [](CallableEngine& self, nb::handle, nb::handle, nb::handle) { self.close(); },
+          nb::arg("exc_type").none(), nb::arg("exc_value").none(), nb::arg("traceback").none(),
+          "Closes it.")
+      .def(
+          "__copy__",
           [](const CallableEngine& self) {
-            std::vector<std::string> names;
-            for (const PlanPort& port : self.engine()->plan().outputs) names.push_back(port.name);
-            return names;
+            return std::make_unique<CallableEngine>(self.engine());
           },
-          "The names of the outputs, in the network's order.");
+          "Another callable of the same engine, with working memory and a queue of its own.")
+      .def(
+          "__reduce__",
+          [](const CallableEngine& self) {
+            nb::object bytes = nb::module_::import_("builtins")
+                                   .attr("bytes")(nb::cast(self.engine()).attr("serialize")());
+            return nb::make_tuple(nb::module_::import_("opwright._api").attr("unpickle_engine"),
+                                  nb::make_tuple(bytes));
+          },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"),
+          "A pickle holds the engine file. Whoever loads one runs what is in it, so that the "
+          "engine's host code is allowed then.")
+      .def("__repr__",
+           [](const CallableEngine& self) {
+             return self.is_closed() ? std::string("<Engine, closed>")
+                                     : describe("Engine", *self.engine());
+           })
+      .def(
+          "_repr_html_",
+          [](CallableEngine& self) -> nb::object {
+            if (self.is_closed()) return nb::none();
+            return nb::find(self).attr("view")().attr("_repr_html_")();
+          },
+          nb::sig("def _repr_html_(self) -> str | None"), "What a notebook shows: `view()`.");
   bind_load_engine(m);
 }
 

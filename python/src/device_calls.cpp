@@ -466,7 +466,11 @@ class DeviceCalls::Call {
   }
 
   void fetch_outputs() {
-    const ArrayKind kind = kind_ == ValueKind::kTorchHost ? ArrayKind::kTorch : ArrayKind::kNumpy;
+    const bool is_jax = std::ranges::any_of(
+        given_, [](const auto& given) { return kind_of(given.value) == ArrayKind::kJax; });
+    const ArrayKind kind = kind_ == ValueKind::kTorchHost ? ArrayKind::kTorch
+                           : is_jax                       ? ArrayKind::kJax
+                                                          : ArrayKind::kNumpy;
     std::vector<Copy> copies;
     for (size_t o = 0; o < outputs_.size(); ++o) {
       const Shape shape = actual_shape(o);
@@ -475,10 +479,13 @@ class DeviceCalls::Call {
       copies.push_back({address, slot_->outputs[o].data(),
                         opwright::python::num_bytes(plan_.outputs[o].type.dtype, shape)});
     }
-    nb::gil_scoped_release release;
-    slot_->context.synchronize(queue_);  // before copies do, so that an error names the plugin
-    for (const Copy& each : copies) copy(each);
-    device_.synchronize(queue_);
+    {
+      nb::gil_scoped_release release;
+      slot_->context.synchronize(queue_);  // before copies do, so that an error names the plugin
+      for (const Copy& each : copies) copy(each);
+      device_.synchronize(queue_);
+    }
+    for (nb::object& output : outputs_) output = HostArrays::give(kind, std::move(output));
   }
 
   /// Waits for the size where data decide it.

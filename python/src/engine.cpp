@@ -6,6 +6,7 @@
 #include "held.h"
 #include "host_memory.h"
 #include "reporting.h"
+#include "representations.h"
 #include "runtime/context.h"
 #include "runtime/inspect.h"
 #include "runtime/serialization.h"
@@ -182,7 +183,14 @@ std::string tensor_name(const Engine& self, int index) {
 /// What an engine is as a whole.
 void bind_engine_properties(ReportingClass<Engine>& c) {
   const auto memory_size = nb::overload_cast<>(&Engine::memory_size, nb::const_);
-  c.def_prop_ro("name", [](const Engine& self) { return self.plan().name; })
+  c.def("__repr__", [](const Engine& self) { return describe("ICudaEngine", self); })
+      .def(
+          "_dimension_names",
+          [](const Engine& self, std::string_view name) {
+            return self.port(name).plan->dimension_names;
+          },
+          nb::arg("name"))
+      .def_prop_ro("name", [](const Engine& self) { return self.plan().name; })
       .def_prop_ro("num_layers", &Engine::num_layers)
       .def_prop_ro("num_optimization_profiles", &Engine::num_profiles)
       .def_prop_ro("num_io_tensors", &Engine::num_io_tensors)

@@ -107,18 +107,20 @@ void bind_parameter(nb::module_& m) {
           "__init__",
           [](FunctionParameter* self, std::string name, ParameterKind kind, bool is_keyword_only,
              AttributeForm form, PluginFieldType type, bool is_bool, int length,
-             std::vector<EnumeratorTuple> enumerators) {
+             std::vector<EnumeratorTuple> enumerators, std::string written) {
             FunctionParameter made{std::move(name), kind, is_keyword_only, form, type, is_bool,
                                    length,          {}};
             for (auto& [member, number, text] : enumerators)
               made.enumerators.push_back({std::move(member), number, std::move(text)});
+            made.written = std::move(written);
             new (self) FunctionParameter(std::move(made));
           },
           nb::arg("name"), nb::arg("kind") = ParameterKind::kAttribute,
           nb::arg("is_keyword_only") = false, nb::arg("form") = AttributeForm::kScalar,
           nb::arg("type") = PluginFieldType::kUNKNOWN, nb::arg("is_bool") = false,
-          nb::arg("length") = -1, nb::arg("enumerators") = nb::list(),
-          "`enumerators` is a list of (name, int value or None, str value or None).")
+          nb::arg("length") = -1, nb::arg("enumerators") = nb::list(), nb::arg("written") = "",
+          "`enumerators` is a list of (name, int value or None, str value or None), `written` the "
+          "hint as messages show it.")
       .def_ro("name", &FunctionParameter::name)
       .def_ro("kind", &FunctionParameter::kind)
       .def("fit", &fit_value, nb::arg("value").none(),

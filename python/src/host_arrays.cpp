@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "base/closest.h"
 #include "torch_tensors.h"
 
 namespace opwright::python {
@@ -47,7 +48,9 @@ ArrayKind kind_of(nb::handle object) {
   const nb::object module = nb::getattr(object.type(), "__module__", nb::none());
   if (!nb::isinstance<nb::str>(module)) return ArrayKind::kNumpy;
   const std::string_view package(nb::cast<const char*>(module));
-  return package.starts_with("torch") ? ArrayKind::kTorch : ArrayKind::kNumpy;
+  return package.starts_with("torch") ? ArrayKind::kTorch
+         : package.starts_with("jax") ? ArrayKind::kJax
+                                      : ArrayKind::kNumpy;
 }
 
 const char* torch_name(DataType type) {
@@ -119,8 +122,61 @@ void* usable_address(void* address) {
 void refuse_type(const PlanPort& port, nb::handle value) {
   const nb::object given =
       nb::hasattr(value, "dtype") ? nb::object(value.attr("dtype")) : nb::borrow(value.type());
+  std::string how;
+  if (bits(port.type.dtype) >= 8) {
+    if (kind_of(value) == ArrayKind::kTorch)
+      how = str(", with x.to(torch.", torch_name(port.type.dtype), ')');
+    else if (nb::hasattr(value, "astype") && !numpy_or_none(port.type.dtype).is_none())
+      how = str(", with x.astype(\"", nb::str(numpy_dtype(port.type.dtype)).c_str(), "\")");
+  }
   fail("input '", port.name, "' is ", name(port.type.dtype), "; ", nb::str(given).c_str(),
-       " was given: convert it first");
+       " was given: convert it first", how);
+}
+
+std::string describe_input(const Engine& engine, size_t input) {
+  const PlanPort& port = engine.plan().inputs[input];
+  return str("'", port.name, "' (", name(port.type.dtype), ' ', engine.tensor_shape(port.name),
+             ')');
+}
+
+namespace {
+
+std::string all_inputs(const Engine& engine) {
+  std::string all;
+  for (size_t i = 0; i < engine.plan().inputs.size(); ++i)
+    all += (i == 0 ? "" : ", ") + describe_input(engine, i);
+  return all.empty() ? "none" : all;
+}
+
+}  // namespace
+
+size_t input_named(const Engine& engine, nb::handle name) {
+  if (!nb::isinstance<nb::str>(name))
+    throw nb::type_error(str("the engine takes a dict of arrays by the names of its inputs, ",
+                             all_inputs(engine), "; the key ", nb::repr(name).c_str(), " was given")
+                             .c_str());
+  const auto text = nb::cast<std::string>(name);
+  const Port* const found = engine.find_port(text);
+  if (found != nullptr && found->is_input) return static_cast<size_t>(found->index);
+  std::vector<std::string> known;
+  for (const PlanPort& port : engine.plan().inputs) known.push_back(port.name);
+  fail("the engine has no input '", text, "'; it has ", all_inputs(engine),
+       did_you_mean(text, known));
+}
+
+void refuse_count(const Engine& engine, size_t given) {
+  const size_t count = engine.plan().inputs.size();
+  fail("the engine takes ", count, count == 1 ? " input" : " inputs", ": ", all_inputs(engine),
+       "; ", given, " were given");
+}
+
+void refuse_repeated(const Engine& engine, size_t input) {
+  fail("input ", describe_input(engine, input), " was given twice, by position and by name");
+}
+
+void refuse_missing(const Engine& engine, size_t input) {
+  fail("input ", describe_input(engine, input), " is missing; the engine takes ",
+       all_inputs(engine));
 }
 
 HostArrays::HostArrays(const Engine& engine)
@@ -154,8 +210,22 @@ Argument HostArrays::convert(size_t index, nb::handle value) const {
   }
   if (!nb::hasattr(value, "__dlpack__") && !PyObject_CheckBuffer(value.ptr())) {
     if (nb::hasattr(value, "__cuda_array_interface__")) refuse_device(port, value);
+    const auto refuse = [&](const std::string& why) {
+      fail("input ", describe_input(engine_, index), ": ", why,
+           "; expected an array, or numbers and lists of them");
+    };
+    if (value.is_none()) refuse("None was given");
     // Numbers and lists take the engine's type.
-    nb::object made = numpy_.attr("asarray")(value, numpy_dtype(port.type.dtype));
+    nb::object made;
+    try {
+      made = numpy_.attr("asarray")(value, numpy_dtype(port.type.dtype));
+    } catch (const nb::python_error& error) {
+      if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError) &&
+          !error.matches(PyExc_OverflowError))
+        throw;
+      refuse(str("NumPy makes no array of the ", nb::type_name(value.type()).c_str(),
+                 " that was given (", nb::str(error.value()).c_str(), ')'));
+    }
     return convert(index, made);
   }
   Array array;
@@ -200,6 +270,11 @@ std::pair<nb::object, void*> HostArrays::allocate(ArrayKind kind, int output,
   if (nb::try_cast(array, view, false)) return {array, usable_address(view.data())};
   return {array, usable_address(reinterpret_cast<void*>(
                      nb::cast<uintptr_t>(array.attr("ctypes").attr("data"))))};
+}
+
+nb::object HostArrays::give(ArrayKind kind, nb::object array) {
+  if (kind != ArrayKind::kJax) return array;
+  return nb::module_::import_("jax.numpy").attr("asarray")(array);
 }
 
 nb::object HostArrays::trim(nb::object array, const Shape& allocated, const Shape& actual) {

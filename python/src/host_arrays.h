@@ -22,7 +22,7 @@ struct Argument {
 };
 
 /// What the caller gave decides what comes back.
-enum class ArrayKind { kNumpy, kTorch };
+enum class ArrayKind { kNumpy, kTorch, kJax };
 ArrayKind kind_of(nb::handle object);
 /// What DLPack calls the type; nothing for those that engines do not have.
 std::optional<DataType> data_type(nb::dlpack::dtype type);
@@ -55,6 +55,8 @@ class HostArrays {
   Argument convert(size_t input, nb::handle value) const;
   /// An array for an output and its address.
   std::pair<nb::object, void*> allocate(ArrayKind kind, int output, const Shape& shape) const;
+  /// What the caller gets for a whole output: JAX's own array, else the array itself.
+  static nb::object give(ArrayKind kind, nb::object array);
   /// The part of an output that was written, where its extents depended on data: elements lie as
   /// densely as the true extents make them.
   static nb::object trim(nb::object array, const Shape& allocated, const Shape& actual);
@@ -80,37 +82,39 @@ void check_array_type(const PlanPort& output);
 /// Arrays without elements may have no address; kernels are promised one.
 void* usable_address(void* address);
 
-/// Sorts positional and named arguments to the inputs: take(input, value). Throws Error for those
-/// that are too many, unknown, given twice or missing.
+/// "'x' (FP32 -1x8)", as messages show an input.
+std::string describe_input(const Engine& engine, size_t input);
+/// The number of the input of that name. Throws Error where there is none, TypeError for a key that
+/// is no text.
+size_t input_named(const Engine& engine, nb::handle name);
+[[noreturn]] void refuse_count(const Engine& engine, size_t given);
+[[noreturn]] void refuse_repeated(const Engine& engine, size_t input);
+[[noreturn]] void refuse_missing(const Engine& engine, size_t input);
+
+/// Sorts positional and named arguments to the inputs: take(input, value). A dict alone has them by
+/// their names. Throws Error for those that are too many, unknown, given twice or missing.
 template <class Take>
 void sort_arguments(const Engine& engine, const nb::args& args, const nb::kwargs& kwargs,
                     Take&& take) {
-  const std::vector<PlanPort>& inputs = engine.plan().inputs;
-  const auto expected_names = [&] {
-    std::string names;
-    for (const PlanPort& port : inputs) names += (names.empty() ? "'" : ", '") + port.name + "'";
-    return names;
-  };
-  require(args.size() <= inputs.size(), "the engine takes ", inputs.size(), " inputs (",
-          expected_names(), "); ", args.size(), " were given");
-  std::vector<bool> given(inputs.size());
-  for (size_t i = 0; i < args.size(); ++i) {
+  const size_t count = engine.plan().inputs.size();
+  const bool by_name = args.size() == 1 && PyDict_Check(args[0].ptr());
+  if (!by_name && args.size() > count) refuse_count(engine, args.size());
+  std::vector<bool> given(count);
+  for (size_t i = 0; !by_name && i < args.size(); ++i) {
     take(i, args[i]);
     given[i] = true;
   }
-  for (auto [key, value] : kwargs) {
-    const Port* const found = engine.find_port(nb::cast<std::string>(key));
-    require(found != nullptr && found->is_input, "the engine has no input '",
-            nb::cast<std::string>(key), "'; it has ", expected_names());
-    const auto i = static_cast<size_t>(found->index);
-    require(!given[i], "input '", nb::cast<std::string>(key),
-            "' was given twice, by position and by name");
+  const auto take_named = [&](nb::handle key, nb::handle value) {
+    const size_t i = input_named(engine, key);
+    if (given[i]) refuse_repeated(engine, i);
     take(i, value);
     given[i] = true;
-  }
-  for (size_t i = 0; i < given.size(); ++i)
-    require(given[i], "input '", inputs[i].name, "' is missing; the engine takes ",
-            expected_names());
+  };
+  if (by_name)
+    for (auto [key, value] : nb::borrow<nb::dict>(args[0])) take_named(key, value);
+  for (auto [key, value] : kwargs) take_named(key, value);
+  for (size_t i = 0; i < count; ++i)
+    if (!given[i]) refuse_missing(engine, i);
 }
 
 }  // namespace opwright::python

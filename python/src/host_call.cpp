@@ -29,7 +29,7 @@ HostCall::HostCall(const Engine& engine, const HostArrays& arrays, ContextPool& 
   sort_arguments(engine_, args, kwargs, [&](size_t input, nb::handle value) {
     arguments_[input] = arrays_.convert(input, value);
     given_[input] = nb::borrow(value);
-    if (kind_of(value) == ArrayKind::kTorch) kind_ = ArrayKind::kTorch;
+    if (kind_ == ArrayKind::kNumpy) kind_ = kind_of(value);
   });
 }
 
@@ -76,8 +76,9 @@ nb::object HostCall::run() {
     context.enqueue();
   }
   for (int i = 0; i < count; ++i)
-    outputs[i] = HostArrays::trim(std::move(outputs[i]), context.max_output_shape(i),
-                                  context.output_shape(i));
+    outputs[i] =
+        HostArrays::give(kind_, HostArrays::trim(std::move(outputs[i]), context.max_output_shape(i),
+                                                 context.output_shape(i)));
   lease.give_back();
   if (count == 1) return outputs[0];
   nb::dict named;

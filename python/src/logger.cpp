@@ -1,9 +1,14 @@
-// ILogger, and Logger, which writes to stderr.
+// ILogger; Logger, which writes to stderr; and what speaks through Python's logging.
 
 #include "opwright/logger.h"
 
 #include <nanobind/trampoline.h>
 
+#include <atomic>
+#include <map>
+#include <memory>
+
+#include "base/default_logger.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "base/status_line.h"
@@ -45,7 +50,73 @@ class Logger : public ILogger {
   Severity min_severity;
 };
 
+/// Gives messages to a logger of Python's module logging. What that logger is not interested in
+/// costs no lock: the level is asked for when a build or a load begins, and with each message.
+class LoggingLogger final : public ILogger {
+ public:
+  explicit LoggingLogger(std::string name) : name_(std::move(name)) {}
+
+  void log(Severity severity, char const* message) noexcept override {
+    if (severity > level_.load(std::memory_order_relaxed)) return;
+    // Python's logging is gone, while threads and objects of static lifetime may still speak.
+    if (!Py_IsInitialized())
+      return write_message(str("[opwright] ", printable(message, LineEnds::kKeep)));
+    nb::gil_scoped_acquire gil;
+    const nb::error_scope pending;  // of the exception that is being raised
+    const std::string status = hide_status_line();
+    try {
+      const nb::object logger = get();
+      refresh(logger);
+      if (severity <= level_.load(std::memory_order_relaxed))
+        logger.attr("log")(level_of(severity), "%s", printable(message, LineEnds::kKeep));
+    } catch (nb::python_error& error) {
+      if (error.matches(PyExc_KeyboardInterrupt)) {
+        PyErr_SetInterrupt();  // comes again later
+      } else {
+        error.restore();
+        PyErr_WriteUnraisable(nullptr);
+      }
+    } catch (const std::exception&) {
+      // No memory for the text.
+    }
+    if (!status.empty()) show_status_line(status);
+  }
+
+  /// Takes the logger's level. Needs the interpreter's lock.
+  void refresh() { refresh(get()); }
+
+ private:
+  nb::object get() const { return nb::module_::import_("logging").attr("getLogger")(name_); }
+  static int level_of(Severity severity) {
+    static constexpr int kLevels[] = {50, 40, 30, 20, 10};
+    return kLevels[static_cast<int>(severity)];
+  }
+  void refresh(const nb::object& logger) {
+    // What is more serious is wanted, too.
+    auto level = static_cast<int>(Severity::kVERBOSE);
+    while (level >= 0 &&
+           !nb::cast<bool>(logger.attr("isEnabledFor")(level_of(static_cast<Severity>(level)))))
+      --level;
+    level_.store(static_cast<Severity>(level), std::memory_order_relaxed);
+  }
+
+  const std::string name_;
+  std::atomic<Severity> level_ = Severity::kWARNING;
+};
+
+/// Of every name one, for good: engines of other threads may speak at the interpreter's end. Under
+/// its lock.
+LoggingLogger& logging_logger(const std::string& name) {
+  static auto* all = new std::map<std::string, std::unique_ptr<LoggingLogger>>;
+  std::unique_ptr<LoggingLogger>& logger = (*all)[name];
+  if (logger == nullptr) logger = std::make_unique<LoggingLogger>(name);
+  logger->refresh();
+  return *logger;
+}
+
 }  // namespace
+
+ILogger* python_logger(const std::string& name) { return &logging_logger(name); }
 
 void bind_logger(nb::module_& m) {
   auto base = nb::class_<ILogger, PyLogger>(m, "ILogger",
@@ -73,6 +144,11 @@ void bind_logger(nb::module_& m) {
            nb::arg("min_severity").sig("ILogger.Severity.WARNING") = Severity::kWARNING)
       .def_rw("min_severity", &Logger::min_severity)
       .def("log", &Logger::log, nb::arg("severity"), nb::arg("msg"));
+
+  nb::class_<LoggingLogger, ILogger>(m, "_LoggingLogger", "Speaks through Python's logging.");
+  m.def("_logger", &logging_logger, nb::arg("name"), nb::rv_policy::reference,
+        "The ILogger that speaks through logging.getLogger(name).");
+  set_default_logger(&logging_logger("opwright"));
 }
 
 }  // namespace opwright::python

@@ -9,6 +9,7 @@
 #include "operators/layer_types.h"
 #include "opwright/network.h"
 #include "reporting.h"
+#include "representations.h"
 
 namespace opwright::python {
 namespace {
@@ -225,7 +226,8 @@ void bind_network(nb::module_& m) {
                             nb::type_slots(holder_slots<Network, tell_network>()));
   add_context_manager(c);
   bind_debug_marks(c);
-  c.def_prop_rw("name", &Network::name, &Network::set_name)
+  c.def("__repr__", [](const Network& self) { return describe(self); })
+      .def_prop_rw("name", &Network::name, &Network::set_name)
       .def_error_recorder()
       .def_prop_ro("num_layers", &Network::num_layers)
       .def_prop_ro("num_inputs", [](const Network& self) { return self.inputs().size(); })

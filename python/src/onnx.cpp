@@ -130,6 +130,9 @@ void bind_parser_inputs(ReportingClass<Parser>& c) {
           [](Parser& self, double seconds) { self.parser.set_time_limit(seconds); },
           nb::arg("seconds"), "Seconds that taking over a model may take.")
       .def(
+          "_set_logs_errors", [](Parser& self, bool logs) { self.parser.set_logs_errors(logs); },
+          nb::arg("logs"), "Whether the logger hears of errors: not where the caller raises them.")
+      .def(
           "set_constant_input",
           [](Parser& self, const std::string& name, nb::handle array) {
             ArrayData data = to_array(array, "set_constant_input");

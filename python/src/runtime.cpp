@@ -10,6 +10,7 @@
 #include "handle.h"
 #include "held.h"
 #include "reporting.h"
+#include "representations.h"
 #include "runtime/context.h"
 #include "runtime/dla.h"
 #include "runtime/runtime.h"
@@ -312,6 +313,7 @@ void bind_context(nb::module_& m) {
                          nb::type_slots(holder_slots<Self, tell_context>()));
   add_context_manager(c);
   bind_debugging(c);
+  c.def("__repr__", [](Self& self) { return describe(self); });
   bind_note(c, "name", &ContextNotes::name, "Kept for the caller.");
   bind_note(c, "persistent_cache_limit", &ContextNotes::persistent_cache_limit,
             "A hint on how much of the L2 cache may hold intermediate tensors from layer to layer, "

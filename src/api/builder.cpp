@@ -100,6 +100,7 @@ std::shared_ptr<Engine> Builder::load(Plan plan, const Network& network,
   options.max_threads = max_threads_;
   if (plan.backend == config.device().backend) options.device_ordinal = config.device_ordinal();
   options.limits = config.limits();
+  const ThreadLimit limit(max_threads_);  // the device is the one that the engine was tuned on
   return Engine::load(std::move(plan), options);
 }
 

@@ -1,5 +1,8 @@
 #include "base/log.h"
 
+#include <atomic>
+
+#include "base/default_logger.h"
 #include "base/printable.h"
 #include "base/status_line.h"
 
@@ -15,12 +18,22 @@ class StderrLogger final : public ILogger {
   }
 };
 
-ILogger* default_logger() {
-  static auto* logger = new StderrLogger;  // never destroyed: objects of static lifetime may log
+std::atomic<ILogger*>& chosen_logger() {
+  static std::atomic<ILogger*> logger{nullptr};
   return logger;
 }
 
+ILogger* default_logger() {
+  static auto* logger = new StderrLogger;  // never destroyed: objects of static lifetime may log
+  ILogger* const chosen = chosen_logger().load(std::memory_order_acquire);
+  return chosen != nullptr ? chosen : logger;
+}
+
 }  // namespace
+
+void set_default_logger(ILogger* logger) {
+  chosen_logger().store(logger, std::memory_order_release);
+}
 
 Log::Log() : logger_(default_logger()) {}
 

@@ -45,6 +45,17 @@ void show_status_line(const std::string& line) {
   std::fflush(stderr);
 }
 
+std::string hide_status_line() {
+  std::string line;
+  {
+    Status& shown = status();
+    const std::lock_guard lock(shown.mutex);
+    line = shown.line;
+  }
+  if (!line.empty()) show_status_line({});
+  return line;
+}
+
 void write_message(const std::string& line) {
   Status& shown = status();
   const std::lock_guard lock(shown.mutex);

@@ -14,6 +14,10 @@ int terminal_columns();
 /// where is_terminal().
 void show_status_line(const std::string& line);
 
+/// Takes the line away while something else writes to the terminal, and returns it: to be given to
+/// show_status_line() then. Empty where there is none.
+std::string hide_status_line();
+
 /// Writes a line to stderr, above the status line if there is one. Lines of several threads do not
 /// mix.
 void write_message(const std::string& line);

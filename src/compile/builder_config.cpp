@@ -152,6 +152,7 @@ BuildConfig BuilderConfig::build_config(bool strongly_typed) const {
     profile->check();
     build.profiles.push_back(*profile);
   }
+  build.shape_source = shape_source;
   build.avg_timing_iterations = avg_timing_iterations_;
   const TuningEffort effort = tuning_effort(optimization_level_, max_num_tactics_);
   build.timing = timing && effort.timing;

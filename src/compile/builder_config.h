@@ -48,6 +48,7 @@ struct BuilderSettings {
   bool debug_plugins = false;
   bool all_tactics = false;
   bool graphs = true;
+  ShapeSource shape_source = ShapeSource::kProfile;
 };
 
 /// How a network is built, as IBuilderConfig has it. What sets something throws Error for what is

@@ -378,9 +378,9 @@ Plan compile_for(const Device& device, const Network& declared, const BuildConfi
   const CodeFormat& format = device.backend().code_format();
   format.check_level(config.hardware_compatibility, device, {});
   std::vector<ProfileRanges> profiles;
-  if (config.profiles.empty()) profiles.emplace_back(declared, nullptr);
+  if (config.profiles.empty()) profiles.emplace_back(declared, nullptr, config.shape_source);
   for (const OptimizationProfile& profile : config.profiles)
-    profiles.emplace_back(declared, &profile);
+    profiles.emplace_back(declared, &profile, config.shape_source);
   const std::shared_ptr<const Network> settled = settle_extents(declared, profiles);
   const Network& network = settled ? *settled : declared;
 

@@ -88,6 +88,10 @@ uint32_t default_tactic_sources();
 /// Throws Error where a layer is asked to run on another device than the engine.
 void check_layer_device(const std::string& layer, DeviceType asked, DeviceType engine);
 
+/// What gives a build its shapes, for messages: an OptimizationProfile; `shapes`, `example` and
+/// `values` of opwright.build in Python; --shapes of the program.
+enum class ShapeSource : uint8_t { kProfile, kPython, kProgram };
+
 /// What a build makes of the types that layers of a weakly typed network ask for.
 enum class PrecisionConstraints {
   kIGNORE,
@@ -127,6 +131,7 @@ struct BuildConfig {
   PrecisionConstraints constraints = PrecisionConstraints::kIGNORE;
   std::vector<OptimizationProfile>
       profiles;  ///< empty: one profile of the network's constant shapes
+  ShapeSource shape_source = ShapeSource::kProfile;
   int avg_timing_iterations = 4;
   /// False: time nothing and run no plugin during the build. Each layer takes the fastest of those
   /// of its candidates whose times the timing cache has, or else its first one.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/closest.h"
 #include "base/error.h"
 #include "symbolic/expr_program.h"
 
@@ -14,56 +15,115 @@ namespace {
 constexpr int64_t kMaxEnumerated = 4096;
 constexpr int64_t kMaxEnumeration = int64_t{1} << 21;
 
-std::string example_shape(const Tensor& input) {
-  std::string text = input.shape().str();
-  return str("add one with set_shape(\"", input.name(), "\", min, opt, max) whose shapes fit ",
-             text, " (-1: dynamic)");
+/// Numbers as Python writes a tuple or, joined by x, as the program takes a shape.
+std::string written(const Shape& shape, ShapeSource source) {
+  const bool is_tuple = source != ShapeSource::kProgram;
+  std::string text;
+  for (int i = 0; i < shape.rank(); ++i) text += str(i == 0 ? "" : is_tuple ? ", " : "x", shape[i]);
+  return !is_tuple ? text : str('(', text, shape.rank() == 1 ? ",)" : ")");
 }
 
-ProfileInput range_of(const Tensor& input, bool is_values, const OptimizationProfile* profile) {
+/// "shapes={"x": ((1, 8), (4, 8), (16, 8))} (min, opt, max)", an example of what a caller may give.
+std::string example_range(const Tensor& input, ShapeSource source) {
+  std::string ends;
+  for (const int64_t extent : {1, 4, 16}) {
+    Shape shape = input.shape();
+    for (int64_t& each : shape)
+      if (each < 0) each = extent;
+    ends += (ends.empty()                      ? ""
+             : source == ShapeSource::kProgram ? ","
+                                               : ", ") +
+            written(shape, source);
+  }
+  switch (source) {
+    case ShapeSource::kPython:
+      return str("shapes={\"", input.name(), "\": (", ends, ")} (min, opt, max), or example={\"",
+                 input.name(), "\": array} for the shape of an array");
+    case ShapeSource::kProgram:
+      return str("--shapes ", input.name(), ':', ends, " (MIN,OPT,MAX, or one shape)");
+    default:
+      return str("set_shape(\"", input.name(), "\", ", ends, ") (min, opt, max)");
+  }
+}
+
+std::string example_values(const Tensor& input, ShapeSource source) {
+  switch (source) {
+    case ShapeSource::kPython:
+      return str("values={\"", input.name(), "\": (min, opt, max)}, each a list of integers, or ",
+                 "example={\"", input.name(), "\": array} for those of an array");
+    case ShapeSource::kProgram:
+      return "opwright.build(values=) in Python; the program gives shapes alone";
+    default:
+      return str("set_shape_input(\"", input.name(), "\", min, opt, max)");
+  }
+}
+
+/// What is at fault, in front of a message.
+const char* name_of(ShapeSource source) {
+  return source == ShapeSource::kPython    ? "shapes"
+         : source == ShapeSource::kProgram ? "--shapes"
+                                           : "Optimization profile";
+}
+
+std::string no_range(ShapeSource source) {
+  return source == ShapeSource::kProfile ? "No optimization profile gives" : "Nothing gives";
+}
+
+ProfileInput range_of(const Tensor& input, bool is_values, const OptimizationProfile* profile,
+                      ShapeSource source) {
   if (is_values) {
     const OptimizationProfile::Range* range = profile ? profile->values(input.name()) : nullptr;
-    require(range != nullptr, "No optimization profile gives the values of shape input '",
-            input.name(), "'; add them with set_shape_input(\"", input.name(),
-            "\", min, opt, max)");
+    require(range != nullptr, no_range(source), " the values of shape input '", input.name(),
+            "', which decide shapes; add them with ", example_values(input, source));
     const int64_t count = constant_shape(input.dims()).numel();
-    require(range->min.rank() == count, "Optimization profile: shape input '", input.name(),
-            "' has ", count, " elements, the profile gives ", range->min.rank());
+    require(range->min.rank() == count, name_of(source), ": shape input '", input.name(), "' has ",
+            count, " elements, ", range->min.rank(), " values are given");
     return {range->min, range->opt, range->max, true};
   }
   const Shape declared = input.shape();
   const OptimizationProfile::Range* range = profile ? profile->shape(input.name()) : nullptr;
   if (range == nullptr) {
-    require(std::find(declared.begin(), declared.end(), -1) == declared.end(),
-            "No optimization profile gives the shape of input '", input.name(),
-            "', which is dynamic; ", example_shape(input));
+    require(std::find(declared.begin(), declared.end(), -1) == declared.end(), no_range(source),
+            " the shape of input '", input.name(), "', which is ", declared.str(),
+            " (-1: open); add it with ", example_range(input, source));
     return {declared, declared, declared, false};
   }
-  require(range->min.rank() == declared.rank(), "Optimization profile: input '", input.name(),
-          "' has rank ", declared.rank(), ", the profile's shapes ", range->min, ", ", range->opt,
-          ", ", range->max, " have not");
+  const bool is_one = range->min == range->max;
+  const std::string given =
+      is_one ? str("the shape ", range->min)
+             : str("the shapes ", range->min, ", ", range->opt, " and ", range->max);
+  require(range->min.rank() == declared.rank(), name_of(source), ": input '", input.name(), "' is ",
+          declared, " in the network, of rank ", declared.rank(), "; ", given, ", of rank ",
+          range->min.rank(), is_one ? ", is given" : ", are given");
   for (int i = 0; i < declared.rank(); ++i)
     require(declared[i] == -1 || (range->min[i] == declared[i] && range->max[i] == declared[i]),
-            "Optimization profile: extent ", i, " of input '", input.name(), "' is ", declared[i],
-            " in the network, but ", range->min[i], " to ", range->max[i], " in the profile");
+            name_of(source), ": input '", input.name(), "' is ", declared, " in the network; ",
+            given, is_one ? " is given" : " are given", ", but its extent ", i, " is ", declared[i],
+            " in every run");
   return {range->min, range->opt, range->max, false};
 }
 
-void require_inputs_exist(const Network& network, const OptimizationProfile& profile) {
-  std::string known;
-  for (const Tensor* input : network.inputs())
-    known += (known.empty() ? "'" : ", '") + input->name() + "'";
+void require_inputs_exist(const Network& network, const OptimizationProfile& profile,
+                          ShapeSource source) {
+  std::string list;
+  std::vector<std::string> known;
+  for (const Tensor* input : network.inputs()) {
+    known.push_back(input->name());
+    list += (list.empty() ? "'" : ", '") + input->name() + "'";
+  }
   for (const std::string& name : profile.inputs()) {
     const Tensor* tensor = network.find_tensor(name);
-    require(tensor != nullptr && tensor->is_network_input(),
-            "Optimization profile: the network has no input '", name, "'; it has ", known);
+    require(tensor != nullptr && tensor->is_network_input(), name_of(source),
+            ": the network has no input '", name, "'; it has ", list.empty() ? "none" : list,
+            did_you_mean(name, known));
   }
 }
 
 }  // namespace
 
-ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* profile) {
-  if (profile) require_inputs_exist(network, *profile);
+ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* profile,
+                             ShapeSource source) {
+  if (profile) require_inputs_exist(network, *profile, source);
   const SymbolTable& symbols = network.symbols();
   std::vector<bool> is_values(network.inputs().size());
   for (size_t i = 0; i < network.inputs().size(); ++i)
@@ -71,7 +131,7 @@ ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* 
   for (int id = 0; id < symbols.size(); ++id)
     if (symbols[id].kind == Symbol::Kind::kInputValue) is_values[input_of(symbols[id])] = true;
   for (size_t i = 0; i < network.inputs().size(); ++i)
-    inputs_.push_back(range_of(*network.inputs()[i], is_values[i], profile));
+    inputs_.push_back(range_of(*network.inputs()[i], is_values[i], profile, source));
   follow(symbols);
   // Inputs that share a dimension must agree in it.
   for (size_t i = 0; i < inputs_.size(); ++i) {

@@ -16,8 +16,10 @@ namespace opwright {
 class ProfileRanges {
  public:
   /// `profile` may be null for a network whose inputs have constant shapes. Throws Error naming the
-  /// input that the profile lacks, whose rank differs, or whose constant extents it contradicts.
-  ProfileRanges(const Network& network, const OptimizationProfile* profile);
+  /// input that the profile lacks, whose rank differs, or whose constant extents it contradicts, in
+  /// words of `source`.
+  ProfileRanges(const Network& network, const OptimizationProfile* profile,
+                ShapeSource source = ShapeSource::kProfile);
 
   /// Whether two extents of inputs may be equal in a run.
   bool may_agree(int a, int b) const;

@@ -215,7 +215,7 @@ Tensor* OnnxParser::node_output(const std::string& name, int64_t index) const {
 
 void OnnxParser::report() const {
   for (const OnnxError& error : errors_) {
-    log_.error(error.message);
+    if (logs_errors_) log_.error(error.message);
     network_->errors().record(error.code, error.message.c_str());
   }
 }

@@ -121,6 +121,8 @@ class OnnxParser {
   /// Whether external data may be read through links that lead out of the model's folder: not at
   /// first, since a model says which files it wants to be read.
   bool links_allowed() const { return links_ == Links::kAnywhere; }
+  /// Whether the logger hears of errors, as it does at first: not where the caller throws them.
+  void set_logs_errors(bool logs) { logs_errors_ = logs; }
   void set_links_allowed(bool allowed) { links_ = allowed ? Links::kAnywhere : Links::kBeneath; }
 
   /// The last model in runs of nodes between those that cannot be taken over, which are in none.
@@ -159,6 +161,7 @@ class OnnxParser {
   IPluginRegistry* plugins_;
   uint32_t flags_ = bit(onnxparser::OnnxParserFlag::kNATIVE_INSTANCENORM);
   Links links_ = Links::kBeneath;
+  bool logs_errors_ = true;
   onnx::KnownInputs known_;
   double seconds_ = std::numeric_limits<double>::infinity();
   std::unique_ptr<onnx::ModelProto> loaded_;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/closest.h"
 #include "base/error.h"
 #include "plugin/abi/v2_model.h"
 #include "plugin/abi/v3_creator.h"
@@ -40,15 +41,24 @@ bool chooses_plugin(std::string_view attribute) {
          attribute == kPluginShapeInputs;
 }
 
-void tell_ignored(const PluginNode& node, const std::vector<std::string_view>& declared,
-                  std::string_view owner, const Log& log) {
-  const auto tell = [&](const std::string& name) {
+/// The names of the node's attributes that are not declared.
+std::vector<std::string> ignored(const PluginNode& node, std::span<const std::string> declared) {
+  std::vector<std::string> names;
+  const auto take = [&](const std::string& name) {
     if (!chooses_plugin(name) &&
         std::find(declared.begin(), declared.end(), name) == declared.end())
-      log.warning(owner, " declares no attribute '", name, "': it is left out");
+      names.push_back(name);
   };
-  for (const FieldValue& value : node.attributes) tell(value.name);
-  for (const auto& obstacle : node.obstacles) tell(obstacle.first);
+  for (const FieldValue& value : node.attributes) take(value.name);
+  for (const auto& obstacle : node.obstacles) take(obstacle.first);
+  return names;
+}
+
+void tell_ignored(std::span<const std::string> names, std::span<const std::string> declared,
+                  std::string_view owner, const Log& log) {
+  for (const std::string& name : names)
+    log.warning(owner, " declares no attribute '", name, "': it is left out",
+                did_you_mean(name, declared));
 }
 
 OperatorPtr make_function_plugin(const PluginNode& node,
@@ -57,16 +67,16 @@ OperatorPtr make_function_plugin(const PluginNode& node,
   const std::string owner = str("layer '", node.layer, "': plugin '",
                                 definition->plugin_namespace(), "::", definition->name(), "'");
   const std::vector<FunctionParameter>& parameters = definition->parameters();
-  std::vector<std::string_view> declared;
+  const std::vector<std::string> declared = attribute_names(parameters);
   FieldValues given;
   for (const FunctionParameter& parameter : parameters) {
     if (!parameter.is_attribute()) continue;
-    declared.push_back(parameter.name);
     if (const FieldValue* value = find_attribute(node, parameter.name, owner))
       given.push_back(*value);
   }
-  tell_ignored(node, declared, owner, log);
-  FieldValues attributes = fit_attributes(given, parameters, owner);
+  const std::vector<std::string> others = ignored(node, declared);
+  FieldValues attributes = fit_attributes(given, parameters, owner, others);
+  tell_ignored(others, declared, owner, log);
   const FunctionMode mode = choose_mode(*definition, node.aot, flags.prefer_aot_python_plugins,
                                         flags.prefer_jit_python_plugins);
   return make_function_operator(std::move(definition), std::move(attributes), mode);
@@ -75,7 +85,7 @@ OperatorPtr make_function_plugin(const PluginNode& node,
 FieldValues fit_fields(const PluginNode& node, const PluginFieldCollection* declared,
                        std::string_view owner, const Log& log) {
   FieldValues fitted;
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (int32_t i = 0; declared != nullptr && i < declared->nbFields; ++i) {
     const PluginField& declaration = declared->fields[i];
     if (declaration.name == nullptr) continue;
@@ -86,7 +96,7 @@ FieldValues fit_fields(const PluginNode& node, const PluginFieldCollection* decl
       log.warning(owner, " declares the attribute '", declaration.name,
                   "', which the node does not have: its creator's default holds, if it has one");
   }
-  tell_ignored(node, names, owner, log);
+  tell_ignored(ignored(node, names), names, owner, log);
   return fitted;
 }
 

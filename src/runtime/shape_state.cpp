@@ -74,6 +74,9 @@ bool ShapeState::set_shape(int number, const Shape& shape) {
   require(shape.rank() == range.min.rank(), "input '", name, "' has rank ", range.min.rank(),
           ", but the shape ", shape, " has rank ", shape.rank());
   if (!within({shape.begin(), shape.end()}, range)) {
+    if (range.min == range.max)
+      fail("shape ", shape, " of input '", name, "' is outside of profile ", profile_,
+           ", which has ", range.min, " alone; give that shape, or build the engine for others");
     fail("shape ", shape, " of input '", name, "' is outside of profile ", profile_,
          ", which goes from ", range.min, " to ", range.max,
          "; choose a shape within, or build the engine with a profile that includes it");
@@ -109,8 +112,11 @@ void ShapeState::take_values(int number, const void* data) {
     taken.push_back(element(port.type.dtype, data, i));
   }
   if (!within({taken.begin(), taken.end()}, range)) {
+    const std::string range_text = range.min == range.max
+                                       ? str("has ", range.min, " alone")
+                                       : str("goes from ", range.min, " to ", range.max);
     fail("the values ", taken, " of shape input '", port.name, "' are outside of profile ",
-         profile_, ", which goes from ", range.min, " to ", range.max);
+         profile_, ", which ", range_text);
   }
   std::copy(taken.begin(), taken.end(), input.values.begin());
   input.has_values = true;

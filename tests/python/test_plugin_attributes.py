@@ -432,7 +432,7 @@ def outcome(work, seen: dict[str, Any]) -> Any:
     try:
         work()
     except (TypeError, trt.Error) as error:
-        return re.search("must be .*", str(error))[0]
+        return re.search(r"must be .*?(?=: k = |$)", str(error))[0]  # what came stands behind
     return bits(seen["register"])
 
 

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODULES = [
     "opwright",
     "opwright.aot",
+    "opwright.onnxruntime",
     "opwright.plugin",
     "opwright.ray",
     "opwright.serving",

@@ -264,7 +264,7 @@ def test_arguments_live_as_long_as_their_call(gated_engine):
         ((np.zeros((2, 4)),) * 2, "input 'x' is FP32; float64 was given"),
         ((np.zeros((300, 4), np.float32),) * 2, "300x4 of input 'x' is outside of profile 0"),
         ((np.zeros(4, np.float32),) * 2, "input 'x' has rank 2"),
-        ((np.zeros((2, 4), np.float32),), "input 'y' is missing"),
+        ((np.zeros((2, 4), np.float32),), "input 'y' .*is missing"),
         ((np.zeros((2, 4), np.float32),) * 3, "3 were given"),
         ((np.zeros((2, 4), np.float32), np.zeros((3, 4), np.float32)), "must be equal"),
     ],

@@ -185,6 +185,7 @@ class Attribute:
             is_bool=self.type.element in (bool, np.bool_),
             length=self.type.length,
             enumerators=[_enumerator(member) for member in members],
+            written=shown(self.hint),
         )
 
 

@@ -196,7 +196,7 @@ class EngineModule(torch.nn.Module):
 
     def build(self, args: Sequence[Any]) -> None:
         """Builds the engine for shapes up to more than those of the arguments."""
-        logger = _core.Logger(_core.Logger.WARNING)
+        logger = _core._logger("opwright.build")
         builder = _core.Builder(logger)
         network, numbers = self.network(builder)
         config = builder.create_builder_config()

@@ -1,13 +1,16 @@
 #include "plugin/model/fit_field.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "base/closest.h"
 #include "base/error.h"
 #include "base/half.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 
 namespace opwright {
@@ -349,16 +352,76 @@ std::string list_attributes(const std::vector<FunctionParameter>& parameters) {
   return names.empty() ? "none" : names;
 }
 
+std::vector<std::string> attribute_names(const std::vector<FunctionParameter>& parameters) {
+  std::vector<std::string> names;
+  for (const FunctionParameter& parameter : parameters)
+    if (parameter.is_attribute()) names.push_back(parameter.name);
+  return names;
+}
+
+namespace {
+
+std::string shown(const FieldValue& value) {
+  constexpr size_t kMost = 8;
+  const bool is_list = value.extents || value.length != 1;
+  const auto list = [&](const auto& elements, auto&& show) {
+    std::string text;
+    for (size_t i = 0; i < std::min(elements.size(), kMost); ++i)
+      text += (i == 0 ? "" : ", ") + show(elements[i]);
+    return is_list ? "[" + text + (elements.size() > kMost ? ", ...]" : "]") : text;
+  };
+  const auto quoted = [](std::string_view text) {
+    constexpr size_t kMostLetters = 60;
+    std::string part = printable(text.substr(0, kMostLetters));
+    return "'" + part + (text.size() > kMostLetters ? "...'" : "'");
+  };
+  if (value.type == PluginFieldType::kCHAR)
+    return value.extents ? list(texts_of(value), quoted) + " (strings)"
+                         : quoted(view(value)) + " (string)";
+  const auto number = [](auto each) { return str(each); };
+  if (value.type == PluginFieldType::kINT64)
+    return list(*read_integers(value), number) + (is_list ? " (ints)" : " (int)");
+  if (value.type == PluginFieldType::kFLOAT32)
+    return list(*read_reals(value), number) + (is_list ? " (floats)" : " (float)");
+  if (const auto integers = read_integers(value))
+    return str(list(*integers, number), " (a tensor of ", name(value.type), ')');
+  if (const auto reals = read_reals(value))
+    return str(list(*reals, number), " (a tensor of ", name(value.type), ')');
+  return str(value.length, " elements of ", name(value.type));
+}
+
+[[noreturn]] void fail_missing(const FunctionParameter& missing, const FieldValues& values,
+                               const std::vector<FunctionParameter>& parameters,
+                               std::span<const std::string> others, std::string_view owner) {
+  std::string names;
+  for (const FieldValue& value : values) names += (names.empty() ? "" : ", ") + value.name;
+  for (const std::string& other : others) names += (names.empty() ? "" : ", ") + other;
+  std::string meant;
+  for (const std::string& other : others)
+    if (!did_you_mean(other, std::array{missing.name}).empty())
+      meant = str("; '", other, "', which it does not have, may be meant to be it");
+  fail(owner, " needs attribute '", missing.name,
+       "', which is missing; its attributes are: ", list_attributes(parameters),
+       "; there are: ", names.empty() ? "none" : names, meant);
+}
+
+std::string shown_type(const FunctionParameter& attribute) {
+  return attribute.written.empty() ? type_name(attribute) : attribute.written;
+}
+
+}  // namespace
+
 FieldValues fit_attributes(const FieldValues& values,
-                           const std::vector<FunctionParameter>& parameters,
-                           std::string_view owner) {
+                           const std::vector<FunctionParameter>& parameters, std::string_view owner,
+                           std::span<const std::string> others) {
   for (const FieldValue& value : values) {
     const bool is_known =
         std::any_of(parameters.begin(), parameters.end(), [&](const FunctionParameter& parameter) {
           return parameter.is_attribute() && parameter.name == value.name;
         });
     require(is_known, owner, " has no attribute '", value.name,
-            "'; its attributes are: ", list_attributes(parameters));
+            "'; its attributes are: ", list_attributes(parameters),
+            did_you_mean(value.name, attribute_names(parameters)));
   }
   FieldValues attributes;
   for (const FunctionParameter& parameter : parameters) {
@@ -367,15 +430,17 @@ FieldValues fit_attributes(const FieldValues& values,
       return value.name == parameter.name;
     });
     if (found != values.end()) {
-      attributes.push_back(
-          for_attribute(owner, parameter.name, [&] { return fit({*found}, parameter); }));
+      try {
+        attributes.push_back(
+            for_attribute(owner, parameter.name, [&] { return fit({*found}, parameter); }));
+      } catch (const Error& error) {
+        fail_with(error.code(), error.what(), ": ", parameter.name, " = ", shown(*found),
+                  " is given, the plugin declares `", parameter.name, ": ", shown_type(parameter),
+                  '`');
+      }
       continue;
     }
-    std::string names;
-    for (const FieldValue& value : values) names += (names.empty() ? "" : ", ") + value.name;
-    require(parameter.default_value.has_value(), owner, " needs attribute '", parameter.name,
-            "', which is missing; its attributes are: ", list_attributes(parameters),
-            "; there are: ", names.empty() ? "none" : names);
+    if (!parameter.default_value) fail_missing(parameter, values, parameters, others, owner);
     attributes.push_back(*parameter.default_value);
   }
   return attributes;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,10 +36,12 @@ FieldValue fit(const RawValue& raw, PluginFieldType declared);
 FieldValue fit_field(const FieldValue& value, PluginFieldType declared, std::string_view owner);
 /// A model's fields as the attributes among the parameters, in their order; those that are missing
 /// have their default values. Throws Error naming `owner` for a field that is unknown or does not
-/// fit, and for one that is missing.
+/// fit, and for one that is missing: `others` are names that came and are none of the parameters'.
 FieldValues fit_attributes(const FieldValues& values,
-                           const std::vector<FunctionParameter>& parameters,
-                           std::string_view owner);
+                           const std::vector<FunctionParameter>& parameters, std::string_view owner,
+                           std::span<const std::string> others = {});
+/// The names of the attributes among the parameters.
+std::vector<std::string> attribute_names(const std::vector<FunctionParameter>& parameters);
 /// Throws Error naming `owner` unless the field is one that fit() could have made: what an engine
 /// stores may be that of another definition.
 void check_attribute(const FieldValue& value, const FunctionParameter& attribute,

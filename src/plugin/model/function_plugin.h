@@ -52,6 +52,7 @@ struct FunctionParameter {
   int length = -1;                                   ///< of a tuple; -1: any
   std::vector<Enumerator> enumerators{};             ///< of an enum
   std::optional<FieldValue> default_value{};
+  std::string written{};  ///< the type as its author wrote it, for messages; empty: not known
 
   bool is_attribute() const { return kind == ParameterKind::kAttribute; }
 };
