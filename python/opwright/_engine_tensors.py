@@ -1,4 +1,4 @@
-"""What an engine takes and gives, for people and programs."""
+"""What an engine takes and gives, and what its model says of itself, for people and programs."""
 
 from __future__ import annotations
 
@@ -98,3 +98,28 @@ class Tensors(Mapping[str, Tensor]):
             for t in self.values()
         )
         return f"<{self._what}s {', '.join(shown) or 'none'}>"
+
+
+class ModelMetadata(dict[str, str]):
+    """What a model says of itself: a dict of its own entries, ONNX's ``metadata_props``."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        *,
+        producer_name: str,
+        producer_version: str,
+        domain: str,
+        description: str,
+        version: int,
+        graph_name: str,
+        graph_description: str,
+    ) -> None:
+        super().__init__(properties)
+        self.producer_name = producer_name
+        self.producer_version = producer_version
+        self.domain = domain
+        self.description = description
+        self.version = version
+        self.graph_name = graph_name
+        self.graph_description = graph_description

@@ -126,6 +126,26 @@ nb::object tensors_of(const CallableEngine& self, TensorIOMode mode) {
   return nb::module_::import_("opwright._engine_tensors").attr("Tensors")(self.engine(), mode);
 }
 
+nb::object metadata_of(const ModelMetadata& from) {
+  // Texts of files may be any bytes.
+  const auto text = [](const std::string& value) {
+    PyObject* const decoded = PyUnicode_DecodeUTF8(
+        value.data(), static_cast<Py_ssize_t>(value.size()), "backslashreplace");
+    if (decoded == nullptr) nb::raise_python_error();
+    return nb::steal(decoded);
+  };
+  nb::dict properties;
+  for (const auto& [key, value] : from.properties) properties[text(key)] = text(value);
+  using namespace nb::literals;
+  return nb::module_::import_("opwright._engine_tensors")
+      .attr("ModelMetadata")(properties, "producer_name"_a = text(from.producer_name),
+                             "producer_version"_a = text(from.producer_version),
+                             "domain"_a = text(from.domain),
+                             "description"_a = text(from.description), "version"_a = from.version,
+                             "graph_name"_a = text(from.graph_name),
+                             "graph_description"_a = text(from.graph_description));
+}
+
 /// What opwright.load() calls.
 void bind_load_engine(nb::module_& m) {
   m.def(
@@ -307,6 +327,13 @@ void bind_call(nb::module_& m) {
           [](const CallableEngine& self) { return tensors_of(self, TensorIOMode::kOUTPUT); },
           nb::sig("def outputs(self) -> opwright._engine_tensors.Tensors"),
           "The outputs, likewise.")
+      .def_prop_ro(
+          "metadata",
+          [](const CallableEngine& self) { return metadata_of(self.engine()->plan().metadata); },
+          nb::sig("def metadata(self) -> opwright._engine_tensors.ModelMetadata"),
+          "What the ONNX model says of itself: a dict of its metadata_props, with the attributes "
+          "producer_name, producer_version, domain, description, version, graph_name and "
+          "graph_description.")
       .def("close", &CallableEngine::close,
            "Gives up the engine's memory. What was submitted is still computed, and an ICudaEngine "
            "and contexts that others have stay; any other use of this object raises Error.")

@@ -54,6 +54,7 @@ PlanEmitter::PlanEmitter(const Graph& graph, const Network& network, const Netwo
       detailed_(config.detailed_inspection),
       refit_(std::move(weights)) {
   plan_.name = network.name();
+  plan_.metadata = declared.metadata();
   plan_.builder = "opwright " OPWRIGHT_VERSION;
   plan_.device_type = device.type();
   plan_.backend = device.backend().name();

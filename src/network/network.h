@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error_report.h"
+#include "network/model_metadata.h"
 #include "network/operator.h"
 #include "network/region.h"
 #include "network/weight_names.h"
@@ -291,6 +292,9 @@ class Network {
 
   const std::string& name() const { return name_; }
   void set_name(std::string name) { name_ = std::move(name); }
+  /// Of the model that the network was made of.
+  const ModelMetadata& metadata() const { return metadata_; }
+  void set_metadata(ModelMetadata metadata) { metadata_ = std::move(metadata); }
   const NetworkFlags& flags() const { return flags_; }
   IPluginRegistry* plugins() const { return plugins_.get(); }
   /// What the network was made by, for those who ask.
@@ -352,6 +356,7 @@ class Network {
   void* builder_ = nullptr;
   mutable ErrorReport errors_;  ///< not a part of what the network defines
   std::string name_;
+  ModelMetadata metadata_;
   SymbolTable symbols_;
   WeightNames weight_names_;
   std::deque<std::unique_ptr<Tensor>> tensors_;

@@ -97,6 +97,7 @@ void GraphImporter::run() {
   require(!model_.opsets.empty(),
           "ONNX: the model names no opset of its operators; the file may be truncated");
   if (!graph_.name.empty()) network_->set_name(graph_.name);
+  network_->set_metadata(model_.metadata);
   reserve_names();
   add_initializers();
   add_inputs();

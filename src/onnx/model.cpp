@@ -115,6 +115,19 @@ NodeProto decode_node(pbf_reader reader, Source& source, int depth) {
   return node;
 }
 
+std::pair<std::string, std::string> decode_property(pbf_reader reader) {
+  std::pair<std::string, std::string> property;
+  while (reader.next()) {
+    if (reader.tag() == 1)
+      property.first = text(reader);
+    else if (reader.tag() == 2)
+      property.second = text(reader);
+    else
+      reader.skip();
+  }
+  return property;
+}
+
 void decode_opset(pbf_reader opset, OpsetImports& imports) {
   std::string domain;
   int64_t version = 0;
@@ -207,6 +220,12 @@ GraphProto decode_graph(pbf_reader reader, Source& source, int depth) {
         break;
       case 5:
         graph.initializers.push_back(decode_tensor(reader.get_message(), source));
+        break;
+      case 10:
+        graph.description = text(reader);
+        break;
+      case 16:
+        graph.properties.push_back(decode_property(reader.get_message()));
         break;
       case 11:
         graph.inputs.push_back(decode_value(reader.get_message()));
@@ -308,7 +327,22 @@ ModelProto decode_without_external(const Blob& bytes, const std::string& directo
           model.ir_version = reader.get_int64();
           break;
         case 2:
-          model.producer = text(reader);
+          model.metadata.producer_name = text(reader);
+          break;
+        case 3:
+          model.metadata.producer_version = text(reader);
+          break;
+        case 4:
+          model.metadata.domain = text(reader);
+          break;
+        case 5:
+          model.metadata.version = reader.get_int64();
+          break;
+        case 6:
+          model.metadata.description = text(reader);
+          break;
+        case 14:
+          model.metadata.properties.push_back(decode_property(reader.get_message()));
           break;
         case 7:
           model.graph = decode_graph(reader.get_message(), source, 0);
@@ -328,6 +362,10 @@ ModelProto decode_without_external(const Blob& bytes, const std::string& directo
     fail("ONNX: the bytes are not a serialized ONNX model, or the file is truncated (",
          problem.what(), ")");
   }
+  model.metadata.graph_name = model.graph.name;
+  model.metadata.graph_description = std::move(model.graph.description);
+  for (auto& property : model.graph.properties)
+    model.metadata.properties.push_back(std::move(property));
   require(has_graph && model.ir_version > 0 && !model.graph.outputs.empty(),
           "ONNX: the bytes are not an ONNX model: they hold no graph with outputs");
   return model;

@@ -11,6 +11,7 @@
 #include "base/blob.h"
 #include "base/file.h"
 #include "base/types.h"
+#include "network/model_metadata.h"
 
 namespace opwright::onnx {
 
@@ -101,7 +102,8 @@ struct ValueInfoProto {
 };
 
 struct GraphProto {
-  std::string name;
+  std::string name, description;
+  ModelMetadata::Properties properties;
   std::vector<NodeProto> nodes;
   std::vector<TensorProto> initializers;
   std::vector<ValueInfoProto> inputs, outputs;
@@ -122,7 +124,7 @@ struct FunctionProto {
 
 struct ModelProto {
   int64_t ir_version = 0;
-  std::string producer;
+  ModelMetadata metadata;  ///< with the graph's
   OpsetImports opsets;
   GraphProto graph;
   std::vector<FunctionProto> functions;

@@ -5,6 +5,7 @@
 
 #include "base/blob.h"
 #include "network/attributes.h"
+#include "network/model_metadata.h"
 #include "network/operator.h"
 #include "network/symbols.h"
 #include "plan/refit.h"
@@ -118,6 +119,7 @@ struct Plan {
   bool graphs = true;             ///< whether contexts replay what they run on a GPU
   bool weight_streaming = false;  ///< whether weights may stay on the host (WeightFetch)
   RefitPlan refit;                ///< without weights: the engine cannot be refitted
+  ModelMetadata metadata;         ///< of the model, for those who ask
 };
 
 /// How much of a file is verified before use. The plan and the code always are.

@@ -145,6 +145,7 @@ class Reader {
     plan.graphs = from_.graphs();
     plan.weight_streaming = from_.weight_streaming();
     if (from_.refit() != nullptr) plan.refit = refit(*from_.refit());
+    if (from_.metadata() != nullptr) plan.metadata = metadata(*from_.metadata());
     return plan;
   }
 
@@ -168,6 +169,22 @@ class Reader {
     spend(value->size() + 5,  // length and final zero
           is_short ? 0 : value->size() + 1 + kAllocation);
     return value->str();
+  }
+
+  ModelMetadata metadata(const fb::ModelMetadata& from) {
+    ModelMetadata made;
+    made.producer_name = text(from.producer_name());
+    made.producer_version = text(from.producer_version());
+    made.domain = text(from.domain());
+    made.description = text(from.description());
+    made.version = from.version();
+    made.graph_name = text(from.graph_name());
+    made.graph_description = text(from.graph_description());
+    each(from.properties(), made.properties, [&](const fb::Property& item) {
+      std::string key = text(item.key());
+      return std::pair(std::move(key), text(item.value()));
+    });
+    return made;
   }
 
   /// FlatBuffers' verifier does not look at the alignment of a vector's elements.

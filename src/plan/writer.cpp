@@ -152,12 +152,16 @@ class Writer {
       }
       for (const PlanTensor& tensor : schedule.tensors) size += 256 + 4 * tensor.values.size();
     }
+    size += plan_.metadata.description.size() + plan_.metadata.graph_description.size();
+    for (const auto& [key, value] : plan_.metadata.properties)
+      size += 64 + key.size() + value.size();
     size += 512 * (plan_.refit.weights.size() + plan_.refit.values.size());
     for (const RefitOperation& operation : plan_.refit.operations)
       size += 256 + stored_size(operation.attributes);
     require(size < PlanHeader::kMaxPlanSize, "cannot store plan '", plan_.name,
-            "': the attributes of its layers take about ", size, " bytes, the limit is ",
-            PlanHeader::kMaxPlanSize, "; pass large data as constant inputs, not as attributes");
+            "': the attributes of its layers and its metadata take about ", size,
+            " bytes, the limit is ", PlanHeader::kMaxPlanSize,
+            "; pass large data as constant inputs, not as attributes");
   }
 
   Text text(const std::string& value) { return builder_.CreateString(value); }
@@ -349,6 +353,18 @@ class Writer {
                            from.stripped_bytes);
   }
 
+  auto metadata(const ModelMetadata& from) {
+    const Text producer = text(from.producer_name), producer_version = text(from.producer_version),
+               domain = text(from.domain), description = text(from.description),
+               graph_name = text(from.graph_name), graph_description = text(from.graph_description);
+    const auto properties = list(from.properties, [&](const auto& item) {
+      const Text key = text(item.first), value = text(item.second);
+      return fb::CreateProperty(builder_, key, value);
+    });
+    return fb::CreateModelMetadata(builder_, producer, producer_version, domain, description,
+                                   from.version, graph_name, graph_description, properties);
+  }
+
  public:
   Blob write_structure() {
     check_size();
@@ -384,12 +400,14 @@ class Writer {
     const auto sources = builder_.CreateVector(plan_.plugin_sources);
     flatbuffers::Offset<fb::Refit> refit_plan;
     if (!plan_.refit.weights.empty()) refit_plan = refit(plan_.refit);
+    flatbuffers::Offset<fb::ModelMetadata> about;
+    if (plan_.metadata != ModelMetadata{}) about = metadata(plan_.metadata);
     fb::FinishPlanBuffer(
         builder_,
         fb::CreatePlan(builder_, name, made_by, static_cast<int32_t>(plan_.device_type), backend,
                        architecture, identity, symbol_list, expressions, inputs, outputs, schedules,
                        requirements, code, libraries, sources, plan_.debug_plugins, plan_.graphs,
-                       refit_plan, plan_.weight_streaming));
+                       refit_plan, plan_.weight_streaming, about));
     const auto buffer = std::make_shared<flatbuffers::DetachedBuffer>(builder_.Release());
     return Blob(buffer, buffer->data(), buffer->size());
   }

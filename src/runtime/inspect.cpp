@@ -498,6 +498,47 @@ std::string graphs_text(const Plan& plan, const Schedule& schedule) {
   return "\n" + (text.empty() ? "  graphs may have all layers\n" : text);
 }
 
+/// What the model's author says of it, a line for each part, those that are long cut.
+std::string metadata_text(const ModelMetadata& metadata) {
+  constexpr size_t kMost = 100;
+  std::vector<std::vector<std::string>> rows;
+  const auto add = [&](const std::string& what, const std::string& value) {
+    if (value.empty()) return;
+    std::string shown = printable(value);
+    if (shown.size() > kMost) {
+      size_t end = kMost;
+      while (end > 0 && (static_cast<unsigned char>(shown[end]) & 0xC0U) == 0x80U) --end;
+      shown = str(shown.substr(0, end), "... (", value.size(), " bytes)");
+    }
+    rows.push_back({printable(what), shown});
+  };
+  add("producer", metadata.producer_version.empty()
+                      ? metadata.producer_name
+                      : str(metadata.producer_name, ' ', metadata.producer_version));
+  add("domain", metadata.domain);
+  if (metadata.version != 0) add("version", std::to_string(metadata.version));
+  add("description", metadata.description);
+  add("graph", metadata.graph_description);
+  for (const auto& [key, value] : metadata.properties) add("'" + key + "'", value);
+  return rows.empty() ? "" : "the model says\n" + text_table(rows, "ll");
+}
+
+void write_metadata(JsonWriter& json, const ModelMetadata& metadata) {
+  json.begin_object();
+  json.member("ProducerName", metadata.producer_name);
+  json.member("ProducerVersion", metadata.producer_version);
+  json.member("Domain", metadata.domain);
+  json.member("Description", metadata.description);
+  json.member("Version", metadata.version);
+  json.member("GraphName", metadata.graph_name);
+  json.member("GraphDescription", metadata.graph_description);
+  json.key("Properties");
+  json.begin_object();
+  for (const auto& [key, value] : metadata.properties) json.member(key, value);
+  json.end_object();
+  json.end_object();
+}
+
 std::string profile_text(const Plan& plan, const Schedule& schedule) {
   std::string text;
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
@@ -531,7 +572,7 @@ std::string inspect_text(const Plan& plan) {
       str("engine ", plan.name.empty() ? "" : "'" + printable(plan.name) + "' ", "by ",
           printable(plan.builder), " for ", device_text(plan), "\ntuned on ",
           printable(plan.device_identity), "\n\ninputs\n", ports_text(dimensions, plan.inputs),
-          "outputs\n", ports_text(dimensions, plan.outputs));
+          "outputs\n", ports_text(dimensions, plan.outputs), metadata_text(plan.metadata));
   if (!plan.requirements.empty()) {
     text += "needs the plugins\n";
     for (const PluginRequirement& item : plan.requirements) {
@@ -571,6 +612,8 @@ std::string inspect_json(const Plan& plan) {
   json.member("Backend", plan.backend);
   json.member("Architecture", plan.architecture);
   json.member("DeviceIdentity", plan.device_identity);
+  json.key("Model");
+  write_metadata(json, plan.metadata);
   json.member("DebugPlugins", plan.debug_plugins);
   json.member("CudaGraphs", plan.graphs);
   json.key("DebugTensors");

@@ -19,8 +19,8 @@ std::string inspect_text(const Plan& plan);
 /// "Dimensions", "Format/Datatype"), "TacticValue", "TacticName", "TimeMs", "Attributes",
 /// "PackedWeights", "Candidates" (what the tuner compared), "Metadata" and "CaptureObstacle" (why
 /// no graph has the layer, or empty). A port's "Tensor" is its number in "Tensors", which has the
-/// place of each at the maximum shape. "RunsOn" says which GPUs the code serves, where there is
-/// code for GPUs.
+/// place of each at the maximum shape. "Model" is what its author says of it. "RunsOn" says which
+/// GPUs the code serves, where there is code for GPUs.
 std::string inspect_json(const Plan& plan);
 /// One layer of a profile as a line of text, or as a JSON object as above. Throws Error when there
 /// is no such layer.

@@ -260,5 +260,14 @@ def describe_engine(engine: _core.Engine) -> Description:
             made.append(NodeArg(tensor.name, f"tensor({_ENGINE_TYPES[tensor.dtype]})", shape))
         return made
 
-    metadata = ModelMetadata(graph_name=engine.engine.name)
+    about = engine.metadata
+    metadata = ModelMetadata(
+        about.producer_name,
+        about.graph_name,
+        about.domain,
+        about.description,
+        about.graph_description,
+        about.version,
+        dict(about),
+    )
     return Description(args(engine.inputs), [], args(engine.outputs), metadata)

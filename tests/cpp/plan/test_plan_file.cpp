@@ -62,6 +62,15 @@ void expect_same_step(const PlanStep& a, const PlanStep& b) {
   }
 }
 
+/// Readers before it skip the field, and files before it have none.
+TEST(PlanFile, KeepsWhatTheModelSaysOfItself) {
+  Plan plan = sample_plan();
+  EXPECT_EQ(deserialize(whole(join(serialize(plan)))).metadata, ModelMetadata{});
+  plan.metadata = {"torch", "2.3",  "org.example", "what it does",
+                   -7,      "main", "the graph",   {{"names", "['cat']"}, {"", "\xff"}}};
+  EXPECT_EQ(deserialize(whole(join(serialize(plan)))).metadata, plan.metadata);
+}
+
 TEST(PlanFile, EverythingComesBack) {
   const Plan plan = sample_plan();
   const Plan read = deserialize(whole(join(serialize(plan))));
