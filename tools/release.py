@@ -334,7 +334,8 @@ def write_notes(changes: str, version: str, out: Path) -> Path:
 
 def install_from_folder(own: Path, out: Path, wheel: Path, clean: dict[str, str]) -> None:
     """pip takes this wheel of all that is in the folder, by the folder itself and by its index."""
-    pip = [own, "-m", "pip", "--disable-pip-version-check", "--isolated"]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--isolated"]
+    pip += ["--python", own]
     with tempfile.TemporaryDirectory() as folder:
         simple = (out / "simple").as_uri()
         download = [*pip, "download", "-q", "--no-deps", "--index-url", simple, "-d", folder]

@@ -118,7 +118,7 @@ def installable(folder: Path, version: str, tag: str) -> Path:
 
 def test_pip_takes_its_wheel_from_the_folder_and_from_its_index(release, tmp_path):
     environment = tmp_path / "environment"
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     own = environment / "bin" / "python"
     out = tmp_path / "a folder"
     out.mkdir()
