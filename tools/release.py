@@ -148,7 +148,7 @@ def version_of_sources() -> str:
 
 def license_files() -> set[str]:
     """The files with licenses that whatever users get has, by NOTICE."""
-    rows = re.findall(r"^\|.*\| *([\w-]+) *\|$", (ROOT / "NOTICE").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\|.*\| *(\w[\w-]*) *\|$", (ROOT / "NOTICE").read_text(), re.MULTILINE)
     return {"LICENSE", "NOTICE", *(f"third-party/{text}" for text in rows if text != "text")}
 
 

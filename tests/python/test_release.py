@@ -167,6 +167,9 @@ def test_clearing_leaves_what_is_not_a_releases(release, tmp_path):
 
 def test_the_debian_package_has_one_text_of_all_licenses(release, tmp_path):
     licenses = tmp_path / "licenses"
+    names = "cli11 flatbuffers hwy nanobind onednn onednn-third-party protozero robin_map xxhash"
+    third_party = {f"third-party/{name}" for name in names.split()}
+    assert release.license_files() == {"LICENSE", "NOTICE"} | third_party
     for name in release.license_files():
         (licenses / name).parent.mkdir(parents=True, exist_ok=True)
         (licenses / name).write_text(f"text of {name}\n")
