@@ -146,10 +146,12 @@ def version_of_sources() -> str:
     return ".".join(re.findall(r"OPWRIGHT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header))
 
 
-def license_files() -> set[str]:
-    """The files with licenses that whatever users get has, by NOTICE."""
-    rows = re.findall(r"^\|.*\| *(\w[\w-]*) *\|$", (ROOT / "NOTICE").read_text(), re.MULTILINE)
-    return {"LICENSE", "NOTICE", *(f"third-party/{text}" for text in rows if text != "text")}
+def license_files(python: bool) -> set[str]:
+    """The files with licenses that users get, by NOTICE; without those of wheels alone, or with."""
+    row = re.compile(r"^\|.*\| *(\S.*?) *\| *(\w[\w-]*) *\|$", re.MULTILINE)
+    rows = row.findall((ROOT / "NOTICE").read_text())[1:]
+    texts = {text for place, text in rows if python or "(wheels)" not in place}
+    return {"LICENSE", "NOTICE", *(f"third-party/{text}" for text in texts)}
 
 
 def find_interpreters() -> list[Path]:
@@ -288,7 +290,7 @@ def problems_of(wheel: Path) -> list[str]:
             folder_of_licenses.sub("", name) for name in names if folder_of_licenses.match(name)
         }
         problems += [
-            f"the license {name} is missing" for name in sorted(license_files() - licenses)
+            f"the license {name} is missing" for name in sorted(license_files(True) - licenses)
         ]
     return problems
 
@@ -420,7 +422,7 @@ def try_archive(archive: Path, folder: Path) -> None:
     present = {path.relative_to(licenses).as_posix() for path in licenses.rglob("*")} - {
         "third-party"
     }
-    if present != license_files():
+    if present != license_files(False):
         sys.exit(f"release: {archive.name} has the licenses {sorted(present)}")
     project = folder / "project"
     project.mkdir()
@@ -441,7 +443,7 @@ def try_package(package: Path, folder: Path) -> None:
     refuse_unwanted(package, target / "usr")
     try_program(target, folder)
     titles = set((target / "usr/share/doc/opwright/copyright").read_text().splitlines())
-    if missing := license_files() - titles:
+    if missing := license_files(False) - titles:
         sys.exit(f"release: {package.name} lacks the licenses {sorted(missing)}")
     output_of(*dpkg, "--purge", "opwright")
     if left := [str(path) for path in (target / "usr").rglob("*") if not path.is_dir()]:
