@@ -14,7 +14,7 @@ FUZZ_MODELS = $(VENV_PYTHON) tools/model_fuzzer.py --seconds $(FUZZ_SECONDS) --s
 PRESET = cmake --preset $(1) -DPython_EXECUTABLE=$(CURDIR)/$(VENV_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo docs lint bench clean test-cpp test-python test-sanitizers test-asan test-tsan test-fuzz wheels dist site
+.PHONY: help setup build test demo docs lint bench clean test-cpp test-python test-sanitizers test-asan test-tsan test-fuzz wheels dist release site
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ wheels: setup ## dist/: the source distribution and manylinux wheels, tried in e
 
 dist: setup ## dist/: program, libraries and headers as an archive, and the program as a Debian package; no Python
 	$(VENV_PYTHON) tools/release.py dist
+
+release: setup ## dist/: all that a release's page has: wheels, sources, archive, Debian package, checksums, notes
+	$(VENV_PYTHON) tools/release.py release
 
 site: setup ## build/site/html: the documentation as a site, with search
 	$(VENV_PYTHON) tools/make_site.py

@@ -3,6 +3,10 @@ include(CMakePackageConfigHelpers)
 if(SKBUILD)
   set(root opwright)
   set(bin_dir ${SKBUILD_SCRIPTS_DIR})
+  # Beside LICENSE and NOTICE, which scikit-build-core puts into a wheel's metadata (PEP 639).
+  if(SKBUILD_METADATA_DIR)
+    install(DIRECTORY ${licenses_dir}/third-party DESTINATION ${SKBUILD_METADATA_DIR}/licenses)
+  endif()
   # The program lies in the environment's bin folder, the library in its site-packages.
   set(program_rpath)
   foreach(minor RANGE 10 14)
@@ -14,6 +18,7 @@ if(SKBUILD)
 else()
   set(root .)
   set(bin_dir bin)
+  install(DIRECTORY ${licenses_dir}/ DESTINATION share/licenses/opwright)
   # The second is where the Debian package has them.
   set(program_rpath $ORIGIN/../lib $ORIGIN/../lib/opwright)
 endif()
@@ -28,7 +33,6 @@ set_target_properties(opwright_trials PROPERTIES INSTALL_RPATH $ORIGIN)
 install(TARGETS opwright_trials RUNTIME DESTINATION ${root}/lib)
 install(FILES ${bundled_libraries} DESTINATION ${root}/lib
   PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
-install(FILES ${bundled_licences} DESTINATION ${root}/share/licences)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${root}/include FILES_MATCHING PATTERN "*.h")
 include(TensorRTPrefix)
 

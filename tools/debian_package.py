@@ -2,7 +2,7 @@
 
     python3 tools/debian_package.py dist/opwright-VERSION-linux-x86_64.tar.gz
 
-It holds the program, its libraries in a folder of their own, and the licences: no headers, since
+It holds the program, its libraries in a folder of their own, and the licenses: no headers, since
 programs link to the archive or to the Python package. What it depends on is read from the files.
 """
 
@@ -46,10 +46,12 @@ def dependencies(files: list[Path]) -> str:
     return ", ".join(parts)
 
 
-def copyright_of(licences: list[Path]) -> str:
-    """One text of all licences that what is in the package asks for."""
-    parts = [f"{path.name}\n{'=' * len(path.name)}\n\n{path.read_text()}" for path in licences]
-    return "\n\n".join(parts)
+def copyright_of(licenses: Path) -> str:
+    """One text of our license, of NOTICE, and of the licenses of what is in the package."""
+    texts = {name: (licenses / name).read_text() for name in ("NOTICE", "LICENSE")}
+    others = sorted((licenses / "third-party").iterdir())
+    texts |= {f"third-party/{path.name}": path.read_text() for path in others}
+    return "\n\n".join(f"{name}\n{'=' * len(name)}\n\n{text}" for name, text in texts.items())
 
 
 def project_name() -> str:
@@ -82,8 +84,8 @@ def make(archive: Path) -> Path:
         trials = prefix / "lib" / "opwright-trials"
         for file in [*(prefix / "lib").glob("libopwright*.so*"), trials]:
             shutil.copy(file, libraries)
-        licences = sorted((prefix / "share" / "licences").iterdir())
-        (documents / "copyright").write_text(copyright_of(licences))
+        licenses = prefix / "share" / "licenses" / "opwright"
+        (documents / "copyright").write_text(copyright_of(licenses))
         files = [root / "usr" / "bin" / "opwright", *libraries.glob("*.so*")]
         size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
         (root / "DEBIAN" / "control").write_text(

@@ -1,7 +1,8 @@
 """Makes the documentation's site, build/site/html, with MkDocs Material: make site.
 
 The repository's pages are the site's pages, at the same paths, so links need no second form. Files that
-a page links to are copied beside them. A warning fails the build.
+a page links to are copied beside them, and the licenses of MkDocs and of its theme, whose scripts and icons
+the site has. A warning fails the build.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import files
 from pathlib import Path
 
 import yaml
@@ -74,12 +76,24 @@ def gather(pages: Path) -> None:
     shutil.copyfile(ROOT / "tools" / "site.css", pages / "site.css")
 
 
+def copy_licenses(html: Path) -> None:
+    for package in ("mkdocs", "mkdocs-material"):
+        for file in files(package) or []:
+            if file.name.startswith("LICENSE"):
+                # The package's own lies in its metadata, those of icons in the icons' folders.
+                part = "" if ".dist-info" in str(file) else f"-{file.parent.name}"
+                target = html / "assets" / "licenses" / f"{package}{part}"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file.locate(), target)
+
+
 def main() -> int:
     gather(SITE / "pages")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--clean"]
     env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # an advertisement
     done = subprocess.run([*command, "-f", ROOT / "mkdocs.yml"], cwd=SITE, env=env)
     if done.returncode == 0:
+        copy_licenses(SITE / "html")
         print(f"-- site: {SITE / 'html' / 'index.html'}")
         print(f"-- with search: python3 -m http.server --directory {SITE / 'html'}")
     return done.returncode

@@ -2,20 +2,27 @@
 
     .venv/bin/python tools/release.py wheels [--python PATH]... [--out FOLDER]
     .venv/bin/python tools/release.py dist [--out FOLDER]
+    .venv/bin/python tools/release.py release [--python PATH]... [--out FOLDER]
 
 `wheels` makes the source distribution, and from it wheels for Python 3.10, for 3.11, and one with the
 stable interface for 3.12 and newer. Without --python their interpreters are looked for on PATH and in
-~/.pyenv. auditwheel names the oldest system that each runs on; each is then installed into an empty
-environment, which builds an engine and runs it from Python and from the program.
+~/.pyenv. auditwheel names the oldest system that each runs on. Beside them it writes simple/, an index for
+pip (PEP 503). Each Python then installs its wheel from the folder into an empty environment, which builds
+an engine and runs it from Python and from the program.
 
 `dist` makes, from the same sources, the archive for C++ and machines without Python, and the Debian
 package of the program. A CMake project is built with the archive, dpkg installs and removes the package,
 and the program of each is run.
+
+`release` makes all that a release's page has: both, their SHA256SUMS, and RELEASE_NOTES.md, which is the
+version's section of CHANGELOG.md. What earlier calls left in FOLDER goes.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import html
 import os
 import re
 import shutil
@@ -38,8 +45,8 @@ NEWEST_GLIBC = (2, 36)
 # What a user has no use for, as names within a wheel.
 UNWANTED = re.compile(r"(^|/)(tests?|samples|bench|docs|__pycache__)/|\.(a|o|la|cpp|cu|pdb|debug)$")
 # What a source distribution has at its top.
-SOURCES = {"CHANGELOG.md", "CMakeLists.txt", "CMakePresets.json", "PKG-INFO", "README.md"}
-SOURCES |= {"cli", "cmake", "include", "pyproject.toml", "python", "src"}
+SOURCES = {"CHANGELOG.md", "CMakeLists.txt", "CMakePresets.json", "LICENSE", "NOTICE", "PKG-INFO"}
+SOURCES |= {"README.md", "cli", "cmake", "include", "pyproject.toml", "python", "src"}
 CHECK = """
 import sys, numpy as np, opwright as trt
 logger = trt.Logger(trt.Logger.WARNING)
@@ -132,6 +139,19 @@ def version_of(python: Path) -> str:
 def has_headers(python: Path) -> bool:
     code = "import sysconfig; print(sysconfig.get_paths()['include'])"
     return (Path(output_of(python, "-c", code).strip()) / "Python.h").exists()
+
+
+def version_of_sources() -> str:
+    header = (ROOT / "include" / "opwright" / "version.h").read_text()
+    return ".".join(re.findall(r"OPWRIGHT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header))
+
+
+def license_files(python: bool) -> set[str]:
+    """The files with licenses that users get, by NOTICE; without those of wheels alone, or with."""
+    row = re.compile(r"^\|.*\| *(\S.*?) *\| *(\w[\w-]*) *\|$", re.MULTILINE)
+    rows = row.findall((ROOT / "NOTICE").read_text())[1:]
+    texts = {text for place, text in rows if python or "(wheels)" not in place}
+    return {"LICENSE", "NOTICE", *(f"third-party/{text}" for text in texts)}
 
 
 def find_interpreters() -> list[Path]:
@@ -265,18 +285,81 @@ def problems_of(wheel: Path) -> list[str]:
         libraries = {f"libopwright{part}" for part in (".so", "_threads.so", "_cuda.so")}
         for library in sorted((libraries | {"libopwright_dnnl.so.3", "opwright-trials"}) - present):
             problems.append(f"{library} is missing")
+        folder_of_licenses = re.compile(r"^[^/]+\.dist-info/licenses/")
+        licenses = {
+            folder_of_licenses.sub("", name) for name in names if folder_of_licenses.match(name)
+        }
+        problems += [
+            f"the license {name} is missing" for name in sorted(license_files(True) - licenses)
+        ]
     return problems
 
 
-def try_out(wheel: Path, python: Path) -> None:
-    """Installs a wheel into an empty environment; builds, calls, and runs the program there."""
+def write_index(files: list[Path], out: Path) -> None:
+    """An index of the files for pip (PEP 503): --index-url FOLDER/simple, or that on a server."""
+    page = "<!DOCTYPE html>\n<html><body>\n{}\n</body></html>\n"
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    required = re.search(r'^requires-python = "(.+)"$', pyproject, re.MULTILINE)
+    assert required is not None
+    python = f'data-requires-python="{html.escape(required[1])}"'
+    links = [
+        f'<a href="../../{file.name}#sha256={sha256(file)}" {python}>{file.name}</a><br>'
+        for file in files
+    ]
+    folder = out / "simple" / "opwright"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "index.html").write_text(page.format("\n".join(links)))
+    (out / "simple" / "index.html").write_text(page.format('<a href="opwright/">opwright</a>'))
+
+
+def sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def write_sums(files: list[Path], out: Path) -> Path:
+    """What `sha256sum --check SHA256SUMS` reads."""
+    target = out / "SHA256SUMS"
+    target.write_text("".join(f"{sha256(file)}  {file.name}\n" for file in files))
+    return target
+
+
+def write_notes(changes: str, version: str, out: Path) -> Path:
+    """The version's section of CHANGELOG.md. A release's page has no pages to link to: texts of links stay."""
+    pattern = rf"^## {re.escape(version)}\n+(.*?)(?=^## |\Z)"
+    section = re.search(pattern, changes, re.MULTILINE | re.DOTALL)
+    if section is None:
+        sys.exit(f"release: CHANGELOG.md has no section '## {version}'")
+    target = out / "RELEASE_NOTES.md"
+    target.write_text(re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]+\)", r"\1", section[1]).strip() + "\n")
+    return target
+
+
+def install_from_folder(own: Path, out: Path, wheel: Path, clean: dict[str, str]) -> None:
+    """pip takes this wheel of all that is in the folder, by the folder itself and by its index."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--isolated"]
+    pip += ["--python", own]
+    with tempfile.TemporaryDirectory() as folder:
+        simple = (out / "simple").as_uri()
+        download = [*pip, "download", "-q", "--no-deps", "--index-url", simple, "-d", folder]
+        output_of(*download, "opwright", env=clean)
+        taken = [path.name for path in Path(folder).iterdir()]
+    if taken != [wheel.name]:
+        sys.exit(f"release: pip took {', '.join(taken)} from {simple}; expected {wheel.name}")
+    said = output_of(*pip, "install", "--no-index", "--find-links", out, "opwright", env=clean)
+    if wheel.name not in said:
+        sys.exit(f"release: pip did not take {wheel.name} from {out}:\n{said}")
+
+
+def try_out(wheel: Path, python: Path, out: Path) -> None:
+    """Installs a wheel from its folder into an empty environment; builds, calls, runs the program."""
     say(f"trying {wheel.name} with Python {version_of(python)}")
     clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_LIBRARY_PATH")}
     with tempfile.TemporaryDirectory() as folder:
         environment = Path(folder) / "environment"
         run(python, "-m", "venv", environment, env=clean)
         own = environment / "bin" / "python"
-        run(own, "-m", "pip", "--disable-pip-version-check", "install", "-q", wheel, env=clean)
+        run(own, "-m", "pip", "--disable-pip-version-check", "install", "-q", "numpy", env=clean)
+        install_from_folder(own, out, wheel, clean)
         run(own, "-c", CHECK, cwd=folder, env=clean)
         program = [environment / "bin" / "opwright", "run", "m.engine"]
         output_of(*program, "--input", "x=x.npy", "--output", "y=y.npy", cwd=folder, env=clean)
@@ -305,9 +388,7 @@ def try_program(prefix: Path, folder: Path) -> None:
     """The program of an unpacked archive or package says its version, without this environment."""
     (program,) = prefix.glob("**/bin/opwright")
     version = output_of(program, "--version", cwd=folder, env={"PATH": "/usr/bin:/bin"}).strip()
-    header = (ROOT / "include" / "opwright" / "version.h").read_text()
-    numbers = re.findall(r"OPWRIGHT_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header)
-    if version != ".".join(numbers):
+    if version != version_of_sources():
         sys.exit(f"release: {program} is version {version}")
     if "not found" in (linked := output_of("ldd", program)):
         sys.exit(f"release: {program} does not find its libraries:\n{linked}")
@@ -337,6 +418,12 @@ def try_archive(archive: Path, folder: Path) -> None:
     refuse_unwanted(archive, target)
     try_program(target, folder)
     (prefix,) = target.iterdir()
+    licenses = prefix / "share" / "licenses" / "opwright"
+    present = {path.relative_to(licenses).as_posix() for path in licenses.rglob("*")} - {
+        "third-party"
+    }
+    if present != license_files(False):
+        sys.exit(f"release: {archive.name} has the licenses {sorted(present)}")
     project = folder / "project"
     project.mkdir()
     try_consumer(prefix, project)
@@ -355,6 +442,9 @@ def try_package(package: Path, folder: Path) -> None:
     output_of(*dpkg, "--install", package)
     refuse_unwanted(package, target / "usr")
     try_program(target, folder)
+    titles = set((target / "usr/share/doc/opwright/copyright").read_text().splitlines())
+    if missing := license_files(False) - titles:
+        sys.exit(f"release: {package.name} lacks the licenses {sorted(missing)}")
     output_of(*dpkg, "--purge", "opwright")
     if left := [str(path) for path in (target / "usr").rglob("*") if not path.is_dir()]:
         sys.exit(f"release: {package.name} leaves {', '.join(left)}")
@@ -371,18 +461,38 @@ def make_dist(out: Path) -> list[Path]:
 
 
 def make_wheels(interpreters: list[Path], out: Path) -> list[Path]:
-    files = [make_source(out)]
+    source = make_source(out)
     oldest = min(interpreters, key=lambda python: tuple(map(int, version_of(python).split("."))))
     env = make_environment(oldest)
+    wheels = []
     for python in interpreters:
         folder = WORK / "built"
         shutil.rmtree(folder, ignore_errors=True)
         wheel = audit(make_wheel(python, env, folder), out)
         if problems := problems_of(wheel):
             sys.exit(f"release: {wheel}:\n  " + "\n  ".join(problems))
-        try_out(wheel, python)
-        files.append(wheel)
+        wheels.append(wheel)
+    write_index([source, *wheels], out)
+    for wheel, python in zip(wheels, interpreters):
+        try_out(wheel, python, out)
+    return [source, *wheels]
+
+
+def make_release(interpreters: list[Path], out: Path) -> list[Path]:
+    notes = write_notes((ROOT / "CHANGELOG.md").read_text(), version_of_sources(), out)
+    files = make_dist(out) + make_wheels(interpreters, out)
+    sums = write_sums(files, out)
+    output_of("sha256sum", "--check", "--strict", sums, cwd=out)
+    say(f"{notes.name} is the release's text; its files are those of {sums.name}, and it")
     return files
+
+
+def clear(out: Path) -> None:
+    """Removes what earlier calls made."""
+    shutil.rmtree(out / "simple", ignore_errors=True)
+    for pattern in ("opwright[-_]*.whl", "opwright[-_]*.tar.gz", "opwright[-_]*.deb", "SHA256SUMS"):
+        for file in out.glob(pattern):
+            file.unlink()
 
 
 def unpacked(file: Path) -> int:
@@ -399,7 +509,7 @@ def unpacked(file: Path) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("what", choices=["wheels", "dist"])
+    parser.add_argument("what", choices=["wheels", "dist", "release"])
     parser.add_argument("--python", action="append", type=Path, help="an interpreter to build for")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     options = parser.parse_args()
@@ -408,6 +518,9 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
     if options.what == "wheels":
         files = make_wheels(options.python or find_interpreters(), out)
+    elif options.what == "release":
+        clear(out)
+        files = make_release(options.python or find_interpreters(), out)
     else:
         files = make_dist(out)
     for file in files:

@@ -225,7 +225,7 @@ def install_nvidia_plugins() -> None:
 
 def build_inputs() -> list[bytes]:
     """Names and contents of the files that the build and the installed package are made from."""
-    patterns = ["CMakeLists.txt", "CMakePresets.json", "pyproject.toml"]
+    patterns = ["CMakeLists.txt", "CMakePresets.json", "LICENSE", "NOTICE", "pyproject.toml"]
     folders = ["cmake", "include", "src", "cli", "python"]
     files = [ROOT / name for name in patterns]
     for folder in folders:

@@ -39,6 +39,7 @@ FRAMEWORKS = {
     "numba_cuda",
     "ray",
     "warp",
+    "onnxscript",
 }  # that users of the package may not have
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -140,6 +141,19 @@ def test_make_targets_exist(page):
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     used = set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE))
     assert used <= targets
+
+
+def test_the_index_has_all_pages():
+    def linked(page: Path) -> set[Path]:
+        links = re.findall(r"\]\(([^)#\s]+)\)", page.read_text())
+        return {(page.parent / link).resolve() for link in links}
+
+    pages = {*PAGES, *REFERENCE, *ROOT.glob("samples/*/README.md"), ROOT / "CONTRIBUTING.md"}
+    results = ROOT / "docs" / "results"
+    index = ROOT / "docs" / "README.md"
+    assert pages - linked(index) == {index, ROOT / "README.md"}
+    assert set(results.glob("*.md")) - linked(results / "README.md") == {results / "README.md"}
+    assert index in linked(ROOT / "README.md")
 
 
 def leads_somewhere(page: Path, link: str) -> bool:

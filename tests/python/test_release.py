@@ -35,6 +35,7 @@ def test_wheels_are_made_and_run_in_empty_environments(tmp_path):
     tags = {path.name.split("-", 2)[2].rsplit("-", 1)[0] for path in tmp_path.glob("*.whl")}
     assert tags == {"cp310-cp310", "cp311-cp311", "cp312-abi3"}
     assert len(list(tmp_path.glob("*.tar.gz"))) == 1
+    assert (tmp_path / "simple" / "opwright" / "index.html").read_text().count("<a ") == 4
 
 
 @needs_time
@@ -72,6 +73,8 @@ def test_what_a_wheel_must_not_be_is_seen(release, tmp_path):
     assert "__init__" not in problems
     for library in ("libopwright.so", "libopwright_cuda.so", "libopwright_dnnl.so.3"):
         assert f"{library} is missing" in problems
+    for text in ("LICENSE", "NOTICE", "third-party/onednn", "third-party/robin_map"):
+        assert f"the license {text} is missing" in problems
 
 
 def test_a_wheel_for_newer_systems_alone_is_seen(release, tmp_path):
@@ -95,6 +98,86 @@ def test_symbols_that_can_be_stripped_are_seen(release, tmp_path):
         "whole": ["opwright/lib/whole.so has symbols that can be stripped"],
         "stripped": [],
     }
+
+
+def installable(folder: Path, version: str, tag: str) -> Path:
+    """A wheel that pip installs, and that has nothing in it."""
+    path = folder / f"opwright-{version}-{tag}.whl"
+    metadata = f"opwright-{version}.dist-info"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr(
+            f"{metadata}/METADATA", f"Metadata-Version: 2.1\nName: opwright\nVersion: {version}\n"
+        )
+        wheel.writestr(
+            f"{metadata}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n"
+        )
+        names = [f"{metadata}/{name}" for name in ("METADATA", "WHEEL", "RECORD")]
+        wheel.writestr(names[-1], "".join(f"{name},,\n" for name in names))
+    return path
+
+
+def test_pip_takes_its_wheel_from_the_folder_and_from_its_index(release, tmp_path):
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    own = environment / "bin" / "python"
+    out = tmp_path / "a folder"
+    out.mkdir()
+    mine, other = (
+        installable(out, "1.0", f"cp3{minor}-cp3{minor}-linux_x86_64")
+        for minor in (sys.version_info.minor, sys.version_info.minor + 1)
+    )
+    sources = out / "opwright-1.0.tar.gz"
+    sources.write_bytes(b"")
+    # The archive for C++ lies there, too, and its name is like one of sources.
+    (out / "opwright-1.0-linux-x86_64.tar.gz").write_bytes(b"")
+    release.write_index([sources, mine, other], out)
+    release.install_from_folder(own, out, mine, dict(os.environ))
+    with pytest.raises(SystemExit, match=f"pip took {mine.name}"):
+        release.install_from_folder(own, out, other, dict(os.environ))
+    # A file that is not what the index says is refused.
+    installable(out, "1.0", mine.stem.split("-", 2)[2]).write_bytes(other.read_bytes())
+    with pytest.raises(SystemExit, match="THESE PACKAGES DO NOT MATCH THE HASHES|HASH"):
+        release.install_from_folder(own, out, mine, dict(os.environ))
+
+
+def test_a_release_has_sums_and_notes(release, tmp_path):
+    changes = "# Changes\n\n## 1.1.0\n\n- new\n\n## 1.0.0\n\n- a [page](docs/a.md#b), [x](https://x.org)\n\n## 0.9.0\n"
+    notes = release.write_notes(changes, "1.0.0", tmp_path)
+    assert notes.read_text() == "- a page, [x](https://x.org)\n"
+    with pytest.raises(SystemExit, match="no section '## 2.0.0'"):
+        release.write_notes(changes, "2.0.0", tmp_path)
+    version = release.version_of_sources()
+    text = release.write_notes((ROOT / "CHANGELOG.md").read_text(), version, tmp_path).read_text()
+    assert text.startswith("- ") and "\n## " not in text
+
+    sums = release.write_sums([notes], tmp_path)
+    check = ["sha256sum", "--check", "--strict", sums]
+    assert subprocess.run(check, cwd=tmp_path, capture_output=True).returncode == 0
+    notes.write_text("changed")
+    assert subprocess.run(check, cwd=tmp_path, capture_output=True).returncode != 0
+
+
+def test_clearing_leaves_what_is_not_a_releases(release, tmp_path):
+    (tmp_path / "simple").mkdir()
+    for name in ("opwright-0.1.0.tar.gz", "opwright_0.1.0_amd64.deb", "SHA256SUMS", "mine.tar.gz"):
+        (tmp_path / name).touch()
+    release.clear(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.tar.gz"]
+
+
+def test_the_debian_package_has_one_text_of_all_licenses(release, tmp_path):
+    licenses = tmp_path / "licenses"
+    names = "cli11 flatbuffers hwy nanobind onednn onednn-third-party protozero robin_map xxhash"
+    third_party = {f"third-party/{name}" for name in names.split()}
+    assert release.license_files(True) == {"LICENSE", "NOTICE"} | third_party
+    bindings = {"third-party/nanobind", "third-party/robin_map"}
+    assert release.license_files(False) == release.license_files(True) - bindings
+    for name in release.license_files(True):
+        (licenses / name).parent.mkdir(parents=True, exist_ok=True)
+        (licenses / name).write_text(f"text of {name}\n")
+    text = release.debian_package.copyright_of(licenses)
+    assert text.startswith("NOTICE\n======\n\ntext of NOTICE\n\n\nLICENSE\n")
+    assert {f"text of {name}" for name in release.license_files(True)} <= set(text.splitlines())
 
 
 def test_the_pages_name_the_versions_of_the_formats():

@@ -63,6 +63,16 @@ def test_pictures_and_the_reference_are_there(site):
     assert "BuildProgress" in reference
 
 
+def test_the_licenses_of_its_scripts_and_icons_are_there(site):
+    licenses = site / "assets" / "licenses"
+    assert {"mkdocs", "mkdocs-material", "mkdocs-material-material"} <= {
+        path.name for path in licenses.iterdir()
+    }
+    assert "Martin Donath" in (licenses / "mkdocs-material").read_text()
+    for name in ("LICENSE", "NOTICE"):
+        assert (site / name).read_text() == (ROOT / name).read_text()
+
+
 def test_blocks_of_code_are_blocks(site):
     """A fence that MkDocs does not understand is text."""
     blocks = 0
