@@ -14,10 +14,11 @@ ones, and run at two. Where the two references disagree or one of
 them refuses, either result will do; where both refuse, the engine may refuse with `opwright.Error`.
 
 With --compositions a case is what fusion and the choice of tactics see (random_compositions.py), at sizes up to a
-million elements.
+million elements, and results are as exact as the roundings of their types and sums allow (rounding_bounds.py).
 
 With --tactics each tactic that can compute a layer is timed, and compared with a reference by the build itself
-(`verify="strict"`, `all_tactics`); the last line counts the kernels' tactics and types that came up.
+(`verify="strict"`, `all_tactics`); the last line counts the kernels' tactics and types that came up, and --record FILE
+writes them.
 
 With --program the native program builds and runs each model, too: one with sanitizers finds what harms memory without
 a wrong result.
@@ -37,6 +38,7 @@ import sys
 import tempfile
 import time
 import warnings
+import zlib
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +52,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from random_compositions import Composer  # noqa: E402  (the folder of this file is not a package)
 from random_onnx import Generator  # noqa: E402
+from rounding_bounds import Bounds  # noqa: E402
 
 CASE_SECONDS = 30
 # Of a GPU each tactic is compiled.
@@ -292,12 +295,14 @@ def moved(case: Case, expected: list[np.ndarray], name: str) -> list[np.ndarray 
     return slack
 
 
-def judge(case: Case, device: str) -> tuple[str, str]:
-    """A verdict, "ok", "refused", "wrong" or "raised", and what led to it."""
+def judge(case: Case, device: str, bounded: bool = False) -> tuple[str, str]:
+    """A verdict, "ok", "refused", "wrong" or "raised", and what led to it. With `bounded` results are as exact as the
+    roundings of their types and sums allow, not only near."""
     import opwright
     from opwright import onnx_backend
 
     accepted = expectations(case)
+    bounds = Bounds(case.model, case.inputs) if bounded else None
     try:
         got = list(onnx_backend.prepare(case.model, device.upper(), timing=False).run(case.inputs))
     except opwright.Error as error:
@@ -311,18 +316,28 @@ def judge(case: Case, device: str) -> tuple[str, str]:
         return "raised", f"{type(error).__name__}: {error}"
     if accepted is None:
         return "ok", ""
-    messages = differences(
-        case, dict(zip((o.name for o in case.model.graph.output), got)), accepted
-    )
+    results = dict(zip((o.name for o in case.model.graph.output), got))
+    messages = differences(case, results, accepted, bounds)
     return ("wrong", "\n".join(messages)) if messages else judge_open(case, accepted, device)
 
 
 def differences(
-    case: Case, got: dict[str, np.ndarray], accepted: dict[str, list[np.ndarray]]
+    case: Case,
+    got: dict[str, np.ndarray],
+    accepted: dict[str, list[np.ndarray]],
+    bounds: Bounds | None = None,
 ) -> list[str]:
     messages = []
     for value in case.model.graph.output:
         results = accepted[value.name]
+        if bounds and value.name in bounds.known:
+            message = bounds.difference(value.name, got[value.name])
+            if message:
+                messages.append(f"output '{value.name}': {message}")
+                continue
+            # Of sums in BF16 the references make more roundings than anybody who sums in FP32.
+            exact = bounds.known[value.name].value.astype(results[0].dtype)
+            results = [*results, exact]
         wrong = [difference(case, got[value.name], result) for result in results]
         if all(wrong):
             slack = moved(case, results, value.name)
@@ -402,24 +417,52 @@ def judge_open(case: Case, accepted: dict[str, list[np.ndarray]], device: str) -
     return "ok", ""
 
 
-def judge_tactics(case: Case, device: str) -> tuple[str, str, list[str]]:
-    """Whether all tactics that can compute the model's layers agree with the build's own reference, and which there
-    were."""
+def judge_tactics(case: Case, device: str) -> tuple[str, str, list[dict[str, Any]]]:
+    """Whether all tactics that can compute the model's layers agree with the build's own reference, with fixed extents
+    and in a third of the cases with open ones, and which there were."""
     import opwright
 
-    try:
-        engine = opwright.build(case.model, device=device, verify="strict", all_tactics=True)
-    except opwright.Error as error:
-        is_fault = "verification is strict" in str(error) or "CUDA_ERROR" in str(error)
-        return ("wrong" if is_fault else "ok"), f"with all tactics: {error}", []
-    inspector = engine.engine.create_engine_inspector()
-    layers = json.loads(inspector.get_engine_information(opwright.LayerInformationFormat.JSON))
-    tactics = set()
-    for layer in layers["Layers"]:
-        for candidate in layer.get("Candidates", []):
-            kind = layer.get("LayerType", "")
-            tactics.add(f"{kind} {candidate.get('TacticName', '')} {candidate.get('Types', '')}")
-    return "ok", "", sorted(tactics)
+    model, shapes = with_open_extents(case)
+    builds: list[dict[str, Any]] = [{"model": case.model}]
+    if zlib.crc32(case.model.SerializeToString()) % 3 == 0:
+        builds.append({"model": model, "shapes": shapes})
+    tactics: list[dict[str, Any]] = []
+    for build in builds:
+        try:
+            engine = opwright.build(**build, device=device, verify="strict", all_tactics=True)
+        except opwright.Error as error:
+            is_fault = "verification is strict" in str(error) or "CUDA_ERROR" in str(error)
+            if is_fault:
+                return "wrong", f"with all tactics: {error}", tactics
+            continue
+        inspector = engine.engine.create_engine_inspector()
+        text = inspector.get_engine_information(opwright.LayerInformationFormat.JSON)
+        tactics += [line for layer in json.loads(text)["Layers"] for line in ran(layer, device)]
+    return "ok", "", tactics
+
+
+def ran(layer: dict[str, Any], device: str) -> list[dict[str, Any]]:
+    """The layer's candidates, all of which the build has run, as tools/tactic_coverage.py reads them."""
+
+    def ports(which: str, types: str) -> list[list[str]]:
+        made = []
+        for port, kind in zip(layer[which], types.split(", ")):
+            extents = [str(extent) for extent in port["Dimensions"]]
+            low = "x".join(extents)
+            is_open = not all(extent.isdigit() for extent in extents)
+            made.append([kind, low, low + " or more" if is_open else low])
+        return made
+
+    lines = []
+    for candidate in layer.get("Candidates", []):
+        given, _, results = candidate["Types"].rpartition("-> ")
+        lines.append(
+            {
+                "event": "run", "device": device, "kind": layer["LayerType"], "tactic": candidate["TacticName"],
+                "inputs": ports("Inputs", given.strip()), "outputs": ports("Outputs", results),
+            }
+        )  # fmt: skip
+    return lines
 
 
 def judge_program(case: Case, program: str, device: str) -> tuple[str, str]:
@@ -472,13 +515,13 @@ def serve(program: str | None, device: str, compositions: bool, tactics: bool) -
         else:
             case = Case.load(folder)
         say(stage="engine")
-        verdict, message = judge(case, device)
-        ran: list[str] = []
+        verdict, message = judge(case, device, compositions)
+        tactics_run: list[dict[str, Any]] = []
         if verdict == "ok" and tactics:
-            verdict, message, ran = judge_tactics(case, device)
+            verdict, message, tactics_run = judge_tactics(case, device)
         if verdict == "ok" and program:
             verdict, message = judge_program(case, program, device)
-        say(stage="done", verdict=verdict, message=message, operators=case.operators, tactics=ran)
+        say(stage="done", verdict=verdict, message=message, operators=case.operators, tactics=tactics_run)
     return 0
 
 
@@ -652,7 +695,7 @@ def fuzz(arguments: argparse.Namespace) -> int:
         numbers = range(arguments.first, arguments.first + arguments.cases)
     seen: Counter[str] = Counter()
     operators: Counter[str] = Counter()
-    tactics: Counter[str] = Counter()
+    tactics: dict[str, dict[str, Any]] = {}
     ran = lost = 0
     judge_ = Judge(arguments.program, arguments.device, arguments.compositions, arguments.tactics)
     with tempfile.TemporaryDirectory() as scratch_name:
@@ -663,7 +706,7 @@ def fuzz(arguments: argparse.Namespace) -> int:
             answer = judge_.ask("make", arguments.seed, number, scratch / "case")
             ran += 1
             operators.update(set(answer["operators"]))
-            tactics.update(answer["tactics"])
+            tactics.update((json.dumps(line), line) for line in answer["tactics"])
             verdict = answer["verdict"]
             lost += verdict == "lost"
             if verdict == "lost" and arguments.case:
@@ -691,8 +734,12 @@ def fuzz(arguments: argparse.Namespace) -> int:
         f"{ran} cases, {len(operators)} operators, {len(seen)} findings, {lost} lost to a reference"
     )
     if arguments.tactics:
-        kernels = Counter(name.split()[0] for name in tactics)
-        print(f"{len(tactics)} tactics by type: {dict(sorted(kernels.items()))}")
+        names = {(t["kind"], t["tactic"], *(p[0] for p in t["inputs"])) for t in tactics.values()}
+        kernels = Counter(name[0] for name in names)
+        print(f"{len(names)} tactics by type: {dict(sorted(kernels.items()))}")
+    if arguments.record:
+        with open(arguments.record, "a") as file:
+            file.writelines(line + "\n" for line in tactics)
     if arguments.operators:
         print(", ".join(f"{name} {count}" for name, count in sorted(operators.items())))
     return 1 if seen else 0
@@ -716,12 +763,16 @@ def main() -> int:
     parser.add_argument(
         "--tactics", action="store_true", help="time and verify all tactics of each layer"
     )
+    parser.add_argument(
+        "--record", metavar="FILE", help="append the tactics there, for tools/tactic_coverage.py"
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
         return serve(arguments.program, arguments.device, arguments.compositions, arguments.tactics)
     if arguments.run:
-        verdict, message = judge(Case.load(Path(arguments.run)), arguments.device)
+        case = Case.load(Path(arguments.run))
+        verdict, message = judge(case, arguments.device, arguments.compositions)
         print(verdict, message)
         return int(verdict != "ok")
     return fuzz(arguments)

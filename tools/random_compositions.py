@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from random_onnx import F16, F32, I8, U8, Array, Evaluate, Generator, Made, Tensor
+from random_onnx import ALL, F16, F32, I8, U8, Array, Evaluate, Generator, Made, Tensor
+from rounding_bounds import BF16
 
 MOST_ELEMENTS = 1 << 20
 # Products of more multiplications than this take the references too long.
@@ -45,11 +46,12 @@ class Composer(Generator):
     """Draws a model; the last tensor of the chain is `self.at`."""
 
     most_elements = MOST_ELEMENTS
+    usable_kinds = (*ALL, BF16)
 
     def __init__(self, rng: np.random.Generator) -> None:
         super().__init__(rng)
         self.opset = int(rng.choice([18, 19, 21, 22, 23]))
-        self.type = F16 if self.chance(0.35) else F32
+        self.type = self.one_of([F32, F32, F32, F32, F16, F16, F16, BF16])
         self.evaluate: Evaluate = lambda model, inputs: []
 
     # ---- Extents, shapes, operands.
@@ -68,6 +70,21 @@ class Composer(Generator):
             largest = max(free, key=lambda i: extents[i])
             extents[largest] = self.one_of([e for e in EXTENTS if e < extents[largest]][-4:] or [1])
         return extents
+
+    def values(
+        self, kind: np.dtype[Any], shape: Sequence[int], low: int = -8, high: int = 8
+    ) -> Array:
+        if kind != BF16:
+            return super().values(kind, shape, low, high)
+        return super().values(F32, shape, low, high).astype(BF16)
+
+    def hold(self, value: Array, constant: float = 0.4) -> Tensor:
+        """BF16, which NumPy does not know, comes in as FP32."""
+        if value.dtype != BF16 or self.chance(constant):
+            return super().hold(value, 1 if value.dtype == BF16 else constant)
+        wide = super().hold(value.astype(F32), 0)
+        self._add(Made("Cast", [wide], {"to": onnx.TensorProto.BFLOAT16}), self.evaluate)
+        return self.tensors[-1]
 
     def drawn(self, kind: np.dtype[Any], shape: Sequence[int], constant: float = 0.3) -> Tensor:
         return self.hold(self.values(kind, shape), constant)
@@ -154,7 +171,7 @@ class Composer(Generator):
     def cast(self) -> bool:
         """To another floating type, and often back."""
         kind = self.at.dtype
-        other = F16 if kind == F32 else F32
+        other = self.one_of([F16, F16, BF16]) if kind == F32 else F32
         number = onnx.helper.np_dtype_to_tensor_dtype
         if not self.push("Cast", [self.at], to=number(other)):
             return False
@@ -236,10 +253,10 @@ class Composer(Generator):
 
     def matmul(self) -> bool:
         m, k, n = self.side(True), self.side(True), self.side(True)
-        while m * k * n > MOST_WORK:
+        while m * k * n > MOST_WORK or max(m * k, k * n, m * n) > MOST_ELEMENTS:
             m, k, n = (max(1, e // 2) for e in (m, k, n))
         batch = tuple(self.one_of([1, 2, 3]) for _ in range(self.one_of([0, 0, 1, 2])))
-        if m * k * n * math.prod(batch) > MOST_WORK:
+        if max(k * (m + n), m * n) * math.prod(batch) > MOST_ELEMENTS or m * k * n * math.prod(batch) > MOST_WORK:
             batch = ()
         if not self.source((*batch, m, k)):
             return False
@@ -249,7 +266,7 @@ class Composer(Generator):
 
     def gemm(self) -> bool:
         m, k, n = self.side(True), self.side(True), self.side(True)
-        while m * k * n > MOST_WORK:
+        while m * k * n > MOST_WORK or max(m * k, k * n, m * n) > MOST_ELEMENTS:
             m, k, n = (max(1, e // 2) for e in (m, k, n))
         turn_a, turn_b = self.integer(0, 1), self.integer(0, 1)
         if not self.source((k, m) if turn_a else (m, k)):
@@ -418,7 +435,16 @@ class Composer(Generator):
         for _ in range(self.one_of([0, 1, 1, 2, 2, 3, 4, 6])):
             if self.nodes and self.at.value.size:
                 self.step()
+        # BF16, which NumPy does not know, goes out as FP32.
+        left = {name for node in self.nodes for name in node.input}
+        for tensor in [t for t in self.tensors if t.dtype == BF16 and t.name not in left]:
+            self._add(Made("Cast", [tensor], {"to": onnx.TensorProto.FLOAT}), self.evaluate)
         read = {name for node in self.nodes for name in node.input}
         made = [name for node in self.nodes for name in node.output]
-        outputs = [name for name in made if name not in read or self.chance(0.12)]
+        outputs = [
+            name
+            for name in made
+            if self.types[name].type.tensor_type.elem_type != onnx.TensorProto.BFLOAT16
+            and (name not in read or self.chance(0.12))
+        ]
         return self._model(self.nodes, outputs), self.fed

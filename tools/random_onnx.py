@@ -90,6 +90,7 @@ class Made:
 
 class Generator:
     #: Larger results are outputs only.
+    usable_kinds: Sequence[np.dtype[Any]] = ALL
     most_elements = 8000
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -1423,7 +1424,7 @@ class Generator:
             )
             # What nothing should be computed from is an output only: doubtful, huge, of another type.
             usable = (
-                value.dtype in ALL
+                value.dtype in self.usable_kinds
                 and agree
                 and made.operator not in ("DynamicQuantizeLinear", "Bernoulli")
             )

@@ -4,12 +4,21 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend/code_format.h"
 #include "backend/device.h"
 #include "backend/library_handles.h"
 
 namespace opwright {
+
+/// The tactics that a backend's kernel of one kind of operator has, whatever the ports are.
+struct KernelTactics {
+  std::string kind;
+  /// Candidate::tactic_name of all of them, "in parts" standing for each number of parts. Empty:
+  /// one, whose name does not matter.
+  std::vector<std::string> names;
+};
 
 /// Devices of one kind, and what is known of them where there are none.
 class Backend {
@@ -30,6 +39,8 @@ class Backend {
   virtual std::unique_ptr<const LibraryHandles> make_library_handles(const Device&) const {
     return nullptr;
   }
+  /// Of each kind of operator that has a kernel, by its name: what tests have to run.
+  virtual std::vector<KernelTactics> kernel_tactics() const { return {}; }
 };
 
 /// Makes a backend known, which outlives the process's use of it. Throws Error where its name is

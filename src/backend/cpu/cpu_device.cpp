@@ -101,6 +101,14 @@ class CpuBackend final : public Backend {
   std::string_view name() const override { return "cpu"; }
   DeviceType type() const override { return DeviceType::kCPU; }
   const Device& device(int) const override { return cpu_device(); }
+  std::vector<KernelTactics> kernel_tactics() const override {
+    std::vector<KernelTactics> all;
+    for (const auto& [kind, entry] : Library::part<KernelTable>())
+      all.push_back({std::string(kind),
+                     entry.tactics == nullptr ? std::vector<std::string>() : entry.tactics()});
+    std::ranges::sort(all, {}, &KernelTactics::kind);
+    return all;
+  }
 };
 
 const CpuBackend& cpu_backend() {

@@ -23,6 +23,13 @@ namespace opwright {
 /// kIntegerLoop: a convolution of bytes, exact on any processor.
 std::unique_ptr<Kernel> make_byte_loop(const ConvolutionParams& params, const KernelArgs& args);
 
+/// Plans store these numbers.
+enum ConvolutionTactic : int64_t {
+  kFirstImplementation = 0,  ///< oneDNN's first choice, or the integer loop
+  kOtherImplementation = 1,  ///< another one of oneDNN's for the same instructions
+  kRowsOfChannels = 2,       ///< kDepthwiseRows
+};
+
 /// Each channel of [N, C, L] by its own taps, row by row, where oneDNN would work on blocks of
 /// channels.
 inline constexpr std::string_view kDepthwiseRows = "depthwise rows";
@@ -232,7 +239,7 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
   }
   if (Traits::kTakesRows && !nothing && takes_depthwise_rows(params, query.inputs)) {
     found.push_back(make_convolution_candidate(params, query, network_type, kLinear, kLinear));
-    found.back().tactic = 2;
+    found.back().tactic = kRowsOfChannels;
     found.back().tactic_name = kDepthwiseRows;
   }
   for (const DataType type :
@@ -269,7 +276,7 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
           make(all, best->variant), [&](const typename Traits::Desc&, const std::string& name) {
             if (name == best->name || is_slow_convolution(name) || !name.ends_with(isa))
               return true;
-            candidate.tactic = 1;
+            candidate.tactic = kOtherImplementation;
             candidate.tactic_name = name;
             found.push_back(candidate);
             return false;
@@ -277,7 +284,10 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
     }
   }
   // The loop is for where oneDNN has nothing better.
-  if (bytes && found.size() > 1) found.erase(found.begin());
+  if (bytes && found.size() > 1) {
+    std::rotate(found.begin(), found.begin() + 1, found.end());
+    if (!query.all_tactics) found.pop_back();
+  }
   return found;
 }
 
@@ -331,9 +341,21 @@ std::unique_ptr<Kernel> make_convolution(const Operator& op, const KernelArgs& a
 }
 
 template <class Traits>
+std::vector<std::string> convolution_tactics() {
+  std::vector<std::string> names = {std::string(kDnnlTactic)};
+  if (Traits::kTakesBytes) names.emplace_back(kIntegerLoop);
+  if (Traits::kTakesRows) names.emplace_back(kDepthwiseRows);
+  return names;
+}
+
+template <class Traits>
 KernelEntry convolution_entry() {
-  return {convolution_candidates<Traits>, make_convolution<Traits>, check_convolution<Traits>,
-          /*packed_input=*/1};
+  return {convolution_candidates<Traits>,
+          make_convolution<Traits>,
+          check_convolution<Traits>,
+          /*packed_input=*/1,
+          -1,
+          convolution_tactics<Traits>};
 }
 
 }  // namespace opwright

@@ -20,7 +20,11 @@ struct KernelEntry {
   void (*check)(const Operator& op, const KernelArgs& args);
   /// The inputs that the kernel may have packed.
   int packed_input = -1, other_packed_input = -1;
+  /// KernelTactics::names; null where there is one tactic. kDnnlTactic stands for all that oneDNN
+  /// names, which depends on the processor.
+  std::vector<std::string> (*tactics)() = nullptr;
 };
+inline constexpr std::string_view kDnnlTactic = "oneDNN";
 
 /// Called while the library is loaded, by RegisteredKernels.
 void register_kernels(std::string_view kind, const KernelEntry& entry);

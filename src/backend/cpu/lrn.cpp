@@ -88,8 +88,10 @@ void check_lrn(const Operator& op, const KernelArgs& args) {
   require_window(static_cast<const Lrn&>(op).params(), args.layer);
 }
 
+std::vector<std::string> lrn_tactics() { return {std::string(kDnnlTactic)}; }
+
 const RegisteredKernels<Lrn> kLrnKernels({lrn_candidates, make_dnnl_kernel<LrnKernel, Lrn>,
-                                          check_lrn});
+                                          check_lrn, -1, -1, lrn_tactics});
 
 }  // namespace
 }  // namespace opwright

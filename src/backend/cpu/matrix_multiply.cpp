@@ -363,17 +363,20 @@ std::unique_ptr<Kernel> make_integer_product(const MatrixMultiplyParams& params,
 }
 
 /// Bytes on oneDNN where the processor adds their products up exactly, else in a loop.
-Candidate byte_candidate(const MatrixMultiplyParams& params, const CandidateQuery& query) {
+std::vector<Candidate> byte_candidates(const MatrixMultiplyParams& params,
+                                       const CandidateQuery& query) {
   const DataType a = query.inputs[0].type.dtype, b = query.inputs[1].type.dtype;
-  Candidate candidate{{{a}, {b}}, {{DataType::kINT32}}, 0, std::string(kIntegerLoop)};
-  if (b != DataType::kINT8 || !cpu_device().features().int8) return candidate;
+  const Candidate loop{{{a}, {b}}, {{DataType::kINT32}}, 0, std::string(kIntegerLoop)};
+  if (b != DataType::kINT8 || !cpu_device().features().int8) return {loop};
   const MatrixProduct product = analyze_product(params, query.inputs[0].opt, query.inputs[1].opt);
-  if (query.outputs[0].opt.numel() == 0 || product.k == 0) return candidate;
+  if (query.outputs[0].opt.numel() == 0 || product.k == 0) return {loop};
   const MatrixMultiplyDesc desc = make_byte_desc(
       product, a,
       is_packable(params, query.inputs[1]) ? any_desc(product.b, b) : operand_desc(product.b, b));
-  if (desc && !is_reference(desc.impl_info_str())) candidate.tactic_name = desc.impl_info_str();
-  return candidate;
+  if (!desc || is_reference(desc.impl_info_str())) return {loop};
+  Candidate best = loop;
+  best.tactic_name = desc.impl_info_str();
+  return query.all_tactics ? std::vector{best, loop} : std::vector{best};
 }
 
 std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const CandidateQuery& query) {
@@ -386,7 +389,7 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
       found.push_back({{{type}, {type}}, {{type}}, 0, std::string(kIntegerLoop)});
     return found;
   }
-  if (kBytes.has(type)) return {byte_candidate(params, query)};
+  if (kBytes.has(type)) return byte_candidates(params, query);
   if (!kDnnlFloats.has(type)) return found;
   const MatrixProduct product = analyze_product(params, query.inputs[0].opt, query.inputs[1].opt);
   const bool nothing = query.outputs[0].opt.numel() == 0 || product.k == 0;
@@ -454,10 +457,13 @@ void check_matrix_multiply(const Operator& op, const KernelArgs& args) {
                      "input 1 is packed, which the CPU does with one constant matrix only");
 }
 
-const RegisteredKernels<MatrixMultiply> kMatrixMultiplyKernels({matrix_multiply_candidates,
-                                                                make_matrix_multiply,
-                                                                check_matrix_multiply,
-                                                                /*packed_input=*/1});
+std::vector<std::string> matrix_multiply_tactics() {
+  return {std::string(kDnnlTactic), std::string(kIntegerLoop)};
+}
+
+const RegisteredKernels<MatrixMultiply> kMatrixMultiplyKernels(
+    {matrix_multiply_candidates, make_matrix_multiply, check_matrix_multiply,
+     /*packed_input=*/1, -1, matrix_multiply_tactics});
 
 }  // namespace
 }  // namespace opwright

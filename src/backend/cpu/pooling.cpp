@@ -212,7 +212,10 @@ std::unique_ptr<Kernel> make_pooling(const Operator& op, const KernelArgs& args)
                                           : make_dnnl_kernel<PoolingKernel, Pooling>(op, args);
 }
 
-const RegisteredKernels<Pooling> kPoolingKernels({pooling_candidates, make_pooling, check_pooling});
+const RegisteredKernels<Pooling> kPoolingKernels(
+    {pooling_candidates, make_pooling, check_pooling, -1, -1, [] {
+       return std::vector{std::string(kDnnlTactic), std::string("rows")};
+     }});
 
 }  // namespace
 }  // namespace opwright

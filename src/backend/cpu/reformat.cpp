@@ -226,8 +226,10 @@ std::vector<Candidate> reformat_candidates(const Operator&, const CandidateQuery
   const PortType from = query.inputs[0].type, to = query.outputs[0].type;
   if (!is_possible(from, to)) return {};
   const bool dnnl = use_dnnl(query.inputs[0], from, to);
-  return {{{from}, {to}, 0, dnnl ? "oneDNN" : "loop"}};
+  return {{{from}, {to}, 0, dnnl ? std::string(kDnnlTactic) : "loop"}};
 }
+
+std::vector<std::string> reformat_tactics() { return {std::string(kDnnlTactic), "loop"}; }
 
 std::unique_ptr<Kernel> make_reformat(const Operator& op, const KernelArgs& args) {
   if (use_dnnl(args.inputs[0], args.candidate->inputs[0], args.candidate->outputs[0]))
@@ -246,7 +248,7 @@ void check_reformat(const Operator& op, const KernelArgs& args) {
 }
 
 const RegisteredKernels<Reformat> kReformatKernels({reformat_candidates, make_reformat,
-                                                    check_reformat});
+                                                    check_reformat, -1, -1, reformat_tactics});
 
 }  // namespace
 }  // namespace opwright

@@ -311,7 +311,10 @@ const RegisteredKernels<Resize> kResizeKernels(
          return std::make_unique<NearestKernel>(resize, args);
        return std::make_unique<InterpolationKernel>(resize, args);
      },
-     check_resize});
+     check_resize, -1, -1,
+     [] {
+       return std::vector<std::string>{"copy", "separable"};
+     }});
 
 }  // namespace
 }  // namespace opwright

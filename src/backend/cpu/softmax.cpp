@@ -218,7 +218,10 @@ std::unique_ptr<Kernel> make_softmax(const Operator& op, const KernelArgs& args)
   return make_dnnl_kernel<SoftmaxKernel, Softmax>(op, args);
 }
 
-const RegisteredKernels<Softmax> kSoftmaxKernels({softmax_candidates, make_softmax, check_softmax});
+const RegisteredKernels<Softmax> kSoftmaxKernels(
+    {softmax_candidates, make_softmax, check_softmax, -1, -1, [] {
+       return std::vector<std::string>{std::string(kDnnlTactic), "rows", "columns"};
+     }});
 
 }  // namespace
 }  // namespace opwright

@@ -7,6 +7,7 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/driver.h"
 #include "backend/cuda/library_handles.h"
+#include "backend/gpu/kernels.h"
 #include "base/library.h"
 
 extern "C" const opwright::Backend* opwright_backend();
@@ -23,6 +24,7 @@ class CudaBackend final : public Backend {
     return cuda::make_library_handles(device);
   }
   std::string obstacle() const override { return driver().obstacle; }
+  std::vector<KernelTactics> kernel_tactics() const override { return gpu::kernel_tactics(); }
 
   int device_count() const override {
     int count = 0;

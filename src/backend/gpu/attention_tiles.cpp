@@ -2,44 +2,45 @@
 
 #include <algorithm>
 
+#include "backend/gpu/numbered.h"
 #include "backend/gpu/source.h"
 #include "base/error.h"
 
 namespace opwright::gpu::attention {
 namespace {
 
-constexpr AttentionTile kTilesOfAttention[] = {
-    {true, 64, 64, 4, 1, 2},
-    {true, 128, 64, 8, 1, 2},
-    {true, 64, 128, 4, 1, 2},
-    {true, 64, 32, 4, 1, 2},
-    {true, 32, 64, 2, 2, 2},
-    {true, 16, 64, 1, 4, 3},
-    {true, 16, 128, 1, 4, 2},
-    {false, 64, 32, 4, 1, 2},
-    {false, 32, 32, 2, 2, 2},
-    {false, 16, 32, 1, 4, 3},
-    {false, 16, 16, 1, 2, 2},
-    {true, 16, 16, 1, 4, 1, true},
-    {true, 16, 16, 1, 8, 1, true},
-    {true, 64, 128, 4, 1, 2, false, true},
-    {true, 128, 128, 8, 1, 2, false, true},
-    {true, 64, 64, 4, 1, 3, false, true},
-    {true, 128, 64, 8, 1, 3, false, true},
-    {true, 192, 128, 12, 1, 2, false, true},
-    {true, 128, 128, 8, 1, 2, false, true, true},
-    {true, 192, 128, 12, 1, 2, false, true, true},
-    {true, 128, 176, 8, 1, 2, false, true, true},
-    {true, 16, 16, 1, 16, 1, true},
-    {true, 128, 208, 8, 1, 2, false, true},
-    {true, 64, 208, 4, 1, 2, false, true},
+constexpr Numbered<AttentionTile> kTilesOfAttention[] = {
+    {0, {true, 64, 64, 4, 1, 2}},
+    {1, {true, 128, 64, 8, 1, 2}},
+    {2, {true, 64, 128, 4, 1, 2}},
+    {3, {true, 64, 32, 4, 1, 2}},
+    {4, {true, 32, 64, 2, 2, 2}},
+    {5, {true, 16, 64, 1, 4, 3}},
+    {6, {true, 16, 128, 1, 4, 2}},
+    {7, {false, 64, 32, 4, 1, 2}},
+    {8, {false, 32, 32, 2, 2, 2}},
+    {9, {false, 16, 32, 1, 4, 3}},
+    {10, {false, 16, 16, 1, 2, 2}},
+    {11, {true, 16, 16, 1, 4, 1, true}},
+    {12, {true, 16, 16, 1, 8, 1, true}},
+    {13, {true, 64, 128, 4, 1, 2, false, true}},
+    {14, {true, 128, 128, 8, 1, 2, false, true}},
+    {15, {true, 64, 64, 4, 1, 3, false, true}},
+    {16, {true, 128, 64, 8, 1, 3, false, true}},
+    {17, {true, 192, 128, 12, 1, 2, false, true}},
+    {18, {true, 128, 128, 8, 1, 2, false, true, true}},
+    {19, {true, 192, 128, 12, 1, 2, false, true, true}},
+    {20, {true, 128, 176, 8, 1, 2, false, true, true}},
+    {21, {true, 16, 16, 1, 16, 1, true}},
+    {22, {true, 128, 208, 8, 1, 2, false, true}},
+    {23, {true, 64, 208, 4, 1, 2, false, true}},
 };
 
 /// Elements of a head that lanes keep in registers.
 constexpr int64_t kMaxDirectSize = 128, kMaxGroupSize = 128;
-/// A tactic's number is that of its tile, and this times the parts where there are several.
-constexpr int64_t kAttentionPartsUnit = 100;
-static_assert(std::size(kTilesOfAttention) <= kAttentionPartsUnit);
+// Plans and timing caches have tactics by their numbers: tiles are added at the end.
+static_assert(are_numbered(kTilesOfAttention));
+static_assert(std::size(kTilesOfAttention) <= TileInParts::kUnit);
 /// Parts of the keys at most, and blocks whose keys have parts.
 constexpr int kMostParts = 8;
 constexpr int64_t kMostTasksOfParts = 256;
@@ -105,10 +106,19 @@ std::string Tactic::name() const {
 }
 
 Tactic tactic_of(int64_t number) {
-  const int64_t tile = number % kAttentionPartsUnit, parts = number / kAttentionPartsUnit;
+  const auto [tile, parts] = TileInParts::of(number);
   require(number >= 0 && tile < std::ssize(kTilesOfAttention) && parts <= kMostParts,
           "there is no tile of attention of number ", number);
-  return {kTilesOfAttention[tile], std::max(1, static_cast<int>(parts))};
+  return {kTilesOfAttention[tile].entry, static_cast<int>(parts)};
+}
+
+std::vector<std::string> tactic_names() {
+  std::vector<std::string> names;
+  for (const auto& [number, tile] : kTilesOfAttention) {
+    names.push_back(tile.name());
+    if (!tile.is_group) names.push_back(str(tile.name(), ", in parts"));
+  }
+  return names;
 }
 
 std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
@@ -162,7 +172,7 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
   const auto has_quicker = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
     if (turns(tile, keys, parts) == 1) return false;
     for (int64_t more = parts; more <= kMostParts && tasks * more <= kFewBlocks; more *= 2)
-      for (const AttentionTile& other : kTilesOfAttention)
+      for (const auto& [number, other] : kTilesOfAttention)
         if (other.is_direct && fits(other) && may_divide(other, tasks, more) &&
             turns(other, keys, more) == 1)
           return true;
@@ -192,8 +202,7 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
     return parts == 1 || (tasks <= kMostTasksOfParts && tasks * parts <= 4 * kFewBlocks &&
                           2 * tasks < 3 * kFewBlocks && keys >= parts * kPartTiles * tile.n);
   };
-  for (int64_t i = 0; i < std::ssize(kTilesOfAttention); ++i) {
-    const AttentionTile& tile = kTilesOfAttention[i];
+  for (const auto& [number, tile] : kTilesOfAttention) {
     if (!can_compute(tile)) continue;
     const int64_t tasks = heads * ((rows + tile.m - 1) / tile.m);
     // What two parts can, more can.
@@ -206,7 +215,7 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
                                 ? parts <= kFewParts || is_worth
                                 : is_worth && (parts == 1 || is_whole_worth || tile.is_direct);
       if (is_asked && can_divide(tile, tasks, parts))
-        found.push_back(parts > 1 ? parts * kAttentionPartsUnit + i : i);
+        found.push_back(TileInParts{number, parts}.tactic());
     }
   }
   return found;

@@ -37,6 +37,9 @@ Tactic tactic_of(int64_t number);
 std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
                              const CandidateQuery& query);
 
+/// KernelTactics::names.
+std::vector<std::string> tactic_names();
+
 /// Elements of a head at most: its sums are in registers.
 inline constexpr int64_t kMaxSize = 256;
 /// Queries of a warp.

@@ -194,8 +194,18 @@ std::optional<GeneratedKernel> generate_concatenation(const Operator& op, const 
   return writer.write(choice.plan, choice.by_input);
 }
 
-const RegisteredKernels<Concatenation> kConcatenationKernels({concatenation_candidates,
-                                                              generate_concatenation, nullptr});
+std::vector<std::string> concatenation_tactics() {
+  std::vector<std::string> names;
+  for (const std::string& plan : row_plan_names())
+    for (const std::string_view by : {"by input, ", "by row, "}) names.push_back(str(by, plan));
+  return names;
+}
+
+const RegisteredKernels<Concatenation> kConcatenationKernels(
+    {.candidates = concatenation_candidates,
+     .generate = generate_concatenation,
+     .make = nullptr,
+     .tactics = concatenation_tactics});
 
 }  // namespace
 }  // namespace opwright::gpu

@@ -424,10 +424,34 @@ ConvolutionShape::ConvolutionShape(const ConvolutionParams& params, bool is_tran
 
 namespace {
 
-const RegisteredKernels<Convolution> kConvolutionKernels({convolution_candidates,
-                                                          generate_convolution, nullptr});
-const RegisteredKernels<Deconvolution> kDeconvolutionKernels({deconvolution_candidates,
-                                                              generate_deconvolution, nullptr});
+std::vector<std::string> deconvolution_tactics() {
+  std::vector<std::string> names = product_tactic_names(
+      {ProductUnit::kTensor, ProductUnit::kScalar, ProductUnit::kWarpGroup}, true);
+  names.emplace_back("a thread per element");
+  return names;
+}
+
+std::vector<std::string> convolution_tactics() {
+  std::vector<std::string> names = deconvolution_tactics();
+  for (const std::string& name : product_tactic_names(
+           {ProductUnit::kTensor, ProductUnit::kScalar, ProductUnit::kWarpGroup}, true))
+    names.push_back(str("patches, ", name));
+  for (const std::string& name : product_tactic_names({ProductUnit::kRows}, false))
+    names.push_back(name);
+  names.emplace_back("image, 4 warps");
+  for (const std::string& name : depthwise_names()) names.push_back(name);
+  return names;
+}
+
+const RegisteredKernels<Convolution> kConvolutionKernels({.candidates = convolution_candidates,
+                                                          .generate = generate_convolution,
+                                                          .make = nullptr,
+                                                          .tactics = convolution_tactics});
+const RegisteredKernels<Deconvolution> kDeconvolutionKernels(
+    {.candidates = deconvolution_candidates,
+     .generate = generate_deconvolution,
+     .make = nullptr,
+     .tactics = deconvolution_tactics});
 
 }  // namespace
 

@@ -53,6 +53,8 @@ struct DepthwiseTactic {
 /// one, or its channels do not make whole vectors.
 std::vector<DepthwiseTactic> depthwise_tactics(const ConvolutionShape& shape, DataType type,
                                                bool all);
+/// KernelTactics::names of them.
+std::vector<std::string> depthwise_names();
 GeneratedKernel generate_depthwise_convolution(KernelSource& source, const ConvolutionShape& shape,
                                                const ConvolutionParams& params,
                                                const KernelArgs& args);

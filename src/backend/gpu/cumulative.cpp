@@ -100,15 +100,21 @@ bool has_blocks(const CumulativeParams& params, const KernelArgs& args) {
   return true;
 }
 
+constexpr std::string_view kLines = "a thread per line", kBlocks = "a block per line";
+
+Ways<std::string> ways(const CumulativeParams& params, const KernelArgs& args) {
+  Ways<std::string> names;
+  names.add(std::string(kLines), true);
+  if (has_blocks(params, args)) names.add(std::string(kBlocks), true);
+  return names;
+}
+
 std::vector<Candidate> cumulative_candidates(const Operator& op, const CandidateQuery& query) {
   return moving_candidates(query, [&](const KernelArgs& args) {
     const DataType type = args.inputs[0].type.dtype;
-    std::vector<std::string> names;
-    if (!is_floating(type) && type != DataType::kINT32 && type != DataType::kINT64) return names;
-    names.emplace_back("a thread per line");
-    if (has_blocks(static_cast<const Cumulative&>(op).params(), args))
-      names.emplace_back("a block per line");
-    return names;
+    if (!is_floating(type) && type != DataType::kINT32 && type != DataType::kINT64)
+      return Ways<std::string>();
+    return ways(static_cast<const Cumulative&>(op).params(), args);
   });
 }
 
@@ -125,14 +131,19 @@ std::optional<GeneratedKernel> generate_cumulative(const Operator& op, const Ker
       str("typedef ", value, " Value;\n",
           is_floating(type) ? "" : str("typedef unsigned ", value, " UValue;\n"),
           running(params, type)));
-  if (args.candidate->tactic == 1)
+  if (ways(params, args).at(args.candidate->tactic) == kBlocks)
     return source.finish(write_blocks(source, params, lines, dims[axis], type), lines, kThreads);
   return source.finish(write_lines(source, params, lines, dims[axis], inner, type),
                        blocks_for(lines, kThreads), kThreads);
 }
 
-const RegisteredKernels<Cumulative> kCumulativeKernels({cumulative_candidates, generate_cumulative,
-                                                        nullptr});
+const RegisteredKernels<Cumulative> kCumulativeKernels(
+    {.candidates = cumulative_candidates,
+     .generate = generate_cumulative,
+     .make = nullptr,
+     .tactics = [] {
+       return std::vector<std::string>{std::string(kLines), std::string(kBlocks)};
+     }});
 
 }  // namespace
 }  // namespace opwright::gpu

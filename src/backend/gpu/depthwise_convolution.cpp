@@ -253,6 +253,22 @@ class DepthwiseWriter {
 
 }  // namespace
 
+namespace {
+
+std::string depthwise_name(int pixels, int pack) {
+  return str("depthwise, ", pixels, pixels == 1 ? " pixel" : " pixels", " of ", pack,
+             " channels a thread");
+}
+
+}  // namespace
+
+std::vector<std::string> depthwise_names() {
+  std::vector<std::string> names;
+  for (const DataType type : {DataType::kFLOAT, DataType::kHALF, DataType::kFP8})
+    for (const int pixels : kPixels) names.push_back(depthwise_name(pixels, neighbours(type)));
+  return names;
+}
+
 std::vector<DepthwiseTactic> depthwise_tactics(const ConvolutionShape& shape, DataType type,
                                                bool all) {
   const Windows& windows = shape.windows;
@@ -280,9 +296,7 @@ std::vector<DepthwiseTactic> depthwise_tactics(const ConvolutionShape& shape, Da
     const bool is_worth = pixels == 1 || (pixels <= width && threads >= pixels * kFewThreads);
     if ((all || is_worth) && inner.stride <= kMostReach &&
         (pixels - 1) * inner.stride + (in_row - 1) * inner.dilation < kMostReach)
-      result.push_back(
-          {kDepthwiseConvolution + i, str("depthwise, ", pixels, pixels == 1 ? " pixel" : " pixels",
-                                          " of ", pack, " channels a thread")});
+      result.push_back({kDepthwiseConvolution + i, depthwise_name(pixels, pack)});
   }
   return result;
 }

@@ -1,6 +1,7 @@
 #include "backend/gpu/elementwise.h"
 
 #include <algorithm>
+#include <set>
 
 #include "backend/candidates.h"
 #include "backend/gpu/broadcast.h"
@@ -16,6 +17,25 @@ enum Tactic : int64_t {
   kManyVectors = 2,  ///< the same, two at a time
   kRows = 3,         ///< threads stay in a row, so that only rows are divided by extents
 };
+/// The best guess comes first.
+constexpr Tactic kTactics[] = {kVectors, kElements, kManyVectors, kRows};
+
+std::string name_of(Tactic tactic, int width) {
+  switch (tactic) {
+    case kElements:
+      return "elements";
+    case kVectors:
+      return str("vectors of ", width);
+    case kManyVectors:
+      return str("two vectors of ", width);
+    case kRows:
+      return "rows";
+  }
+  return {};
+}
+
+/// Bytes of an access, and of the types that are accessed so.
+constexpr int kAccessBytes = 16, kNarrowest = 2, kWidest = 8;
 /// Elements from which on more than one way is worth trying.
 constexpr int64_t kManyElementwise = 1 << 16, kVeryManyElements = 1 << 20;
 constexpr int64_t kLongRow = 64;
@@ -24,12 +44,12 @@ constexpr int64_t kLongRow = 64;
 int vector_width(std::span<const PortDesc> inputs, std::span<const PortDesc> outputs,
                  const Broadcast::Axes& axes) {
   const int inner = static_cast<int>(axes.extents.size()) - 1;
-  int widest = 2;
+  int widest = kNarrowest;
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!axes.is_repeated(static_cast<int>(i), inner))
       widest = std::max(widest, bits(inputs[i].type.dtype) / 8);
   for (const PortDesc& port : outputs) widest = std::max(widest, bits(port.type.dtype) / 8);
-  return 16 / widest;
+  return kAccessBytes / widest;
 }
 
 /// Whether neighbours along the innermost axis can be taken together for some shape.
@@ -358,21 +378,22 @@ std::vector<Candidate> elementwise_tactics(const Candidate& candidate,
   const Broadcast::Axes axes = analyze_broadcast(source, ports.args()).presumed;
   const int width = vector_width(inputs, outputs, axes);
   const int64_t count = outputs[0].opt.numel(), row = source.typical(axes.extents.back());
-  const std::pair<Tactic, std::string> tactics[] = {
-      {kVectors, str("vectors of ", width)},
-      {kElements, "elements"},
-      {kManyVectors, str("two vectors of ", width)},
-      {kRows, "rows"},
-  };
   std::vector<Candidate> result;
-  for (const auto& [tactic, name] : tactics) {
+  for (const Tactic tactic : kTactics) {
     if (!can_share(tactic, axes, width) ||
         !(query.all_tactics || is_worth_timing(tactic, axes, width, count, row)))
       continue;
     result.push_back(candidate);
-    result.back().tactic = tactic, result.back().tactic_name = name;
+    result.back().tactic = tactic, result.back().tactic_name = name_of(tactic, width);
   }
   return result;
+}
+
+std::vector<std::string> elementwise_tactic_names() {
+  std::set<std::string> names;
+  for (int bytes = kNarrowest; bytes <= kWidest; bytes *= 2)
+    for (const Tactic tactic : kTactics) names.insert(name_of(tactic, kAccessBytes / bytes));
+  return {names.begin(), names.end()};
 }
 
 GeneratedKernel generate_elementwise(std::string name, const KernelArgs& args,

@@ -23,6 +23,8 @@ struct ElementwiseBody {
 std::vector<Candidate> with_formats(const Candidate& candidate, const CandidateQuery& query);
 /// The candidate once for each way in which threads share the elements of such a kernel.
 std::vector<Candidate> elementwise_tactics(const Candidate& candidate, const CandidateQuery& query);
+/// KernelTactics::names of them.
+std::vector<std::string> elementwise_tactic_names();
 GeneratedKernel generate_elementwise(std::string name, const KernelArgs& args,
                                      const ElementwiseBody& body);
 

@@ -35,8 +35,10 @@ std::optional<GeneratedKernel> generate_attention(const Operator& op, const Kern
   return AttentionWriter(static_cast<const FusedAttention&>(op).params(), args).write();
 }
 
-const RegisteredKernels<FusedAttention> kFusedAttentionKernels({attention_candidates,
-                                                                generate_attention, nullptr});
+const RegisteredKernels<FusedAttention> kFusedAttentionKernels({.candidates = attention_candidates,
+                                                                .generate = generate_attention,
+                                                                .make = nullptr,
+                                                                .tactics = tactic_names});
 
 }  // namespace
 }  // namespace opwright::gpu::attention

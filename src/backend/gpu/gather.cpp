@@ -170,8 +170,10 @@ class GatherWriter {
   RowMove move_;
 };
 
-const RegisteredKernels<Gather> kGatherKernels({row_candidates<GatherWriter, Gather>,
-                                                generate_row_move<GatherWriter, Gather>, nullptr});
+const RegisteredKernels<Gather> kGatherKernels({.candidates = row_candidates<GatherWriter, Gather>,
+                                                .generate = generate_row_move<GatherWriter, Gather>,
+                                                .make = nullptr,
+                                                .tactics = row_plan_names});
 
 }  // namespace
 }  // namespace opwright::gpu

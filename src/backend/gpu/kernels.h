@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/backend.h"
 #include "network/operator.h"
 #include "plugin/kernel/compiled_kernel.h"
 
@@ -34,7 +35,12 @@ struct KernelEntry {
   /// Throws Error unless `args` are such that `make` gives the kernel, and fit it: of what a plan
   /// stores, whose attributes nothing is compiled from. Null where `make` is.
   void (*check)(const Operator& op, const KernelArgs& args) = nullptr;
+  /// KernelTactics::names; null where there is one tactic.
+  std::vector<std::string> (*tactics)() = nullptr;
 };
+
+/// Of all kinds of operators, by their names.
+std::vector<KernelTactics> kernel_tactics();
 
 /// Throws Error unless the candidate of `args` is one of all that can compute their ports: whatever
 /// a list of what is worth timing has, or a plan or a cache has kept, nothing else is launched.

@@ -18,6 +18,7 @@ constexpr int64_t kNBitsVectors = 8;
 
 /// The tactic of warps for a few vectors; others are those of products.
 constexpr int64_t kWarpTactic = 1 << 20;
+constexpr std::string_view kWarpName = "a warp for a few rows";
 /// Vectors from which on tensor cores multiply.
 constexpr int64_t kTensorVectors = 3;
 
@@ -111,7 +112,7 @@ std::vector<Candidate> matmul_nbits_candidates(const Operator& op, const Candida
   const MatMulNBitsParams& p = static_cast<const MatMulNBits&>(op).params();
   const DataType type = query.inputs[0].type.dtype;
   if (type != DataType::kFLOAT && type != DataType::kHALF && type != DataType::kBF16) return {};
-  std::vector<Candidate> found = {linear_candidate(query, "a warp for a few rows")};
+  std::vector<Candidate> found = {linear_candidate(query, std::string(kWarpName))};
   found[0].tactic = kWarpTactic;
   const Shape& a = query.inputs[0].opt;
   const ProductSize size = {a.numel(0, a.rank() - 1), p.rows, p.columns, 1,
@@ -272,8 +273,16 @@ const float sum = reduce<Sum, 32>(sums[r][m]);
   return source.finish(body, blocks_for(warps * Expr(kWarp), kThreads), kThreads);
 }
 
-const RegisteredKernels<MatMulNBits> kMatMulNBitsKernels({matmul_nbits_candidates,
-                                                          generate_matmul_nbits, nullptr});
+const RegisteredKernels<MatMulNBits> kMatMulNBitsKernels(
+    {.candidates = matmul_nbits_candidates,
+     .generate = generate_matmul_nbits,
+     .make = nullptr,
+     .tactics = [] {
+       std::vector<std::string> names =
+           product_tactic_names({ProductUnit::kTensor, ProductUnit::kWarpGroup}, false);
+       names.emplace_back(kWarpName);
+       return names;
+     }});
 
 }  // namespace
 }  // namespace opwright::gpu

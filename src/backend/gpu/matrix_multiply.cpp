@@ -160,8 +160,16 @@ std::optional<GeneratedKernel> generate_matrix_multiply(const Operator& op,
   return write(static_cast<const MatrixMultiply&>(op).params(), args);
 }
 
-const RegisteredKernels<MatrixMultiply> kMatrixMultiplyKernels({matrix_multiply_candidates,
-                                                                generate_matrix_multiply, nullptr});
+const RegisteredKernels<MatrixMultiply> kMatrixMultiplyKernels(
+    {.candidates = matrix_multiply_candidates,
+     .generate = generate_matrix_multiply,
+     .make = nullptr,
+     .tactics = [] {
+       return product_tactic_names(
+           {ProductUnit::kTensor, ProductUnit::kScalar, ProductUnit::kWarpGroup, ProductUnit::kRows,
+            ProductUnit::kStreamedRows},
+           true);
+     }});
 
 std::vector<Candidate> row_product_candidates(const Operator& op, const CandidateQuery& query) {
   const auto& row_product = static_cast<const RowProduct&>(op);
@@ -197,8 +205,13 @@ std::optional<GeneratedKernel> generate_row_product(const Operator& op, const Ke
   return write(row_product.params(), args, &row_product);
 }
 
-const RegisteredKernels<RowProduct> kRowProductKernels({row_product_candidates,
-                                                        generate_row_product, nullptr});
+const RegisteredKernels<RowProduct> kRowProductKernels({.candidates = row_product_candidates,
+                                                        .generate = generate_row_product,
+                                                        .make = nullptr,
+                                                        .tactics = [] {
+                                                          return product_tactic_names(
+                                                              {ProductUnit::kStreamedRows}, false);
+                                                        }});
 
 }  // namespace
 }  // namespace opwright::gpu

@@ -456,11 +456,26 @@ std::optional<GeneratedKernel> generate_normalization(const Operator& op, const 
   return NormalizationWriter(static_cast<const Op&>(op).params(), args).write();
 }
 
+std::vector<std::string> normalization_tactics() {
+  std::vector<std::string> names;
+  for (const int lanes : {kWarp, kThreads, kNormalizationThreads})
+    names.push_back(NormalizationLanes{lanes, true}.name());
+  for (const int lanes : {1, 8, 32}) names.push_back(NormalizationLanes{lanes, false}.name());
+  for (const int lanes : {kWarp, 4 * kWarp})
+    names.push_back(NormalizationLanes{lanes, true, true}.name());
+  return names;
+}
+
 const RegisteredKernels<Normalization> kNormalizationKernels(
-    {normalization_candidates<Normalization>, generate_normalization<Normalization>, nullptr});
+    {.candidates = normalization_candidates<Normalization>,
+     .generate = generate_normalization<Normalization>,
+     .make = nullptr,
+     .tactics = normalization_tactics});
 const RegisteredKernels<QuantizedNormalization> kQuantizedNormalizationKernels(
-    {normalization_candidates<QuantizedNormalization>,
-     generate_normalization<QuantizedNormalization>, nullptr});
+    {.candidates = normalization_candidates<QuantizedNormalization>,
+     .generate = generate_normalization<QuantizedNormalization>,
+     .make = nullptr,
+     .tactics = normalization_tactics});
 
 }  // namespace
 }  // namespace opwright::gpu

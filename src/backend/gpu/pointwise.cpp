@@ -59,8 +59,10 @@ std::optional<GeneratedKernel> generate_pointwise(const Operator& op, const Kern
                               write_body(static_cast<const Pointwise&>(op), args));
 }
 
-const RegisteredKernels<Pointwise> kPointwiseKernels({pointwise_candidates, generate_pointwise,
-                                                      nullptr});
+const RegisteredKernels<Pointwise> kPointwiseKernels({.candidates = pointwise_candidates,
+                                                      .generate = generate_pointwise,
+                                                      .make = nullptr,
+                                                      .tactics = elementwise_tactic_names});
 
 }  // namespace
 }  // namespace opwright::gpu

@@ -19,26 +19,36 @@ struct Most {
 };
 )";
 
-/// Threads for a window that are worth trying, the best guess first.
-std::vector<int> lanes_per_window(const PoolingParams& params, const KernelArgs& args) {
+std::string name_of_window_lanes(int lanes) {
+  return lanes == 1 ? std::string("a thread per window") : str(lanes, " threads per window");
+}
+
+/// Threads for a window.
+Ways<int> lanes_per_window(const PoolingParams& params, const KernelArgs& args) {
   int64_t window = 1;
   for (const int64_t extent : params.window)
     if (__builtin_mul_overflow(window, extent, &window)) window = INT64_MAX;
   const int64_t outputs = args.outputs[0].opt.numel();
   // Channels-last, neighbours of a window's element belong to other windows.
-  if (window < 32 || layout_of(args.inputs[0].type.format).channels_last) return {1};
-  if (window >= 2048 && outputs < 4096) return {kThreads, kWarp};
-  return window >= 48 && outputs < (1 << 18) ? std::vector{kWarp, 1} : std::vector{1, kWarp};
+  Ways<int> lanes;
+  if (layout_of(args.inputs[0].type.format).channels_last) {
+    lanes.add(1, true);
+    return lanes;
+  }
+  const bool is_long = window >= 2048 && outputs < 4096;
+  const bool is_for_warps = window >= 48 && outputs < (1 << 18);
+  lanes.add(kThreads, is_long);
+  if (is_for_warps) lanes.add(kWarp, true);
+  lanes.add(1, !is_long);
+  if (!is_for_warps) lanes.add(kWarp, window >= 32);
+  return lanes;
 }
 
 std::vector<Candidate> pooling_candidates(const Operator& op, const CandidateQuery& query) {
   const PoolingParams& params = static_cast<const Pooling&>(op).params();
   const std::vector<TensorFormat> formats = formats_of(query, query.inputs[0].opt.rank());
   return moving_candidates(query, formats, [&](const KernelArgs& args) {
-    std::vector<std::string> names;
-    for (const int lanes : lanes_per_window(params, args))
-      names.push_back(lanes == 1 ? "a thread per window" : str(lanes, " threads per window"));
-    return names;
+    return lanes_per_window(params, args).names(name_of_window_lanes);
   });
 }
 
@@ -85,7 +95,16 @@ std::optional<GeneratedKernel> generate_pooling(const Operator& op, const Kernel
   return writer.write(before, visit, after);
 }
 
-const RegisteredKernels<Pooling> kPoolingKernels({pooling_candidates, generate_pooling, nullptr});
+std::vector<std::string> pooling_tactics() {
+  std::vector<std::string> names;
+  for (const int lanes : {1, kWarp, kThreads}) names.push_back(name_of_window_lanes(lanes));
+  return names;
+}
+
+const RegisteredKernels<Pooling> kPoolingKernels({.candidates = pooling_candidates,
+                                                  .generate = generate_pooling,
+                                                  .make = nullptr,
+                                                  .tactics = pooling_tactics});
 
 }  // namespace
 }  // namespace opwright::gpu

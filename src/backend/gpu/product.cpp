@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "backend/gpu/numbered.h"
 #include "backend/gpu/part_counters.h"
 #include "backend/gpu/pointwise_math.h"
 #include "backend/gpu/product_text.h"
@@ -31,67 +32,68 @@ constexpr int kMostPartsOfTile = 8;
 constexpr int64_t kMostTilesOfParts = 128;
 /// Steps along k of a part at least; fewer where the parts' blocks are a cluster.
 constexpr int64_t kPartSteps = 4, kClusterPartSteps = 2;
-/// A tactic's number is that of its tile, and this times the parts where there are several.
-constexpr int64_t kPartsUnit = 100;
 /// Addends of a sum in FP32 that is taken in parts, and of such a part.
 constexpr int64_t kLongSum = 8192, kPartOfSum = 256;
 
-constexpr ProductTile kTiles[] = {{ProductUnit::kTensor, 128, 128, 32, 2, 4, 4},
-                                  {ProductUnit::kTensor, 128, 256, 32, 2, 4, 3},
-                                  {ProductUnit::kTensor, 128, 64, 32, 2, 2, 4},
-                                  {ProductUnit::kTensor, 64, 128, 32, 2, 2, 4},
-                                  {ProductUnit::kTensor, 64, 64, 64, 2, 2, 4},
-                                  {ProductUnit::kTensor, 64, 32, 64, 2, 2, 4},
-                                  {ProductUnit::kTensor, 32, 64, 64, 2, 2, 4},
-                                  {ProductUnit::kTensor, 32, 32, 64, 2, 2, 5},
-                                  {ProductUnit::kTensor, 16, 64, 64, 1, 4, 5},
-                                  {ProductUnit::kTensor, 16, 32, 128, 1, 2, 4},
-                                  {ProductUnit::kScalar, 128, 128, 16, 4, 2, 3},
-                                  {ProductUnit::kScalar, 64, 64, 16, 2, 2, 4},
-                                  {ProductUnit::kScalar, 32, 32, 32, 2, 1, 3},
-                                  {ProductUnit::kScalar, 16, 64, 32, 1, 2, 3},
-                                  {ProductUnit::kTensor, 128, 128, 64, 2, 4, 3},
-                                  {ProductUnit::kTensor, 128, 256, 64, 2, 4, 3},
-                                  {ProductUnit::kTensor, 256, 128, 64, 4, 2, 3},
-                                  {ProductUnit::kTensor, 128, 128, 64, 2, 2, 3},
-                                  {ProductUnit::kWarpGroup, 256, 128, 64, 8, 1, 4},
-                                  {ProductUnit::kWarpGroup, 128, 256, 64, 8, 1, 4},
-                                  {ProductUnit::kWarpGroup, 128, 192, 64, 8, 1, 5},
-                                  {ProductUnit::kWarpGroup, 128, 128, 64, 8, 1, 6},
-                                  {ProductUnit::kWarpGroup, 128, 128, 64, 4, 1, 3},
-                                  {ProductUnit::kWarpGroup, 128, 64, 64, 8, 1, 8},
-                                  {ProductUnit::kWarpGroup, 128, 64, 64, 4, 1, 4},
-                                  {ProductUnit::kWarpGroup, 64, 128, 64, 4, 1, 4},
-                                  {ProductUnit::kWarpGroup, 64, 64, 64, 4, 1, 5},
-                                  {ProductUnit::kWarpGroup, 64, 64, 128, 4, 1, 6},
-                                  {ProductUnit::kWarpGroup, 256, 128, 64, 8, 1, 4, true},
-                                  {ProductUnit::kWarpGroup, 128, 192, 64, 8, 1, 5, true},
-                                  {ProductUnit::kWarpGroup, 128, 128, 64, 8, 1, 6, true},
-                                  {ProductUnit::kWarpGroup, 128, 128, 64, 4, 1, 6, true, true},
-                                  {ProductUnit::kWarpGroup, 128, 64, 64, 4, 1, 8, true, true},
-                                  {ProductUnit::kWarpGroup, 64, 256, 64, 4, 1, 4, true, true},
-                                  {ProductUnit::kWarpGroup, 128, 192, 64, 4, 1, 5, true, true},
-                                  {ProductUnit::kWarpGroup, 256, 128, 128, 8, 1, 4},
-                                  {ProductUnit::kWarpGroup, 128, 256, 128, 8, 1, 4},
-                                  {ProductUnit::kWarpGroup, 128, 192, 128, 8, 1, 5},
-                                  {ProductUnit::kWarpGroup, 128, 128, 128, 8, 1, 6},
-                                  {ProductUnit::kWarpGroup, 128, 128, 128, 4, 1, 3},
-                                  {ProductUnit::kWarpGroup, 128, 64, 128, 8, 1, 8},
-                                  {ProductUnit::kWarpGroup, 64, 128, 128, 4, 1, 4},
-                                  {ProductUnit::kWarpGroup, 256, 128, 128, 8, 1, 4, true},
-                                  {ProductUnit::kWarpGroup, 128, 192, 128, 8, 1, 5, true},
-                                  {ProductUnit::kWarpGroup, 128, 128, 128, 8, 1, 6, true},
-                                  {ProductUnit::kWarpGroup, 128, 128, 128, 4, 1, 6, true, true},
-                                  {ProductUnit::kWarpGroup, 64, 256, 128, 4, 1, 4, true, true},
-                                  {ProductUnit::kWarpGroup, 64, 192, 128, 4, 1, 5, true, true},
-                                  {ProductUnit::kWarpGroup, 64, 128, 128, 4, 1, 7, true, true},
-                                  {ProductUnit::kWarpGroup, 192, 192, 64, 12, 1, 4},
-                                  {ProductUnit::kWarpGroup, 192, 192, 64, 12, 1, 4, true}};
+constexpr Numbered<ProductTile> kTiles[] = {
+    {0, {ProductUnit::kTensor, 128, 128, 32, 2, 4, 4}},
+    {1, {ProductUnit::kTensor, 128, 256, 32, 2, 4, 3}},
+    {2, {ProductUnit::kTensor, 128, 64, 32, 2, 2, 4}},
+    {3, {ProductUnit::kTensor, 64, 128, 32, 2, 2, 4}},
+    {4, {ProductUnit::kTensor, 64, 64, 64, 2, 2, 4}},
+    {5, {ProductUnit::kTensor, 64, 32, 64, 2, 2, 4}},
+    {6, {ProductUnit::kTensor, 32, 64, 64, 2, 2, 4}},
+    {7, {ProductUnit::kTensor, 32, 32, 64, 2, 2, 5}},
+    {8, {ProductUnit::kTensor, 16, 64, 64, 1, 4, 5}},
+    {9, {ProductUnit::kTensor, 16, 32, 128, 1, 2, 4}},
+    {10, {ProductUnit::kScalar, 128, 128, 16, 4, 2, 3}},
+    {11, {ProductUnit::kScalar, 64, 64, 16, 2, 2, 4}},
+    {12, {ProductUnit::kScalar, 32, 32, 32, 2, 1, 3}},
+    {13, {ProductUnit::kScalar, 16, 64, 32, 1, 2, 3}},
+    {14, {ProductUnit::kTensor, 128, 128, 64, 2, 4, 3}},
+    {15, {ProductUnit::kTensor, 128, 256, 64, 2, 4, 3}},
+    {16, {ProductUnit::kTensor, 256, 128, 64, 4, 2, 3}},
+    {17, {ProductUnit::kTensor, 128, 128, 64, 2, 2, 3}},
+    {18, {ProductUnit::kWarpGroup, 256, 128, 64, 8, 1, 4}},
+    {19, {ProductUnit::kWarpGroup, 128, 256, 64, 8, 1, 4}},
+    {20, {ProductUnit::kWarpGroup, 128, 192, 64, 8, 1, 5}},
+    {21, {ProductUnit::kWarpGroup, 128, 128, 64, 8, 1, 6}},
+    {22, {ProductUnit::kWarpGroup, 128, 128, 64, 4, 1, 3}},
+    {23, {ProductUnit::kWarpGroup, 128, 64, 64, 8, 1, 8}},
+    {24, {ProductUnit::kWarpGroup, 128, 64, 64, 4, 1, 4}},
+    {25, {ProductUnit::kWarpGroup, 64, 128, 64, 4, 1, 4}},
+    {26, {ProductUnit::kWarpGroup, 64, 64, 64, 4, 1, 5}},
+    {27, {ProductUnit::kWarpGroup, 64, 64, 128, 4, 1, 6}},
+    {28, {ProductUnit::kWarpGroup, 256, 128, 64, 8, 1, 4, true}},
+    {29, {ProductUnit::kWarpGroup, 128, 192, 64, 8, 1, 5, true}},
+    {30, {ProductUnit::kWarpGroup, 128, 128, 64, 8, 1, 6, true}},
+    {31, {ProductUnit::kWarpGroup, 128, 128, 64, 4, 1, 6, true, true}},
+    {32, {ProductUnit::kWarpGroup, 128, 64, 64, 4, 1, 8, true, true}},
+    {33, {ProductUnit::kWarpGroup, 64, 256, 64, 4, 1, 4, true, true}},
+    {34, {ProductUnit::kWarpGroup, 128, 192, 64, 4, 1, 5, true, true}},
+    {35, {ProductUnit::kWarpGroup, 256, 128, 128, 8, 1, 4}},
+    {36, {ProductUnit::kWarpGroup, 128, 256, 128, 8, 1, 4}},
+    {37, {ProductUnit::kWarpGroup, 128, 192, 128, 8, 1, 5}},
+    {38, {ProductUnit::kWarpGroup, 128, 128, 128, 8, 1, 6}},
+    {39, {ProductUnit::kWarpGroup, 128, 128, 128, 4, 1, 3}},
+    {40, {ProductUnit::kWarpGroup, 128, 64, 128, 8, 1, 8}},
+    {41, {ProductUnit::kWarpGroup, 64, 128, 128, 4, 1, 4}},
+    {42, {ProductUnit::kWarpGroup, 256, 128, 128, 8, 1, 4, true}},
+    {43, {ProductUnit::kWarpGroup, 128, 192, 128, 8, 1, 5, true}},
+    {44, {ProductUnit::kWarpGroup, 128, 128, 128, 8, 1, 6, true}},
+    {45, {ProductUnit::kWarpGroup, 128, 128, 128, 4, 1, 6, true, true}},
+    {46, {ProductUnit::kWarpGroup, 64, 256, 128, 4, 1, 4, true, true}},
+    {47, {ProductUnit::kWarpGroup, 64, 192, 128, 4, 1, 5, true, true}},
+    {48, {ProductUnit::kWarpGroup, 64, 128, 128, 4, 1, 7, true, true}},
+    {49, {ProductUnit::kWarpGroup, 192, 192, 64, 12, 1, 4}},
+    {50, {ProductUnit::kWarpGroup, 192, 192, 64, 12, 1, 4, true}},
+};
 
 // Plans and timing caches have tactics by their numbers: tiles are added at the end.
-static_assert(std::size(kTiles) <= kFirstRowTactic && kRowTacticsEnd <= kPartsUnit,
+static_assert(are_numbered(kTiles));
+static_assert(std::size(kTiles) <= kFirstRowTactic && kRowTacticsEnd <= TileInParts::kUnit,
               "tiles of rows follow the others");
-static_assert((kMostPartsOfTile + 1) * kPartsUnit <= kProductTacticsEnd);
+static_assert((kMostPartsOfTile + 1) * TileInParts::kUnit <= kProductTacticsEnd);
 
 int vector_of(DataType type) { return 128 / bits(type); }
 
@@ -127,6 +129,13 @@ int64_t shared_bytes(const ProductTile& tile, DataType type, bool a_along_k, boo
   const int64_t parts =
       int64_t{4} * tile.warps_m * tile.warps_n * kPartRows * (tile.n / tile.warps_n + kPartPadding);
   return std::max(operands, parts);
+}
+
+/// Whether there is code for several blocks that share such a tile. The compiler serializes
+/// products of a single warpgroup's tall tiles in clusters.
+bool has_parts(const ProductTile& tile) {
+  const bool is_tall = tile.unit == ProductUnit::kWarpGroup && tile.m > 16 * tile.warps_m;
+  return !tile.is_persistent && !is_tall;
 }
 
 void replace_all(std::string& text, std::string_view name, std::string_view by) {
@@ -207,12 +216,31 @@ std::string ProductTactic::name(DataType type) const {
 }
 
 ProductTactic product_tactic(int64_t number) {
-  const int64_t tile = number % kPartsUnit, parts = number / kPartsUnit;
+  const auto [tile, parts] = TileInParts::of(number);
   const int64_t of_rows = number - kFirstRowTactic;
-  if (of_rows >= 0 && of_rows < std::ssize(row_tiles())) return {row_tiles()[of_rows]};
+  if (of_rows >= 0 && of_rows < std::ssize(row_tiles())) return {row_tiles()[of_rows].entry};
   require(number >= 0 && tile < std::ssize(kTiles) && parts <= kMostPartsOfTile,
           "there is no tile of number ", number);
-  return {kTiles[tile], std::max(1, static_cast<int>(parts))};
+  return {kTiles[tile].entry, static_cast<int>(parts)};
+}
+
+std::vector<std::string> product_tactic_names(std::initializer_list<ProductUnit> units,
+                                              bool has_tf32) {
+  std::vector<std::string> names;
+  const auto is_asked = [&](const ProductTile& tile) {
+    return std::ranges::find(units, tile.unit) != units.end();
+  };
+  for (const auto& [number, tile] : kTiles) {
+    if (!is_asked(tile)) continue;
+    for (const std::string_view prefix : {"", "TF32 "}) {
+      if (!prefix.empty() && (!has_tf32 || tile.unit != ProductUnit::kTensor)) continue;
+      names.push_back(str(prefix, tile.name()));
+      if (has_parts(tile)) names.push_back(str(prefix, tile.name(), ", in parts"));
+    }
+  }
+  for (const auto& [number, tile] : row_tiles())
+    if (is_asked(tile)) names.push_back(tile.name());
+  return names;
 }
 
 bool has_fixed_shapes(const CandidateQuery& query) {
@@ -239,11 +267,9 @@ std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const Prod
            shared_bytes(tile, type, true, true) <= most &&
            shared_bytes(tile, type, false, false) <= most;
   };
-  // Whether several blocks can share a tile, of a number that is known. The compiler serializes
-  // products of a single warpgroup's tall tiles in clusters.
+  // Whether several blocks can share a tile, of a number that is known.
   const auto can_divide = [&](const ProductTile& tile, int64_t blocks) {
-    const bool is_tall = tile.unit == ProductUnit::kWarpGroup && tile.m > 16 * tile.warps_m;
-    return is_fixed && blocks > 0 && !tile.is_persistent && !is_tall;
+    return is_fixed && blocks > 0 && has_parts(tile);
   };
   const auto is_worth_timing = [&](const ProductTile& tile, int64_t blocks) {
     // Large tiles are the warpgroups', which multiply several times as fast.
@@ -273,19 +299,18 @@ std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const Prod
   };
   std::vector<int64_t> tactics;
   int64_t smallest = 0;
-  for (int64_t i = 0; i < std::ssize(kTiles); ++i) {
-    const ProductTile& tile = kTiles[i];
+  for (const auto& [number, tile] : kTiles) {
     if (!can_compute(tile)) continue;
-    if (tile.m == 32 && tile.n == 32) smallest = i;
+    if (tile.m == 32 && tile.n == 32) smallest = number;
     const int64_t blocks = ((m + tile.m - 1) / tile.m) * ((n + tile.n - 1) / tile.n) * batches;
     const bool is_worth = is_worth_timing(tile, blocks);
     if (!is_worth && !all) continue;
-    tactics.push_back(i);
+    tactics.push_back(number);
     if (!can_divide(tile, blocks)) continue;
     // What two parts can, more can.
     for (int64_t parts = 2; parts <= kMostPartsOfTile; parts *= 2)
       if ((is_worth && are_parts_worth_timing(tile, blocks, parts)) || (all && parts == 2))
-        tactics.push_back(parts * kPartsUnit + i);
+        tactics.push_back(TileInParts{number, parts}.tactic());
   }
   if (tactics.empty()) tactics.push_back(smallest);
   return tactics;

@@ -70,6 +70,10 @@ inline constexpr int64_t kProductTacticsEnd = 1000;
 /// Throws Error for a number that is none.
 ProductTactic product_tactic(int64_t number);
 
+/// KernelTactics::names of the tiles for these units, of TF32 as well where that is asked for.
+std::vector<std::string> product_tactic_names(std::initializer_list<ProductUnit> units,
+                                              bool has_tf32);
+
 /// How large products are at the profile's optimum.
 struct ProductSize {
   int64_t m = 0, n = 0, k = 0, batches = 1;

@@ -58,6 +58,13 @@ std::string recurrent_activation(int64_t kind, double alpha, double beta, bool i
   fail("unknown activation ", kind);
 }
 
+std::vector<std::string> recurrence_tactics() {
+  std::vector<std::string> names = recurrent_tile_names();
+  for (const int rows : {1, 2, 4}) names.push_back(RecurrentPlan{rows}.name());
+  for (const int rows : {1, 2, 4, 8}) names.push_back(RecurrentPlan{rows, kClusterBlocks}.name());
+  return names;
+}
+
 /// Whatever the GPU is.
 Ways<RecurrentPlan> recurrent_plans(const RecurrenceParams& params, const KernelArgs& args) {
   const Shape& x = args.inputs[kX].opt;
@@ -475,8 +482,10 @@ std::optional<GeneratedKernel> generate_recurrence(const Operator& op, const Ker
   return RecurrenceWriter(params, args, plan).write();
 }
 
-const RegisteredKernels<Recurrence> kRecurrenceKernels({recurrence_candidates, generate_recurrence,
-                                                        nullptr});
+const RegisteredKernels<Recurrence> kRecurrenceKernels({.candidates = recurrence_candidates,
+                                                        .generate = generate_recurrence,
+                                                        .make = nullptr,
+                                                        .tactics = recurrence_tactics});
 
 }  // namespace
 

@@ -44,6 +44,8 @@ void declare_recurrent_cell(KernelSource& source, const RecurrenceParams& params
 /// What the kernel on tensor cores has room for, by the ports' types.
 std::vector<RecurrentPlan> recurrent_tile_plans(const RecurrenceParams& params,
                                                 const KernelArgs& args);
+/// KernelTactics::names of them.
+std::vector<std::string> recurrent_tile_names();
 /// Whether GPUs of that architecture run the plan, one of the above.
 bool fits_tiles(const RecurrentPlan& plan, const KernelArgs& args, int architecture);
 GeneratedKernel generate_recurrent_tiles(const RecurrenceParams& params, const KernelArgs& args,

@@ -399,6 +399,15 @@ std::vector<RecurrentPlan> recurrent_tile_plans(const RecurrenceParams& params,
   return plans;
 }
 
+std::vector<std::string> recurrent_tile_names() {
+  std::vector<std::string> names;
+  for (int blocks = kMostBlocks; blocks >= 1; blocks /= 2)
+    for (const int rows : {8, 16})
+      for (const bool is_rounded : {false, true})
+        names.push_back(RecurrentPlan{rows, blocks, 1, 1, is_rounded}.name());
+  return names;
+}
+
 bool fits_tiles(const RecurrentPlan& plan, const KernelArgs& args, int architecture) {
   const int first = plan.blocks > 1 ? kClusterArchitecture : kTensorArchitecture;
   return architecture >= first && TileMemory(plan, args, architecture).steps > 0;

@@ -1,6 +1,7 @@
 #include "operators/reduce.h"
 
 #include <algorithm>
+#include <set>
 
 #include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
@@ -291,20 +292,14 @@ class ReduceWriter {
 };
 
 /// All of them can reduce any number of elements.
-Ways<ReducePlan> reduce_plans(const Reduce& op, const Shape& input, TensorFormat format) {
-  const int rank = input.rank();
-  SymShape dims;
-  for (int place = 0; place < rank; ++place)
-    dims.emplace_back(input[axis_in_memory(format, rank, place)]);
-  const ReduceAxes axes = analyze(dims, axes_in_memory(format, rank, op.params().axes));
-  const int64_t count = axes.count.constant(), outputs = axes.outputs.constant();
+Ways<ReducePlan> reduce_plans(bool inner_is_reduced, int64_t outputs, int64_t count) {
   Ways<ReducePlan> plans;
   const bool is_small = count * outputs < kManyReduced;
   const auto add = [&](bool is_worth_timing, int lanes, int blocks = 0) {
     const bool is_enough = is_small && !plans.listed(false).empty();
     plans.add({lanes, blocks}, is_worth_timing && !is_enough);
   };
-  if (axes.inner_is_reduced) {
+  if (inner_is_reduced) {
     // Far fewer outputs than blocks run at once.
     const bool is_split = outputs < 256 && count >= (1 << 15);
     add(is_split, 256, 2048), add(is_split, 256, 512);
@@ -323,6 +318,15 @@ Ways<ReducePlan> reduce_plans(const Reduce& op, const Shape& input, TensorFormat
     add(count < 256 || outputs >= (1 << 14), 1);
   }
   return plans;
+}
+
+Ways<ReducePlan> reduce_plans(const Reduce& op, const Shape& input, TensorFormat format) {
+  const int rank = input.rank();
+  SymShape dims;
+  for (int place = 0; place < rank; ++place)
+    dims.emplace_back(input[axis_in_memory(format, rank, place)]);
+  const ReduceAxes axes = analyze(dims, axes_in_memory(format, rank, op.params().axes));
+  return reduce_plans(axes.inner_is_reduced, axes.outputs.constant(), axes.count.constant());
 }
 
 /// The formats of the input, and that of the output beside each: what is kept must lie in the order
@@ -373,7 +377,20 @@ std::optional<GeneratedKernel> generate_reduce(const Operator& op, const KernelA
   return ReduceWriter(static_cast<const Reduce&>(op), args).write();
 }
 
-const RegisteredKernels<Reduce> kReduceKernels({reduce_candidates, generate_reduce, nullptr});
+std::vector<std::string> reduce_tactics() {
+  std::set<std::string> names;
+  for (const bool is_inner : {true, false})
+    for (const int64_t outputs : {1, 1 << 10}) {
+      const Ways<ReducePlan> plans = reduce_plans(is_inner, outputs, 1);
+      for (const ReducePlan& plan : plans.listed(true)) names.insert(plan.name());
+    }
+  return {names.begin(), names.end()};
+}
+
+const RegisteredKernels<Reduce> kReduceKernels({.candidates = reduce_candidates,
+                                                .generate = generate_reduce,
+                                                .make = nullptr,
+                                                .tactics = reduce_tactics});
 
 }  // namespace
 }  // namespace opwright::gpu

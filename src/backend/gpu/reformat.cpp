@@ -145,8 +145,17 @@ std::optional<GeneratedKernel> generate_reformat(const Operator&, const KernelAr
                               {{}, conversion(from.dtype, to.dtype, args.inputs[0].scale), {0}});
 }
 
-const RegisteredKernels<Reformat> kReformatKernels({reformat_candidates, generate_reformat,
-                                                    make_copy_kernel, check_copy});
+std::vector<std::string> reformat_tactics() {
+  std::vector<std::string> names = elementwise_tactic_names();
+  for (const std::string_view name : {"copy", "channels moved"}) names.emplace_back(name);
+  return names;
+}
+
+const RegisteredKernels<Reformat> kReformatKernels({.candidates = reformat_candidates,
+                                                    .generate = generate_reformat,
+                                                    .make = make_copy_kernel,
+                                                    .check = check_copy,
+                                                    .tactics = reformat_tactics});
 
 }  // namespace
 }  // namespace opwright::gpu

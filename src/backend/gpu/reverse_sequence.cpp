@@ -73,8 +73,10 @@ class ReverseWriter {
 };
 
 const RegisteredKernels<ReverseSequence> kReverseSequenceKernels(
-    {row_candidates<ReverseWriter, ReverseSequence>,
-     generate_row_move<ReverseWriter, ReverseSequence>, nullptr});
+    {.candidates = row_candidates<ReverseWriter, ReverseSequence>,
+     .generate = generate_row_move<ReverseWriter, ReverseSequence>,
+     .make = nullptr,
+     .tactics = row_plan_names});
 
 }  // namespace
 }  // namespace opwright::gpu

@@ -49,41 +49,42 @@ struct StreamMemory {
   }
 };
 
-constexpr ProductTile kRowTiles[] = {
-    {ProductUnit::kRows, 8, 16, 128, 1, 4, 1},
-    {ProductUnit::kRows, 8, 16, 128, 1, 8, 1},
-    {ProductUnit::kRows, 8, 16, 128, 1, 16, 1},
-    {ProductUnit::kRows, 8, 16, 64, 1, 8, 2},
-    {ProductUnit::kRows, 8, 16, 64, 1, 16, 2},
-    {ProductUnit::kRows, 8, 16, 256, 1, 8, 1},
-    {ProductUnit::kRows, 8, 32, 64, 1, 8, 1},
-    {ProductUnit::kRows, 8, 32, 64, 1, 16, 1},
-    {ProductUnit::kRows, 8, 64, 32, 1, 4, 1},
-    {ProductUnit::kRows, 8, 64, 32, 1, 8, 1},
-    {ProductUnit::kRows, 8, 64, 32, 1, 16, 1},
-    {ProductUnit::kRows, 16, 16, 128, 1, 4, 1},
-    {ProductUnit::kRows, 16, 16, 128, 1, 8, 1},
-    {ProductUnit::kRows, 16, 16, 128, 1, 16, 1},
-    {ProductUnit::kRows, 16, 16, 64, 1, 8, 2},
-    {ProductUnit::kRows, 16, 16, 64, 1, 16, 2},
-    {ProductUnit::kRows, 16, 16, 256, 1, 8, 1},
-    {ProductUnit::kRows, 16, 32, 64, 1, 8, 1},
-    {ProductUnit::kRows, 16, 32, 64, 1, 16, 1},
-    {ProductUnit::kRows, 16, 64, 32, 1, 4, 1},
-    {ProductUnit::kRows, 16, 64, 32, 1, 8, 1},
-    {ProductUnit::kRows, 16, 64, 32, 1, 16, 1},
-    {ProductUnit::kStreamedRows, 8, 8, 256, 1, 8, 2, true},
-    {ProductUnit::kStreamedRows, 8, 8, 128, 1, 8, 4, true},
-    {ProductUnit::kStreamedRows, 8, 8, 128, 1, 4, 6, true},
-    {ProductUnit::kStreamedRows, 8, 16, 256, 1, 4, 2, true},
-    {ProductUnit::kStreamedRows, 8, 16, 128, 1, 8, 2, true},
+constexpr Numbered<ProductTile> kRowTiles[] = {
+    {60, {ProductUnit::kRows, 8, 16, 128, 1, 4, 1}},
+    {61, {ProductUnit::kRows, 8, 16, 128, 1, 8, 1}},
+    {62, {ProductUnit::kRows, 8, 16, 128, 1, 16, 1}},
+    {63, {ProductUnit::kRows, 8, 16, 64, 1, 8, 2}},
+    {64, {ProductUnit::kRows, 8, 16, 64, 1, 16, 2}},
+    {65, {ProductUnit::kRows, 8, 16, 256, 1, 8, 1}},
+    {66, {ProductUnit::kRows, 8, 32, 64, 1, 8, 1}},
+    {67, {ProductUnit::kRows, 8, 32, 64, 1, 16, 1}},
+    {68, {ProductUnit::kRows, 8, 64, 32, 1, 4, 1}},
+    {69, {ProductUnit::kRows, 8, 64, 32, 1, 8, 1}},
+    {70, {ProductUnit::kRows, 8, 64, 32, 1, 16, 1}},
+    {71, {ProductUnit::kRows, 16, 16, 128, 1, 4, 1}},
+    {72, {ProductUnit::kRows, 16, 16, 128, 1, 8, 1}},
+    {73, {ProductUnit::kRows, 16, 16, 128, 1, 16, 1}},
+    {74, {ProductUnit::kRows, 16, 16, 64, 1, 8, 2}},
+    {75, {ProductUnit::kRows, 16, 16, 64, 1, 16, 2}},
+    {76, {ProductUnit::kRows, 16, 16, 256, 1, 8, 1}},
+    {77, {ProductUnit::kRows, 16, 32, 64, 1, 8, 1}},
+    {78, {ProductUnit::kRows, 16, 32, 64, 1, 16, 1}},
+    {79, {ProductUnit::kRows, 16, 64, 32, 1, 4, 1}},
+    {80, {ProductUnit::kRows, 16, 64, 32, 1, 8, 1}},
+    {81, {ProductUnit::kRows, 16, 64, 32, 1, 16, 1}},
+    {82, {ProductUnit::kStreamedRows, 8, 8, 256, 1, 8, 2, true}},
+    {83, {ProductUnit::kStreamedRows, 8, 8, 128, 1, 8, 4, true}},
+    {84, {ProductUnit::kStreamedRows, 8, 8, 128, 1, 4, 6, true}},
+    {85, {ProductUnit::kStreamedRows, 8, 16, 256, 1, 4, 2, true}},
+    {86, {ProductUnit::kStreamedRows, 8, 16, 128, 1, 8, 2, true}},
 };
 
 }  // namespace
 
+static_assert(are_numbered(kRowTiles, kFirstRowTactic));
 static_assert(kFirstRowTactic + std::size(kRowTiles) <= kRowTacticsEnd);
 
-std::span<const ProductTile> row_tiles() { return kRowTiles; }
+std::span<const Numbered<ProductTile>> row_tiles() { return kRowTiles; }
 
 namespace {
 
@@ -113,8 +114,8 @@ std::vector<int64_t> chain_tactics(DataType type, const ProductSize& size, int m
   if (!is_short || architecture < kBulkArchitecture || (!all && !is_of_chain(size, matrices)))
     return {};
   std::vector<int64_t> tactics;
-  for (int64_t i = 0; i < std::ssize(kRowTiles); ++i)
-    if (streams(kRowTiles[i], size, matrices, normalizes)) tactics.push_back(kFirstRowTactic + i);
+  for (const auto& [number, tile] : kRowTiles)
+    if (streams(tile, size, matrices, normalizes)) tactics.push_back(number);
   // They differ little.
   if (!all && tactics.size() > 1) tactics.resize(1);
   return tactics;
@@ -142,9 +143,8 @@ std::vector<int64_t> row_product_tactics(DataType a, DataType b, const ProductSi
     return fits_rows && !is_idle;
   };
   std::vector<int64_t> tactics;
-  for (int64_t i = 0; i < std::ssize(kRowTiles); ++i)
-    if (can_compute(kRowTiles[i]) && (all || is_worth_timing(kRowTiles[i])))
-      tactics.push_back(kFirstRowTactic + i);
+  for (const auto& [number, tile] : kRowTiles)
+    if (can_compute(tile) && (all || is_worth_timing(tile))) tactics.push_back(number);
   return tactics;
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/gpu/numbered.h"
 #include "backend/gpu/product.h"
 
 namespace opwright::gpu {
@@ -17,7 +18,7 @@ inline constexpr int64_t kRowTacticsEnd = 100;
 inline constexpr int64_t kMostRows = 16;
 
 /// The tiles of both units.
-std::span<const ProductTile> row_tiles();
+std::span<const Numbered<ProductTile>> row_tiles();
 /// Numbers of tactics for rows of a that are `a_along_k`, those worth timing or all.
 std::vector<int64_t> row_product_tactics(DataType a, DataType b, const ProductSize& size,
                                          bool a_along_k, bool b_along_k, bool b_is_constant,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 #include <utility>
 
 #include "backend/candidates.h"
@@ -138,6 +139,16 @@ Ways<RowPlan> row_plans(int64_t length, int64_t elements) {
     add(plan_of(length, lanes), are_many && length > lanes / 2);
   add(plan_of(length, kWarp), false);
   return plans;
+}
+
+std::vector<std::string> row_plan_names() {
+  std::set<std::string> names;
+  for (int64_t length = 1; length <= int64_t{kThreads} * kMaxUnroll; ++length)
+    for (const int64_t elements : {length, kManyInRows}) {
+      const Ways<RowPlan> plans = row_plans(length, elements);
+      for (const RowPlan& plan : plans.listed(true)) names.insert(plan.name());
+    }
+  return {names.begin(), names.end()};
 }
 
 Ways<RowPlan> row_plans(const RowMove& move, const KernelArgs& args) {

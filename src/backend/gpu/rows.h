@@ -20,6 +20,9 @@ struct RowPlan {
 /// Those for an output with so many elements in rows of `length` accesses each.
 Ways<RowPlan> row_plans(int64_t length, int64_t elements);
 
+/// KernelTactics::names of all of them.
+std::vector<std::string> row_plan_names();
+
 /// A kernel that moves elements into an output row by row, so that positions are divided by extents
 /// once per row, not per element. Loads and stores stream past the caches unless `row` does
 /// otherwise.

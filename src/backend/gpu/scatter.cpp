@@ -249,7 +249,13 @@ std::optional<GeneratedKernel> generate_scatter(const Operator& op, const Kernel
   return ways(op, args).at(args.candidate->tactic) == kLines ? writer.lines() : writer.parts();
 }
 
-const RegisteredKernels<Scatter> kScatterKernels({scatter_candidates, generate_scatter, nullptr});
+const RegisteredKernels<Scatter> kScatterKernels(
+    {.candidates = scatter_candidates,
+     .generate = generate_scatter,
+     .make = nullptr,
+     .tactics = [] {
+       return std::vector<std::string>{std::string(kLines), std::string(kParts)};
+     }});
 
 std::vector<Candidate> max_unpool_candidates(const Operator&, const CandidateQuery& query) {
   return moving_candidates(

@@ -268,8 +268,10 @@ class SliceWriter {
   RowMove move_;
 };
 
-const RegisteredKernels<Slice> kSliceKernels({row_candidates<SliceWriter, Slice>,
-                                              generate_row_move<SliceWriter, Slice>, nullptr});
+const RegisteredKernels<Slice> kSliceKernels({.candidates = row_candidates<SliceWriter, Slice>,
+                                              .generate = generate_row_move<SliceWriter, Slice>,
+                                              .make = nullptr,
+                                              .tactics = row_plan_names});
 
 }  // namespace
 }  // namespace opwright::gpu

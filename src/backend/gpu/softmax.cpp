@@ -101,12 +101,14 @@ GeneratedKernel write(const SoftmaxParams& params, const KernelArgs& args) {
   return source.finish(text, blocks_for(rows, threads / lanes), threads);
 }
 
+std::string name_of_lanes(int lanes) {
+  return lanes == 1 ? std::string("a thread per row") : str(lanes, " threads per row");
+}
+
 std::vector<Candidate> softmax_candidates(const Operator& op, const CandidateQuery& query) {
   return moving_candidates(query, [&](const KernelArgs& args) {
     if (!is_floating(args.inputs[0].type.dtype)) return Ways<std::string>();
-    return lanes_per_row(static_cast<const Softmax&>(op).params(), args).names([](int lanes) {
-      return lanes == 1 ? std::string("a thread per row") : str(lanes, " threads per row");
-    });
+    return lanes_per_row(static_cast<const Softmax&>(op).params(), args).names(name_of_lanes);
   });
 }
 
@@ -114,7 +116,16 @@ std::optional<GeneratedKernel> generate_softmax(const Operator& op, const Kernel
   return write(static_cast<const Softmax&>(op).params(), args);
 }
 
-const RegisteredKernels<Softmax> kSoftmaxKernels({softmax_candidates, generate_softmax, nullptr});
+std::vector<std::string> softmax_tactics() {
+  std::vector<std::string> names;
+  for (const int lanes : {1, kWarp, kThreads, kMaxThreads}) names.push_back(name_of_lanes(lanes));
+  return names;
+}
+
+const RegisteredKernels<Softmax> kSoftmaxKernels({.candidates = softmax_candidates,
+                                                  .generate = generate_softmax,
+                                                  .make = nullptr,
+                                                  .tactics = softmax_tactics});
 
 }  // namespace
 }  // namespace opwright::gpu

@@ -419,7 +419,18 @@ std::optional<GeneratedKernel> generate_topk(const Operator& op, const KernelArg
   return TopKWriter(static_cast<const TopK&>(op).params(), args).write();
 }
 
-const RegisteredKernels<TopK> kTopKKernels({topk_candidates, generate_topk, nullptr});
+std::vector<std::string> topk_tactics() {
+  std::vector<std::string> names;
+  for (const TopKWay way :
+       {TopKWay::kThread, TopKWay::kWarp, TopKWay::kSort, TopKWay::kSelect, TopKWay::kBest})
+    names.emplace_back(name_of(way));
+  return names;
+}
+
+const RegisteredKernels<TopK> kTopKKernels({.candidates = topk_candidates,
+                                            .generate = generate_topk,
+                                            .make = nullptr,
+                                            .tactics = topk_tactics});
 
 }  // namespace
 }  // namespace opwright::gpu

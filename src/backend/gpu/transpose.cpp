@@ -242,8 +242,17 @@ std::optional<GeneratedKernel> generate_transpose(const Operator& op, const Kern
   return TransposeWriter(transpose, args).write(tactic);
 }
 
-const RegisteredKernels<Transpose> kTransposeKernels({transpose_candidates, generate_transpose,
-                                                      nullptr});
+std::vector<std::string> transpose_tactics() {
+  std::vector<std::string> names = row_plan_names();
+  for (const int width : {2, 4}) names.push_back(Tactic{kTile * width, width, {}}.name());
+  for (const int side : {kTile, kLargeTile}) names.push_back(Tactic{side, 1, {}}.name());
+  return names;
+}
+
+const RegisteredKernels<Transpose> kTransposeKernels({.candidates = transpose_candidates,
+                                                      .generate = generate_transpose,
+                                                      .make = nullptr,
+                                                      .tactics = transpose_tactics});
 
 }  // namespace
 }  // namespace opwright::gpu

@@ -6,8 +6,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <random>
+#include <set>
 
+#include "backend/backend.h"
 #include "base/half.h"
 
 namespace opwright::testing {
@@ -84,6 +87,59 @@ void write(void* bytes, DataType type, int64_t i, double value) {
     static_cast<uint8_t*>(bytes)[i] = static_cast<uint8_t>(value);
 }
 
+bool runs_all_tactics() { return std::getenv("OPWRIGHT_ALL_TACTICS") != nullptr; }
+
+/// What tools/tactic_coverage.py counts, in the file that OPWRIGHT_TACTICS names: the tactics that
+/// the device's kernels have, and those that a kernel listed or a test ran, with the ports.
+class TacticRecord {
+ public:
+  void add(const char* event, std::string_view kind, const Candidate& candidate,
+           std::span<const PortDesc> inputs, std::span<const PortDesc> outputs) {
+    if (!file_.is_open()) return;
+    std::string line =
+        str("{\"event\": \"", event, "\", \"device\": \"", device_, "\", \"kind\": \"", kind,
+            "\", \"tactic\": \"", candidate.tactic_name, "\"");
+    for (const auto& [name, ports, types] :
+         {std::tuple("inputs", inputs, std::span(candidate.inputs)),
+          std::tuple("outputs", outputs, std::span(candidate.outputs))}) {
+      line += str(", \"", name, "\": [");
+      bool is_first = true;
+      for (size_t i = 0; i < std::min(ports.size(), types.size()); ++i) {
+        if (!ports[i].present) continue;
+        line += str(is_first ? "" : ", ", "[\"", str(types[i]), "\", \"", ports[i].min, "\", \"",
+                    ports[i].max, "\"]");
+        is_first = false;
+      }
+      line += "]";
+    }
+    if (seen_.insert(line).second) file_ << line << "}\n" << std::flush;
+  }
+  static TacticRecord& instance() {
+    static TacticRecord record;
+    return record;
+  }
+
+ private:
+  TacticRecord() {
+    const char* name = std::getenv("OPWRIGHT_TACTICS");
+    if (name == nullptr) return;
+    file_.open(name, std::ios::app);
+    const Backend& backend = test_device().backend();
+    device_ = backend.name();
+    for (const auto& [kind, names] : backend.kernel_tactics()) {
+      file_ << "{\"event\": \"exists\", \"device\": \"" << device_ << "\", \"kind\": \"" << kind
+            << "\", \"tactics\": [";
+      for (size_t i = 0; i < names.size(); ++i)
+        file_ << (i > 0 ? ", \"" : "\"") << names[i] << "\"";
+      file_ << "]}\n";
+    }
+  }
+
+  std::ofstream file_;
+  std::string device_;
+  std::set<std::string> seen_;
+};
+
 PortDesc port_of(const Shape& shape, DataType dtype) {
   PortDesc port;
   port.type.dtype = dtype;
@@ -92,6 +148,9 @@ PortDesc port_of(const Shape& shape, DataType dtype) {
 }
 
 }  // namespace
+
+Selection::Selection(int every)
+    : every_(test_device().is_host() || runs_all_tactics() ? 1 : every) {}
 
 Values random_values(const Shape& shape, int seed, double low, double high) {
   std::mt19937 generator(seed);
@@ -167,10 +226,13 @@ std::vector<Candidate> candidates_of(const Operator& op, std::span<const PortDes
   query.fp16 = options.fp16, query.bf16 = options.bf16;
   query.strongly_typed = options.strongly_typed;
   query.tf32 = options.tf32;
-  query.all_tactics = options.all_tactics || std::getenv("OPWRIGHT_ALL_TACTICS") != nullptr;
+  query.all_tactics = options.all_tactics || runs_all_tactics();
   const std::vector<Candidate> candidates = op.candidates(query);
   // What is listed can be stored: what checks plans must let it pass.
-  for (const Candidate& candidate : candidates) check_ports(op, candidate, inputs, outputs);
+  for (const Candidate& candidate : candidates) {
+    check_ports(op, candidate, inputs, outputs);
+    TacticRecord::instance().add("listed", op.kind(), candidate, inputs, outputs);
+  }
   return candidates;
 }
 
@@ -225,7 +287,10 @@ TestKernel::TestKernel(const Operator& op, const Candidate& candidate,
 TestKernel::TestKernel(const Operator& op, const Candidate& candidate,
                        std::span<const PortDesc> inputs, std::span<const PortDesc> outputs,
                        std::span<const PackedInput> packed)
-    : candidate_(candidate) {
+    : kind_(op.kind()),
+      candidate_(candidate),
+      inputs_(inputs.begin(), inputs.end()),
+      outputs_(outputs.begin(), outputs.end()) {
   std::vector<PortDesc> input_ports(inputs.begin(), inputs.end());
   std::vector<PortDesc> output_ports(outputs.begin(), outputs.end());
   for (size_t i = 0; i < input_ports.size(); ++i) input_ports[i].type = candidate.inputs[i];
@@ -255,6 +320,7 @@ TestKernel::TestKernel(const Operator& op, const Candidate& candidate,
 std::vector<Values> TestKernel::run(std::span<const TestInput> inputs,
                                     std::span<const TestOutput> outputs, int in_place, int shift) {
   const DeviceScope scope(test_device());
+  TacticRecord::instance().add("run", kind_, candidate_, inputs_, outputs_);
   std::vector<Shape> input_shapes, output_shapes;
   std::vector<std::unique_ptr<GuardedBuffer>> input_buffers, output_buffers;
   std::vector<const void*> input_pointers;

@@ -15,10 +15,11 @@ namespace opwright::testing {
 /// The device whose kernels the test program is about.
 const Device& test_device();
 
-/// Chooses from many cases: a GPU, which compiles a kernel for each, tests one in `every`.
+/// Chooses from many cases: a GPU, which compiles a kernel for each, tests one in `every`, and all
+/// where OPWRIGHT_ALL_TACTICS is set.
 class Selection {
  public:
-  explicit Selection(int every) : every_(test_device().is_host() ? 1 : every) {}
+  explicit Selection(int every);
   bool takes_next() { return number_++ % every_ == 0; }
 
  private:
@@ -104,7 +105,9 @@ class TestKernel {
   const std::vector<unsigned char>& written(int output) const { return written_[output]; }
 
  private:
+  const std::string kind_;
   Candidate candidate_;
+  std::vector<PortDesc> inputs_, outputs_;
   std::vector<int> packed_inputs_, shape_inputs_;
   size_t workspace_size_ = 0;
   std::vector<std::vector<unsigned char>> written_;

@@ -1002,5 +1002,33 @@ TEST(CudaConvolution, FusedProgramsBehindTransposedOnes) {
     }
 }
 
+/// Tiles that warpgroups take in turns, of linear convolutions, whose code has names of its own.
+TEST(CudaProduct, LinearConvolutionsInTurns) {
+  const Shape x = {3, 8, 5, 7}, y = {3, 16, 5, 7};
+  for (const int64_t groups : {1, 2}) {
+    ConvolutionParams params;
+    params.groups = groups, params.pre_padding = params.post_padding = {1, 1};
+    constexpr DataType kType = DataType::kHALF;
+    const std::vector<TestInput> inputs = {
+        {rounded(random_values(x, 1), kType), kType},
+        {rounded(random_values({16, 8 / groups, 3, 3}, 2), kType), kType, true}};
+    const Values expected = reference_convolution(inputs[0].values, inputs[1].values, y, groups,
+                                                  {1, 1}, {1, 1}, {1, 1});
+    const std::vector<TestOutput> outputs = {{y, kType}};
+    const Convolution op(params);
+    bool is_there = false;
+    for (const Candidate& candidate : candidates_of(op, inputs, outputs, {.all_tactics = true})) {
+      if (candidate.tactic_name.find("in turns") == std::string::npos || is_there ||
+          candidate.outputs[0].format != TensorFormat::kLINEAR)
+        continue;
+      is_there = true;
+      SCOPED_TRACE(describe(candidate));
+      TestKernel kernel(op, candidate, inputs, outputs);
+      expect_close(kernel.run(inputs, outputs)[0], expected, 2 * tolerance_of(kType));
+    }
+    EXPECT_TRUE(is_there);
+  }
+}
+
 }  // namespace
 }  // namespace opwright::testing

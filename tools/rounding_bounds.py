@@ -1,0 +1,266 @@
+"""What a model computes in double precision, and how far a result may be from that: for tools/model_fuzzer.py.
+
+Each node is evaluated by the standard's reference on doubles. A tensor's error is bounded elementwise from the errors
+of what its node reads, by the unit roundoff of its type and the length of its sums (Higham, Accuracy and Stability of
+Numerical Algorithms, chapter 3), whatever their order:
+
+- moves, negations, maxima and the like pass errors on;
+- a sum of n products errs by n * u / (1 - n * u) times the sum of the products' magnitudes, u being FP32's roundoff;
+- a tensor between nodes may be stored, and rounded to its type, or not: docs/architecture.md, "Roundings";
+- a Cast always rounds.
+
+An output is rounded once to its type. So what is exact before has to be the nearest number of the type, bit by bit:
+moves, casts, maxima, and one addition, subtraction or multiplication of what was given.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+Array = np.ndarray[Any, Any]
+BF16 = np.dtype(ml_dtypes.bfloat16)
+# Half the distance of 1 and the next number, and the smallest number of the type.
+ROUNDOFF = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float16): 2.0**-11, BF16: 2.0**-8}
+SMALLEST = {np.dtype(np.float32): 2.0**-149, np.dtype(np.float16): 2.0**-24, BF16: 2.0**-133}
+UNIT = 2.0**-24
+
+MOVES = {"Transpose", "Reshape", "Slice", "Concat", "Pad", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Expand"}
+# Of what they give, the error is at most the largest of those of what they read.
+LARGEST = {"Relu", "Neg", "Abs", "Max", "Min", "Clip"}
+SUMS = {"ReduceSum", "ReduceMean", "GlobalAveragePool", "AveragePool"}
+PRODUCTS = {"MatMul", "Gemm", "Conv", "ConvTranspose"}
+# Functions of one number that vary little where the number does.
+SMOOTH = {
+    "Cos", "Elu", "Erf", "Exp", "Gelu", "HardSwish", "LeakyRelu", "Mish", "Sigmoid", "Sin", "Softplus", "Softsign",
+    "Tanh",
+}  # fmt: skip
+# Roundings of an approximation of them, beside the absolute error of what it adds up from numbers near 1.
+FUNCTION_ROUNDINGS = 16
+
+
+@dataclass
+class Known:
+    """A tensor: the value in double precision, its type, and a bound of the error before it is stored; None where
+    nothing is known of that."""
+
+    value: Array
+    kind: np.dtype[Any]
+    error: Array | None
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind in ROUNDOFF
+
+    def stored(self) -> Array | None:
+        """The error of whoever reads it, which may be rounded or not."""
+        if self.error is None or not self.is_float or self.is_given:
+            return self.error
+        with np.errstate(all="ignore"):
+            return self.error + rounding(self.value, self.error, self.kind)
+
+    is_given: bool = False  # the model's, or exactly a number of the type
+
+
+def rounding(value: Array, error: Array, kind: np.dtype[Any]) -> Array:
+    return ROUNDOFF[kind] * (np.abs(value) + error) + SMALLEST[kind]
+
+
+def evaluate(node: onnx.NodeProto, opset: int, inputs: list[Array | None]) -> list[Array]:
+    """The standard's reference of the node alone, on doubles."""
+    from onnx.reference import ReferenceEvaluator
+
+    names = [f"in{i}" if array is not None else "" for i, array in enumerate(inputs)]
+    alone = onnx.NodeProto()
+    alone.CopyFrom(node)
+    del alone.input[:]
+    alone.input.extend(names)
+    values = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in zip(names, inputs)
+        if array is not None
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in alone.output if name]
+    graph = helper.make_graph([alone], "node", values, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    fed = {name: array for name, array in zip(names, inputs) if array is not None}
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        results = ReferenceEvaluator(model).run(None, fed)
+    return [np.asarray(result) for result in results]
+
+
+def gamma(count: float) -> float:
+    return count * UNIT / (1 - min(0.5, count * UNIT))
+
+
+class Bounds:
+    """Of the tensors of a model whose nodes the reference takes on doubles."""
+
+    def __init__(self, model: onnx.ModelProto, inputs: dict[str, Array]) -> None:
+        self.opset = model.opset_import[0].version
+        self.known: dict[str, Known] = {}
+        given = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+        for name, array in {**given, **inputs}.items():
+            kind = np.dtype(array.dtype)
+            value = array.astype(np.float64) if kind in ROUNDOFF else array
+            error = np.zeros(array.shape) if kind in ROUNDOFF else None
+            self.known[name] = Known(value, kind, error, True)
+        # Scales behind a convolution go into its weights, which are rounded to their type once more.
+        self.scales = any(node.op_type in ("BatchNormalization", "Mul", "Div") for node in model.graph.node)
+        for node in model.graph.node:
+            try:
+                self.add(node)
+            except Exception:  # the reference does not take doubles there, or something before was not known
+                continue
+
+    def add(self, node: onnx.NodeProto) -> None:
+        read = [self.known[name] if name else None for name in node.input]
+        floats = [known for known in read if known is not None and known.is_float]
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        if node.op_type == "Cast":
+            self.cast(node, floats[0], np.dtype(helper.tensor_dtype_to_np_dtype(attributes["to"])))
+            return
+        if not floats or len(node.output) != 1 or len({known.kind for known in floats}) != 1:
+            return
+        results = evaluate(node, self.opset, [known.value if known else None for known in read])
+        if results[0].dtype != np.float64:
+            return
+        made = Known(results[0], floats[0].kind, None)
+        errors = [known.stored() for known in floats]
+        if all(error is not None for error in errors):
+            with np.errstate(all="ignore"):
+                made.error = self.bound(node, attributes, read, results[0], [e for e in errors if e is not None])
+            made.is_given = node.op_type in MOVES | {"Relu", "Neg", "Abs"} and all(known.is_given for known in floats)
+        self.known[node.output[0]] = made
+
+    def cast(self, node: onnx.NodeProto, x: Known, kind: np.dtype[Any]) -> None:
+        if kind not in ROUNDOFF:
+            return
+        with np.errstate(all="ignore"):
+            # What is read of a narrow type is rounded to that type before, and of FP32 when it is computed.
+            first = x.value.astype(x.kind)
+            value, error = first.astype(kind).astype(np.float64), x.error
+            if error is not None and error.any():
+                value = x.value
+                error = error + rounding(x.value, error, x.kind) + rounding(x.value, error, kind)
+        is_exact = error is not None and not error.any()
+        self.known[node.output[0]] = Known(value, kind, error, is_exact)
+
+    def again(self, node: onnx.NodeProto, read: list[Known | None], floats: list[Array]) -> Array:
+        """The node on other numbers, such as magnitudes or errors."""
+        left = iter(floats)
+        inputs = [None if k is None else next(left) if k.is_float else k.value for k in read]
+        return evaluate(node, self.opset, inputs)[0]
+
+    def bound(
+        self, node: onnx.NodeProto, attributes: dict[str, Any], read: list[Known | None], value: Array,
+        errors: list[Array],
+    ) -> Array | None:  # fmt: skip
+        operator = node.op_type
+        floats = [known.value for known in read if known is not None and known.is_float]
+        kind = next(known.kind for known in read if known is not None and known.is_float)
+        magnitudes = [np.abs(array) for array in floats]
+        given = all(not error.any() for error in errors)
+        u = UNIT * np.abs(value)
+        if operator in MOVES:
+            return self.again(node, read, errors)
+        if operator in LARGEST:
+            error = errors[0]
+            for other in errors[1:]:
+                error = np.maximum(error, other)
+            return np.broadcast_to(error, value.shape)
+        if operator == "Where":
+            return np.where(read[0].value if read[0] else False, errors[0], errors[1])
+        if operator in ("Add", "Sub"):
+            return errors[0] + errors[1] + (0 if given else u)
+        if operator == "Mul":
+            error = magnitudes[0] * errors[1] + magnitudes[1] * errors[0] + errors[0] * errors[1]
+            return error + (0 if given else u)
+        if operator == "Div":
+            left = magnitudes[1] - errors[1]
+            error = (errors[0] + np.abs(value) * errors[1]) / left + 4 * u
+            return np.where(left > 0, error, np.inf)
+        if operator == "PRelu":
+            return errors[0] * np.maximum(1, magnitudes[1] + errors[1]) + magnitudes[0] * errors[1] + u
+        if operator in SMOOTH:
+            return self.of_function(node, read, value, errors[0])
+        if operator in SUMS:
+            count = magnitudes[0].size / max(1, value.size)
+            if operator == "AveragePool":
+                count = float(np.prod(attributes["kernel_shape"]))
+            sums = self.again(node, read, magnitudes)
+            return self.again(node, read, errors) + gamma(count + 2) * (sums + self.again(node, read, errors))
+        if operator in ("ReduceMax", "ReduceMin"):
+            axes = tuple(int(axis) for axis in read[1].value) if len(read) > 1 and read[1] else None
+            return errors[0].max(axes, keepdims=bool(attributes.get("keepdims", 1))).reshape(value.shape)
+        if operator in ("GlobalMaxPool", "MaxPool"):
+            return self.again(node, read, errors)
+        if operator in PRODUCTS:
+            return self.of_product(node, attributes, read, magnitudes, errors, kind)
+        if operator == "Softmax":
+            axis = attributes.get("axis", -1)
+            spread = floats[0].max(axis, keepdims=True) - floats[0]
+            most = (errors[0] + 4 * UNIT * spread + FUNCTION_ROUNDINGS * UNIT).max(axis, keepdims=True)
+            return value * (np.expm1(2 * most) + gamma(value.shape[axis] + FUNCTION_ROUNDINGS))
+        return None
+
+    def of_function(self, node: onnx.NodeProto, read: list[Known | None], value: Array, error: Array) -> Array:
+        at = read[0].value if read[0] else value
+        moved = np.zeros(value.shape)
+        for step in (error, -error, error / 2, -error / 2):
+            moved = np.maximum(moved, np.abs(self.again(node, read, [at + step]) - value))
+        # What a function makes of numbers that cancel is as exact as the numbers.
+        return 2 * moved + FUNCTION_ROUNDINGS * UNIT * (np.abs(value) + np.abs(at) + 1)
+
+    def of_product(
+        self, node: onnx.NodeProto, attributes: dict[str, Any], read: list[Known | None], magnitudes: list[Array],
+        errors: list[Array], kind: np.dtype[Any],
+    ) -> Array:  # fmt: skip
+        a, b = magnitudes[:2]
+        alone = onnx.NodeProto()
+        alone.CopyFrom(node)
+        for attribute in alone.attribute:
+            if attribute.name in ("alpha", "beta"):
+                attribute.f = abs(attribute.f)
+        count = a.shape[-1] if a.ndim else 1
+        if node.op_type == "Gemm":
+            count = a.shape[0 if attributes.get("transA") else 1]
+        elif node.op_type == "Conv":
+            count = int(np.prod(b.shape[1:]))
+        elif node.op_type == "ConvTranspose":
+            count = b.shape[0] * int(np.prod(b.shape[2:]))
+        with_errors = [magnitude + error for magnitude, error in zip(magnitudes, errors)]
+        largest = self.again(alone, read, with_errors)
+        carried = largest - self.again(alone, read, magnitudes)
+        relative = gamma(count + 4)
+        if self.scales and node.op_type.startswith("Conv"):
+            relative += 2 * ROUNDOFF[kind]
+        # The difference of two sums in double precision has their roundings.
+        return np.maximum(carried, 0) + (relative + 2.0**-50 * count) * largest
+
+    def difference(self, name: str, got: Array) -> str | None:
+        """What is wrong with an output by its bound; None where it is within, or there is no bound."""
+        known = self.known.get(name)
+        if known is None or known.error is None or not known.is_float or got.shape != known.value.shape:
+            return None
+        with np.errstate(all="ignore"):
+            nearest = known.value.astype(known.kind).astype(np.float64)
+            given = got.astype(np.float64)
+            allowed = known.error + rounding(known.value, known.error, known.kind)
+            largest = float(ml_dtypes.finfo(known.kind).max)
+            is_sure = np.isfinite(known.value) & (np.abs(known.value) + allowed < largest)
+            bad = np.where(known.error == 0, given != nearest, ~(np.abs(given - known.value) <= allowed)) & is_sure
+        if not bad.any():
+            return None
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        return (
+            f"{int(bad.sum())} of {bad.size} elements beyond their bound, first at {at}: {given[at]}, expected "
+            f"{nearest[at]} and at most {float(np.asarray(known.error)[at]):.3g} before one rounding to {known.kind}"
+        )

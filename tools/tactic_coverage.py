@@ -1,0 +1,257 @@
+"""Counts which tactics of which kernels were run, on the CPU and on a GPU, of all that there are.
+
+    python3 tools/tactic_coverage.py --seconds 600 --page docs/results/tactics-2026-11-28.md
+    python3 tools/tactic_coverage.py --device cpu --quick
+    python3 tools/tactic_coverage.py --records build/tactics/cpu-0 build/tactics/cpu-1
+
+What there is, the kernels declare (`Backend::kernel_tactics`). The C++ tests of kernels, test_cpu and test_cuda, run all
+tactics that their shapes can have (OPWRIGHT_ALL_TACTICS), and tools/model_fuzzer.py those of random compositions and of
+random single operators. Each notes what kernels listed and what was run, with types and shapes (OPWRIGHT_TACTICS,
+--record).
+
+A class is a kernel, one of its tactics, the type and format of its first port, and the kind of its shapes:
+
+- "open": an extent is open until the engine runs
+- "single": neighbours in the output are one element
+- "vectors": neighbours in all tensors fill whole accesses of 16 bytes
+- "odd": somewhere they do not
+
+Of all classes that kernels list for what is drawn, those that nobody ran are named. The exit status is 1 where a
+tactic that exists was not run and is not named in NEEDS, or one was run that no kernel declares. With --quick the tests
+are `AllTactics` alone, and tactics that were not run are no failure.
+
+The GPU is the emulated one unless OPWRIGHT_CUDA_DRIVER names another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "build" / "dev" / "tests"
+BITS = {"FP32": 32, "FP16": 16, "BF16": 16, "INT32": 32, "INT64": 64, "INT4": 4, "FP4": 4}
+ACCESS_BITS = 128
+# What cannot run on a machine without it.
+NEEDS = {
+    ("cpu", "MatrixMultiply", "integer loop"): "",
+}
+# oneDNN names what it has for the processor: "brgconv:avx512_core via HWC".
+DNNL = "oneDNN"
+
+Class = tuple[str, str, str, str]  # kernel, tactic, type, kind of shapes
+
+
+@dataclass
+class Counts:
+    """Of one device."""
+
+    exists: dict[str, list[str]] = field(default_factory=dict)
+    listed: set[Class] = field(default_factory=set)
+    run: set[Class] = field(default_factory=set)
+    implementations: set[str] = field(default_factory=set)
+
+    def tactics(self, kind: str) -> set[str]:
+        return {tactic for name, tactic, _, _ in self.run if name == kind}
+
+    def missing(self, kind: str) -> list[str]:
+        if not self.exists[kind]:
+            return [] if self.tactics(kind) else ["the only one"]
+        return [name for name in self.exists[kind] if name not in self.tactics(kind)]
+
+    def undeclared(self) -> list[str]:
+        """Of kernels that are the backend's own, not a library's."""
+        return sorted(
+            f"{kind}: {tactic}"
+            for kind, tactic in {(kind, tactic) for kind, tactic, _, _ in self.run | self.listed}
+            if self.exists.get(kind) and tactic not in self.exists[kind]
+        )
+
+
+def kind_of_shapes(ports: list[list[str]], output: list[str]) -> str:
+    """A port is its type with format, and its smallest and its largest shape."""
+    if any(low != high for _, low, high in ports):
+        return "open"
+
+    def neighbours(port: list[str]) -> int:
+        extents = [int(extent) for extent in port[1].split("x") if extent not in ("", "scalar")]
+        if ":" in port[0] and len(extents) > 1:  # channels last, or blocks of channels
+            return extents[1]
+        return extents[-1] if extents else 1
+
+    if neighbours(output) == 1:
+        return "single"
+
+    def fills(port: list[str]) -> bool:
+        return neighbours(port) * BITS.get(port[0].split(":")[0], 8) % ACCESS_BITS == 0
+
+    return "vectors" if all(fills(port) for port in ports) else "odd"
+
+
+def tactic_of(device: str, name: str) -> str:
+    if device == "cpu" and ":" in name:
+        return DNNL
+    return re.sub(r", in \d+ parts$", ", in parts", name)
+
+
+def read(files: list[Path]) -> dict[str, Counts]:
+    found: dict[str, Counts] = defaultdict(Counts)
+    for line in lines_of(files):
+        counts = found[line["device"].split(":")[0]]
+        if line["event"] == "exists":
+            counts.exists[line["kind"]] = line["tactics"]
+            continue
+        ports = line["inputs"] + line["outputs"]
+        if not ports or not line["outputs"] or any(has_no_element(port) for port in ports):
+            continue
+        tactic = tactic_of(line["device"], line["tactic"])
+        shapes = kind_of_shapes(ports, line["outputs"][0])
+        key = (line["kind"], tactic, ports[0][0], shapes)
+        counts.listed.add(key)
+        if line["event"] == "run":
+            counts.run.add(key)
+            if tactic == DNNL:
+                counts.implementations.add(line["tactic"])
+    return found
+
+
+def has_no_element(port: list[str]) -> bool:
+    return "0" in port[2].split("x")
+
+
+def lines_of(files: list[Path]) -> Iterator[dict[str, Any]]:
+    for file in files:
+        for line in file.read_text().splitlines():
+            yield json.loads(line)
+
+
+def emulated() -> dict[str, str]:
+    libraries = TESTS / "emulation"
+    return {
+        "OPWRIGHT_CUDA_DRIVER": str(libraries / "libcuda.so.1"),
+        "OPWRIGHT_NVRTC": str(libraries / "libnvrtc.so.13"),
+    }
+
+
+def collect(device: str, arguments: argparse.Namespace) -> list[Path]:
+    """Runs tests and fuzzers; their records."""
+    folder = Path(arguments.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    environment = {**emulated(), **os.environ} if device == "cuda" else dict(os.environ)
+    records = [folder / f"{device}-{part}" for part in ("tests", "compositions", "operators")]
+    for record in records:
+        record.unlink(missing_ok=True)
+    test = [str(TESTS / "cpp" / f"test_{device}"), "--gtest_brief=1"]
+    if arguments.quick:
+        test.append("--gtest_filter=AllTactics.*")
+    tests = {**environment, "OPWRIGHT_TACTICS": str(records[0])}
+    if not (arguments.quick and device == "cuda"):
+        tests["OPWRIGHT_ALL_TACTICS"] = "1"
+    fuzzer = [sys.executable, str(ROOT / "tools" / "model_fuzzer.py"), "--tactics"]
+    fuzzer += ["--device", device, "--seed", str(arguments.seed), "--out", str(folder / "found")]
+    fuzzer += ["--seconds", str(arguments.seconds / 2), "--record"]
+    commands = [(test, tests), ([*fuzzer, str(records[1]), "--compositions"], environment)]
+    commands.append(([*fuzzer, str(records[2])], environment))
+    for command, variables in commands:
+        print("--", " ".join(command), flush=True)
+        if subprocess.run(command, env=variables, check=False).returncode != 0:
+            print("   failed", flush=True)
+    return [record for record in records if record.exists()]
+
+
+def needs(device: str, kind: str, tactic: str) -> str:
+    return NEEDS.get((device, kind, tactic), "")
+
+
+def table(device: str, counts: Counts) -> list[str]:
+    rows = ["| kernel | tactics | run | classes listed | run | not run |", "|---|---:|---:|---:|---:|---|"]
+    total = [0, 0, 0, 0]
+    for kind in sorted(counts.exists):
+        missing = counts.missing(kind)
+        there = max(1, len(counts.exists[kind]))
+        listed = {key for key in counts.listed if key[0] == kind}
+        run = {key for key in counts.run if key[0] == kind}
+        lacking = sorted({tactic for _, tactic, _, _ in listed - run} - set(missing))
+        said = [f"`{name}`" for name in missing]
+        if lacking:
+            said.append("classes of " + ", ".join(f"`{name}`" for name in lacking[:4]))
+            if len(lacking) > 4:
+                said[-1] += f" and {len(lacking) - 4} more"
+        row = [there, there - len(missing), len(listed), len(run)]
+        total = [a + b for a, b in zip(total, row)]
+        rows.append(f"| {kind} | {' | '.join(map(str, row))} | {', '.join(said)} |")
+    share = [100 * total[1] / max(1, total[0]), 100 * total[3] / max(1, total[2])]
+    rows.append(f"| all | {' | '.join(map(str, total))} | {share[0]:.1f} % of tactics, {share[1]:.1f} % of classes |")
+    return rows
+
+
+def page(found: dict[str, Counts], arguments: argparse.Namespace) -> str:
+    lines = [f"# Tactics that were run, {date.today().isoformat()}", ""]
+    lines += [
+        "`tools/tactic_coverage.py` writes this page. A kernel declares its tactics. A class is a kernel, a tactic, the",
+        "type and format of the first port, and the kind of shapes: open extents, one neighbour, whole vectors, or odd.",
+        f"Fuzzers ran {arguments.seconds:.0f} s for each device, from seed {arguments.seed}.",
+        "",
+    ]
+    names = {"cpu": "The CPU", "cuda": "The emulated GPU"}
+    for device, counts in sorted(found.items()):
+        lines += [f"## {names.get(device, device)}", "", *table(device, counts), ""]
+        if counts.implementations:
+            implementations = ", ".join(f"`{name}`" for name in sorted(counts.implementations))
+            lines += ["oneDNN's implementations that ran, which depend on the processor: " + implementations, ""]
+    return "\n".join(wrapped(lines))
+
+
+def wrapped(lines: list[str], most: int = 120) -> Iterator[str]:
+    """Text in lines that the pages' lint takes; tables stay as they are."""
+    for line in lines:
+        while len(line) > most and not line.startswith("|"):
+            at = line.rfind(" ", 0, most)
+            yield line[:at]
+            line = line[at + 1 :]
+        yield line
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Count the tactics that were run.")
+    parser.add_argument("--device", nargs="+", default=["cpu", "cuda"], choices=["cpu", "cuda"])
+    parser.add_argument("--seconds", type=float, default=600, help="of fuzzing for each device")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--records", nargs="+", type=Path, help="count these, and run nothing")
+    parser.add_argument("--out", default=str(ROOT / "build" / "tactics"), help="the folder for records")
+    parser.add_argument("--page", type=Path, help="write the tables there")
+    arguments = parser.parse_args()
+    files = arguments.records or [
+        file for device in arguments.device for file in collect(device, arguments)
+    ]
+    found = read(files)
+    text = page(found, arguments)
+    print(text)
+    if arguments.page:
+        arguments.page.write_text(text)
+    failures = [f"{device}: not declared: {name}" for device, counts in found.items() for name in counts.undeclared()]
+    if not arguments.quick:
+        for device, counts in found.items():
+            for kind in counts.exists:
+                failures += [
+                    f"{device}: not run: {kind}: {name}"
+                    for name in counts.missing(kind)
+                    if not needs(device, kind, name)
+                ]
+    print("\n".join(failures))
+    return int(bool(failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
