@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "base/closest.h"
+#include "base/did_you_mean.h"
 #include "torch_tensors.h"
 
 namespace opwright::python {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/closest.h"
+#include "base/did_you_mean.h"
 #include "base/error.h"
 #include "symbolic/expr_program.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "base/closest.h"
+#include "base/did_you_mean.h"
 #include "base/error.h"
 #include "plugin/abi/v2_model.h"
 #include "plugin/abi/v3_creator.h"

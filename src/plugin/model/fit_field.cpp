@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/closest.h"
+#include "base/did_you_mean.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "base/printable.h"

@@ -7,7 +7,7 @@
 namespace opwright {
 namespace {
 
-const std::vector<std::string> kNames = {"--output", "--shapes",         "--fp16",
+const std::vector<std::string> kFlags = {"--output", "--shapes",         "--fp16",
                                          "--bf16",   "--strongly-typed", "--device"};
 
 TEST(DidYouMean, FindsWhatSomebodyMistyped) {
@@ -15,14 +15,14 @@ TEST(DidYouMean, FindsWhatSomebodyMistyped) {
       {"--shape", "--shapes"},  {"--outptu", "--output"},
       {"--fp61", "--fp16"},     {"--stronglyTyped", "--strongly-typed"},
       {"--DEVICE", "--device"}, {"--strong", "--strongly-typed"}};
-  for (const auto& [wrong, meant] : cases) EXPECT_EQ(closest_name(wrong, kNames), meant) << wrong;
-  EXPECT_EQ(did_you_mean("--shape", kNames), "; did you mean '--shapes'?");
+  for (const auto& [wrong, meant] : cases) EXPECT_EQ(closest_name(wrong, kFlags), meant) << wrong;
+  EXPECT_EQ(did_you_mean("--shape", kFlags), "; did you mean '--shapes'?");
 }
 
 TEST(DidYouMean, SaysNothingWhereNothingIsNear) {
   for (const char* wrong : {"", "--", "--quux", "--compression-level"})
-    EXPECT_EQ(did_you_mean(wrong, kNames), "") << wrong;
-  EXPECT_EQ(closest_name(std::string(100000, 'x'), kNames), "");
+    EXPECT_EQ(did_you_mean(wrong, kFlags), "") << wrong;
+  EXPECT_EQ(closest_name(std::string(100000, 'x'), kFlags), "");
 }
 
 }  // namespace
