@@ -521,7 +521,13 @@ def serve(program: str | None, device: str, compositions: bool, tactics: bool) -
             verdict, message, tactics_run = judge_tactics(case, device)
         if verdict == "ok" and program:
             verdict, message = judge_program(case, program, device)
-        say(stage="done", verdict=verdict, message=message, operators=case.operators, tactics=tactics_run)
+        say(
+            stage="done",
+            verdict=verdict,
+            message=message,
+            operators=case.operators,
+            tactics=tactics_run,
+        )
     return 0
 
 

@@ -256,7 +256,10 @@ class Composer(Generator):
         while m * k * n > MOST_WORK or max(m * k, k * n, m * n) > MOST_ELEMENTS:
             m, k, n = (max(1, e // 2) for e in (m, k, n))
         batch = tuple(self.one_of([1, 2, 3]) for _ in range(self.one_of([0, 0, 1, 2])))
-        if max(k * (m + n), m * n) * math.prod(batch) > MOST_ELEMENTS or m * k * n * math.prod(batch) > MOST_WORK:
+        if (
+            max(k * (m + n), m * n) * math.prod(batch) > MOST_ELEMENTS
+            or m * k * n * math.prod(batch) > MOST_WORK
+        ):
             batch = ()
         if not self.source((*batch, m, k)):
             return False

@@ -31,7 +31,18 @@ ROUNDOFF = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float16): 2.0**-11, BF16
 SMALLEST = {np.dtype(np.float32): 2.0**-149, np.dtype(np.float16): 2.0**-24, BF16: 2.0**-133}
 UNIT = 2.0**-24
 
-MOVES = {"Transpose", "Reshape", "Slice", "Concat", "Pad", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Expand"}
+MOVES = {
+    "Transpose",
+    "Reshape",
+    "Slice",
+    "Concat",
+    "Pad",
+    "Squeeze",
+    "Unsqueeze",
+    "Flatten",
+    "Identity",
+    "Expand",
+}
 # Of what they give, the error is at most the largest of those of what they read.
 LARGEST = {"Relu", "Neg", "Abs", "Max", "Min", "Clip"}
 SUMS = {"ReduceSum", "ReduceMean", "GlobalAveragePool", "AveragePool"}
@@ -82,7 +93,9 @@ def evaluate(node: onnx.NodeProto, opset: int, inputs: list[Array | None]) -> li
     del alone.input[:]
     alone.input.extend(names)
     values = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+        )
         for name, array in zip(names, inputs)
         if array is not None
     ]
@@ -113,11 +126,15 @@ class Bounds:
             error = np.zeros(array.shape) if kind in ROUNDOFF else None
             self.known[name] = Known(value, kind, error, True)
         # Scales behind a convolution go into its weights, which are rounded to their type once more.
-        self.scales = any(node.op_type in ("BatchNormalization", "Mul", "Div") for node in model.graph.node)
+        self.scales = any(
+            node.op_type in ("BatchNormalization", "Mul", "Div") for node in model.graph.node
+        )
         for node in model.graph.node:
             try:
                 self.add(node)
-            except Exception:  # the reference does not take doubles there, or something before was not known
+            except (
+                Exception
+            ):  # the reference does not take doubles there, or something before was not known
                 continue
 
     def add(self, node: onnx.NodeProto) -> None:
@@ -136,8 +153,12 @@ class Bounds:
         errors = [known.stored() for known in floats]
         if all(error is not None for error in errors):
             with np.errstate(all="ignore"):
-                made.error = self.bound(node, attributes, read, results[0], [e for e in errors if e is not None])
-            made.is_given = node.op_type in MOVES | {"Relu", "Neg", "Abs"} and all(known.is_given for known in floats)
+                made.error = self.bound(
+                    node, attributes, read, results[0], [e for e in errors if e is not None]
+                )
+            made.is_given = node.op_type in MOVES | {"Relu", "Neg", "Abs"} and all(
+                known.is_given for known in floats
+            )
         self.known[node.output[0]] = made
 
     def cast(self, node: onnx.NodeProto, x: Known, kind: np.dtype[Any]) -> None:
@@ -188,7 +209,9 @@ class Bounds:
             error = (errors[0] + np.abs(value) * errors[1]) / left + 4 * u
             return np.where(left > 0, error, np.inf)
         if operator == "PRelu":
-            return errors[0] * np.maximum(1, magnitudes[1] + errors[1]) + magnitudes[0] * errors[1] + u
+            return (
+                errors[0] * np.maximum(1, magnitudes[1] + errors[1]) + magnitudes[0] * errors[1] + u
+            )
         if operator in SMOOTH:
             return self.of_function(node, read, value, errors[0])
         if operator in SUMS:
@@ -196,10 +219,16 @@ class Bounds:
             if operator == "AveragePool":
                 count = float(np.prod(attributes["kernel_shape"]))
             sums = self.again(node, read, magnitudes)
-            return self.again(node, read, errors) + gamma(count + 2) * (sums + self.again(node, read, errors))
+            return self.again(node, read, errors) + gamma(count + 2) * (
+                sums + self.again(node, read, errors)
+            )
         if operator in ("ReduceMax", "ReduceMin"):
             axes = tuple(int(axis) for axis in read[1].value) if len(read) > 1 and read[1] else None
-            return errors[0].max(axes, keepdims=bool(attributes.get("keepdims", 1))).reshape(value.shape)
+            return (
+                errors[0]
+                .max(axes, keepdims=bool(attributes.get("keepdims", 1)))
+                .reshape(value.shape)
+            )
         if operator in ("GlobalMaxPool", "MaxPool"):
             return self.again(node, read, errors)
         if operator in PRODUCTS:
@@ -207,11 +236,15 @@ class Bounds:
         if operator == "Softmax":
             axis = attributes.get("axis", -1)
             spread = floats[0].max(axis, keepdims=True) - floats[0]
-            most = (errors[0] + 4 * UNIT * spread + FUNCTION_ROUNDINGS * UNIT).max(axis, keepdims=True)
+            most = (errors[0] + 4 * UNIT * spread + FUNCTION_ROUNDINGS * UNIT).max(
+                axis, keepdims=True
+            )
             return value * (np.expm1(2 * most) + gamma(value.shape[axis] + FUNCTION_ROUNDINGS))
         return None
 
-    def of_function(self, node: onnx.NodeProto, read: list[Known | None], value: Array, error: Array) -> Array:
+    def of_function(
+        self, node: onnx.NodeProto, read: list[Known | None], value: Array, error: Array
+    ) -> Array:
         at = read[0].value if read[0] else value
         moved = np.zeros(value.shape)
         for step in (error, -error, error / 2, -error / 2):
@@ -248,7 +281,12 @@ class Bounds:
     def difference(self, name: str, got: Array) -> str | None:
         """What is wrong with an output by its bound; None where it is within, or there is no bound."""
         known = self.known.get(name)
-        if known is None or known.error is None or not known.is_float or got.shape != known.value.shape:
+        if (
+            known is None
+            or known.error is None
+            or not known.is_float
+            or got.shape != known.value.shape
+        ):
             return None
         with np.errstate(all="ignore"):
             nearest = known.value.astype(known.kind).astype(np.float64)
@@ -256,7 +294,12 @@ class Bounds:
             allowed = known.error + rounding(known.value, known.error, known.kind)
             largest = float(ml_dtypes.finfo(known.kind).max)
             is_sure = np.isfinite(known.value) & (np.abs(known.value) + allowed < largest)
-            bad = np.where(known.error == 0, given != nearest, ~(np.abs(given - known.value) <= allowed)) & is_sure
+            bad = (
+                np.where(
+                    known.error == 0, given != nearest, ~(np.abs(given - known.value) <= allowed)
+                )
+                & is_sure
+            )
         if not bad.any():
             return None
         at = tuple(int(i) for i in np.argwhere(bad)[0])

@@ -174,7 +174,10 @@ def needs(device: str, kind: str, tactic: str) -> str:
 
 
 def table(device: str, counts: Counts) -> list[str]:
-    rows = ["| kernel | tactics | run | classes listed | run | not run |", "|---|---:|---:|---:|---:|---|"]
+    rows = [
+        "| kernel | tactics | run | classes listed | run | not run |",
+        "|---|---:|---:|---:|---:|---|",
+    ]
     total = [0, 0, 0, 0]
     for kind in sorted(counts.exists):
         missing = counts.missing(kind)
@@ -191,7 +194,9 @@ def table(device: str, counts: Counts) -> list[str]:
         total = [a + b for a, b in zip(total, row)]
         rows.append(f"| {kind} | {' | '.join(map(str, row))} | {', '.join(said)} |")
     share = [100 * total[1] / max(1, total[0]), 100 * total[3] / max(1, total[2])]
-    rows.append(f"| all | {' | '.join(map(str, total))} | {share[0]:.1f} % of tactics, {share[1]:.1f} % of classes |")
+    rows.append(
+        f"| all | {' | '.join(map(str, total))} | {share[0]:.1f} % of tactics, {share[1]:.1f} % of classes |"
+    )
     return rows
 
 
@@ -208,7 +213,11 @@ def page(found: dict[str, Counts], arguments: argparse.Namespace) -> str:
         lines += [f"## {names.get(device, device)}", "", *table(device, counts), ""]
         if counts.implementations:
             implementations = ", ".join(f"`{name}`" for name in sorted(counts.implementations))
-            lines += ["oneDNN's implementations that ran, which depend on the processor: " + implementations, ""]
+            lines += [
+                "oneDNN's implementations that ran, which depend on the processor: "
+                + implementations,
+                "",
+            ]
     return "\n".join(wrapped(lines))
 
 
@@ -229,7 +238,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--records", nargs="+", type=Path, help="count these, and run nothing")
-    parser.add_argument("--out", default=str(ROOT / "build" / "tactics"), help="the folder for records")
+    parser.add_argument(
+        "--out", default=str(ROOT / "build" / "tactics"), help="the folder for records"
+    )
     parser.add_argument("--page", type=Path, help="write the tables there")
     arguments = parser.parse_args()
     files = arguments.records or [
@@ -240,7 +251,11 @@ def main() -> int:
     print(text)
     if arguments.page:
         arguments.page.write_text(text)
-    failures = [f"{device}: not declared: {name}" for device, counts in found.items() for name in counts.undeclared()]
+    failures = [
+        f"{device}: not declared: {name}"
+        for device, counts in found.items()
+        for name in counts.undeclared()
+    ]
     if not arguments.quick:
         for device, counts in found.items():
             for kind in counts.exists:

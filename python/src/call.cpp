@@ -224,14 +224,14 @@ void bind_call(nb::module_& m) {
           },
           nb::arg("engine"))
       .def("__call__", &CallableEngine::call,
-           nb::sig("def __call__(self, *args: ArrayT | collections.abc.Mapping[str, ArrayT], "
+           nb::sig("def __call__(self, *args: ArrayT | collections.abc.Mapping[str, typing.Any], "
                    "**kwargs: ArrayT) -> ArrayT | typing.Any"),
            "Runs the engine: arrays by position, by name, or in a dict by their names, of the "
            "inputs' types, with shapes within the profile.\n\n:raises Error: naming the input that "
            "does not fit. What a "
            "plugin's function raises passes.")
       .def("submit", &CallableEngine::submit,
-           nb::sig("def submit(self, *args: ArrayT | collections.abc.Mapping[str, ArrayT], "
+           nb::sig("def submit(self, *args: ArrayT | collections.abc.Mapping[str, typing.Any], "
                    "**kwargs: ArrayT) -> concurrent.futures.Future[ArrayT | typing.Any]"),
            "Gives a call to a thread of the engine's and returns its future at once. Its result is "
            "what the call would return, its exception what the call would raise, a plugin's with "

@@ -96,8 +96,8 @@ std::vector<Tensor*> Dequantize::compose(Network& network, std::span<Tensor* con
     writer.require_floating(1, "scale");
   if (x->dtype() == DataType::kFP4) {
     x = doubled_fp4(writer, x);
-    scale = writer.elementwise(ElementWiseOperation::kPROD, writer.cast(scale, DataType::kFLOAT),
-                               0.5);
+    scale =
+        writer.elementwise(ElementWiseOperation::kPROD, writer.cast(scale, DataType::kFLOAT), 0.5);
   }
   return {writer.add<Dequantize>(params(), {x, scale})};
 }

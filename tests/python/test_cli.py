@@ -298,7 +298,7 @@ def test_shapes_within_and_outside_of_the_range(built):
 @pytest.mark.parametrize(
     "shapes, match",
     [
-        (None, "'x'.*dynamic"),
+        (None, "'x'.*--shapes"),
         ("x", "INPUT:"),
         ("x:", "'x'"),
         (":1x3x8x8", "INPUT:"),

@@ -161,7 +161,7 @@ def test_types_that_a_checker_sees(tmp_path):
         "def f(engine: opwright.Engine, x: np.ndarray[Any, Any]) -> None:\n"
         "    assert_type(engine(x), np.ndarray[Any, Any] | Any)\n"
         "    assert_type(engine(x=x), np.ndarray[Any, Any] | Any)\n"
-        '    assert_type(engine({"x": x}), np.ndarray[Any, Any] | Any)\n'
+        '    assert_type(engine({"x": x}), Any)\n'
         "    assert_type(engine.submit(x).result(), np.ndarray[Any, Any] | Any)\n"
         '    assert_type(engine.inputs["x"].shape, tuple[int, ...])\n'
         "    assert_type(engine.inputs[0], str)\n"

@@ -97,8 +97,9 @@ def test_results_of_a_split_that_nobody_reads_make_no_layers():
     assert network.num_layers == 1
     config = builder.create_builder_config()
     config.default_device_type, config.timing = trt.DeviceType.CPU, False
-    engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(
-        builder.build_serialized_network(network, config)
+    runtime = trt.Runtime(trt.Logger())
+    engine = trt.Engine(
+        runtime.deserialize_cuda_engine(builder.build_serialized_network(network, config))
     )
     assert engine(np.arange(1000, dtype=np.float32)) == 7
 

@@ -254,9 +254,10 @@ def test_the_program_sums_up_by_kinds(program, tmp_path):
     tables = [table.splitlines() for table in text.split("\n\n")[1:]]
     assert [table[0].split()[-1] for table in tables] == ["kind", "layer"]
     for table in tables:
-        times = [float(line.split()[0]) for line in table[1:]]
+        cells = [line.split() for line in table[1:]]
+        times = [float(time) * {"ns": 1, "us": 1e3, "ms": 1e6}[unit] for time, unit, *_ in cells]
         assert times == sorted(times, reverse=True)
-        shares = [float(line.split()[1].rstrip("%")) for line in table[1:]]
+        shares = [float(share.rstrip("%")) for _, _, share, *_ in cells]
         assert sum(shares) == pytest.approx(100, abs=0.5)
 
 

@@ -221,7 +221,6 @@ def test_a_run_can_be_captured(plan):
 
 def test_on_the_cpu_a_budget_has_no_effect():
     engine = load(build(trt.BuilderFlag.WEIGHT_STREAMING, device=trt.DeviceType.CPU))
-    assert engine.streamable_weights_size > 0
     engine.weight_streaming_budget_v2 = 0
     assert engine.weight_streaming_scratch_memory_size == 0
     y = np.zeros_like(X)

@@ -133,7 +133,7 @@ TEST(Pointwise, FunctionsAgreeWithTheMathLibrary) {
                                          [](double x) { return 1.5 * std::tanh(0.5 * x); }},
                                 Function{"thresholded_relu",
                                          activation(ActivationType::kTHRESHOLDED_RELU, 0, 0.75),
-                                         [](double x) { return x <= 0.75 ? 0.0 : x; }, 0},
+                                         [](double x) { return x > 0.75 ? x : 0.0; }, 0},
                                 // The tail beyond -7 is cut.
                                 Function{"gelu", activation(ActivationType::kGELU_ERF, 0), gelu,
                                          5e-6, 6e-12},
