@@ -47,7 +47,7 @@ endif()
 
 # All that is installed, and no tests.
 add_custom_target(opwright_package)
-foreach(target bundle opwright opwright_threads opwright_cuda opwright_cli _core stub___init__ stub__plugin)
+foreach(target test_cpu test_cuda bundle opwright opwright_threads opwright_cuda opwright_cli _core stub___init__ stub__plugin)
   if(TARGET ${target})
     add_dependencies(opwright_package ${target})
   endif()

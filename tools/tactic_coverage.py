@@ -17,7 +17,7 @@ A class is a kernel, one of its tactics, the type and format of its first port, 
 - "odd": somewhere they do not
 
 Of all classes that kernels list for what is drawn, those that nobody ran are named. The exit status is 1 where a
-tactic that exists was not run and is not named in NEEDS, or one was run that no kernel declares. With --quick the tests
+tactic that exists was not run and is not named in NEEDS, one was run that no kernel declares, or something failed. With --quick the tests
 are `AllTactics` alone, and tactics that were not run are no failure.
 
 The GPU is the emulated one unless OPWRIGHT_CUDA_DRIVER names another.
@@ -143,8 +143,8 @@ def emulated() -> dict[str, str]:
     }
 
 
-def collect(device: str, arguments: argparse.Namespace) -> list[Path]:
-    """Runs tests and fuzzers; their records."""
+def collect(device: str, arguments: argparse.Namespace) -> tuple[list[Path], list[str]]:
+    """Runs tests and fuzzers; their records, and what failed."""
     folder = Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**emulated(), **os.environ} if device == "cuda" else dict(os.environ)
@@ -162,11 +162,12 @@ def collect(device: str, arguments: argparse.Namespace) -> list[Path]:
     fuzzer += ["--seconds", str(arguments.seconds / 2), "--record"]
     commands = [(test, tests), ([*fuzzer, str(records[1]), "--compositions"], environment)]
     commands.append(([*fuzzer, str(records[2])], environment))
+    failures = []
     for command, variables in commands:
         print("--", " ".join(command), flush=True)
         if subprocess.run(command, env=variables, check=False).returncode != 0:
-            print("   failed", flush=True)
-    return [record for record in records if record.exists()]
+            failures.append(f"{device}: failed: {' '.join(command)}")
+    return [record for record in records if record.exists()], failures
 
 
 def needs(device: str, kind: str, tactic: str) -> str:
@@ -232,15 +233,16 @@ def main() -> int:
     parser.add_argument("--out", default=str(ROOT / "build" / "tactics"), help="the folder for records")
     parser.add_argument("--page", type=Path, help="write the tables there")
     arguments = parser.parse_args()
-    files = arguments.records or [
-        file for device in arguments.device for file in collect(device, arguments)
-    ]
+    files, failures = list(arguments.records or []), []
+    for device in arguments.device if not files else []:
+        records, failed = collect(device, arguments)
+        files, failures = files + records, failures + failed
     found = read(files)
     text = page(found, arguments)
     print(text)
     if arguments.page:
         arguments.page.write_text(text)
-    failures = [f"{device}: not declared: {name}" for device, counts in found.items() for name in counts.undeclared()]
+    failures += [f"{device}: not declared: {name}" for device, counts in found.items() for name in counts.undeclared()]
     if not arguments.quick:
         for device, counts in found.items():
             for kind in counts.exists:
