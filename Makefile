@@ -61,7 +61,7 @@ test-fuzz: setup ## build the fuzz targets and run each for FUZZ_SECONDS, random
 	tools/fuzz.sh build/asan/tests/fuzz $(FUZZ_SECONDS)
 	@mkdir -p build/fuzz/run_scripts
 	build/dev/tests/fuzz/run_scripts --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --out build/fuzz/run_scripts
-	$(FUZZ_MODELS) --compositions --tactics
+	$(VENV_PYTHON) tools/tactic_coverage.py --quick --device cpu --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
 	OPWRIGHT_CUDA_DRIVER=$(EMULATION)/libcuda.so.1 OPWRIGHT_NVRTC=$(EMULATION)/libnvrtc.so.13 $(FUZZ_MODELS) --compositions --device cuda
 	cmake --build --preset asan --target opwright_cli
 	$(FUZZ_MODELS) --program build/asan/cli/opwright

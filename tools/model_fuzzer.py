@@ -318,7 +318,9 @@ def judge(case: Case, device: str, bounded: bool = False) -> tuple[str, str]:
         return "ok", ""
     results = dict(zip((o.name for o in case.model.graph.output), got))
     messages = differences(case, results, accepted, bounds)
-    return ("wrong", "\n".join(messages)) if messages else judge_open(case, accepted, device)
+    if messages:
+        return "wrong", "\n".join(messages)
+    return judge_open(case, accepted, device, bounds)
 
 
 def differences(
@@ -371,7 +373,9 @@ def with_open_extents(case: Case) -> tuple[onnx.ModelProto, dict[str, tuple[Any,
     return model, shapes
 
 
-def judge_open(case: Case, accepted: dict[str, list[np.ndarray]], device: str) -> tuple[str, str]:
+def judge_open(
+    case: Case, accepted: dict[str, list[np.ndarray]], device: str, bounds: Bounds | None
+) -> tuple[str, str]:
     """The same with extents that are open until the engine runs, at the shapes of the case and at others. What does
     not work for all shapes of a range is refused by right."""
     import opwright
@@ -400,6 +404,7 @@ def judge_open(case: Case, accepted: dict[str, list[np.ndarray]], device: str) -
             ):
                 return "ok", ""
             accepted = known
+            bounds = Bounds(case.model, inputs) if bounds else None
         try:
             made = engine(**inputs)
         except opwright.Error:
@@ -410,7 +415,7 @@ def judge_open(case: Case, accepted: dict[str, list[np.ndarray]], device: str) -
                 got[name] = array.astype(np.float64)
         if not set(names) <= set(got):
             return "ok", ""  # sequences
-        messages = differences(case, got, accepted)
+        messages = differences(case, got, accepted, bounds)
         if messages:
             where = "other extents" if inputs is grown else "the extents of the case"
             return "wrong", f"with open extents, at {where}:\n" + "\n".join(messages)

@@ -12,10 +12,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from random_onnx import ALL, F16, F32, I8, U8, Array, Evaluate, Generator, Made, Tensor
 from rounding_bounds import BF16
+
+F8 = np.dtype(ml_dtypes.float8_e4m3fn)
 
 MOST_ELEMENTS = 1 << 20
 # Products of more multiplications than this take the references too long.
@@ -46,7 +49,7 @@ class Composer(Generator):
     """Draws a model; the last tensor of the chain is `self.at`."""
 
     most_elements = MOST_ELEMENTS
-    usable_kinds = (*ALL, BF16)
+    usable_kinds = (*ALL, BF16, F8)
 
     def __init__(self, rng: np.random.Generator) -> None:
         super().__init__(rng)
@@ -333,6 +336,93 @@ class Composer(Generator):
                 return False
         return self.push("Softmax", [self.at], axis=-1) and self.push("MatMul", [self.at, v])
 
+    def quantized_product(self) -> bool:
+        """A product of bytes or of FP8, as models with quantizers write it: a factor for the activations, and for the
+        weights one, one for each of their columns, or one for each block of a column. All factors are powers of two,
+        and the sums so short that FP32 adds them up exactly."""
+        m, k, n = self.side(), self.one_of([1, 3, 8, 16, 17, 32, 64, 65, 96, 128]), self.side()
+        is_convolution = self.chance(0.4)
+        shape = (
+            (self.one_of([1, 2]), k, self.one_of([1, 5, 8]), self.one_of([3, 7, 16]))
+            if is_convolution
+            else (m, k)
+        )
+        weights = (n, k, *self.one_of([(1, 1), (3, 3)])) if is_convolution else (k, n)
+        if math.prod(shape) * n > MOST_WORK // 64:
+            return False
+        kinds = [I8, I8, U8] + [F8] * (self.opset >= 19 and not is_convolution)
+        kind = self.one_of(kinds)
+        self.at = self.drawn(F32, shape, 0)
+        self.at.exact = True
+        scale = self.hold(np.array(2.0 ** self.integer(-3, 0), F32), 1)
+        zero = self.zero_point(kind, ())
+        if not self.push("QuantizeLinear", [self.at, scale, zero]):
+            return False
+        if not self.push("DequantizeLinear", [self.at, scale, zero]):
+            return False
+        left = self.at
+        weight_kind = F8 if kind == F8 else I8
+        codes = self.hold(self.values(F32, weights).astype(weight_kind), 1)
+        axis = 0 if is_convolution else 1
+        block = self.one_of([b for b in (2, 8, 16, 32) if k % b == 0] or [1])
+        way = self.one_of(["one", "columns", "columns", "blocks"])
+        attributes: dict[str, Any] = {}
+        scales: tuple[int, ...] = ()
+        if way == "columns":
+            scales, attributes = (n,), {"axis": axis}
+        elif way == "blocks" and not is_convolution and self.opset >= 21 and block > 1:
+            scales, attributes = (k // block, n), {"axis": 0, "block_size": block}
+        factors = self.hold(np.exp2(self.rng.integers(-3, 1, scales)).astype(F32), 1)
+        if not self.push("DequantizeLinear", [codes, factors], **attributes):
+            return False
+        operator = "Conv" if is_convolution else "MatMul"
+        more = (
+            {"pads": [1, 1, 1, 1]} if is_convolution and weights[2] > 1 and self.chance(0.5) else {}
+        )
+        if not self.push(operator, [left, self.at], **more):
+            return False
+        if self.chance(0.4):
+            bias = self.drawn(F32, (n, 1, 1) if is_convolution else (n,), 1)
+            self.push("Add", [self.at, bias])
+        if self.chance(0.4):
+            self.push("Relu", [self.at])
+        if self.chance(0.6):
+            scale = self.hold(np.array(2.0 ** self.integer(-1, 3), F32), 1)
+            zero = self.zero_point(kind, ())
+            self.push("QuantizeLinear", [self.at, scale, zero]) and self.push(
+                "DequantizeLinear", [self.at, scale, zero]
+            )
+        return True
+
+    def zero_point(self, kind: np.dtype[Any], shape: Sequence[int]) -> Tensor:
+        """FP8 has 0 alone."""
+        codes = (
+            np.zeros(shape, kind)
+            if kind == F8
+            else self.values(kind, shape, 0, self.one_of([0, 6]))
+        )
+        return self.hold(codes, 1)
+
+    def product_of_codes(self) -> bool:
+        """MatMulNBits: weights of 4 or 8 bits with a factor, and now and then a zero point, for each block."""
+        m, n = self.side(), self.side()
+        block = self.one_of([16, 32, 64, 128])
+        k = self.one_of([block, block, 2 * block, block + 16, 3 * block - 8])
+        bits = self.one_of([4, 4, 4, 8])
+        kind = self.one_of([F32, F32, F16])
+        blocks = -(-k // block)
+        self.at = self.drawn(kind, (*self.one_of([(), (), (2,)]), m, k), 0)
+        rng = self.rng
+        codes = self.hold(rng.integers(0, 256, (n, blocks, block * bits // 8)).astype(U8), 1)
+        factors = self.hold(np.exp2(rng.integers(-6, -2, (n * blocks,))).astype(kind), 1)
+        zeros = None
+        if self.chance(0.5):
+            zeros = self.hold(rng.integers(0, 256, (n * -(-blocks * bits // 8),)).astype(U8), 1)
+        inputs = [self.at, codes, factors, zeros]
+        return self.push(
+            "MatMulNBits", inputs, domain="com.microsoft", K=k, N=n, bits=bits, block_size=block
+        )
+
     def softmax(self) -> bool:
         if not self.source(self.any_shape()):
             return False
@@ -430,7 +520,8 @@ class Composer(Generator):
         self.evaluate = evaluate
         kernels = [
             self.matmul, self.matmul, self.gemm, self.convolution, self.convolution, self.convolution,
-            self.attention, self.softmax, self.normalization, self.reduction, self.pooling, self.resize,
+            self.attention, self.quantized_product, self.quantized_product, self.product_of_codes,
+            self.softmax, self.normalization, self.reduction, self.pooling, self.resize,
             self.elementwise, self.elementwise,
         ]  # fmt: skip
         while not self.nodes:

@@ -1374,8 +1374,10 @@ class Generator:
         constants = [numpy_helper.from_array(a, n) for n, a in self.constants.items() if n in used]
         results = [self.types.get(name, onnx.ValueInfoProto(name=name)) for name in outputs]
         graph = helper.make_graph(nodes, "fuzzed", values, results, constants)
+        opsets = [helper.make_opsetid("", self.opset)]
+        domains = {node.domain for node in nodes if node.domain}
         return helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", self.opset)],
+            graph, opset_imports=[*opsets, *(helper.make_opsetid(name, 1) for name in domains)],
             ir_version=min(10, helper.find_min_ir_version_for([helper.make_opsetid("", self.opset)])),
         )  # fmt: skip
 
@@ -1391,7 +1393,7 @@ class Generator:
         try:
             context = onnx.checker.C.CheckerContext()
             context.ir_version = model.ir_version
-            context.opset_imports = {"": self.opset}
+            context.opset_imports = {"": self.opset, "com.microsoft": 1}
             onnx.checker.check_node(node, context)
         except onnx.checker.ValidationError:
             return False

@@ -83,10 +83,52 @@ def rounding(value: Array, error: Array, kind: np.dtype[Any]) -> Array:
     return ROUNDOFF[kind] * (np.abs(value) + error) + SMALLEST[kind]
 
 
+def conv_transpose(node: onnx.NodeProto, x: Array, w: Array, bias: Array | None = None) -> Array:
+    """The reference takes seconds, and of groups adds the bias of others."""
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    if attributes.get("auto_pad", b"NOTSET") != b"NOTSET" or "output_shape" in attributes:
+        raise NotImplementedError
+    rank, group = x.ndim - 2, attributes.get("group", 1)
+    strides, dilations = (attributes.get(name, [1] * rank) for name in ("strides", "dilations"))
+    pads, more = (
+        attributes.get("pads", [0] * 2 * rank),
+        attributes.get("output_padding", [0] * rank),
+    )
+    extents = [
+        (n - 1) * s + (k - 1) * d + 1 + extra
+        for n, s, k, d, extra in zip(x.shape[2:], strides, w.shape[2:], dilations, more)
+    ]
+    y = np.zeros((x.shape[0], group, w.shape[1], *extents))
+    parts = x.reshape(x.shape[0], group, -1, *x.shape[2:])
+    weights = w.reshape(group, -1, *w.shape[1:])
+    for tap in np.ndindex(*w.shape[2:]):
+        at = tuple(
+            slice(t * d, t * d + (n - 1) * s + 1, s)
+            for t, d, n, s in zip(tap, dilations, x.shape[2:], strides)
+        )
+        y[(slice(None), slice(None), slice(None), *at)] += np.einsum(
+            "bgc...,gcm->bgm...",
+            parts,
+            weights[(slice(None), slice(None), slice(None), *tap)],
+            optimize=True,
+        )
+    y = y.reshape(x.shape[0], -1, *extents)
+    y = y[
+        (
+            slice(None),
+            slice(None),
+            *(slice(pads[i], e - pads[rank + i]) for i, e in enumerate(extents)),
+        )
+    ]
+    return y if bias is None else y + bias.reshape(-1, *[1] * rank)
+
+
 def evaluate(node: onnx.NodeProto, opset: int, inputs: list[Array | None]) -> list[Array]:
     """The standard's reference of the node alone, on doubles."""
     from onnx.reference import ReferenceEvaluator
 
+    if node.op_type == "ConvTranspose":
+        return [conv_transpose(node, *inputs)]
     names = [f"in{i}" if array is not None else "" for i, array in enumerate(inputs)]
     alone = onnx.NodeProto()
     alone.CopyFrom(node)

@@ -4,10 +4,10 @@
     python3 tools/tactic_coverage.py --device cpu --quick
     python3 tools/tactic_coverage.py --records build/tactics/cpu-0 build/tactics/cpu-1
 
-What there is, the kernels declare (`Backend::kernel_tactics`). The C++ tests of kernels, test_cpu and test_cuda, run all
-tactics that their shapes can have (OPWRIGHT_ALL_TACTICS), and tools/model_fuzzer.py those of random compositions and of
-random single operators. Each notes what kernels listed and what was run, with types and shapes (OPWRIGHT_TACTICS,
---record).
+What there is, the kernels declare (`Backend::kernel_tactics`). The C++ tests of kernels, test_cpu and test_cuda, run
+all tactics that their shapes can have (OPWRIGHT_ALL_TACTICS), and tools/model_fuzzer.py those of random compositions
+and of random single operators. Each notes what kernels listed and what was run, with types and shapes
+(OPWRIGHT_TACTICS, --record).
 
 A class is a kernel, one of its tactics, the type and format of its first port, and the kind of its shapes:
 
@@ -17,8 +17,8 @@ A class is a kernel, one of its tactics, the type and format of its first port, 
 - "odd": somewhere they do not
 
 Of all classes that kernels list for what is drawn, those that nobody ran are named. The exit status is 1 where a
-tactic that exists was not run and is not named in NEEDS, or one was run that no kernel declares. With --quick the tests
-are `AllTactics` alone, and tactics that were not run are no failure.
+tactic that exists was not run and is not named in NEEDS, one was run that no kernel declares, or something failed.
+With --quick the tests are `AllTactics` alone, and tactics that were not run are no failure.
 
 The GPU is the emulated one unless OPWRIGHT_CUDA_DRIVER names another.
 """
@@ -143,8 +143,8 @@ def emulated() -> dict[str, str]:
     }
 
 
-def collect(device: str, arguments: argparse.Namespace) -> list[Path]:
-    """Runs tests and fuzzers; their records."""
+def collect(device: str, arguments: argparse.Namespace) -> tuple[list[Path], list[str]]:
+    """Runs tests and fuzzers; their records, and what failed."""
     folder = Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**emulated(), **os.environ} if device == "cuda" else dict(os.environ)
@@ -162,11 +162,12 @@ def collect(device: str, arguments: argparse.Namespace) -> list[Path]:
     fuzzer += ["--seconds", str(arguments.seconds / 2), "--record"]
     commands = [(test, tests), ([*fuzzer, str(records[1]), "--compositions"], environment)]
     commands.append(([*fuzzer, str(records[2])], environment))
+    failures = []
     for command, variables in commands:
         print("--", " ".join(command), flush=True)
         if subprocess.run(command, env=variables, check=False).returncode != 0:
-            print("   failed", flush=True)
-    return [record for record in records if record.exists()]
+            failures.append(f"{device}: failed: {' '.join(command)}")
+    return [record for record in records if record.exists()], failures
 
 
 def needs(device: str, kind: str, tactic: str) -> str:
@@ -203,8 +204,9 @@ def table(device: str, counts: Counts) -> list[str]:
 def page(found: dict[str, Counts], arguments: argparse.Namespace) -> str:
     lines = [f"# Tactics that were run, {date.today().isoformat()}", ""]
     lines += [
-        "`tools/tactic_coverage.py` writes this page. A kernel declares its tactics. A class is a kernel, a tactic, the",
-        "type and format of the first port, and the kind of shapes: open extents, one neighbour, whole vectors, or odd.",
+        "`tools/tactic_coverage.py` writes this page. A kernel declares its tactics. A class is a kernel, a tactic,",
+        "the type and format of the first port, and the kind of shapes: open extents, one neighbour, whole vectors,",
+        "odd.",
         f"Fuzzers ran {arguments.seconds:.0f} s for each device, from seed {arguments.seed}.",
         "",
     ]
@@ -243,15 +245,16 @@ def main() -> int:
     )
     parser.add_argument("--page", type=Path, help="write the tables there")
     arguments = parser.parse_args()
-    files = arguments.records or [
-        file for device in arguments.device for file in collect(device, arguments)
-    ]
+    files, failures = list(arguments.records or []), []
+    for device in arguments.device if not files else []:
+        records, failed = collect(device, arguments)
+        files, failures = files + records, failures + failed
     found = read(files)
     text = page(found, arguments)
     print(text)
     if arguments.page:
         arguments.page.write_text(text)
-    failures = [
+    failures += [
         f"{device}: not declared: {name}"
         for device, counts in found.items()
         for name in counts.undeclared()

@@ -16,7 +16,8 @@ Underneath lies TensorRT's API, name for name: ``import opwright as trt`` gives 
 
 from __future__ import annotations
 
-from . import _engine_tensors, aot, plugin
+from . import _engine_tensors as _engine_tensors
+from . import aot, plugin
 from ._absent_classes import *  # noqa: F403
 from ._api import build, load
 from ._core import *  # noqa: F403
