@@ -45,6 +45,12 @@ def is_exact(value: Array) -> bool:
     return bool(np.all(np.abs(scaled) < 1 << 22) and np.all(scaled == np.rint(scaled)))
 
 
+def has_tie(extent: int, size: int) -> bool:
+    """Whether a place of a nearest Resize is in the middle between two elements, or on an edge."""
+    # The place of element i is ((2 i + 1) extent - size) / (2 size).
+    return any(((2 * i + 1) * extent - size) % (2 * size) == size for i in range(size))
+
+
 class Composer(Generator):
     """Draws a model; the last tensor of the chain is `self.at`."""
 
@@ -483,6 +489,8 @@ class Composer(Generator):
             *(self.one_of([2 * e, e + 3, max(1, e // 2)]) for e in self.at.shape[2:]),
         ]
         mode = self.one_of(["nearest", "linear"])
+        if mode == "nearest" and any(map(has_tie, self.at.shape[2:], sizes[2:])):
+            return False  # references go by a rounded scale
         return self.push("Resize", [self.at, None, None, self.ints(sizes)], mode=mode)
 
     def elementwise(self) -> bool:

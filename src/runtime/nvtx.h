@@ -7,8 +7,7 @@
 /// their library in NVTX_INJECTION64_PATH. All is in the domain "Opwright".
 namespace opwright::nvtx {
 
-/// Whether a tool listens. It is looked for once, when it is first asked for. False in a build
-/// without NVTX's header, which NVIDIA's toolkit has.
+/// Whether a tool listens. It is looked for once, when it is first asked for.
 bool is_there();
 /// Begins a range of the calling thread. Where no tool listens, nothing happens.
 void push(const std::string& name);

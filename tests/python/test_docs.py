@@ -87,7 +87,13 @@ def has_nvrtc() -> bool:
 def run_python(page: Path, block: Block, namespace: dict) -> None:
     # Empty lines above make the line numbers of a traceback those of the page.
     code = compile("\n" * block.line + block.code, name_of(page), "exec", dont_inherit=True)
+    before = dict(sys.modules)
     exec(code, namespace)
+    # A page shows how this module is replaced.
+    for name in [n for n in sys.modules if n.partition(".")[0] == "onnxruntime"]:
+        sys.modules[name] = before.get(name, sys.modules[name])
+        if name not in before and sys.modules[name].__name__ != name:
+            del sys.modules[name]
 
 
 def run_bash(block: Block, folder: Path, program: Path) -> None:

@@ -249,8 +249,8 @@ def test_small_file_that_declares_huge_tensors(op, shape):
 
 def test_call_with_wrong_inputs(engine):
     wrong = [
-        (lambda: engine(), r"input 'x' is missing"),
-        (lambda: engine(X, X), r"takes 1 inputs.*'x'"),
+        (lambda: engine(), r"input 'x' .*is missing"),
+        (lambda: engine(X, X), r"takes 1 input: 'x'"),
         (lambda: engine(z=X), r"no input 'z'.*'x'"),
         (lambda: engine(X, x=X), r"'x' was given twice"),
         (lambda: engine(X.astype(np.float64)), r"'x' is FP32.*float64"),
@@ -272,9 +272,9 @@ def test_call_with_wrong_inputs(engine):
 def test_call_with_two_inputs():
     engine = opwright.build(two_inputs(), timing=False)
     a, b = np.ones((2, 3), np.float32), np.full((2, 3), 3, np.float32)
-    with pytest.raises(opwright.Error, match="input 'b' is missing"):
+    with pytest.raises(opwright.Error, match="input 'b' .*is missing"):
         engine(a)
-    with pytest.raises(opwright.Error, match="input 'a' is missing"):
+    with pytest.raises(opwright.Error, match="input 'a' .*is missing"):
         engine(b=b)
     result = engine(b=b, a=a)
     assert list(result) == ["total", "difference"]
@@ -290,7 +290,7 @@ def test_shape_outside_of_the_profile(dynamic):
 
 
 def test_missing_and_wrong_profiles():
-    with pytest.raises(opwright.Error, match="'x'.*profile|profile.*'x'"):
+    with pytest.raises(opwright.Error, match="'x'.*shapes="):
         opwright.build(convolution("n"))
     wrong = [
         ({"nobody": (1, 3, 8, 8)}, "nobody"),

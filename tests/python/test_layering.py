@@ -195,6 +195,8 @@ GLOBALS = {
     "src/backend/cuda/device_memory.cpp": {"ranges"},
     # Without state, or of others: Highway's headers ask for theirs.
     "src/base/log.cpp": {"logger"},
+    "python/src/logger.cpp": {"all"},
+    "src/runtime/nvtx.cpp": {"functions", "pointers", "made"},
     "src/backend/cpu/simd_targets.cpp": {"chosen"},
     "src/plugin/registry/library_exports.cpp": {"logger_finder"},
     "src/runtime/device_weights.cpp": {"host_empty"},

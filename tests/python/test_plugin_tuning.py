@@ -597,7 +597,7 @@ def test_the_table_in_the_log_and_the_inspector():
     (text,) = [text for text in log.verbose() if text.startswith("Layer 'the layer'")]
     head, title, *table = text.splitlines()
     assert head.endswith("4 candidates, 4 timed, 0 found in the timing cache")
-    assert title.split() == ["types", "tactic", "ms", "reformats", "ms"]
+    assert title.split() == ["types", "tactic", "time", "reformats"]
     assert [line.lstrip("* ").split("  ")[0] for line in table] == [t for t, *_ in rows]
     assert [line.lstrip().startswith("*") for line in table] == [False, True, False, False]
     shown = engine.inspect()
@@ -605,7 +605,7 @@ def test_the_table_in_the_log_and_the_inspector():
     inspector = engine.engine.create_engine_inspector()
     line = inspector.get_layer_information(0, trt.LayerInformationFormat.ONELINE)
     assert line.startswith("the layer (FunctionPlugin): FP32 -> FP32, tactic 2 ")
-    assert " of 4 candidates, 0.0" in line
+    assert " of 4 candidates, " in line
 
 
 def test_the_table_of_a_class(tmp_path, program):

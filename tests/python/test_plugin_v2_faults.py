@@ -90,7 +90,7 @@ WRONG_ANSWERS = [
     ({"num_outputs": None}, "num_outputs", "expected the number of outputs"),
     ({"num_outputs": "two"}, "num_outputs", "expected the number of outputs"),
     ({"num_outputs": 0}, "getNbOutputs", "there must be an output"),
-    ({"num_outputs": -1}, "getNbOutputs", "there must be an output"),
+    ({"num_outputs": -1}, "num_outputs", "must set num_outputs"),
     ({"num_outputs": 2**40}, "num_outputs", "expected the number of outputs"),
     ({"clone": returns(None)}, "clone", "expected an IPluginV2DynamicExt; None came"),
     ({"clone": returns("copy")}, "clone", "expected an IPluginV2DynamicExt; 'copy' came"),

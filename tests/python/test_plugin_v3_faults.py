@@ -141,7 +141,7 @@ WRONG_ANSWERS = [
     ({"num_outputs": None}, "num_outputs", "expected the number of outputs"),
     ({"num_outputs": "two"}, "num_outputs", "expected the number of outputs"),
     ({"num_outputs": 0}, "getNbOutputs", "there must be an output"),
-    ({"num_outputs": -1}, "getNbOutputs", "there must be an output"),
+    ({"num_outputs": -1}, "num_outputs", "must set num_outputs"),
     ({"num_outputs": 2**40}, "num_outputs", "expected the number of outputs"),
     ({"timing_cache_id": 3}, "timing_cache_id", "to be a str; it is 3"),
     ({"metadata_string": 3}, "metadata_string", "to be a str; it is 3"),

@@ -35,7 +35,7 @@ def passes(arguments: str) -> str:
 
 def timed(log: str) -> set[tuple[str, str]]:
     """The types and tactics in the tuner's table."""
-    return set(re.findall(r"^ +\*? +(\S+ -> \S.*?)  +(\d+) +\d+\.\d+ ", log, re.M))
+    return set(re.findall(r"^ +\*? +(\S+ -> \S.*?)  +(\d+) +[\d.]+ [num]?s ", log, re.M))
 
 
 def test_without_flags():

@@ -173,6 +173,7 @@ def test_stubs_have_every_public_name(module):
         node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))
     }
     declared |= {n.target.id for n in tree.body if isinstance(n, ast.AnnAssign)}
+    declared |= {n.targets[0].id for n in tree.body if isinstance(n, ast.Assign)}
     public = {name for name in vars(module) if not name.startswith("_")}
     assert public - declared == set()
 

@@ -47,16 +47,25 @@ def get_build_info() -> str:
 
 
 def set_default_logger_severity(severity: int) -> None:
-    """The level (0: verbose, to 4: fatal) of sessions that have none of their own."""
+    """Sets the level of sessions that have none of their own.
+
+    :param severity: 0 (verbose) to 4 (fatal).
+    """
     _session.default_severity = int(severity)
 
 
 def set_default_logger_verbosity(level: int) -> None:
-    """Without effect."""
+    """Without effect.
+
+    :param level: any.
+    """
 
 
 def set_seed(seed: int) -> None:
-    """A warning: random layers take no seed from it."""
+    """Warns: random layers take no seed from it.
+
+    :param seed: any.
+    """
     _warnings.warn("opwright.onnxruntime: set_seed has no effect", stacklevel=2)
 
 
@@ -69,7 +78,11 @@ def disable_telemetry_events() -> None:
 
 
 def preload_dlls(*args: object, **kwargs: object) -> None:
-    """Without effect: engines find the libraries of NVIDIA's packages."""
+    """Without effect: engines find the libraries of NVIDIA's packages.
+
+    :param args: any.
+    :param kwargs: any.
+    """
 
 
 def has_collective_ops() -> bool:
@@ -78,7 +91,11 @@ def has_collective_ops() -> bool:
 
 
 def create_and_register_allocator(*args: object) -> None:
-    """Raises NotImplemented."""
+    """Not here.
+
+    :param args: any.
+    :raises NotImplemented: always.
+    """
     _not_here("create_and_register_allocator", "leave it out: engines have their own memory")
 
 

@@ -80,28 +80,29 @@ class SessionOptions:
     once), ``opwright.fp16``, ``opwright.bf16`` and ``opwright.allow_host_code`` ("1").
     """
 
-    __slots__ = (
-        "_denotations",
-        "_entries",
-        "_free",
-        "_providers",
-        "enable_cpu_mem_arena",
-        "enable_mem_pattern",
-        "enable_mem_reuse",
-        "enable_profiling",
-        "execution_mode",
-        "execution_order",
-        "graph_optimization_level",
-        "inter_op_num_threads",
-        "intra_op_num_threads",
-        "log_severity_level",
-        "log_verbosity_level",
-        "logid",
-        "optimized_model_filepath",
-        "profile_file_prefix",
-        "use_deterministic_compute",
-        "use_per_session_threads",
-    )
+    # With their docstrings.
+    __slots__ = {
+        "_denotations": None,
+        "_entries": None,
+        "_free": None,
+        "_providers": None,
+        "enable_cpu_mem_arena": "Kept, without effect.",
+        "enable_mem_pattern": "Kept, without effect.",
+        "enable_mem_reuse": "Kept, without effect.",
+        "enable_profiling": "Whether builds and runs are written down as a Chrome trace.",
+        "execution_mode": "Kept, without effect.",
+        "execution_order": "Kept, without effect.",
+        "graph_optimization_level": "Below ORT_ENABLE_EXTENDED kernels are not timed.",
+        "inter_op_num_threads": "Kept, without effect.",
+        "intra_op_num_threads": "Threads of a run on the CPU; 0: as many as the process may use.",
+        "log_severity_level": "What is told: 0 all, 2 warnings, 3 errors; -1: as the process is set.",
+        "log_verbosity_level": "Kept, without effect.",
+        "logid": "Kept, without effect.",
+        "optimized_model_filepath": "Where the engine file goes once one is built.",
+        "profile_file_prefix": "What the name of the trace begins with.",
+        "use_deterministic_compute": "Kept, without effect.",
+        "use_per_session_threads": "Kept, without effect.",
+    }
 
     def __init__(self) -> None:
         self.enable_cpu_mem_arena = True
