@@ -252,7 +252,7 @@ def test_call_with_wrong_inputs(engine):
         (lambda: engine(), r"input 'x' .*is missing"),
         (lambda: engine(X, X), r"takes 1 input: 'x'"),
         (lambda: engine(z=X), r"no input 'z'.*'x'"),
-        (lambda: engine(X, x=X), r"'x' was given twice"),
+        (lambda: engine(X, x=X), r"'x' .*was given twice"),
         (lambda: engine(X.astype(np.float64)), r"'x' is FP32.*float64"),
         (lambda: engine(X.astype(np.int32)), r"'x' is FP32.*int32"),
         (lambda: engine(X[0]), r"'x'.*3x8x8"),
