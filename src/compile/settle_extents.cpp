@@ -338,9 +338,12 @@ std::shared_ptr<const Network> settle_extents(const Network& network,
 
 void settle_broadcasts(Graph& graph, std::span<const ProfileRanges> profiles) {
   DividedMaxima maxima(profiles);
-  for (const GraphNode* node : graph.nodes())
+  for (const GraphNode* node : graph.nodes()) {
+    // A plugin's maximum is no broadcast, of which one operand is the result.
+    if (!is_builtin_operator(node->op->kind())) continue;
     for (const GraphValue* output : node->outputs)
       for (const Expr& extent : output->info.dims) maxima.look_at(extent);
+  }
   if (!maxima.values().empty()) BroadcastViews(graph, maxima.values()).run();
 }
 

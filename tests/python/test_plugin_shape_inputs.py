@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import opwright as trt
@@ -276,6 +276,7 @@ def arithmetic_plugin() -> str:
 ARITHMETIC = arithmetic_plugin()
 
 
+@example(("//", ("max", "a", "b"), "b"), [(9, 2, 0), (1, 2, 3)])
 @settings(max_examples=60, deadline=None)
 @given(EXPRESSIONS, st.lists(st.tuples(*[st.integers(-9, 9)] * 3), min_size=1, max_size=4))
 def test_shape_arithmetic_is_pythons(expression, values):
