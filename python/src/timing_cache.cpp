@@ -66,6 +66,8 @@ void bind_timing_cache(nb::module_& m) {
           },
           "Forgets all entries.")
       .def("__len__", &TimingCache::size)
+      // Scripts ask whether there is one, as TensorRT's has no length.
+      .def("__bool__", [](const TimingCache&) { return true; })
       .def(
           "queryKeys",
           [](const TimingCache& self) {

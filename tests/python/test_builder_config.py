@@ -349,3 +349,10 @@ def test_the_profiler_prints_a_line_for_each_layer(capsys):
     context.execute_v2([x.ctypes.data, y.ctypes.data])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 and re.search(r": (\d[\d.]* (ns|us|ms)|-)$", lines[0])
+
+
+def test_an_empty_timing_cache_is_one():
+    config = trt.Builder(trt.Logger()).create_builder_config()
+    assert config.set_timing_cache(config.create_timing_cache(b""), False)
+    cache = config.get_timing_cache()
+    assert cache and len(cache) == 0
