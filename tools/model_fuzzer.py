@@ -336,6 +336,7 @@ def differences(
             message = bounds.difference(value.name, got[value.name])
             if message:
                 messages.append(f"output '{value.name}': {message}")
+            if message or bounds.is_complete(value.name):
                 continue
             # Of sums in BF16 the references make more roundings than anybody who sums in FP32.
             exact = bounds.known[value.name].value.astype(results[0].dtype)

@@ -289,7 +289,11 @@ class Bounds:
     ) -> Array:
         at = read[0].value if read[0] else value
         moved = np.zeros(value.shape)
-        for step in (error, -error, error / 2, -error / 2):
+        # Waves come back within a large error, and are at most 1 as steep as their argument.
+        is_wave = node.op_type in ("Cos", "Sin")
+        if is_wave:
+            moved = np.minimum(error, 2)
+        for step in () if is_wave else (error, -error, error / 2, -error / 2):
             moved = np.maximum(moved, np.abs(self.again(node, read, [at + step]) - value))
         # What a function makes of numbers that cancel is as exact as the numbers.
         return 2 * moved + FUNCTION_ROUNDINGS * UNIT * (np.abs(value) + np.abs(at) + 1)
@@ -317,8 +321,18 @@ class Bounds:
         relative = gamma(count + 4)
         if self.scales and node.op_type.startswith("Conv"):
             relative += 2 * ROUNDOFF[kind]
+        if node.op_type == "Gemm" and kind in (BF16, np.float16):
+            # It is a product, two factors and an addition, and each may be stored.
+            relative += 3 * ROUNDOFF[kind]
         # The difference of two sums in double precision has their roundings.
         return np.maximum(carried, 0) + (relative + 2.0**-50 * count) * largest
+
+    def is_complete(self, name: str) -> bool:
+        """Whether each element of the output has a bound, so that nothing else has to be asked."""
+        known = self.known.get(name)
+        if known is None or known.error is None:
+            return False
+        return bool(np.isfinite(known.value + known.error).all())
 
     def difference(self, name: str, got: Array) -> str | None:
         """What is wrong with an output by its bound; None where it is within, or there is no bound."""
