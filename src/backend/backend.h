@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <iosfwd>
 #include <memory>
 #include <string>
@@ -19,6 +20,17 @@ struct KernelTactics {
   /// one, whose name does not matter.
   std::vector<std::string> names;
 };
+
+/// Of a backend's table, whose entries have a function `tactics` or none, by kind.
+template <class Table>
+std::vector<KernelTactics> tactics_of(const Table& table) {
+  std::vector<KernelTactics> all;
+  for (const auto& [kind, entry] : table)
+    all.push_back({std::string(kind),
+                   entry.tactics == nullptr ? std::vector<std::string>() : entry.tactics()});
+  std::ranges::sort(all, {}, &KernelTactics::kind);
+  return all;
+}
 
 /// Devices of one kind, and what is known of them where there are none.
 class Backend {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <initializer_list>
 #include <string>
 
 #include "base/error.h"
@@ -15,6 +18,11 @@ std::string error_of(F&& function) {
     return error.what();
   }
   return "no error";
+}
+
+inline void expect_contains(const std::string& text, std::initializer_list<const char*> parts) {
+  for (const char* part : parts)
+    EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
 }
 
 }  // namespace opwright

@@ -73,10 +73,10 @@ std::string processor_model() {
   while (std::getline(file, line)) {
     const size_t colon = line.find(": ");
     if (colon == std::string::npos) continue;
-    const std::string value = line.substr(colon + 2);
+    std::string value = line.substr(colon + 2);
     if (line.starts_with("model name")) return value;
     if (line.starts_with("CPU implementer") && arm.empty()) arm = "Arm " + value;
-    if (line.starts_with("CPU part") && arm.starts_with("Arm ")) return arm + " " + value;
+    if (line.starts_with("CPU part") && arm.starts_with("Arm ")) return str(arm, " ", value);
   }
   return "unknown processor";
 }
@@ -102,12 +102,7 @@ class CpuBackend final : public Backend {
   DeviceType type() const override { return DeviceType::kCPU; }
   const Device& device(int) const override { return cpu_device(); }
   std::vector<KernelTactics> kernel_tactics() const override {
-    std::vector<KernelTactics> all;
-    for (const auto& [kind, entry] : Library::part<KernelTable>())
-      all.push_back({std::string(kind),
-                     entry.tactics == nullptr ? std::vector<std::string>() : entry.tactics()});
-    std::ranges::sort(all, {}, &KernelTactics::kind);
-    return all;
+    return tactics_of(Library::part<KernelTable>());
   }
 };
 

@@ -41,14 +41,7 @@ void require_candidate(const KernelEntry& entry, const Operator& op, const Kerne
           " others can");
 }
 
-std::vector<KernelTactics> kernel_tactics() {
-  std::vector<KernelTactics> all;
-  for (const auto& [kind, entry] : Library::part<KernelTable>())
-    all.push_back({std::string(kind),
-                   entry.tactics == nullptr ? std::vector<std::string>() : entry.tactics()});
-  std::ranges::sort(all, {}, &KernelTactics::kind);
-  return all;
-}
+std::vector<KernelTactics> kernel_tactics() { return tactics_of(Library::part<KernelTable>()); }
 
 const KernelEntry* find_entry(std::string_view kind) {
   const auto& table = Library::part<KernelTable>();

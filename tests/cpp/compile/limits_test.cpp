@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "compile/engine_run.h"
+#include "error_of.h"
 #include "operators/activation.h"
 #include "operators/elementwise.h"
 #include "operators/movement.h"
@@ -17,16 +18,7 @@ namespace opwright {
 namespace {
 
 std::string error_of(const Network& network, const BuildConfig& config) {
-  try {
-    compile(network, config);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-void expect_contains(const std::string& text, std::initializer_list<const char*> parts) {
-  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
+  return opwright::error_of([&] { compile(network, config); });
 }
 
 /// Concatenations that double a tensor, `count` times.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "error_of.h"
 #include "network/operator.h"
 #include "operators/movement.h"
 
@@ -111,7 +112,7 @@ std::string error_of(typename Op::Params params, const Tensors& inputs) {
 /// The error must name the layer and contain each of these texts.
 inline void expect_contains(const std::string& message, std::initializer_list<const char*> texts) {
   EXPECT_NE(message.find("layer_7"), std::string::npos) << message;
-  for (const char* text : texts) EXPECT_NE(message.find(text), std::string::npos) << message;
+  opwright::expect_contains(message, texts);
 }
 
 }  // namespace opwright::testing
