@@ -76,17 +76,23 @@ void warn_of_no_effect(const Arguments& arguments) {
 
 // Building ----------------------------------------------------------------------------------------
 
-/// Bytes of "1024" (in MiB), "0.5G", "4096B".
-size_t pool_bytes(const std::string& text, const std::string& option) {
-  constexpr std::string_view kUnits = "BKMG";
+constexpr std::string_view kUnits = "BKMG";
+
+/// Bytes of "0.5G", "4096B", and of numbers without a unit in the one that is usual.
+size_t bytes_of(const std::string& text, const std::string& option, char usual) {
   const size_t unit = text.empty() ? std::string::npos : kUnits.find(text.back());
   const std::string number = unit == std::string::npos ? text : text.substr(0, text.size() - 1);
   char* end = nullptr;
   const double value = std::strtod(number.c_str(), &end);
   require_usage(!number.empty() && *end == '\0' && value >= 0 && value < 1e12, option, ": '", text,
-                "' is no size; expected MiB, or a number with B, K, M or G");
-  const int shift = 10 * static_cast<int>(unit == std::string::npos ? 2 : unit);
-  return static_cast<size_t>(std::ldexp(value, shift));
+                "' is no size; expected ", usual == 'M' ? "MiB" : "bytes",
+                ", or a number with B, K, M or G");
+  const size_t power = unit == std::string::npos ? kUnits.find(usual) : unit;
+  return static_cast<size_t>(std::ldexp(value, 10 * static_cast<int>(power)));
+}
+
+size_t pool_bytes(const std::string& text, const std::string& option) {
+  return bytes_of(text, option, 'M');
 }
 
 void set_pools(BuilderConfig& config, const Arguments& arguments) {
@@ -348,7 +354,7 @@ std::vector<std::vector<InputShapes>> profiles_of(const Arguments& arguments) {
 
 /// The device that --device=N means, or names itself; empty: whatever is there.
 std::string device_text(const Arguments& arguments) {
-  const std::string text = arguments.get("device");
+  std::string text = arguments.get("device");
   if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) return text;
   const DeviceId device = default_device();
   if (device.backend != "cpu") return device.backend + ":" + text;
@@ -362,7 +368,7 @@ std::string device_text(const Arguments& arguments) {
 void tell_section(const std::string& heading,
                   const std::vector<std::pair<std::string, std::string>>& lines) {
   tell_info("=== " + heading + " ===");
-  for (const auto& [key, value] : lines) tell_info(key + ": " + value);
+  for (const auto& [key, value] : lines) tell_info(str(key, ": ", value));
   tell_info();
 }
 
@@ -498,6 +504,32 @@ void report_engine(const Plan& plan, const Arguments& arguments) {
                     "): min=", shape_text(range.min), ", opt=", shape_text(range.opt),
                     ", max=", shape_text(range.max)));
     }
+}
+
+/// -2: all weights stay in the device's memory. -1: as many as it has room for. "20%", "10M":
+/// those.
+void set_weight_budget(Engine& engine, const Arguments& arguments) {
+  const std::string option = "--weightStreamingBudget", text = arguments.get(option.substr(2));
+  if (text.empty() || text == "-2") return;
+  const auto streamable = static_cast<double>(engine.streamable_weights_size());
+  int64_t budget = 0;
+  if (text == "-1") {
+    budget = engine.automatic_weight_streaming_budget();
+  } else if (text.back() == '%') {
+    char* end = nullptr;
+    const double percent = std::strtod(text.c_str(), &end);
+    require_usage(
+        end != text.c_str() && *end == '%' && end[1] == '\0' && percent >= 0 && percent <= 100,
+        option, ": '", text, "' is no part of the weights; expected 0% to 100%");
+    budget = static_cast<int64_t>(percent / 100 * streamable);
+  } else {
+    budget = static_cast<int64_t>(bytes_of(text, option, 'B'));
+  }
+  engine.set_weight_streaming_budget(budget);
+  tell_info(
+      str("Weight streaming: ", mib_text(static_cast<uint64_t>(engine.weight_streaming_budget())),
+          " of ", mib_text(static_cast<uint64_t>(streamable)),
+          " of weights may stay in the device's memory"));
 }
 
 // Runs --------------------------------------------------------------------------------------------
@@ -692,6 +724,7 @@ void execute(const Arguments& arguments) {
   tell_device(engine->device());
   if (loads && arguments.has("timeDeserialize")) return;
   report_engine(engine->plan(), arguments);
+  set_weight_budget(*engine, arguments);
   if (arguments.has("skipInference")) {
     tell_info("Skipped inference phase since --skipInference is added.");
     return;

@@ -166,23 +166,74 @@ def test_builds_a_network_that_computes(
     assert run(program, folder, "bench", "conv.engine", "--iterations", "2").returncode == 0
 
 
-def test_trtexec_times_the_copies(program: Path, folder: Path) -> None:
-    def run_trtexec(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        quick = ["--iterations=5", "--duration=0", "--warmUp=0", "--includeDataTransfers"]
-        return subprocess.run(
-            [program, "trtexec", *arguments, *quick],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            env={**os.environ, **environment},
-        )
+def run_trtexec(
+    program: Path, folder: Path, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    quick = ["--iterations=5", "--duration=0", "--warmUp=0"]
+    return subprocess.run(
+        [program, "trtexec", *arguments, *quick],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
 
+
+def test_trtexec_streams_weights(program: Path, folder: Path) -> None:
+    rng = np.random.default_rng(2)
+    weights = {f"w{i}": rng.normal(size=(64, 64)).astype(np.float32) / 8 for i in range(2)}
+    nodes = [
+        helper.make_node("MatMul", [a, w], [y]) for a, w, y in [("x", "w0", "h"), ("h", "w1", "y")]
+    ]
+    ports = [(name, TensorProto.FLOAT, [4, 64]) for name in "xy"]
+    onnx.save(model(nodes, ports[:1], ports[1:], weights), folder / "weights.onnx")
+    x = rng.normal(size=(4, 64)).astype(np.float32)
+    np.save(folder / "wide.npy", x)
+    built = [
+        "--onnx=weights.onnx",
+        "--device=cuda",
+        "--allowWeightStreaming",
+        "--saveEngine=w.engine",
+    ]
+    assert run_trtexec(program, folder, *built, "--skipInference").returncode == 0
+
+    def stream(budget: str) -> subprocess.CompletedProcess[str]:
+        arguments = ["--loadEngine=w.engine", "--loadInputs=x:wide.npy", "--exportOutput=w.json"]
+        budget = f"--weightStreamingBudget={budget}"
+        return run_trtexec(program, folder, *arguments, budget, OPWRIGHT_ALLOW_DEVICE_CODE="1")
+
+    for budget, resident in [
+        ("0%", 0),
+        ("50%", 16),
+        ("16K", 16),
+        ("16384", 16),
+        ("100%", 32),
+        ("-1", 32),
+    ]:
+        done = stream(budget)
+        assert done.returncode == 0, done.stdout + done.stderr
+        told = re.search(r"Weight streaming: ([\d.]+) MiB of ([\d.]+) MiB", done.stdout)
+        assert told and float(told[1]) == pytest.approx(resident / 1024, rel=1e-3), budget
+        assert float(told[2]) == pytest.approx(32 / 1024, rel=1e-3)
+        (y,) = json.loads((folder / "w.json").read_text())
+        values = np.array(y["values"], np.float32).reshape(4, 64)
+        np.testing.assert_allclose(values, x @ weights["w0"] @ weights["w1"], rtol=1e-4, atol=1e-5)
+    assert "Weight streaming:" not in stream("-2").stdout
+    for wrong in ("101%", "-3", "much", "%"):
+        done = stream(wrong)
+        assert done.returncode == 1 and "--weightStreamingBudget" in done.stdout + done.stderr
+
+
+def test_trtexec_times_the_copies(program: Path, folder: Path) -> None:
     np.save(folder / "four.npy", X)
     arguments = ["--loadEngine=m.engine", "--loadInputs=x:four.npy", "--exportOutput=out.json"]
-    assert run_trtexec(*arguments).returncode == 1  # its code is another process's
+    arguments += ["--includeDataTransfers"]
+    assert run_trtexec(program, folder, *arguments).returncode == 1  # its code is another process's
     for streams in ("1", "2"):
         streams_option = f"--streams={streams}"
-        done = run_trtexec(*arguments, streams_option, OPWRIGHT_ALLOW_DEVICE_CODE="1")
+        done = run_trtexec(
+            program, folder, *arguments, streams_option, OPWRIGHT_ALLOW_DEVICE_CODE="1"
+        )
         assert done.returncode == 0, done.stderr
         for metric in ("H2D Latency", "GPU Compute Time", "D2H Latency"):
             (least,) = re.findall(rf"{metric}: min = ([\d.]+) ms", done.stdout)
