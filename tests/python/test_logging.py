@@ -23,6 +23,12 @@ WRONG = onnx.parser.parse_model("""
     g (float[3] x) => (float[3] y) { y = nowhere.Nothing(x) }""")
 
 
+@pytest.fixture(autouse=True)
+def default_levels(caplog):
+    """Libraries that other tests import change the root logger's level; these tests need its own."""
+    caplog.set_level(logging.WARNING)
+
+
 def test_warnings_of_a_build_are_records(caplog):
     opwright.build(WARNED, timing=False)
     (record,) = [r for r in caplog.records if "double precision" in r.getMessage()]
