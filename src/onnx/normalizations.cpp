@@ -32,16 +32,17 @@ void batch_normalization(NodeImporter& node) {
       node.error("scale, bias, mean and variance differ in size");
   }
   if (constant) {
-    // Layers over constants, which the build folds, so that refitting can do that again.
-    Tensor *scale = node.input(1), *bias = node.input(2), *mean = node.input(3);
+    // Layers over constants, which the build folds, so that refitting can do that again. In FP32: a
+    // coefficient's rounding is the same at all positions, so that no mean over them makes it small.
+    const auto exact = [&](int index) { return node.cast(node.input(index), DataType::kFLOAT); };
+    Tensor *scale = exact(1), *bias = exact(2), *mean = exact(3);
     Tensor* deviation =
-        node.unary(UnaryOperation::kSQRT, node.elementwise(Op::kSUM, node.input(4), epsilon));
+        node.unary(UnaryOperation::kSQRT, node.elementwise(Op::kSUM, exact(4), epsilon));
     Tensor* factor = node.elementwise(Op::kDIV, scale, deviation);
     Tensor* shift = node.elementwise(Op::kSUB, bias, node.elementwise(Op::kPROD, mean, factor));
     ScaleParams params;
     params.channel_axis = 1;
-    node.set_output(0, node.add<Scale>(params, {x, node.cast(shift, x->dtype()),
-                                                node.cast(factor, x->dtype())}));
+    node.set_output(0, node.add<Scale>(params, {x, shift, factor}));
     return;
   }
   // Parameters that are computed: scale * (x - mean) / sqrt(variance + epsilon) + bias.

@@ -376,7 +376,7 @@ std::vector<OutputInfo> Scale::infer(InferContext& context) const {
   }
   for (int i = 1; i < inference.count(); ++i) {
     if (!inference.optional(i)) continue;
-    inference.require_same_type(i, 0);
+    if (inference.input(i).dtype != DataType::kFLOAT) inference.require_same_type(i, 0);
     const Expr count = numel(inference.input(i).dims);
     inference.require(!conflict(count, expected), inference.port(i), " must have ", expected.str(),
                       " elements, but has shape ", str(inference.input(i).dims));

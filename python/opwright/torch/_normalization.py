@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .._core import DataType, ElementWiseOperation, ITensor, ReduceOperation, UnaryOperation
+from .._core import (
+    DataType,
+    ElementWiseOperation,
+    ITensor,
+    ReduceOperation,
+    ScaleMode,
+    UnaryOperation,
+)
 from ._converters import converter
 from ._writer import Unsupported, Writer, all_known, known, network_type
 
@@ -26,18 +34,22 @@ def _batch_norm(
     variance: ITensor,
     epsilon: float,
 ) -> ITensor:
-    """With the running statistics, of which the compiler makes a part of the convolution."""
-    op, dtype = ElementWiseOperation, x.dtype
-    deviation = w.unary(UnaryOperation.SQRT, w.add(variance, epsilon))
+    """With the running statistics, of which the compiler makes a part of the convolution.
+
+    Coefficients are FP32, as PyTorch's kernels compute them of narrow types, too.
+    """
+    exact = functools.partial(w.cast, dtype=DataType.FLOAT)
+    deviation = w.unary(UnaryOperation.SQRT, w.add(exact(variance), epsilon))
     factor = w.unary(UnaryOperation.RECIP, deviation)
     if weight is not None:
-        factor = w.mul(factor, weight)
-    shift = w.unary(UnaryOperation.NEG, w.mul(mean, factor))
+        factor = w.mul(factor, exact(weight))
+    shift = w.unary(UnaryOperation.NEG, w.mul(exact(mean), factor))
     if bias is not None:
-        shift = w.add(shift, bias)
-    rank = len(x.shape)
-    y = w.binary(op.PROD, x, _channels(w, factor, rank), dtype)
-    return w.binary(op.SUM, y, _channels(w, shift, rank), dtype)
+        shift = w.add(shift, exact(bias))
+    layer = w.network.add_scale_nd(x, ScaleMode.CHANNEL, channel_axis=1)
+    layer.set_input(1, shift)
+    layer.set_input(2, factor)
+    return layer.get_output(0)
 
 
 def _batch_norm_by_itself(
