@@ -184,9 +184,9 @@ void bind_outputs(ReportingClass<Network>& c) {
 void bind_weight_names(ReportingClass<Network>& c) {
   c.def(
        "set_weights_name",
-       [](Network& self, nb::handle weights, const std::string& name) {
+       [](Network& self, nb::handle weights, std::string name) {
          const void* const elements[] = {to_array(weights, "set_weights_name").data.data()};
-         set_weights_name(self, elements, name);
+         set_weights_name(self, elements, std::move(name));
          return true;
        },
        nb::arg("weights"), nb::arg("name"),

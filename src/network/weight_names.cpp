@@ -1,6 +1,7 @@
 #include "network/weight_names.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "network/constant.h"
@@ -93,8 +94,7 @@ std::vector<const Layer*> constants_named(const Network& network, const std::str
   return found;
 }
 
-void set_weights_name(Network& network, std::span<const void* const> elements,
-                      const std::string& name) {
+void set_weights_name(Network& network, std::span<const void* const> elements, std::string name) {
   require(!name.empty(), "set_weights_name: the name is empty");
   std::vector<const Layer*> named;
   for (const void* const data : elements)
@@ -107,7 +107,9 @@ void set_weights_name(Network& network, std::span<const void* const> elements,
     require(data == constant_of(*named.front())->params().data, "set_weights_name: '", name,
             "' is the name of other weights of the network already");
   }
-  for (const Layer* layer : named) network.weight_names().set_name(*layer, name);
+  WeightNames& names = network.weight_names();
+  for (const Layer* layer : std::span(named).subspan(1)) names.set_name(*layer, name);
+  names.set_name(*named.front(), std::move(name));
 }
 
 bool mark_weights_refittable(Network& network, const std::string& name, bool refittable) {

@@ -63,8 +63,7 @@ bool has_refittable_weights(const Layer& layer);
 std::vector<const Layer*> constants_named(const Network& network, const std::string& name);
 /// Names all constants whose elements lie at one of the addresses. Throws Error where there are
 /// none, or other weights have the name.
-void set_weights_name(Network& network, std::span<const void* const> elements,
-                      const std::string& name);
+void set_weights_name(Network& network, std::span<const void* const> elements, std::string name);
 /// Marks the weights, or takes that back. False when there are none of that name.
 bool mark_weights_refittable(Network& network, const std::string& name, bool refittable);
 /// False when there are none of that name.
