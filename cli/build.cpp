@@ -135,6 +135,7 @@ BuiltEngine build_engine(const BuildOptions& options) {
   set_crash_stage("building '" + (options.output.empty() ? options.model : options.output) + "'");
   Network network(options.network);
   OnnxParser parser(network, log);
+  parser.set_shape_source(ShapeSource::kProgram);
   parser.set_links_allowed(options.allow_links);
   if (options.limits.seconds > 0) parser.set_time_limit(options.limits.seconds);
   set_fixed_shapes(parser, options.profiles);

@@ -15,11 +15,11 @@ enum class BuilderFlag : int32_t {
   kINT8 = 1,                  ///< Weakly typed networks: the tuner may choose 8-bit integers.
   kDEBUG = 2,                 ///< Without effect; see IBuilderConfig::setDebugPlugins().
   kGPU_FALLBACK = 3,          ///< Without effect: there is no DLA to fall back from.
-  kREFIT = 4,                 ///< Not here: building is an error.
+  kREFIT = 4,                 ///< All weights can be given anew: IRefitter.
   kDISABLE_TIMING_CACHE = 5,  ///< Everything is timed afresh.
   kTF32 = 6,                  ///< On a GPU, products of FP32 may round their operands to TF32.
   kSPARSE_WEIGHTS = 7,        ///< A permission; without effect.
-  kSAFETY_SCOPE = 8,          ///< Not here: building is an error.
+  kSAFETY_SCOPE = 8,          ///< Building is an error: there are no engines for safety.
   kOBEY_PRECISION_CONSTRAINTS = 9,
   kPREFER_PRECISION_CONSTRAINTS = 10,
   /// Inputs and outputs for which ITensor::setAllowedFormats() was called are not converted: a
@@ -33,17 +33,17 @@ enum class BuilderFlag : int32_t {
   kERROR_ON_TIMING_CACHE_MISS = 16,  ///< What the timing cache could have and has not is an error.
   kBF16 = 17,                        ///< Weakly typed networks: the tuner may choose bfloat16.
   kDISABLE_COMPILATION_CACHE = 18,   ///< Without effect: timing caches contain no code.
-  kSTRIP_PLAN = 19,                  ///< Not here: building is an error.
-  kREFIT_IDENTICAL = 20,             ///< Not here: building is an error.
+  kSTRIP_PLAN = 19,       ///< The engine is stored without the weights that refitting gives.
+  kREFIT_IDENTICAL = 20,  ///< Weights can be given again, the same ones.
   /// On a GPU weights may stay in the host's memory: ICudaEngine::setWeightStreamingBudgetV2().
   kWEIGHT_STREAMING = 21,
   kINT4 = 22,                   ///< A permission; without effect.
-  kREFIT_INDIVIDUAL = 23,       ///< Not here: building is an error.
-  kSTRICT_NANS = 24,            ///< Not here: building is an error.
+  kREFIT_INDIVIDUAL = 23,       ///< As kREFIT, for those of markWeightsRefittable().
+  kSTRICT_NANS = 24,            ///< Building is an error: no kernel is built otherwise for it.
   kMONITOR_MEMORY = 25,         ///< Without effect: in TensorRT the log tells the memory in use.
   kFP4 = 26,                    ///< A permission; without effect.
   kEDITABLE_TIMING_CACHE = 27,  ///< Without effect: timing caches can always be edited.
-  kDISTRIBUTIVE_INDEPENDENCE = 28,  ///< Not here: building is an error.
+  kDISTRIBUTIVE_INDEPENDENCE = 28,  ///< Building is an error: kernels do not promise it.
 };
 /// A set of flags: bit `1U << int(flag)` for each.
 using BuilderFlags = uint32_t;

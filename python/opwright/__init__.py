@@ -16,7 +16,9 @@ Underneath lies TensorRT's API, name for name: ``import opwright as trt`` gives 
 
 from __future__ import annotations
 
-from . import _engine_tensors as _engine_tensors
+import importlib as _importlib
+import typing as _typing
+
 from . import aot, plugin
 from ._absent_classes import *  # noqa: F403
 from ._api import build, load
@@ -45,7 +47,6 @@ from ._types import (
     uint8,
     volume,
 )
-from .onnxruntime import InferenceSession
 
 __version__ = "0.2.0"
 
@@ -77,3 +78,21 @@ __all__ = [
     "uint8",
     "volume",
 ]
+
+
+if _typing.TYPE_CHECKING:
+    from . import _engine_tensors as _engine_tensors
+    from . import onnxruntime as onnxruntime
+    from .onnxruntime import InferenceSession
+else:
+
+    def __getattr__(name: str) -> object:
+        """What is imported when it is first asked for."""
+        if name not in ("InferenceSession", "onnxruntime"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = _importlib.import_module(".onnxruntime", __name__)
+        value = globals()[name] = module if name == "onnxruntime" else getattr(module, name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), "InferenceSession", "onnxruntime"})

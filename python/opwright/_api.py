@@ -58,8 +58,9 @@ def _parse(
     network = builder.create_network(flags)
     parser = _core.OnnxParser(network, logger)
     parser._set_logs_errors(False)  # they are raised
+    parser._set_in_short_api()
     if seconds > 0:
-        parser._set_time_limit(seconds)
+        parser.time_limit = seconds
     parser.links_allowed = allow_links
     for name, shape in shapes.items():
         low, _, high = range_of(shape)

@@ -36,6 +36,10 @@ class CallableEngine {
     const std::shared_ptr<EngineCalls> held = calls();
     return held->call(args, kwargs);
   }
+  nb::object call_into(const nb::dict& arguments, const nb::dict& outputs) {
+    const std::shared_ptr<EngineCalls> held = calls();
+    return held->call_into(arguments, outputs);
+  }
   nb::object submit(nb::args args, nb::kwargs kwargs) {
     const std::shared_ptr<EngineCalls> held = calls();
     return held->submit(args, kwargs);
@@ -242,6 +246,7 @@ void bind_call(nb::module_& m) {
            "is cancelled, and what runs is waited for.\n\n"
            ":raises Error: naming the input that does not fit.\n"
            ":raises QueueFullError: at once, where as many calls wait as the queue holds.")
+      .def("_call_into", &CallableEngine::call_into, nb::arg("arguments"), nb::arg("outputs"))
       .def("_set_model_files", &CallableEngine::set_model_files, nb::arg("files"))
       .def("_set_updates_arguments", &CallableEngine::set_updates_arguments, nb::arg("updates"),
            "Whether a call computes aliased outputs in the arrays of the engine's device that are "

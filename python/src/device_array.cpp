@@ -4,32 +4,47 @@
 
 #include "backend/backend.h"
 #include "base/error.h"
+#include "host_arrays.h"
 
 namespace opwright::python {
 namespace {
+
+void copy_and_wait(const Device& device, void* to, const void* from, size_t size) {
+  const DeviceScope scope(device);
+  if (size > 0) device.copy(to, from, size, nullptr);
+  device.synchronize(nullptr);
+}
 
 nb::object to_numpy(const DeviceArray& self) {
   nb::object array = nb::module_::import_("numpy").attr("empty")(to_tuple(self.shape()),
                                                                  numpy_dtype(self.dtype()));
   void* to = reinterpret_cast<void*>(nb::cast<uintptr_t>(array.attr("ctypes").attr("data")));
-  const int64_t bytes = bytes_of(self.dtype(), self.shape().numel());
-  nb::gil_scoped_release release;
-  const DeviceScope scope(self.device());
-  if (bytes > 0) self.device().copy(to, self.data(), static_cast<size_t>(bytes), nullptr);
-  self.device().synchronize(nullptr);
+  const nb::gil_scoped_release release;
+  copy_and_wait(self.device(), to, self.data(), self.num_bytes());
   return array;
 }
 
-/// The bytes in memory of the GPU that the thread works with.
-DeviceArray to_device(nb::handle object) {
+/// The bytes in memory of a GPU; -1: of that which the thread works with.
+DeviceArray to_device(nb::handle object, int ordinal) {
   const Blob bytes = borrow_bytes(object);
   const nb::gil_scoped_release release;
-  const Device& device = get_device(DeviceType::kGPU);
+  const Device& device = get_device(DeviceType::kGPU, ordinal);
   DeviceArray array(device, DataType::kUINT8, Shape{static_cast<int64_t>(bytes.size())});
-  const DeviceScope scope(device);
-  if (bytes.size() > 0) device.copy(array.data(), bytes.data(), bytes.size(), nullptr);
-  device.synchronize(nullptr);
+  copy_and_wait(device, array.data(), bytes.data(), bytes.size());
   return array;
+}
+
+DeviceArray device_array_at(uintptr_t address, nb::handle dtype, const nb::tuple& shape,
+                            int ordinal, nb::handle owner) {
+  return DeviceArray(get_device(DeviceType::kGPU, ordinal), data_type(dtype, "an array"),
+                     to_shape(shape), reinterpret_cast<void*>(address), owner);
+}
+
+/// Between addresses of a GPU and of the host.
+void copy_bytes(uintptr_t to, uintptr_t from, size_t size, int ordinal) {
+  const nb::gil_scoped_release release;
+  copy_and_wait(get_device(DeviceType::kGPU, ordinal), reinterpret_cast<void*>(to),
+                reinterpret_cast<const void*>(from), size);
 }
 
 /// Sets bytes of that GPU to 0, in the order of a stream.
@@ -40,6 +55,19 @@ void set_to_zero(uintptr_t address, size_t size, uintptr_t stream) {
   const DeviceScope scope(device);
   device.copy(reinterpret_cast<void*>(address), zeros.data(), size,
               reinterpret_cast<Queue>(stream));
+}
+
+constexpr int kDlCuda = 2;
+
+/// The memory as DLPack's producers give it; it lives as long as they use it.
+nb::object dlpack(nb::handle self, const nb::kwargs& options) {
+  const auto& array = nb::cast<const DeviceArray&>(self);
+  std::vector<size_t> extents;
+  for (const int64_t extent : array.shape()) extents.push_back(static_cast<size_t>(extent));
+  const nb::ndarray<nb::array_api> view(array.data(), extents.size(), extents.data(), self, nullptr,
+                                        dlpack_type(array.dtype()), kDlCuda,
+                                        array.device().ordinal());
+  return nb::cast(view, nb::rv_policy::reference).attr("__dlpack__")(**options);
 }
 
 nb::dict interface(const DeviceArray& self) {
@@ -69,17 +97,23 @@ DeviceArray::DeviceArray(const Device& device, DataType dtype, const Shape& shap
         delete memory;
       }) {
   const DeviceScope scope(device);
-  memory_->grow(device, static_cast<size_t>(std::max<int64_t>(1, bytes_of(dtype, shape.numel()))));
+  memory_->grow(device, std::max<size_t>(1, num_bytes()));
+  data_ = memory_->data();
 }
 
 void bind_device_array(nb::module_& m) {
-  m.def("_to_device", &to_device, nb::arg("bytes"));
+  m.def("_to_device", &to_device, nb::arg("bytes"), nb::arg("device_id") = -1);
+  m.def("_device_array_at", &device_array_at, nb::arg("address"), nb::arg("dtype"),
+        nb::arg("shape"), nb::arg("device_id"), nb::arg("owner"));
+  m.def("_copy_bytes", &copy_bytes, nb::arg("to"), nb::arg("source"), nb::arg("size"),
+        nb::arg("device_id"));
   m.def("_set_to_zero", &set_to_zero, nb::arg("address"), nb::arg("size"), nb::arg("stream"));
   nb::class_<DeviceArray>(
       m, "DeviceArray",
       "A dense array in GPU memory, what an engine gives for arrays of a library that is neither "
-      "PyTorch nor CuPy. Other libraries use it through __cuda_array_interface__: "
-      "numba.cuda.as_cuda_array(a), torch.as_tensor(a), cupy.asarray(a).")
+      "PyTorch nor CuPy. Other libraries use it through DLPack and __cuda_array_interface__: "
+      "torch.from_dlpack(a), jax.dlpack.from_dlpack(a), numba.cuda.as_cuda_array(a), "
+      "cupy.asarray(a).")
       .def_prop_ro(
           "shape", [](const DeviceArray& self) { return to_tuple(self.shape()); },
           nb::sig("def shape(self) -> tuple[int, ...]"), "The extents.")
@@ -90,7 +124,16 @@ void bind_device_array(nb::module_& m) {
           "data_ptr",
           [](const DeviceArray& self) { return reinterpret_cast<uintptr_t>(self.data()); },
           "The address in GPU memory.")
+      .def_prop_ro(
+          "device_id", [](const DeviceArray& self) { return self.device().ordinal(); },
+          "The number of the GPU.")
       .def_prop_ro("__cuda_array_interface__", &interface)
+      .def("__dlpack__", &dlpack,
+           nb::sig("def __dlpack__(self, **kwargs: typing.Any) -> typing.Any"))
+      .def(
+          "__dlpack_device__",
+          [](const DeviceArray& self) { return nb::make_tuple(kDlCuda, self.device().ordinal()); },
+          nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
       .def("numpy", &to_numpy, "A copy for NumPy.")
       .def("__repr__", [](const DeviceArray& self) {
         return opwright::str("<DeviceArray ", name(self.dtype()), " ", self.shape(), " on GPU ",

@@ -1,5 +1,6 @@
 #include "device_calls.h"
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -183,6 +184,24 @@ class DeviceCalls::Call {
       stream_object_ = nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")();
   }
 
+  /// All outputs are in GPU memory, those of these names in these DeviceArrays. Before take().
+  void give_outputs(const nb::dict& outputs) {
+    kind_ = ValueKind::kOther;
+    into_.resize(plan_.outputs.size());
+    for (const auto& [given_name, array] : outputs) {
+      const auto key = nb::cast<std::string>(given_name);
+      const auto port = std::ranges::find(plan_.outputs, key, &PlanPort::name);
+      require(port != plan_.outputs.end(), "the engine has no output '", key, "'");
+      const auto& given = nb::cast<const DeviceArray&>(array);
+      require(given.dtype() == port->type.dtype, "output '", key, "' is ", name(port->type.dtype),
+              "; memory for ", name(given.dtype()), " was given");
+      require(given.device().ordinal() == device_.ordinal(), "output '", key,
+              "': the memory lies on GPU ", given.device().ordinal(), ", the engine runs on GPU ",
+              device_.ordinal());
+      into_[static_cast<size_t>(port - plan_.outputs.begin())] = nb::borrow(array);
+    }
+  }
+
   /// Computes aliased outputs in the arguments of the GPU that are given for their inputs.
   void update_arguments() { updates_arguments_ = true; }
 
@@ -203,6 +222,10 @@ class DeviceCalls::Call {
       trim_outputs();
     else
       fetch_outputs();
+    if (kind_ == ValueKind::kOther && into_.empty() && is_jax()) {
+      const nb::object from_dlpack = nb::module_::import_("jax.dlpack").attr("from_dlpack");
+      for (nb::object& output : outputs_) output = from_dlpack(output);
+    }
     if (waits && is_asynchronous(kind_)) {
       nb::gil_scoped_release release;
       slot_->context.synchronize(queue_);
@@ -240,7 +263,7 @@ class DeviceCalls::Call {
       if (package == "cupy" || package.starts_with("cupy.")) return ValueKind::kCupy;
       if (package.starts_with("numpy")) return ValueKind::kNumpy;
     }
-    if (dlpack_device(value)) return ValueKind::kOther;
+    if (nb::isinstance<DeviceArray>(value) || dlpack_device(value)) return ValueKind::kOther;
     return nb::hasattr(value, "__cuda_array_interface__") ? ValueKind::kOther : ValueKind::kNumpy;
   }
 
@@ -269,6 +292,7 @@ class DeviceCalls::Call {
       case ValueKind::kCupy:
         return convert_cupy(port, value);
       case ValueKind::kOther:
+        if (nb::isinstance<DeviceArray>(value)) return convert_own(port, value);
         return dlpack_device(value) ? convert_dlpack(port, value) : convert_interface(port, value);
       default:
         is_on_host_[input] = true;
@@ -302,6 +326,14 @@ class DeviceCalls::Call {
       return convert_cupy(port, nb::module_::import_("cupy").attr("ascontiguousarray")(value));
     return {reinterpret_cast<void*>(attribute<uintptr_t>(memory, "ptr")),
             shape_of(value.attr("shape")), port.type.dtype, nb::borrow(value)};
+  }
+
+  /// Of any type that engines have.
+  Argument convert_own(const PlanPort& port, nb::handle value) const {
+    const auto& array = nb::cast<const DeviceArray&>(value);
+    check_ordinal(port, array.device().ordinal(), "copy it to GPU ", "");
+    if (array.dtype() != port.type.dtype) refuse_type(port, value);
+    return {array.data(), array.shape(), array.dtype(), nb::borrow(value)};
   }
 
   Argument convert_dlpack(const PlanPort& port, nb::handle value) const {
@@ -427,6 +459,13 @@ class DeviceCalls::Call {
         outputs_[o] = argument.holder;
         continue;
       }
+      // Where data decide the extents there may be less than what is allocated for them.
+      if (is_given(o) && nb::cast<const DeviceArray&>(into_[o]).num_bytes() >=
+                             opwright::python::num_bytes(port.type.dtype, shape)) {
+        outputs_[o] = into_[o];
+        set_output(o, nb::cast<const DeviceArray&>(outputs_[o]).data());
+        continue;
+      }
       check_array_type(port);
       if (kind_ == ValueKind::kTorch) {
         auto [tensor, address] = state_.torch.allocate(o, shape, torch_device_);
@@ -450,6 +489,10 @@ class DeviceCalls::Call {
     for (size_t o = 0; o < outputs_.size(); ++o) {
       const Shape allocated = slot_->context.max_output_shape(static_cast<int>(o));
       const Shape actual = actual_shape(o);
+      if (is_given(o)) {
+        finish_given(o, actual);
+        continue;
+      }
       if (allocated == actual) continue;
       if (kind_ == ValueKind::kOther) {
         nb::cast<DeviceArray&>(outputs_[o]).set_shape(actual);
@@ -465,11 +508,30 @@ class DeviceCalls::Call {
     }
   }
 
-  void fetch_outputs() {
-    const bool is_jax = std::ranges::any_of(
+  bool is_given(size_t output) const { return output < into_.size() && into_[output].is_valid(); }
+
+  void finish_given(size_t output, const Shape& actual) {
+    const auto& given = nb::cast<const DeviceArray&>(into_[output]);
+    require(given.shape() == actual, "output '", plan_.outputs[output].name, "' is of shape ",
+            actual, "; memory for ", given.shape(), " was given");
+    if (outputs_[output].is(into_[output])) return;
+    const auto& computed = nb::cast<const DeviceArray&>(outputs_[output]);
+    {
+      const nb::gil_scoped_release release;
+      copy({given.data(), computed.data(), given.num_bytes()});
+      device_.synchronize(queue_);
+    }
+    outputs_[output] = into_[output];
+  }
+
+  bool is_jax() const {
+    return std::ranges::any_of(
         given_, [](const auto& given) { return kind_of(given.value) == ArrayKind::kJax; });
+  }
+
+  void fetch_outputs() {
     const ArrayKind kind = kind_ == ValueKind::kTorchHost ? ArrayKind::kTorch
-                           : is_jax                       ? ArrayKind::kJax
+                           : is_jax()                     ? ArrayKind::kJax
                                                           : ArrayKind::kNumpy;
     std::vector<Copy> copies;
     for (size_t o = 0; o < outputs_.size(); ++o) {
@@ -515,6 +577,7 @@ class DeviceCalls::Call {
   std::vector<Copy> copies_;  ///< of inputs that are updated in place
   nb::object torch_device_, stream_object_;
   std::vector<nb::object> outputs_;
+  std::vector<nb::object> into_;  ///< what the caller gave for outputs, empty where nothing
   std::unique_ptr<Slot> slot_;
 };
 
@@ -575,6 +638,14 @@ nb::object DeviceCalls::call(const nb::args& args, const nb::kwargs& kwargs,
   if (updates_arguments) call.update_arguments();
   call.take(args, kwargs);
   return call.run(false);
+}
+
+nb::object DeviceCalls::call_into(const nb::dict& arguments, const nb::dict& outputs) {
+  const DeviceScope scope(state_->device);
+  Call call(*state_);
+  call.give_outputs(outputs);
+  call.take(nb::borrow<nb::args>(nb::make_tuple(arguments)), nb::borrow<nb::kwargs>(nb::dict()));
+  return call.run(true);
 }
 
 std::unique_ptr<PreparedCall> DeviceCalls::prepare(const nb::args& args, const nb::kwargs& kwargs,

@@ -22,6 +22,9 @@ class DeviceCalls {
   /// `updates_arguments`: computes aliased outputs in the arrays on the GPU that are given for
   /// their inputs, and returns these.
   nb::object call(const nb::args& args, const nb::kwargs& kwargs, bool updates_arguments);
+  /// With a dict of arguments, which waits for the work and gives all outputs in GPU memory: those
+  /// that `outputs` has by their names in these DeviceArrays.
+  nb::object call_into(const nb::dict& arguments, const nb::dict& outputs);
   /// A call for another thread, on the stream that is current now; run() waits for its work. Throws
   /// Error for wrong arguments, and while the stream is being captured. The object must not outlive
   /// this one.

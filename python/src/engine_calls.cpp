@@ -156,6 +156,12 @@ nb::object EngineCalls::call(const nb::args& args, const nb::kwargs& kwargs) {
   return HostCall(*engine_, arrays_, contexts_, updates_arguments_, args, kwargs).run();
 }
 
+nb::object EngineCalls::call_into(const nb::dict& arguments, const nb::dict& outputs) {
+  require(device_calls_ != nullptr,
+          "the engine runs on the CPU: its outputs are not in GPU memory");
+  return device_calls_->call_into(arguments, outputs);
+}
+
 nb::object EngineCalls::submit(const nb::args& args, const nb::kwargs& kwargs) {
   if (!has_array_formats_) check_array_formats(*engine_);
   engine_->require_weights();

@@ -24,6 +24,8 @@ class EngineCalls : public std::enable_shared_from_this<EngineCalls> {
   /// Whether call() computes aliased outputs in the arrays of the engine's device that it is given.
   void set_updates_arguments(bool updates) { updates_arguments_ = updates; }
   nb::object call(const nb::args& args, const nb::kwargs& kwargs);
+  /// As DeviceCalls::call_into().
+  nb::object call_into(const nb::dict& arguments, const nb::dict& outputs);
   /// The future of a call, which a thread of the queue runs. Throws Error for wrong arguments,
   /// QueueFullError where there is no place.
   nb::object submit(const nb::args& args, const nb::kwargs& kwargs);

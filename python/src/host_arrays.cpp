@@ -44,6 +44,32 @@ std::optional<DataType> data_type(nb::dlpack::dtype type) {
   }
 }
 
+nb::dlpack::dtype dlpack_type(DataType type) {
+  using Code = nb::dlpack::dtype_code;
+  const auto of = [type](Code code) {
+    return nb::dlpack::dtype{static_cast<uint8_t>(code), static_cast<uint8_t>(bits(type)), 1};
+  };
+  switch (type) {
+    case DataType::kFLOAT:
+    case DataType::kHALF:
+      return of(Code::Float);
+    case DataType::kBF16:
+      return of(Code::Bfloat);
+    case DataType::kFP8:
+      return of(Code::Float8_E4M3FN);
+    case DataType::kINT8:
+    case DataType::kINT32:
+    case DataType::kINT64:
+      return of(Code::Int);
+    case DataType::kUINT8:
+      return of(Code::UInt);
+    case DataType::kBOOL:
+      return of(Code::Bool);
+    default:
+      fail("DLPack has no type for ", name(type));
+  }
+}
+
 ArrayKind kind_of(nb::handle object) {
   const nb::object module = nb::getattr(object.type(), "__module__", nb::none());
   if (!nb::isinstance<nb::str>(module)) return ArrayKind::kNumpy;

@@ -26,6 +26,8 @@ enum class ArrayKind { kNumpy, kTorch, kJax };
 ArrayKind kind_of(nb::handle object);
 /// What DLPack calls the type; nothing for those that engines do not have.
 std::optional<DataType> data_type(nb::dlpack::dtype type);
+/// The other way. Throws Error for types that DLPack lacks.
+nb::dlpack::dtype dlpack_type(DataType type);
 /// The attribute of the module torch that is the type. Throws Error where there is none.
 const char* torch_name(DataType type);
 /// Throws Error: an array of that input's type was expected.

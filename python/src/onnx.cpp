@@ -125,17 +125,22 @@ void bind_parser_inputs(ReportingClass<Parser>& c) {
        "The shape that an input of the models to come has in every run, -1 for extents that vary. "
        "Extents that a model leaves open become these, with those of other inputs that have the "
        "same names.")
-      .def(
-          "_set_time_limit",
+      .def_prop_rw(
+          "time_limit", [](const Parser& self) { return self.parser.time_limit(); },
           [](Parser& self, double seconds) { self.parser.set_time_limit(seconds); },
-          nb::arg("seconds"), "Seconds that taking over a model may take.")
+          "Seconds that taking over a model may take, looked at between nodes; at first infinity. "
+          "Limits.build_seconds of a config counts from build_serialized_network on.")
+      .def(
+          "_set_in_short_api",
+          [](Parser& self) { self.parser.set_shape_source(ShapeSource::kPython); },
+          "Messages speak of opwright.build's arguments.")
       .def(
           "_set_logs_errors", [](Parser& self, bool logs) { self.parser.set_logs_errors(logs); },
           nb::arg("logs"), "Whether the logger hears of errors: not where the caller raises them.")
       .def(
           "set_constant_input",
           [](Parser& self, const std::string& name, nb::handle array) {
-            ArrayData data = to_array(array, "set_constant_input");
+            ArrayData data = to_array(array, "constant input '" + name + "'");
             self.parser.set_constant_input(name, data.dtype, data.shape, std::move(data.data));
           },
           nb::arg("name"), nb::arg("array"),

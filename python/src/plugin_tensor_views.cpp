@@ -7,6 +7,7 @@
 
 #include "backend/device.h"
 #include "base/error.h"
+#include "host_arrays.h"
 #include "plugin_bindings.h"
 
 namespace opwright::python {
@@ -40,15 +41,11 @@ struct DlDevice {
   int32_t type = 1;  // CPU
   int32_t id = 0;
 };
-struct DlType {
-  uint8_t code, bits;
-  uint16_t lanes;
-};
 struct DlTensor {
   void* data;
   DlDevice device;
   int32_t ndim;
-  DlType dtype;
+  nb::dlpack::dtype dtype;
   int64_t* shape;
   int64_t* strides;
   uint64_t byte_offset;
@@ -66,29 +63,6 @@ struct DlVersioned {
   DlTensor tensor;
 };
 constexpr uint64_t kReadOnly = 1;
-
-DlType dl_type(DataType type) {
-  const auto width = static_cast<uint8_t>(bits(type));
-  switch (type) {
-    case DataType::kFLOAT:
-    case DataType::kHALF:
-      return {2, width, 1};
-    case DataType::kBF16:
-      return {4, width, 1};
-    case DataType::kFP8:
-      return {10, width, 1};  // float8_e4m3fn
-    case DataType::kINT8:
-    case DataType::kINT32:
-    case DataType::kINT64:
-      return {0, width, 1};
-    case DataType::kUINT8:
-      return {1, width, 1};
-    case DataType::kBOOL:
-      return {6, width, 1};
-    default:
-      fail("DLPack has no type for ", name(type));
-  }
-}
 
 constexpr int32_t kDlCuda = 2;
 
@@ -129,7 +103,7 @@ Managed* export_dlpack(nb::handle self) {
   const auto& tensor = nb::cast<PluginTensor&>(self);
   const PluginTensor::Layout& layout = tensor.layout();
   void* data = tensor.data();
-  const DlType type = dl_type(layout.dtype);
+  const nb::dlpack::dtype type = dlpack_type(layout.dtype);
   auto made = std::make_unique<Export<Managed>>(self);
   for (int i = 0; i < layout.rank; ++i) {
     made->shape[i] = layout.shape[i];

@@ -206,7 +206,7 @@ const Device& get_device(const DeviceId& id) {
   const std::string_view type = name(backend.type());
   if (const std::string obstacle = backend.obstacle(); !obstacle.empty())
     fail_with(ErrorCode::kUNSUPPORTED_STATE, "the ", type, " was asked for, but ", obstacle,
-              "; or use the CPU (DeviceType::kCPU, or OPWRIGHT_DEVICE=cpu)");
+              "; or use the CPU (device=\"cpu\" in Python, DeviceType::kCPU, OPWRIGHT_DEVICE=cpu)");
   if (backend.type() == DeviceType::kCPU) return backend.device(-1);
   int ordinal = id.ordinal;
   std::string who = str(type, ' ', ordinal, " was asked for");

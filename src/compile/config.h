@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/shape.h"
 #include "compile/timing_cache.h"
+#include "network/shape_source.h"
 #include "opwright/builder.h"
 #include "opwright/resource_limits.h"
 #include "plan/plan.h"
@@ -87,10 +88,6 @@ uint32_t default_tactic_sources();
 
 /// Throws Error where a layer is asked to run on another device than the engine.
 void check_layer_device(const std::string& layer, DeviceType asked, DeviceType engine);
-
-/// What gives a build its shapes, for messages: an OptimizationProfile; `shapes`, `example` and
-/// `values` of opwright.build in Python; --shapes of the program.
-enum class ShapeSource : uint8_t { kProfile, kPython, kProgram };
 
 /// What a build makes of the types that layers of a weakly typed network ask for.
 enum class PrecisionConstraints {

@@ -164,6 +164,7 @@ std::shared_ptr<const Engine> load_body(const Blob& file, const Device& device,
     options.log = engine->log();
   }
   options.limits.run_seconds = 0;
+  options.is_body = true;
   return Engine::load(std::move(plan), options);
 }
 

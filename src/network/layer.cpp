@@ -83,8 +83,14 @@ void Layer::set_input(int index, Tensor* tensor) {
 
 void Layer::set_op(OperatorPtr op) {
   require(op != nullptr, "layer '", name_, "' needs an operator");
-  op_.swap(op);
-  changed([&] { op_.swap(op); });
+  WeightNames& names = network_->weight_names_;
+  const auto exchange = [&] {
+    names.forget_elements(*this);
+    op_.swap(op);
+    names.add_elements(*this);
+  };
+  exchange();
+  changed(exchange);
 }
 
 void Layer::infer() {

@@ -378,6 +378,7 @@ void Network::insert(std::unique_ptr<Layer> layer, OperatorPtr op, std::span<Ten
   for (Tensor* tensor : inputs)
     if (tensor) tensor->users_.push_back(layer.get());
   layer_names_.insert(std::move(name));
+  weight_names_.add_elements(*layer);
   layers_.push_back(std::move(layer));
 }
 

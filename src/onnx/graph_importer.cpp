@@ -341,6 +341,7 @@ class GraphImporter::NodeBodies final : public Bodies {
   }
   KnownElements& known() override { return importer_.known_; }
   const GivenBounds& upper_bounds() override { return importer_.known_inputs_.upper_bounds; }
+  ShapeSource shape_source() override { return importer_.known_inputs_.source; }
   bool is_read(const std::string& name) override {
     return &scope_ != &importer_.scope_ || importer_.is_read(name);
   }

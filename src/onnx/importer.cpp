@@ -123,18 +123,51 @@ Ints NodeImporter::get_ints(std::string_view name, Ints otherwise) const {
   return a ? a->ints : otherwise;
 }
 
+namespace {
+
+/// How inputs are given what has to be known.
+std::string input_advice(ShapeSource source, const std::string& input) {
+  switch (source) {
+    case ShapeSource::kPython:
+      return str("Give their values as constants (constants={\"", input,
+                 "\": array}) or, where shapes decide, fixed shapes (shapes={\"", input,
+                 "\": shape})");
+    case ShapeSource::kProgram:
+      return str("Where shapes decide, give fixed ones (--shapes ", input,
+                 ":AxB); opwright.build(constants=) in Python takes values");
+    default:
+      return "Give their values as constants (set_constant_input of the parser) or, where shapes "
+             "decide, fixed shapes (set_input_shape)";
+  }
+}
+
+std::string bound_advice(ShapeSource source, const std::string& tensor) {
+  switch (source) {
+    case ShapeSource::kPython:
+      return str("bounds={\"", tensor, "\": largest}");
+    case ShapeSource::kProgram:
+      return "opwright.build(bounds=) in Python";
+    default:
+      return "set_upper_bound of the parser, in Python opwright.build(bounds=)";
+  }
+}
+
+}  // namespace
+
+ShapeSource NodeImporter::shape_source() const {
+  return bodies_ != nullptr ? bodies_->shape_source() : ShapeSource::kProfile;
+}
+
 void NodeImporter::error_needs(onnxparser::ErrorCode kind, Tensor* tensor, std::string_view what,
                                std::string_view problem, const Tensor* named) const {
   std::vector<std::string> inputs;
   for (const Tensor* input : inputs_behind(*tensor)) inputs.push_back(input->name());
   std::string all;
   for (const std::string& input : inputs) all += str(all.empty() ? "" : ", ", "'", input, "'");
-  const std::string how =
-      inputs.empty()
-          ? ""
-          : str("; it is known where these inputs of the model are: ", all,
-                ". Give their values as constants (set_constant_input of the parser) or, where "
-                "shapes decide, fixed shapes (set_input_shape)");
+  const std::string how = inputs.empty()
+                              ? ""
+                              : str("; it is known where these inputs of the model are: ", all,
+                                    ". ", input_advice(shape_source(), inputs.front()));
   throw NodeError(kind,
                   str("ONNX node '", name(), "' (", node_.op_type, "): ", what, " ('",
                       (named != nullptr ? named : tensor)->name(), "') ", problem, how),
@@ -237,8 +270,9 @@ Expr NodeImporter::data_extent(Tensor* tensor, int64_t index, std::string_view w
   if (follows.high) bound = bound ? min(*bound, *follows.high) : follows.high;
   if (!bound)
     error_needs(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, element.tensor, what,
-                "depends on data, and no upper bound follows from how it is computed: give one for "
-                "it (set_upper_bound of the parser, in Python build(bounds=))",
+                str("depends on data, and no upper bound follows from how it is computed: give one "
+                    "for it (",
+                    bound_advice(shape_source(), (origin ? origin : element.tensor)->name()), ")"),
                 origin);
   return add<DataExtent>({element.index}, {element.tensor, scalar_of(*bound)})
       ->info()

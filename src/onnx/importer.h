@@ -11,6 +11,7 @@
 #include "control/element_bounds.h"
 #include "control/known_elements.h"
 #include "network/network.h"
+#include "network/shape_source.h"
 #include "onnx/model.h"
 #include "onnx/names.h"
 #include "onnx/node_error.h"
@@ -65,6 +66,7 @@ class Bodies {
   /// What is known of tensors that follow from constants.
   virtual KnownElements& known() = 0;
   virtual const GivenBounds& upper_bounds() = 0;
+  virtual ShapeSource shape_source() = 0;
   /// Whether anything in the model may read what the node makes by this name.
   virtual bool is_read(const std::string& name) = 0;
 
@@ -211,6 +213,7 @@ class NodeImporter : public LayerWriter {
     error_of(onnxparser::ErrorCode::kINVALID_NODE, problem);
   }
 
+  ShapeSource shape_source() const;
   Expr data_extent(Tensor* tensor, int64_t element, std::string_view what,
                    const std::optional<Expr>& most, Tensor* origin);
 

@@ -6,6 +6,7 @@
 #include "base/blob.h"
 #include "base/shape.h"
 #include "base/types.h"
+#include "network/shape_source.h"
 
 namespace opwright::onnx {
 
@@ -22,6 +23,8 @@ struct KnownInputs {
   std::unordered_map<std::string, Constant> constants;
   /// Upper bounds of tensors whose elements decide extents, by the names that the model gives them.
   std::unordered_map<std::string, int64_t> upper_bounds;
+  /// Who the caller is, for messages.
+  ShapeSource source = ShapeSource::kProfile;
 };
 
 }  // namespace opwright::onnx

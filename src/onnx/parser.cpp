@@ -185,6 +185,11 @@ void OnnxParser::set_constant_input(const std::string& name, DataType dtype, con
   known_.constants[name] = {dtype, shape, std::move(data)};
 }
 
+void OnnxParser::set_time_limit(double seconds) {
+  require(seconds > 0, "ONNX: the time limit is ", seconds, " s; expected a positive number");
+  seconds_ = seconds;
+}
+
 void OnnxParser::set_upper_bound(const std::string& name, int64_t most) {
   require(most >= 0, "ONNX: the upper bound of '", name, "' must not be negative, but is ", most);
   known_.upper_bounds[name] = most;

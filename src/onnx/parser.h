@@ -108,8 +108,12 @@ class OnnxParser {
   /// in any run: a run in which an extent is larger fails. Memory is planned for it.
   void set_upper_bound(const std::string& name, int64_t most);
 
+  /// What messages speak of.
+  void set_shape_source(ShapeSource source) { known_.source = source; }
+
   /// What taking over a model may take; it is looked at between nodes. No limit at first.
-  void set_time_limit(double seconds) { seconds_ = seconds; }
+  void set_time_limit(double seconds);
+  double time_limit() const { return seconds_; }
 
   /// A bit for each OnnxParserFlag; NATIVE_INSTANCENORM is set.
   uint32_t flags() const { return flags_; }

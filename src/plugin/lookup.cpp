@@ -206,8 +206,9 @@ std::string describe_missing(const PluginRequirement& requirement) {
     return str("plugin '", requirement.plugin_namespace, "::", requirement.name, "' (version ",
                requirement.version,
                "): import the module that defines it with register and impl before the engine is "
-               "loaded, or build the engine with embed_python_plugins, or with its aot_impl, which "
-               "needs no definition");
+               "loaded (of the program's commands: python -m opwright run --plugins module.py), or "
+               "build the engine with embed_python_plugins, or with its aot_impl, which needs no "
+               "definition");
   return str(
       "plugin ",
       str(CreatorIdentity{requirement.name, requirement.version, requirement.plugin_namespace}),

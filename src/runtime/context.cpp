@@ -12,6 +12,7 @@
 #include "runtime/api_border.h"
 #include "runtime/context_state.h"
 #include "runtime/nvtx.h"
+#include "runtime/step_clock.h"
 #include "runtime/trace.h"
 #include "threads/pool.h"
 
@@ -65,6 +66,45 @@ thread_local const Deadline* RunEnd::earliest = nullptr;
 
 }  // namespace
 
+/// Who watches a run.
+struct Context::Watchers {
+  Trace* trace = nullptr;
+  DeviceSpans* device_spans = nullptr;
+  ProfilingVerbosity nvtx = ProfilingVerbosity::kNONE;
+  bool is_there() const { return trace != nullptr || nvtx != ProfilingVerbosity::kNONE; }
+};
+
+namespace {
+
+/// The innermost run of the calling thread that is no body's is watched so: bodies in it are, too.
+template <class Watchers>
+class WatchedRun {
+ public:
+  explicit WatchedRun(const Watchers& watchers) : before_(innermost) {
+    count.fetch_add(1, std::memory_order_relaxed);
+    innermost = &watchers;
+  }
+  ~WatchedRun() {
+    innermost = before_;
+    count.fetch_sub(1, std::memory_order_relaxed);
+  }
+  WatchedRun(const WatchedRun&) = delete;
+  WatchedRun& operator=(const WatchedRun&) = delete;
+  /// Null: nobody watches.
+  static const Watchers* current() {
+    if (count.load(std::memory_order_relaxed) == 0) [[likely]]
+      return nullptr;
+    return innermost;
+  }
+
+ private:
+  inline static std::atomic<int> count = 0;  ///< as RunEnd's
+  inline static thread_local const Watchers* innermost = nullptr;
+  const Watchers* const before_;
+};
+
+}  // namespace
+
 Context::Context(std::shared_ptr<const Engine> engine, int profile, Strategy strategy)
     : engine_(std::move(engine)),
       counted_(engine_->count_context()),
@@ -74,6 +114,7 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile, Strategy str
       debug_(engine_->plan()),
       has_deadline_(std::isfinite(engine_->limits().run_seconds)),
       has_nvtx_(nvtx::is_there()),
+      is_body_(engine_->is_body()),
       state_(std::make_unique<State>(engine_->device().is_host() ? &engine_->scratch() : nullptr)) {
   const Plan& plan = engine_->plan();
   const auto number = static_cast<int32_t>(strategy);
@@ -389,17 +430,28 @@ void Context::enqueue(Queue queue) {
     const Running running(s.scratch);
     // Kept, as others may end it meanwhile.
     const std::shared_ptr<Trace> kept = engine_->trace();
-    Trace* const trace = kept.get();
-    const TraceSpan span(trace, "run", "run");
-    const threads::ObservedTasks tasks(trace);
+    Watchers watchers{kept.get(), nullptr,
+                      has_nvtx_ ? notes_.nvtx_verbosity : ProfilingVerbosity::kNONE};
+    const Watchers* const around = WatchedRun<Watchers>::current();
+    if (is_body_) watchers = around != nullptr ? *around : Watchers();
+    std::optional<WatchedRun<Watchers>> watched;
+    if (!is_body_ && (around != nullptr || watchers.is_there())) [[unlikely]]
+      watched.emplace(watchers);
+    const char* const what = is_body_ ? "body" : "run";
+    const TraceSpan span(watchers.trace, what, what);
+    const threads::ObservedTasks tasks(watchers.trace);
     if (s.gpu == nullptr) {
-      run(queue, trace);
+      run(queue, watchers);
     } else {
       const DeviceScope scope(*s.gpu);
       if (queue != s.queue) [[unlikely]]
         change_queue(queue);
+      std::optional<DeviceSpans> spans;
+      if (!is_body_ && watchers.trace != nullptr && !s.gpu->is_capturing(queue)) [[unlikely]]
+        watchers.device_spans = &spans.emplace(*watchers.trace, *s.gpu);
       try {
-        run(queue, trace);
+        run(queue, watchers);
+        if (spans) spans->read(queue);
       } catch (const DeviceLostError& error) {
         fail_lost(error);
       }
@@ -422,12 +474,12 @@ void Context::note_capture() {
   engine_->lose_last_use();
 }
 
-void Context::run(Queue queue, Trace* trace) {
+void Context::run(Queue queue, const Watchers& watchers) {
   State& s = *state_;
   s.are_times_known = false;
   if (!s.is_ready || s.generation != engine_->generation() ||
       (!s.shape_inputs.empty() && s.shape_values_changed())) [[unlikely]] {
-    const TraceSpan span(trace, "prepare", "prepare for new shapes");
+    const TraceSpan span(watchers.trace, "prepare", "prepare for new shapes");
     prepare();
   } else if (!s.scratch.is_placed()) [[unlikely]] {
     place_memory();
@@ -452,8 +504,9 @@ void Context::run(Queue queue, Trace* trace) {
         (debug_sync_ || deadline != nullptr) && s.gpu != nullptr,
         deadline,
         s.are_times_known ? std::span(s.times) : std::span<float>(),
-        trace,
-        has_nvtx_ ? notes_.nvtx_verbosity : ProfilingVerbosity::kNONE,
+        watchers.trace,
+        watchers.device_spans,
+        watchers.nvtx,
     };
     s.timed_profile = profile_;
     if (watch) [[unlikely]] {

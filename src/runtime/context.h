@@ -206,7 +206,8 @@ class Context {
 
  private:
   struct State;
-  void run(Queue queue, Trace* trace);
+  struct Watchers;
+  void run(Queue queue, const Watchers& watchers);
   void change_queue(Queue queue);
   void note_capture();
   void prepare();
@@ -234,6 +235,7 @@ class Context {
   DebugTensors debug_;
   const bool has_deadline_;  ///< whether runs may take so long only
   const bool has_nvtx_;      ///< whether a tool of NVIDIA's listens
+  const bool is_body_;       ///< of a layer of the engine around it
   bool debug_sync_ = false;
   bool emits_layer_times_ = true;
   ContextNotes notes_;

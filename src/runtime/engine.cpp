@@ -136,6 +136,7 @@ Engine::Engine(const Plan& plan, const LoadOptions& options)
       errors_(std::make_unique<ErrorReport>(options.log, options.recorder)),
       allocator_(options.allocator),
       debug_plugins_(options.debug_plugins.value_or(plan.debug_plugins)),
+      is_body_(options.is_body),
       max_threads_(options.max_threads),
       limits_(resolved(options.limits, device_->memory())) {}
 

@@ -65,6 +65,7 @@ struct LoadOptions {
   std::optional<bool> debug_plugins;     ///< overrides Plan::debug_plugins
   int max_threads = 0;                   ///< see Engine::max_threads()
   EnclosingEngine* enclosing = nullptr;  ///< of a body, which counts in its limits; null: none
+  bool is_body = false;                  ///< see Engine::is_body()
 };
 
 /// A network input or output of an engine.
@@ -130,6 +131,8 @@ class Engine {
   std::shared_ptr<Trace> begin_trace() const;
   /// Does nothing where the trace has ended.
   void end_trace(const std::shared_ptr<Trace>& trace) const;
+  /// Whether it is the body of a layer, whose runs are parts of the runs around them.
+  bool is_body() const { return is_body_; }
   /// How often weights were exchanged.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
   /// Held while weights of the plan are read, but for runs, which have what they read.
@@ -245,6 +248,7 @@ class Engine {
   mutable std::mutex trace_mutex_;
   mutable std::shared_ptr<Trace> trace_;
   bool debug_plugins_ = false;
+  bool is_body_ = false;
   int max_threads_ = 0;
   Limits limits_;
   bool asks_plugins_ = true;

@@ -24,27 +24,30 @@ Refitter::Refitter(std::shared_ptr<Engine> engine)
   require(!weights().empty(), engine_->name(),
           " cannot be refitted: build it with BuilderFlag.REFIT, REFIT_IDENTICAL or "
           "REFIT_INDIVIDUAL (the latter with weights marked in the network)");
+  for (size_t i = 0; i < weights().size(); ++i) {
+    const RefitWeight& weight = weights()[i];
+    by_name_.try_emplace(weight.name, static_cast<int>(i));
+    for (const WeightUse& use : weight.uses)
+      by_layer_[use.layer].emplace_back(use.role, static_cast<int>(i));
+  }
 }
 
 int Refitter::require_name(std::string_view name) const {
-  const auto found = std::find_if(weights().begin(), weights().end(),
-                                  [&](const RefitWeight& weight) { return weight.name == name; });
-  require(found != weights().end(), engine_->name(), " has no refittable weights '", name,
+  const auto found = by_name_.find(name);
+  require(found != by_name_.end(), engine_->name(), " has no refittable weights '", name,
           "'; get_all_weights() lists them");
-  return static_cast<int>(found - weights().begin());
+  return found->second;
 }
 
 int Refitter::require_role(std::string_view layer, WeightsRole role) const {
+  const auto found = by_layer_.find(layer);
+  require(found != by_layer_.end(), engine_->name(), " has no refittable weights of a layer '",
+          layer, "'; get_all() lists the layers that have some");
   std::string roles;
-  for (size_t i = 0; i < weights().size(); ++i) {
-    for (const WeightUse& use : weights()[i].uses) {
-      if (use.layer != layer) continue;
-      if (use.role == static_cast<int32_t>(role)) return static_cast<int>(i);
-      roles += str(roles.empty() ? "" : ", ", role_name(use.role));
-    }
+  for (const auto& [own, weight] : found->second) {
+    if (own == static_cast<int32_t>(role)) return weight;
+    roles += str(roles.empty() ? "" : ", ", role_name(own));
   }
-  require(!roles.empty(), engine_->name(), " has no refittable weights of a layer '", layer,
-          "'; get_all() lists the layers that have some");
   fail("layer '", layer, "' has no refittable weights in the role ",
        role_name(static_cast<int32_t>(role)), "; it has ", roles);
 }

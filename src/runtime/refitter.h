@@ -4,6 +4,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "opwright/refitter.h"
@@ -58,6 +60,9 @@ class Refitter {
 
   std::shared_ptr<Engine> engine_;
   std::vector<Set> set_;  ///< per weight
+  std::unordered_map<std::string_view, int> by_name_;
+  /// By layer its roles and the weights that it has in them, in their order.
+  std::unordered_map<std::string_view, std::vector<std::pair<int32_t, int>>> by_layer_;
   bool validates_ = true;
   int max_threads_ = 0;  ///< 0: those of the machine
 };

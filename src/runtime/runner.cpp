@@ -264,11 +264,9 @@ bool Runner::run_watched(void* workspace, Queue queue, const Watch& watch) {
   }
   std::optional<TraceSteps> trace;
   if (watch.trace != nullptr)
-    observers.add(trace.emplace(*watch.trace, table_.schedule,
-                                table_.is_host || is_captured ? nullptr : &table_.device));
+    observers.add(trace.emplace(*watch.trace, table_.schedule, watch.device_spans));
   run_with(workspace, queue, observers, watch);
   if (clock) clock->read();
-  if (trace) trace->read(queue);
   return is_captured;
 }
 

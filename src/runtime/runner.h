@@ -14,6 +14,7 @@
 namespace opwright {
 
 class Deadline;
+class DeviceSpans;
 
 /// Throws Error: the run has taken longer than it may, when `when`.
 [[noreturn]] void fail_run_time(const Deadline& deadline, const char* when);
@@ -48,7 +49,9 @@ class Runner {
     /// Receives each step's time in milliseconds, and the run is waited for; empty: nobody wants
     /// them.
     std::span<float> times = {};
-    Trace* trace = nullptr;  ///< receives what happens, and the run is waited for; null: nobody
+    Trace* trace = nullptr;  ///< receives what happens; null: nobody
+    /// Receives when steps run on the device, and is read when the run is over; null: nobody.
+    DeviceSpans* device_spans = nullptr;
     /// How much NVTX ranges of the steps say; kNONE: there are none.
     ProfilingVerbosity nvtx = ProfilingVerbosity::kNONE;
     /// Whether the run stops between steps.

@@ -19,32 +19,27 @@ std::string summary(const PlanStep& step) {
 
 }  // namespace
 
-Trace::Span TraceSteps::span(size_t step, Trace::Time begin, Trace::Time end, int64_t link) const {
-  const PlanStep& planned = schedule_.steps[step];
-  const bool is_plugin = is_plugin_kind(shown_kind(planned.kind, planned.attributes));
-  return {planned.name, is_plugin ? "plugin" : "step", begin,
-          end,          static_cast<int32_t>(step),    summary(planned),
-          link};
-}
-
-void TraceSteps::start(size_t step, Queue queue) {
-  if (device_ != nullptr) {
-    on_device_.push_back(
-        {step, queue, trace_.next_link(), device_->make_event(), device_->make_event()});
-    on_device_.back().begin->record(queue);
+int64_t DeviceSpans::begin(Trace::Span& span, Queue queue) {
+  if (placed_.size() == kMost) {
+    trace_.note_dropped();
+    return -1;
   }
-  start_ = Trace::Clock::now();
+  span.link = trace_.next_link();
+  placed_.push_back({span, queue, depth_++, device_.make_event(), device_.make_event()});
+  placed_.back().begin->record(queue);
+  return static_cast<int64_t>(placed_.size()) - 1;
 }
 
-void TraceSteps::stop(size_t step, Queue queue) {
-  const Trace::Time end = Trace::Clock::now();
-  if (device_ != nullptr) on_device_.back().end->record(queue);
-  trace_.add(span(step, start_, end, device_ != nullptr ? on_device_.back().link : 0));
+void DeviceSpans::end(int64_t number) {
+  if (number < 0) return;
+  --depth_;
+  const Placed& placed = placed_[static_cast<size_t>(number)];
+  placed.end->record(placed.queue);
 }
 
-void TraceSteps::read(Queue queue) {
-  if (device_ == nullptr || on_device_.empty()) return;
-  const std::unique_ptr<Event> last = device_->make_event();
+void DeviceSpans::read(Queue queue) {
+  if (placed_.empty()) return;
+  const std::unique_ptr<Event> last = device_.make_event();
   {
     const TraceSpan waits(&trace_, "wait", "wait for the device");
     last->record(queue);
@@ -56,13 +51,42 @@ void TraceSteps::read(Queue queue) {
     const std::chrono::duration<double, std::milli> before(last->milliseconds_since(event));
     return now - std::chrono::duration_cast<Trace::Clock::duration>(before);
   };
-  std::unordered_map<Queue, Trace::Time> ends;  // rounded times may overlap
-  for (const OnDevice& each : on_device_) {
-    Trace::Time& before = ends.try_emplace(each.queue, at(*each.begin)).first->second;
-    const Trace::Time begin = std::max(before, at(*each.begin));
-    before = std::max(begin, at(*each.end));
-    trace_.add(each.queue, span(each.step, begin, before, each.link));
+  // Times are rounded; spans of a queue lie within each other or follow each other all the same.
+  struct Open {
+    size_t depth;
+    Trace::Time done, end;  ///< where the next one within may begin, and must end
+  };
+  std::unordered_map<Queue, std::vector<Open>> queues;
+  for (Placed& each : placed_) {
+    std::vector<Open>& open = queues[each.queue];
+    if (open.empty()) open.push_back({0, Trace::Time::min(), Trace::Time::max()});
+    while (open.size() > 1 && open.back().depth > each.depth) open.pop_back();
+    Open& around = open.back();
+    each.span.begin = std::clamp(at(*each.begin), around.done, around.end);
+    each.span.end = std::clamp(at(*each.end), each.span.begin, around.end);
+    around.done = each.span.end;
+    open.push_back({each.depth + 1, each.span.begin, each.span.end});
+    trace_.add(each.queue, std::move(each.span));
   }
+}
+
+void TraceSteps::start(size_t step, Queue queue) {
+  const PlanStep& planned = schedule_.steps[step];
+  const bool is_plugin = is_plugin_kind(shown_kind(planned.kind, planned.attributes));
+  span_ = {.name = planned.name,
+           .category = is_plugin ? "plugin" : "step",
+           .begin = {},
+           .end = {},
+           .step = static_cast<int32_t>(step),
+           .detail = summary(planned)};
+  if (device_ != nullptr) on_device_ = device_->begin(span_, queue);
+  span_.begin = Trace::Clock::now();
+}
+
+void TraceSteps::stop(size_t, Queue) {
+  span_.end = Trace::Clock::now();
+  if (device_ != nullptr) device_->end(on_device_);
+  trace_.add(std::move(span_));
 }
 
 NvtxSteps::~NvtxSteps() {

@@ -104,31 +104,50 @@ class EventClock final : public StepObserver {
   std::vector<std::pair<size_t, size_t>> steps_;  ///< and the event behind each
 };
 
-/// Writes steps into a trace: the host's spans, and those of the device by events.
-class TraceSteps final : public StepObserver {
+/// Spans of a run on a device's queues, by events: of its steps, and within these of the steps of
+/// bodies.
+class DeviceSpans {
  public:
-  /// `device` is null where steps are done when enqueue() returns, or events may not be waited for.
-  TraceSteps(Trace& trace, const Schedule& schedule, const Device* device)
-      : trace_(trace), schedule_(schedule), device_(device) {}
-  void start(size_t step, Queue queue) override;
-  void stop(size_t step, Queue queue) override;
-  /// Waits for all that the queue was given, and takes the device's times.
+  DeviceSpans(Trace& trace, const Device& device) : trace_(trace), device_(device) {}
+  /// Begins one, whose `link` is set, and whose times are what the device says. Returns its number;
+  /// -1: there are too many.
+  int64_t begin(Trace::Span& span, Queue queue);
+  /// Ends the one that began last and has not ended.
+  void end(int64_t number);
+  /// Waits for all that the queue was given, and writes the spans into the trace.
   void read(Queue queue);
 
  private:
-  struct OnDevice {
-    size_t step;
+  /// A loop may run its body any number of times.
+  static constexpr size_t kMost = 50'000;
+  struct Placed {
+    Trace::Span span;
     Queue queue;
-    int64_t link;
+    size_t depth;
     std::unique_ptr<Event> begin, end;
   };
-  Trace::Span span(size_t step, Trace::Time begin, Trace::Time end, int64_t link) const;
 
   Trace& trace_;
+  const Device& device_;
+  size_t depth_ = 0;
+  std::vector<Placed> placed_;
+};
+
+/// Writes steps into a trace: the host's spans, and those of the device.
+class TraceSteps final : public StepObserver {
+ public:
+  /// `device` is null where steps are done when enqueue() returns, or events may not be waited for.
+  TraceSteps(Trace& trace, const Schedule& schedule, DeviceSpans* device)
+      : trace_(trace), schedule_(schedule), device_(device) {}
+  void start(size_t step, Queue queue) override;
+  void stop(size_t step, Queue queue) override;
+
+ private:
+  Trace& trace_;
   const Schedule& schedule_;
-  const Device* const device_;
-  Trace::Time start_;
-  std::vector<OnDevice> on_device_;
+  DeviceSpans* const device_;
+  Trace::Span span_;  ///< of the step that runs
+  int64_t on_device_ = -1;
 };
 
 /// Marks steps for NVIDIA's tools.

@@ -68,6 +68,11 @@ void Trace::add(Queue queue, Span span) {
   place({std::move(span), false, found->second});
 }
 
+void Trace::note_dropped() {
+  const std::lock_guard lock(mutex_);
+  ++dropped_;
+}
+
 size_t Trace::num_spans() const {
   const std::lock_guard lock(mutex_);
   return spans_.size();

@@ -23,7 +23,7 @@ class Trace final : public threads::TaskObserver {
   /// `device` names the device whose queues there are, empty where there is none.
   Trace(std::string engine, std::string device);
 
-  /// Spans of one kind have a category: "run", "step", "plugin", "copy", "wait" or "task".
+  /// Spans of one kind have a category: "run", "body", "step", "plugin", "copy", "wait" or "task".
   struct Span {
     std::string name;
     const char* category = "";
@@ -35,6 +35,8 @@ class Trace final : public threads::TaskObserver {
   /// On the calling thread.
   void add(Span span);
   void add(Queue queue, Span span);
+  /// For one that is not added.
+  void note_dropped();
   /// For Span::link.
   int64_t next_link() { return links_.fetch_add(1, std::memory_order_relaxed) + 1; }
 

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "runtime/inspect.h"
 #include "runtime/json.h"
 #include "view_page.h"
@@ -10,8 +11,9 @@
 namespace opwright {
 namespace {
 
-/// Where the page has the engines.
+/// Where the page has the units of times and bytes, and behind them the engines.
 constexpr std::string_view kEnginesMark = "@ENGINES@";
+constexpr std::string_view kUnitsMark = "@UNITS@";
 
 /// JSON as the content of a script element: no '<', so that nothing ends the element or begins a
 /// comment there.
@@ -24,13 +26,36 @@ void append_data(std::string& page, std::string_view json) {
   }
 }
 
+void write_units(JsonWriter& writer, const char* name, std::span<const UnitRow> rows) {
+  writer.key(name);
+  writer.begin_array();
+  for (const UnitRow& row : rows) {
+    writer.begin_array();
+    writer.value(row.below);
+    writer.value(row.scale);
+    writer.value(int64_t{row.digits});
+    writer.value(row.unit);
+    writer.end_array();
+  }
+  writer.end_array();
+}
+
+std::string units_json() {
+  JsonWriter writer;
+  writer.begin_object();
+  write_units(writer, "time", time_units());
+  write_units(writer, "bytes", byte_units());
+  writer.end_object();
+  return writer.take();
+}
+
 }  // namespace
 
 std::string view_page(std::span<const ViewedPlan> plans) {
   require(!plans.empty() && plans.size() <= 2, "a page shows one engine or two, not ",
           plans.size());
   const std::string_view page(kViewPage);
-  const size_t place = page.find(kEnginesMark);
+  const size_t place = page.find(kEnginesMark), units = page.find(kUnitsMark, place);
   std::string result(page.substr(0, place));
   result += '[';
   for (size_t i = 0; i < plans.size(); ++i) {
@@ -41,7 +66,10 @@ std::string view_page(std::span<const ViewedPlan> plans) {
     append_data(result, inspect_json(*plans[i].plan).substr(1));
   }
   result += ']';
-  result += page.substr(place + kEnginesMark.size());
+  const size_t between = place + kEnginesMark.size();
+  result += page.substr(between, units - between);
+  result += units_json();
+  result += page.substr(units + kUnitsMark.size());
   return result;
 }
 

@@ -111,3 +111,59 @@ def test_parts_of_a_split_that_do_not_fit_are_refused():
     model = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)])
     with pytest.raises(trt.Error, match="the parts have 6 elements along axis 0; expected 4"):
         trt.build(model, device="cpu")
+
+
+def test_weights_of_a_network_are_named_and_marked():
+    def work(count: int) -> None:
+        network = trt.Builder(trt.Logger()).create_network(0)
+        arrays = [np.full((1, 4), i, np.float32) for i in range(count)]
+        last = network.add_input("x", trt.float32, (1, 4))
+        for array in arrays:
+            constant = network.add_constant((1, 4), array).get_output(0)
+            last = network.add_elementwise(last, constant, trt.ElementWiseOperation.SUM)
+            last = last.get_output(0)
+        for i, array in enumerate(arrays):
+            assert network.set_weights_name(array, f"w{i}")
+        for i in range(count):
+            assert network.mark_weights_refittable(f"w{i}")
+            assert network.are_weights_marked_refittable(f"w{i}")
+            assert network.unmark_weights_refittable(f"w{i}")
+            assert not network.are_weights_marked_refittable(f"w{i}")
+
+    require_no_square(work, 1500)
+
+
+def test_weights_of_a_refitter_are_set_by_name_and_by_role():
+    def refitter_of(count: int) -> tuple[trt.Refitter, list[str], object]:
+        logger = trt.Logger()
+        builder = trt.Builder(logger)
+        network = builder.create_network(0)
+        last = network.add_input("x", trt.float32, (1, 4))
+        for i in range(count):
+            constant = network.add_constant((1, 4), np.full((1, 4), i, np.float32))
+            constant.name = f"constant {i}"
+            last = network.add_elementwise(
+                last, constant.get_output(0), trt.ElementWiseOperation.SUM
+            ).get_output(0)
+        network.mark_output(last)
+        config = builder.create_builder_config()
+        config.default_device_type, config.timing = trt.DeviceType.CPU, False
+        config.set_flag(trt.BuilderFlag.REFIT)
+        plan = builder.build_serialized_network(network, config)
+        engine = trt.Runtime(logger).deserialize_cuda_engine(plan)
+        refitter = trt.Refitter(engine, logger)
+        return refitter, refitter.get_all_weights(), engine
+
+    made = {count: refitter_of(count) for count in (1500, 6000)}
+    array = np.ones((1, 4), np.float32)
+
+    def work(count: int) -> None:
+        refitter, names, _ = made[count]
+        assert len(names) == count
+        for name in names:
+            assert refitter.set_named_weights(name, array)
+            refitter.get_weights_location(name)
+        for layer, role in zip(*refitter.get_all()):
+            assert refitter.set_weights(layer, role, array)
+
+    require_no_square(work, 1500)

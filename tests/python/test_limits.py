@@ -112,6 +112,24 @@ def test_build_seconds_and_steps():
         opwright.build(two, device="cpu", limits=opwright.Limits(steps=1))
 
 
+def test_reading_a_model_has_a_limit_of_its_own():
+    """Where a program parses: no config is known then."""
+    logger = opwright.Logger(opwright.Logger.INTERNAL_ERROR)
+    proto = _negation(4).SerializeToString()
+    parser = opwright.OnnxParser(opwright.Builder(logger).create_network(), logger)
+    assert parser.time_limit == float("inf")
+    parser.time_limit = 1e-9
+    assert not parser.parse(proto)
+    assert "build_seconds" in parser.get_error(0).desc()
+    for wrong in (0, -1, float("nan")):
+        with pytest.raises(opwright.Error, match="time limit is .* expected a positive number"):
+            parser.time_limit = wrong
+    network = opwright.Builder(logger).create_network()
+    parser = opwright.OnnxParser(network, logger)
+    parser.time_limit = 60
+    assert parser.parse(proto) and network.num_layers == 1
+
+
 HEAD = """<ir_version: 9, opset_import: ["" : 19]>
     net (int64 m, float[4, 8] x) => (float[4, 8] y) """
 LAYERS = "p = Softmax (a)  q = Exp (p)  a2 = Softmax <axis = 0> (q)"

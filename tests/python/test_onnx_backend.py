@@ -139,6 +139,10 @@ def test_errors_name_the_inputs_that_have_to_be_constant():
     error = parser.get_error(0)
     assert error.needed_constants() == ["axes"]
     assert "set_constant_input" in error.desc() and "'axes'" in error.desc()
+    with pytest.raises(opwright.Error, match=r'constants=\{"axes": array\}') as raised:
+        opwright.build(wider(), shapes={"x": (2, 3)}, device="cpu")
+    assert "set_constant_input" not in str(raised.value)
+    assert "set_input_shape" not in str(raised.value)
 
 
 def test_constants_take_the_place_of_inputs():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -226,6 +228,8 @@ def test_wrong_outputs_files_and_models(both, tmp_path):
                 '<ir_version: 9, opset_import: ["": 19, "no": 1]> g (float[n] x) => (float[n] y) { y = no.Nothing(x) }'
             ).SerializeToString()
         )
+    with pytest.raises(state.NotImplemented, match="element type 4, which is not supported"):
+        session(parse("g (uint16[2] x) => (uint16[2] y) { y = Identity(x) }"))
     assert issubclass(state.Fail, opwright.Error)
     with pytest.raises(TypeError, match="input_feed is a dict"):
         both[0].run(None, [feed(2)["x"]])
@@ -356,6 +360,28 @@ def test_ort_values(both):
         np.testing.assert_allclose(out.numpy(), fed["x"] + fed["y"], rtol=1e-6)
         (z,) = each.run_with_ort_values(["z"], {"x": value, "y": made})
         np.testing.assert_allclose(z.numpy(), fed["x"] + fed["y"], rtol=1e-6)
+
+
+LAZY = """
+import sys
+import opwright
+late = {"opwright.onnxruntime", "opwright._engine_tensors"}
+assert not late & set(sys.modules), late & set(sys.modules)
+assert {"InferenceSession", "onnxruntime", "build"} <= set(dir(opwright))
+assert not late & set(sys.modules), late & set(sys.modules)
+try:
+    opwright.InferenceSessions
+except AttributeError as error:
+    assert str(error) == "module 'opwright' has no attribute 'InferenceSessions'", error
+from opwright import *
+assert InferenceSession is opwright.InferenceSession is opwright.onnxruntime.InferenceSession
+from opwright import onnxruntime
+assert onnxruntime is sys.modules["opwright.onnxruntime"]
+"""
+
+
+def test_the_module_is_imported_when_it_is_asked_for():
+    subprocess.run([sys.executable, "-c", LAZY], check=True)
 
 
 def test_names_that_scripts_use_are_there():

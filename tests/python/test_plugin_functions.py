@@ -855,6 +855,7 @@ def test_saved_engine_needs_the_definition(tmp_path):
 
     text = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout
     assert plugin_id in text and "import the module that defines it" in text
+    assert "python -m opwright run --plugins module.py" in text
 
 
 def test_only_attributes_of_impl_are_stored(tmp_path):

@@ -229,6 +229,69 @@ def test_a_gpu_has_tracks_of_its_own():
     assert len(arrows) == 2 * len(names)
 
 
+# A loop in a branch: how often it turns, and what comes of the branches, is known when it runs.
+BODIES = """
+    <ir_version: 9, opset_import: ["" : 19]>
+    net (int64 turns, bool chosen, float[4, 512] x) => (float[m, 512] y) {
+        a = Softmax (x)
+        y = If (chosen) <
+            then_branch = chosen_one () => (float[4, 512] p) {
+                c = Constant <value = bool {1}> ()
+                p = Loop (turns, c, a) <body = turn (int64 i, bool g, float[4, 512] s)
+                    => (bool h, float[4, 512] r) { h = Identity (g) q = Softmax (s) r = Softmax (q) }>
+            },
+            else_branch = other_one () => (float[8, 512] p) { p = Concat <axis = 0> (a, a) }>
+    }"""
+
+
+@pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=emulated_gpu.required)], ids=str
+)
+def test_steps_of_bodies_lie_within_their_layers(device):
+    engine = opwright.build(onnx.parser.parse_model(BODIES), timing=False, device=device)
+    inputs = {"turns": np.int64(3), "chosen": np.True_, "x": X[:4]}
+    engine(inputs)
+    with engine.trace() as trace:
+        engine(inputs)
+        assert engine({**inputs, "chosen": np.False_}).shape == (8, 512)
+    spans = spans_of(trace.json())
+    for process in (HOST, DEVICE) if device == "cuda" else (HOST,):
+        found = [s for s in spans if s["cat"] == "step" and s["pid"] == process]
+        kinds = collections.Counter(s["args"]["detail"].split(",")[0] for s in found)
+        assert kinds["Softmax"] == 2 + 3 * 2
+        assert sum(kinds[kind] for kind in kinds if "Loop" in kind) == 1
+        (loop,) = [s for s in found if "Loop" in s["args"]["detail"].split(",")[0]]
+        whole, _ = [s for s in found if s["args"]["detail"].startswith("Conditional")]
+        inside = [s for s in found if loop["ts"] < s["ts"] < loop["ts"] + loop["dur"]]
+        assert sum(s["args"]["detail"].startswith("Softmax") for s in inside) == 6
+        assert whole["ts"] <= loop["ts"] <= loop["ts"] + loop["dur"] <= whole["ts"] + whole["dur"]
+    categories = collections.Counter(s["cat"] for s in spans)
+    assert categories["run"] == 2
+    assert categories["body"] == 2 + 3  # of a branch each, and the loop's turns
+
+
+def test_bodies_of_engines_that_plugins_call_are_no_part_of_the_trace():
+    inner = opwright.build(onnx.parser.parse_model(BODIES), timing=False)
+
+    @plugins.register("traced::calls")
+    def calls(x: plugins.TensorDesc) -> plugins.TensorDesc:
+        return x.like()
+
+    @plugins.impl("traced::calls")
+    def calls_impl(x: plugins.Tensor, outputs, stream):
+        given = np.array(np.asarray(x))
+        np.copyto(np.asarray(outputs[0]), inner(turns=np.int64(2), chosen=np.True_, x=given))
+
+    model = onnx.parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 19, "traced" : 1]>
+        net (float[4, 512] x) => (float[4, 512] y) { y = traced.calls(x) }""")
+    engine = opwright.build(model, timing=False)
+    with engine.trace() as trace:
+        engine(X[:4])
+    spans = spans_of(trace.json())
+    assert len(steps(spans)) == 1 and not any(s["cat"] == "body" for s in spans)
+
+
 def test_the_program_writes_traces(program, engine, tmp_path):
     engine.save(tmp_path / "e.engine")
     command = [program, "bench", "e.engine", "--iterations", "3", "--trace", "t.json"]
@@ -304,24 +367,60 @@ for level in ("LAYER_NAMES_ONLY", "NONE", "DETAILED"):
 """
 
 
-def test_layers_are_ranges_for_the_tools_of_nvidia(engine, tmp_path):
+MARKED_BODIES = """
+import sys
+import numpy as np
+import opwright as trt
+engine = trt.load(sys.argv[1])
+context = engine.engine.create_execution_context()
+arrays = {"turns": np.array(2), "chosen": np.array(True)}
+arrays |= {name: np.zeros((8, 512), np.float32) for name in "xy"}
+for name, array in arrays.items():
+    context.set_tensor_address(name, array.ctypes.data)
+context.execute_async_v3(0)
+context.nvtx_verbosity = trt.ProfilingVerbosity.NONE
+context.execute_async_v3(0)
+"""
+
+
+def ranges_of(folder: Path, engine: opwright.Engine, program: str) -> list[str]:
+    """What a tool of NVIDIA's is told of while the program runs the engine."""
     compiler = shutil.which("cc") or pytest.skip("no C compiler")
     if not (CUDA / "nvtx3" / "nvToolsExt.h").exists():
         pytest.skip("the CUDA toolkit, which the package would be built with, is not there")
-    (tmp_path / "tool.c").write_text(TOOL)
+    (folder / "tool.c").write_text(TOOL)
     command = [compiler, "-shared", "-fPIC", "-I", str(CUDA), "tool.c", "-o", "tool.so"]
-    subprocess.run(command, check=True, cwd=tmp_path)
-    engine.save(tmp_path / "e.engine")
-    output = tmp_path / "told.txt"
+    subprocess.run(command, check=True, cwd=folder)
+    engine.save(folder / "e.engine")
+    output = folder / "told.txt"
     environment = {
         **os.environ,
-        "NVTX_INJECTION64_PATH": str(tmp_path / "tool.so"),
+        "NVTX_INJECTION64_PATH": str(folder / "tool.so"),
         "TOOL_OUTPUT": str(output),
     }
-    program = [sys.executable, "-c", MARKED, str(tmp_path / "e.engine")]
-    subprocess.run(program, check=True, env=environment)
+    command = [sys.executable, "-c", program, str(folder / "e.engine")]
+    subprocess.run(command, check=True, env=environment)
     domain, *told = output.read_text().splitlines()
     assert domain == "domain Opwright"
+    return told
+
+
+def test_ranges_of_bodies_lie_within_those_of_their_layers(tmp_path):
+    engine = opwright.build(onnx.parser.parse_model(BODIES), timing=False)
+    told = ranges_of(tmp_path, engine, MARKED_BODIES)
+    assert told.count("pop") == len(told) // 2
+    depth, most, begun = 0, 0, 0
+    for line in told:
+        depth += 1 if line.startswith("push") else -1
+        most = max(most, depth)
+        begun += depth == 1 and line.startswith("push")
+    # Steps of the engine, of the branch, of the loop in it; NONE counts for all of them.
+    assert (depth, most, begun) == (0, 3, len(engine.layers))
+    assert len(told) // 2 >= 2 + 1 + 2 * 2
+
+
+def test_layers_are_ranges_for_the_tools_of_nvidia(engine, tmp_path):
+    told = ranges_of(tmp_path, engine, MARKED)
     names = [layer["Name"] for layer in engine.layers]
     assert told[: 2 * len(names)] == [line for name in names for line in (f"push {name}", "pop")]
     detailed = told[2 * len(names) :]  # NONE has none

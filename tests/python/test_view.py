@@ -478,20 +478,21 @@ def test_many_steps_open_within_a_second(opened):
 
 
 @needs_browser
-@pytest.mark.parametrize(
-    ("time", "text"),
-    [
-        (0, ""),
-        (6e-5, "60 ns"),
-        (0.00125, "1.25 us"),
-        (0.0423, "42.3 us"),
-        (0.5, "500 us"),
-        (12.34, "12.3 ms"),
-        (2500, "2.50 s"),
-    ],
-)
-def test_times_have_the_unit_of_their_size(opened, time, text):
-    assert opened(chain(1)).until(f"`<${{ms({time})}}>`") == f"<{text}>"
+def test_times_and_bytes_are_those_of_the_program(opened):
+    """What rounds to the next unit, what lies between two texts, and what is not timed."""
+    random = np.random.default_rng(0)
+    times = [6e-5, 4.2e-7, 0.0009996, 0.00125, 0.01225, 0.9995, 12.25, 999.5, 2500.0, 1e6]
+    times += (10 ** random.uniform(-7, 7, 500)).tolist()
+    counts = [0, 1, 1023, 1024, 1280, 1 << 20, (1 << 20) - 1, 5 << 60, 10**19]
+    counts += [int(count) for count in 2 ** random.uniform(0, 63, 300)]
+    browser = opened(chain(1))
+    assert browser.until(f"{json.dumps(times)}.map(ms)") == [
+        opwright._core._time_text(time) for time in times
+    ]
+    assert browser.until(f"{json.dumps(counts)}.map(bytes)") == [
+        opwright._core._bytes_text(count) for count in counts
+    ]
+    assert browser.until("`<${ms(0)}>`") == "<>"
 
 
 @needs_browser

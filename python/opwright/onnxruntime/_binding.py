@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _errors as errors
-from ._model import element_type_of, type_of
+from ._model import element_type_of
 from ._options import CPU, RunOptions
-from ._values import GpuArray, OrtValue, array_of, is_gpu, to_dtype, to_value
+from ._values import GpuArray, OrtValue, array_of, copy_array, is_gpu, to_dtype, to_value
 
 if TYPE_CHECKING:
     from ._session import InferenceSession
@@ -23,7 +24,7 @@ class IOBinding:
     def __init__(self, session: InferenceSession) -> None:
         self._session = session
         self._fed: dict[str, Any] = {}
-        self._wanted: dict[str, tuple[str, int, Any]] = {}
+        self._wanted: dict[str, tuple[bool, int, OrtValue | None]] = {}
         self._results: dict[str, OrtValue] = {}
 
     def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray) -> None:
@@ -39,8 +40,12 @@ class IOBinding:
         shape: Sequence[int],
         buffer_ptr: int,
     ) -> None:
-        """Memory at an address: dense elements of a NumPy type."""
-        self._bind(name, _at(device_type, element_type, shape, buffer_ptr))
+        """Memory at an address: dense elements of a NumPy type, or of a number of
+        onnx.TensorProto.DataType. On a GPU what writes it is done when the session runs.
+
+        :raises InvalidArgument: the model has no such input, or there is no memory at 0.
+        """
+        self._bind(name, _at(device_type, device_id, element_type, shape, buffer_ptr))
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
         """An OrtValue."""
@@ -61,26 +66,28 @@ class IOBinding:
         buffer_ptr: int | None = None,
     ) -> None:
         """Where an output goes: memory of the host or a GPU that the run makes, or that is at an
-        address."""
+        address.
+
+        :raises ValueError: an address without a type or a shape.
+        :raises InvalidArgument: the model has no such output, or there is no memory at 0.
+        """
         into = None
         if buffer_ptr is not None:
-            if is_gpu(device_type):
-                errors.not_here(
-                    "an output at an address of a GPU",
-                    "leave buffer_ptr out and take the OrtValue, or use an execution context's "
-                    "set_tensor_address",
+            if element_type is None or shape is None:
+                raise ValueError(
+                    "`element_type` and `shape` are to be provided if pre-allocated memory is provided"
                 )
-            into = _at(device_type, element_type, shape or (), buffer_ptr)
-        self._want(name, device_type, device_id, into)
+            into = to_value(_at(device_type, device_id, element_type, shape, buffer_ptr))
+        self._want(name, is_gpu(device_type), device_id, into)
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
         """An OrtValue that is written."""
-        self._want(name, ortvalue.device_name(), 0, ortvalue)
+        self._want(name, is_gpu(ortvalue.device_name()), 0, ortvalue)
 
-    def _want(self, name: str, device_type: str, device_id: int, into: Any) -> None:
+    def _want(self, name: str, on_gpu: bool, device_id: int, into: OrtValue | None) -> None:
         if name not in self._session._outputs:
             raise errors.InvalidArgument(f"Invalid output name: {name}")
-        self._wanted[name] = (device_type, device_id, into)
+        self._wanted[name] = (on_gpu, device_id, into)
 
     def synchronize_inputs(self) -> None:
         """Without effect: runs wait for what they read."""
@@ -110,43 +117,50 @@ class IOBinding:
         self._results.clear()
 
     def _run(self, options: RunOptions | None) -> None:
-        feed = dict(self._fed)
+        # The engine writes into memory of its GPU by itself.
+        into: dict[str, GpuArray] | None = None
         on_gpu = self._session.get_providers()[0] != CPU
-        if on_gpu and any(is_gpu(device) for device, _, _ in self._wanted.values()):
-            # What an engine gives lies where its arguments do.
-            for name, value in feed.items():
-                if isinstance(array_of(value), np.ndarray):
-                    feed[name] = GpuArray.of(array_of(value))
-        results = self._session._call(list(self._wanted), feed, options) if self._wanted else []
-        for name, result in zip(self._wanted, results):
-            device_type, device_id, into = self._wanted[name]
+        if on_gpu and any(wanted_there for wanted_there, _, _ in self._wanted.values()):
+            arrays = {name: array_of(value) for name, (_, _, value) in self._wanted.items()}
+            into = {name: each for name, each in arrays.items() if isinstance(each, GpuArray)}
+        wanted = list(self._wanted)
+        results = self._session._call(wanted, self._fed, options, into) if wanted else []
+        for name, result in zip(wanted, results):
+            wanted_there, device_id, bound = self._wanted[name]
             value = to_value(result)
-            if into is None:
-                if is_gpu(device_type) == (value.device_name() == "cpu"):
-                    value = OrtValue.ortvalue_from_numpy(value.numpy(), device_type, device_id)
-                self._results[name] = value
-            elif isinstance(into, OrtValue):
-                into.update_inplace(value.numpy())
-                self._results[name] = into
-            else:
-                _check_buffer(name, into, value)
-                np.copyto(into, value.numpy())
-                self._results[name] = OrtValue(into)
+            if bound is not None:
+                _check_buffer(name, bound, value)
+                if bound.data_ptr() != value.data_ptr():
+                    copy_array(array_of(bound), array_of(value))
+                value = bound
+            elif wanted_there != (value.device_name() != "cpu"):
+                device = "cuda" if wanted_there else "cpu"
+                value = OrtValue.ortvalue_from_numpy(value.numpy(), device, device_id)
+            self._results[name] = value
 
 
-def _check_buffer(name: str, into: np.ndarray, value: OrtValue) -> None:
-    if into.dtype != to_dtype(value.element_type()) or list(into.shape) != value.shape():
+def _check_buffer(name: str, bound: OrtValue, value: OrtValue) -> None:
+    if bound.data_type() != value.data_type() or bound.shape() != value.shape():
         raise errors.InvalidArgument(
             f"output '{name}' is {value.data_type()} of shape {value.shape()}; memory for "
-            f"{type_of(into.dtype)} of shape {list(into.shape)} is bound"
+            f"{bound.data_type()} of shape {bound.shape()} is bound"
         )
 
 
-def _at(device_type: str, element_type: Any, shape: Sequence[int], address: int) -> Any:
+def _at(
+    device_type: str, device_id: int, element_type: Any, shape: Sequence[int], address: int
+) -> Any:
     dtype = to_dtype(element_type)
     element_type_of(dtype)  # one that models have
+    extents = tuple(int(extent) for extent in shape)
+    size = math.prod(extents) * dtype.itemsize
+    if min(extents, default=0) < 0 or size >= 1 << 63:
+        raise errors.InvalidArgument(f"shape {list(extents)}: no memory is of that size")
+    if address == 0 and size > 0:
+        raise errors.InvalidArgument(f"buffer_ptr is 0; expected the address of {size} bytes")
     if is_gpu(device_type):
-        return GpuArray(address, shape, dtype)
-    size = int(np.prod(tuple(shape), dtype=np.int64)) * dtype.itemsize
+        return GpuArray(address, extents, dtype, device_id)
+    if size == 0:
+        return np.empty(extents, dtype)
     memory = (ctypes.c_char * size).from_address(address)
-    return np.frombuffer(memoryview(memory), dtype).reshape(tuple(shape))
+    return np.frombuffer(memoryview(memory), dtype).reshape(extents)

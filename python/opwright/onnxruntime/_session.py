@@ -34,7 +34,7 @@ from ._options import (
     device_of,
     normalize_providers,
 )
-from ._values import OrtValue, array_of, to_value
+from ._values import GpuArray, OrtValue, array_of, to_value
 
 _ENGINE_MAGIC = b"OPWRIGHT"
 # By ONNX Runtime's levels, from 0 to 4: verbose, info, warning, error, fatal.
@@ -279,7 +279,7 @@ class InferenceSession:
         :raises InvalidArgument: a name that there is not, or an array of another type or shape.
         """
         results = self._call(output_names, input_feed, run_options)
-        return [np.asarray(r.numpy() if hasattr(r, "numpy") else r) for r in results]
+        return [to_value(result).numpy() for result in results]
 
     def run_with_ort_values(
         self,
@@ -337,7 +337,10 @@ class InferenceSession:
         output_names: Sequence[str] | None,
         feed: Mapping[str, Any],
         options: RunOptions | None,
+        into: Mapping[str, GpuArray] | None = None,
     ) -> list[Any]:
+        """The outputs of these names. With `into` they are in GPU memory, those that it has there
+        where the engine computes that type."""
         if options is not None and options.terminate:
             raise errors.Fail("Exiting due to terminate flag being set to true.")
         names = list(output_names) if output_names else list(self._outputs)
@@ -348,7 +351,17 @@ class InferenceSession:
         begin = time.perf_counter_ns()
         with _translated():
             engine = self._saved(self._engines.find(arrays))
-            results = engine({name: arrays[name] for name in engine.inputs})
+            arguments = {name: _argument(arrays[name], tensor) for name, tensor in engine.inputs.items()}
+            if into is None:
+                results = engine(arguments)
+            else:
+                fitting = {
+                    name: array.for_engine()
+                    for name, array in into.items()
+                    if type_of(array.dtype) == self._outputs[name].type != "tensor(double)"
+                    and array.device_id == self._device_id()
+                }
+                results = engine._call_into(arguments, fitting)
         if len(engine.outputs) == 1:
             results = {engine.outputs[0]: results}
         if self._trace is not None:
@@ -414,10 +427,19 @@ class InferenceSession:
                 + "\n".join(wrong)
                 + "\n Please fix either the inputs/outputs or the model."
             )
+        if isinstance(array, GpuArray):
+            if arg.type != "tensor(double)" and array.device_id == self._device_id():
+                return array
+            array = array.numpy()
         fed = _fed_type(arg.type)
         return (
             array if array.dtype == fed or not isinstance(array, np.ndarray) else array.astype(fed)
         )
+
+    def _device_id(self) -> int:
+        """The number of the GPU that engines run on; -1: the CPU."""
+        name, options = next(iter(self._providers.items()))
+        return -1 if name == CPU else int(options.get("device_id", "0"))
 
 
 #: What sessions without a level of their own have; -1: as Python's logging says.
@@ -434,10 +456,16 @@ def _zeros(arg: NodeArg) -> np.ndarray:
     return np.zeros([e for e in arg.shape if isinstance(e, int)], _fed_type(arg.type))
 
 
+def _argument(array: Any, tensor: Any) -> Any:
+    """An array as an engine takes it for that input."""
+    if not isinstance(array, GpuArray):
+        return array
+    # Shapes are computed on the host.
+    return array.for_engine() if tensor.values is None else array.numpy()
+
+
 def _as_declared(result: Any, type_: str) -> Any:
-    if isinstance(result, np.ndarray) and type_ == "tensor(double)":
-        return result.astype(np.float64)
-    return result
+    return to_value(result).numpy().astype(np.float64) if type_ == "tensor(double)" else result
 
 
 class _translated:
@@ -461,6 +489,7 @@ class _translated:
 _KINDS = {
     _core.ErrorCode.MODEL_DESERIALIZE_FAILED: errors.InvalidProtobuf,
     _core.ErrorCode.UNSUPPORTED_NODE: errors.NotImplemented,
+    _core.ErrorCode.UNSUPPORTED_NODE_DATATYPE: errors.NotImplemented,
     _core.ErrorCode.INVALID_GRAPH: errors.InvalidGraph,
     _core.ErrorCode.INVALID_NODE: errors.InvalidGraph,
 }

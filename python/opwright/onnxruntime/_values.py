@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import _core
-from ._errors import InvalidArgument, not_here
+from ._errors import InvalidArgument
 from ._model import ELEMENT_TYPES, element_type_of, numpy_type, type_of
 
 
@@ -20,38 +21,47 @@ def to_dtype(element_type: Any) -> np.dtype[Any]:
 
 
 class GpuArray:
-    """A dense array in GPU memory, as __cuda_array_interface__ has it."""
+    """A dense array in GPU memory, of any type that NumPy has."""
 
-    def __init__(self, address: int, shape: Sequence[int], dtype: Any, owner: Any = None) -> None:
-        self.shape, self.dtype, self.address = tuple(shape), np.dtype(dtype), address
-        self._owner = owner
+    def __init__(
+        self, address: int, shape: Sequence[int], dtype: Any, device_id: int = 0, owner: Any = None
+    ) -> None:
+        self.address, self.shape, self.dtype = int(address), tuple(shape), np.dtype(dtype)
+        self.device_id, self._owner = device_id, owner
 
     @classmethod
-    def of(cls, array: np.ndarray) -> GpuArray:
+    def of(cls, array: np.ndarray, device_id: int = 0) -> GpuArray:
         """A copy of an array."""
         dense = np.ascontiguousarray(array)
-        memory = _core._to_device(dense.reshape(-1).view(np.uint8))
-        return cls(memory.data_ptr, np.shape(array), dense.dtype, memory)
-
-    def numpy(self) -> np.ndarray:
-        """A copy in the host's memory; of memory that this object owns."""
-        if not hasattr(self._owner, "numpy"):
-            not_here(
-                "reading GPU memory of another library",
-                "read it with that library, or bind the output without buffer_ptr",
-            )
-        return np.asarray(self._owner.numpy()).view(self.dtype).reshape(self.shape)
+        memory = _core._to_device(dense.reshape(-1).view(np.uint8), device_id)
+        return cls(memory.data_ptr, np.shape(array), dense.dtype, device_id, memory)
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {
-            "shape": self.shape,
-            "typestr": self.dtype.str,
-            "data": (self.address, False),
-            "version": 3,
-            "strides": None,
-            "stream": None,
-        }
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def numpy(self) -> np.ndarray:
+        """A copy in the host's memory."""
+        array = np.empty(self.shape, self.dtype)
+        _core._copy_bytes(array.ctypes.data, self.address, self.nbytes, self.device_id)
+        return array
+
+    def write(self, array: np.ndarray | GpuArray) -> None:
+        """Takes over the elements of an array of the same type and shape."""
+        if isinstance(array, GpuArray):
+            source = array.address
+        else:
+            array = np.ascontiguousarray(array)
+            source = array.ctypes.data
+        _core._copy_bytes(self.address, source, self.nbytes, self.device_id)
+
+    def for_engine(self) -> _core.DeviceArray:
+        """The same memory as engines take it."""
+        return _core._device_array_at(self.address, self.dtype, self.shape, self.device_id, self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.numpy(), dtype)
 
 
 class OrtValue:
@@ -67,9 +77,9 @@ class OrtValue:
     ) -> OrtValue:
         """On the CPU the array itself, on a GPU ("cuda") a copy."""
         array = np.asarray(numpy_obj)
-        if _is_gpu(device_type):
-            return OrtValue(GpuArray.of(array), device_type, device_id)
-        return OrtValue(np.require(array, requirements="C"), "cpu", device_id)
+        if is_gpu(device_type):
+            return OrtValue(GpuArray.of(array, device_id), "cuda", device_id)
+        return OrtValue(np.require(array, requirements="C"))
 
     @staticmethod
     def ortvalue_from_shape_and_type(
@@ -112,15 +122,12 @@ class OrtValue:
 
     def tensor_size_in_bytes(self) -> int:
         """Bytes of the elements."""
-        return (
-            int(np.prod(self._array.shape, dtype=np.int64)) * np.dtype(self._array.dtype).itemsize
-        )
+        return int(self._array.nbytes)
 
     def data_ptr(self) -> int:
         """The address of the first element."""
-        if isinstance(self._array, np.ndarray):
-            return int(self._array.ctypes.data)
-        return int(getattr(self._array, "address", None) or self._array.data_ptr)
+        array = self._array
+        return int(array.address if isinstance(array, GpuArray) else array.ctypes.data)
 
     def has_value(self) -> bool:
         """True."""
@@ -138,36 +145,31 @@ class OrtValue:
         """False."""
         return False
 
-    def update_inplace(self, np_arr: np.ndarray) -> None:
-        """Writes other elements of the same shape and type.
+    def update_inplace(self, np_arr: np.ndarray | OrtValue) -> None:
+        """Writes other elements of the same shape and type; the address stays.
 
+        :param np_arr: an array of the host, or an OrtValue on any device.
         :raises InvalidArgument: for another shape or type.
         """
-        if np_arr.dtype != self._array.dtype or list(np_arr.shape) != self.shape():
+        array = array_of(np_arr)
+        if array.dtype != self._array.dtype or list(array.shape) != self.shape():
             raise InvalidArgument(
-                f"the OrtValue is {self.data_type()} of shape {self.shape()}; {type_of(np_arr.dtype)} of "
-                f"shape {list(np_arr.shape)} was given"
+                f"the OrtValue is {self.data_type()} of shape {self.shape()}; {type_of(array.dtype)} of "
+                f"shape {list(array.shape)} was given"
             )
-        if isinstance(self._array, np.ndarray):
-            np.copyto(self._array, np_arr)
-        else:
-            self._array = GpuArray.of(np_arr)
+        copy_array(self._array, array)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self.numpy(), dtype)
 
+    def _exported(self) -> Any:
+        return self._array.for_engine() if isinstance(self._array, GpuArray) else self._array
+
     def __dlpack__(self, **options: Any) -> Any:
-        return self.numpy().__dlpack__(**options)
+        return self._exported().__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:
-        return self.numpy().__dlpack_device__()
-
-
-def _is_gpu(device_type: str) -> bool:
-    name = device_type.lower()
-    if name not in ("cpu", "cuda", "gpu"):
-        raise InvalidArgument(f"unsupported device type '{device_type}'; expected cpu or cuda")
-    return name != "cpu"
+        return self._exported().__dlpack_device__()
 
 
 def is_gpu(device_type: str) -> bool:
@@ -175,18 +177,31 @@ def is_gpu(device_type: str) -> bool:
 
     :raises InvalidArgument: for something else than "cpu" and "cuda".
     """
-    return _is_gpu(device_type)
+    name = device_type.lower()
+    if name not in ("cpu", "cuda", "gpu"):
+        raise InvalidArgument(f"unsupported device type '{device_type}'; expected cpu or cuda")
+    return name != "cpu"
 
 
 def array_of(value: Any) -> Any:
-    """What an engine takes of what a feed has."""
+    """The array that an OrtValue has, else the value itself."""
     return value._array if isinstance(value, OrtValue) else value
+
+
+def copy_array(into: np.ndarray | GpuArray, array: np.ndarray | GpuArray) -> None:
+    """Copies elements between any two devices, of the same type and shape."""
+    if isinstance(into, GpuArray):
+        into.write(array)
+    else:
+        np.copyto(into, array.numpy() if isinstance(array, GpuArray) else array)
 
 
 def to_value(result: Any) -> OrtValue:
     """What an engine gave."""
     if isinstance(result, OrtValue):
         return result
-    if isinstance(result, np.ndarray):
-        return OrtValue(result)
-    return OrtValue(result, "cuda")
+    if isinstance(result, _core.DeviceArray):
+        result = GpuArray(result.data_ptr, result.shape, result.dtype, result.device_id, result)
+    if isinstance(result, GpuArray):
+        return OrtValue(result, "cuda", result.device_id)
+    return OrtValue(np.asarray(result.cpu() if hasattr(result, "cpu") else result))
