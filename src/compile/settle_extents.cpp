@@ -271,7 +271,7 @@ class BroadcastViews {
     for (size_t i = 0; i < wanted.size(); ++i) {
       GraphValue* const output = node->outputs[i];
       output->info.dims = made[i];
-      if (made[i] != wanted[i]) set_view(node, output, wanted[i]);
+      if (made[i] != wanted[i]) view_result(graph_, node, output, wanted[i]);
     }
   }
 
@@ -291,18 +291,6 @@ class BroadcastViews {
       return made;
     }
     return wanted;
-  }
-
-  void set_view(const GraphNode* node, GraphValue* value, const SymShape& dims) {
-    TensorInfo info = value->info;
-    info.dims = dims;
-    info.values = nullptr;
-    GraphNode* const view = graph_.insert_after(node, std::make_shared<Reshape>(), std::move(info),
-                                                node->name + " view");
-    GraphValue* const viewed = view->outputs[0];
-    viewed->scale = value->scale;
-    graph_.replace_uses(value, viewed);
-    graph_.replace(view, view->op, {value});
   }
 
   Graph& graph_;
