@@ -416,7 +416,27 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
   return found;
 }
 
-std::unique_ptr<Kernel> make_matrix_multiply(const Operator& op, const KernelArgs& args) {
+/// The ports with largest extents of stacks that fit each other: where one of two is not 1 in a run,
+/// the other one is no larger.
+std::vector<PortDesc> with_fitting_stacks(const MatrixMultiplyParams& params,
+                                          std::span<const PortDesc> inputs) {
+  std::vector<PortDesc> fitting(inputs.begin(), inputs.end());
+  const auto stack_rank = [&](int i, MatrixOperation op) {
+    return fitting[i].max.rank() - (op == MatrixOperation::kVECTOR ? 1 : 2);
+  };
+  const int a_rank = stack_rank(0, params.op0), b_rank = stack_rank(1, params.op1);
+  for (int axis = 1; axis <= std::min(a_rank, b_rank); ++axis) {
+    int64_t &a = fitting[0].max[a_rank - axis], &b = fitting[1].max[b_rank - axis];
+    if (a > 1 && b > 1) a = b = std::min(a, b);
+  }
+  return fitting;
+}
+
+std::unique_ptr<Kernel> make_matrix_multiply(const Operator& op, const KernelArgs& given) {
+  KernelArgs args = given;
+  const std::vector<PortDesc> inputs =
+      with_fitting_stacks(static_cast<const MatrixMultiply&>(op).params(), given.inputs);
+  args.inputs = inputs;
   const MatrixMultiplyParams& params = static_cast<const MatrixMultiply&>(op).params();
   const DataType type = args.candidate->inputs[0].dtype;
   if (kIndexTypes.has(type) || args.candidate->tactic_name == kIntegerLoop)
