@@ -31,8 +31,8 @@ void view_result(Graph& graph, const GraphNode* node, GraphValue* result, SymSha
   TensorInfo info = result->info;
   info.dims = std::move(dims);
   info.values = nullptr;
-  GraphNode* const view = graph.insert_after(node, std::make_shared<Reshape>(), std::move(info),
-                                             node->name + " view");
+  GraphNode* const view =
+      graph.insert_after(node, std::make_shared<Reshape>(), std::move(info), node->name + " view");
   GraphValue* const viewed = view->outputs[0];
   viewed->scale = result->scale;
   graph.replace_uses(result, viewed);

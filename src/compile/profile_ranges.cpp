@@ -139,6 +139,11 @@ ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* 
     const Tensor& tensor = *network.inputs()[i];
     for (int axis = 0; axis < tensor.rank(); ++axis) {
       const Expr& extent = tensor.dims()[axis];
+      if (extent.op() == ExprOp::kSymbol) {
+        const Symbol& symbol = symbols[extent.symbol_id()];
+        const Place own{i, axis}, first{input_of(symbol), symbol.index};
+        if (own != first) shared_.emplace_back(own, first);
+      }
       require(extent.evaluate(opt_) == inputs_[i].opt[axis] &&
                   extent.evaluate(min_) == inputs_[i].min[axis] &&
                   extent.evaluate(max_) == inputs_[i].max[axis],
@@ -203,9 +208,14 @@ void ProfileRanges::fix(const SymbolTable& symbols, int id, int64_t extent) {
 
 void ProfileRanges::narrow(const SymbolTable& symbols, int id, int64_t least, int64_t opt,
                            int64_t most) {
-  const int axis = symbols[id].index;
-  ProfileInput& input = inputs_[input_of(symbols[id])];
-  input.min[axis] = least, input.opt[axis] = opt, input.max[axis] = most;
+  const Place own{input_of(symbols[id]), symbols[id].index};
+  const auto set = [&](const Place& place) {
+    ProfileInput& input = inputs_[place.input];
+    input.min[place.axis] = least, input.opt[place.axis] = opt, input.max[place.axis] = most;
+  };
+  set(own);
+  for (const auto& [place, first] : shared_)
+    if (first == own) set(place);
   if (has_sizes_) return follow(symbols);  // their bounds come from the others
   const auto at = static_cast<size_t>(id);
   min_[at] = least, opt_[at] = unwritten_[at] = opt, max_[at] = most;

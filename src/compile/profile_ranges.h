@@ -70,7 +70,15 @@ class ProfileRanges {
   /// The number of the input that the symbol is an extent or an element of.
   size_t input_of(const Symbol& symbol) const;
 
+  struct Place {
+    size_t input;
+    int axis;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+
   std::vector<ProfileInput> inputs_;
+  /// Further places of extents that inputs share, and the place of the symbol.
+  std::vector<std::pair<Place, Place>> shared_;
   std::unordered_map<std::string, size_t> input_numbers_;
   std::vector<int64_t> min_, opt_, max_;  // per symbol
   std::vector<int64_t> unwritten_;        // as opt_, but upper bounds of size tensors

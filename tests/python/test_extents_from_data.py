@@ -86,8 +86,12 @@ ON_GPU = [
     "GRU of a batch",
 ]
 CASES = [
-    *(pytest.param(name, "cpu", id=f"{name}-cpu") for name in LAYERS),
-    *(pytest.param(name, "cuda", id=f"{name}-gpu", marks=emulated_gpu.required) for name in ON_GPU),
+    *(pytest.param(name, "cpu", False, id=f"{name}-cpu-untimed") for name in LAYERS),
+    *(pytest.param(name, "cpu", True, id=f"{name}-cpu-timed") for name in LAYERS),
+    *(
+        pytest.param(name, "cuda", True, id=f"{name}-gpu", marks=emulated_gpu.required)
+        for name in ON_GPU
+    ),
 ]
 
 
@@ -114,8 +118,7 @@ def expected(made: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> np.ndarray:
     return session.run(None, feeds)[0]
 
 
-@pytest.mark.parametrize("timing", [False, True], ids=["untimed", "timed"])
-@pytest.mark.parametrize(("name", "device"), CASES)
+@pytest.mark.parametrize(("name", "device", "timing"), CASES)
 def test_an_extent_of_data_that_weights_decide(name, device, timing):
     shape, axis, _, _, broadcasts = LAYERS[name]
     made = model_of(name)
