@@ -368,9 +368,9 @@ void bind_function(nb::module_& m, const char* name, F f, const char* doc) {
 }
 
 // In the order of ExprOp.
-constexpr std::array<std::string_view, 12> kOpNames = {
-    "constant", "symbol", "sum",  "product",   "max",      "min",
-    "sub",      "equal",  "less", "floor_div", "ceil_div", "select"};
+constexpr std::array<std::string_view, 13> kOpNames = {
+    "constant", "symbol", "sum",       "product",  "max",    "min",      "sub",
+    "equal",    "less",   "floor_div", "ceil_div", "select", "broadcast"};
 
 /// The operation's name and its operands: a number, an open extent's number, or expressions.
 nb::tuple expression_parts(nb::handle value) {
@@ -395,8 +395,8 @@ ShapeExpr make_expression(std::string_view name, const std::vector<nb::object>& 
     require(given.size() == 3, "'", name, "' has 3 operands; ", given.size(), " came");
     return {Expr::select(given[0], given[1], given[2])};
   }
-  const bool takes_more =
-      op == ExprOp::kSum || op == ExprOp::kProd || op == ExprOp::kMax || op == ExprOp::kMin;
+  const bool takes_more = op == ExprOp::kSum || op == ExprOp::kProd || op == ExprOp::kMax ||
+                          op == ExprOp::kMin || op == ExprOp::kBroadcast;
   require(given.size() == 2 || (takes_more && given.size() > 2), "'", name, "' of ", given.size(),
           " operands");
   Expr result = given[0];

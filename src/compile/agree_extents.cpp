@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "compile/agreements.h"
@@ -60,12 +61,16 @@ class Views {
       else
         equal.add(other, own);
     }
+    bool has_views = false;
     for (size_t i = 0; i < node->inputs.size(); ++i) {
       if (node->inputs[i] == nullptr) continue;
       SymShape dims = node->inputs[i]->info.dims;
       std::ranges::transform(dims, dims.begin(), equal);
-      if (dims != node->inputs[i]->info.dims) set_view(node, static_cast<int>(i), std::move(dims));
+      if (dims == node->inputs[i]->info.dims) continue;
+      set_view(node, static_cast<int>(i), std::move(dims));
+      has_views = true;
     }
+    if (has_views) follow(node);
   }
 
  private:
@@ -110,6 +115,17 @@ class Views {
                                                  std::move(info), node->name + " view");
     view->outputs[0]->scale = value->scale;
     graph_.set_input(node, input, view->outputs[0]);
+  }
+
+  /// The outputs have the extents of the views; what reads them sees those that they had.
+  void follow(GraphNode* node) {
+    std::vector<OutputInfo> made = Agreements(graph_, *node).infer();
+    for (size_t i = 0; i < made.size(); ++i) {
+      GraphValue* const output = node->outputs[i];
+      if (made[i].dims == output->info.dims) continue;
+      SymShape before = std::exchange(output->info.dims, std::move(made[i].dims));
+      view_result(graph_, node, output, std::move(before));
+    }
   }
 
   Graph& graph_;

@@ -1,5 +1,7 @@
 #include "compile/agreements.h"
 
+#include "operators/movement.h"
+
 namespace opwright {
 
 Agreements::Agreements(const Graph& graph, const GraphNode& node) : graph_(graph), node_(node) {
@@ -23,6 +25,18 @@ Expr Agreements::declare_size_tensor(int output, const Expr&, const Expr&) {
 bool Agreements::is_non_negative(int symbol) const {
   return symbol >= 0 && symbol < graph_.symbols().size() &&
          graph_.symbols()[symbol].kind != Symbol::Kind::kInputValue;
+}
+
+void view_result(Graph& graph, const GraphNode* node, GraphValue* result, SymShape dims) {
+  TensorInfo info = result->info;
+  info.dims = std::move(dims);
+  info.values = nullptr;
+  GraphNode* const view =
+      graph.insert_after(node, std::make_shared<Reshape>(), std::move(info), node->name + " view");
+  GraphValue* const viewed = view->outputs[0];
+  viewed->scale = result->scale;
+  graph.replace_uses(result, viewed);
+  graph.replace(view, view->op, {result});
 }
 
 }  // namespace opwright

@@ -36,4 +36,8 @@ class Agreements final : public InferContext, public ExtentListener {
   mutable std::vector<Agreement> found_;
 };
 
+/// Whatever reads the node's result reads a view of it that has these extents, which a run refuses
+/// in which they are others.
+void view_result(Graph& graph, const GraphNode* node, GraphValue* result, SymShape dims);
+
 }  // namespace opwright

@@ -139,6 +139,11 @@ ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* 
     const Tensor& tensor = *network.inputs()[i];
     for (int axis = 0; axis < tensor.rank(); ++axis) {
       const Expr& extent = tensor.dims()[axis];
+      if (extent.op() == ExprOp::kSymbol) {
+        const Symbol& symbol = symbols[extent.symbol_id()];
+        const Place own{i, axis}, first{input_of(symbol), symbol.index};
+        if (own != first) shared_.emplace_back(own, first);
+      }
       require(extent.evaluate(opt_) == inputs_[i].opt[axis] &&
                   extent.evaluate(min_) == inputs_[i].min[axis] &&
                   extent.evaluate(max_) == inputs_[i].max[axis],
@@ -194,16 +199,27 @@ void ProfileRanges::agree(const SymbolTable& symbols, int a, int b) {
   const auto x = static_cast<size_t>(a), y = static_cast<size_t>(b);
   const int64_t least = std::max(min_.at(x), min_.at(y)), most = std::min(max_.at(x), max_.at(y));
   const int64_t opt = std::clamp(opt_[x], least, most);
-  for (const int id : {a, b}) {
-    const int axis = symbols[id].index;
-    ProfileInput& input = inputs_[input_of(symbols[id])];
-    input.min[axis] = least, input.opt[axis] = opt, input.max[axis] = most;
-  }
+  for (const int id : {a, b}) narrow(symbols, id, least, opt, most);
+}
+
+void ProfileRanges::fix(const SymbolTable& symbols, int id, int64_t extent) {
+  narrow(symbols, id, extent, extent, extent);
+}
+
+void ProfileRanges::narrow(const SymbolTable& symbols, int id, int64_t least, int64_t opt,
+                           int64_t most) {
+  const Place own{input_of(symbols[id]), symbols[id].index};
+  const auto set = [&](const Place& place) {
+    ProfileInput& input = inputs_[place.input];
+    input.min[place.axis] = least, input.opt[place.axis] = opt, input.max[place.axis] = most;
+  };
+  set(own);
+  for (const auto& [place, first] : shared_)
+    if (first == own) set(place);
   if (has_sizes_) return follow(symbols);  // their bounds come from the others
-  for (const size_t at : {x, y}) {
-    min_[at] = least, opt_[at] = unwritten_[at] = opt, max_[at] = most;
-    varies_[at] = least != most;
-  }
+  const auto at = static_cast<size_t>(id);
+  min_[at] = least, opt_[at] = unwritten_[at] = opt, max_[at] = most;
+  varies_[at] = least != most;
   known_bounds_ = {}, intervals_ = {};  // with their buckets, which clear() would visit each time
 }
 
@@ -262,7 +278,8 @@ ProfileRanges::Bounds ProfileRanges::interval_of_operation(const Expr& expr) con
     case ExprOp::kSub:
     case ExprOp::kProd:
     case ExprOp::kMax:
-    case ExprOp::kMin: {
+    case ExprOp::kMin:
+    case ExprOp::kBroadcast: {  // of extents it is monotonic, too
       Bounds result = intervals_.at(expr.operand(0));
       for (int i = 1; i < expr.arity(); ++i)
         result = corners(result, intervals_.at(expr.operand(i)));

@@ -25,6 +25,8 @@ class ProfileRanges {
   bool may_agree(int a, int b) const;
   /// They are in all runs: both get the range that they have in common.
   void agree(const SymbolTable& symbols, int a, int b);
+  /// The extent of an input is that in all runs.
+  void fix(const SymbolTable& symbols, int id, int64_t extent);
   /// The symbols are these from now on; those of inputs stay.
   void follow(const SymbolTable& symbols);
 
@@ -63,10 +65,20 @@ class ProfileRanges {
   Bounds interval_of_operation(const Expr& expr) const;
   Bounds compute_bounds(const Expr& expr) const;
 
+  /// The range of an input's extent.
+  void narrow(const SymbolTable& symbols, int id, int64_t least, int64_t opt, int64_t most);
   /// The number of the input that the symbol is an extent or an element of.
   size_t input_of(const Symbol& symbol) const;
 
+  struct Place {
+    size_t input;
+    int axis;
+    friend bool operator==(const Place&, const Place&) = default;
+  };
+
   std::vector<ProfileInput> inputs_;
+  /// Further places of extents that inputs share, and the place of the symbol.
+  std::vector<std::pair<Place, Place>> shared_;
   std::unordered_map<std::string, size_t> input_numbers_;
   std::vector<int64_t> min_, opt_, max_;  // per symbol
   std::vector<int64_t> unwritten_;        // as opt_, but upper bounds of size tensors

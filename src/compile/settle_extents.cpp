@@ -46,19 +46,23 @@ class ExtentRelations {
         const Expr own = values_(node->inputs[static_cast<size_t>(each.input)]
                                      ->info.dims[static_cast<size_t>(each.axis)]);
         const Expr other = values_(each.expected);
-        if (each.broadcasts)
+        if (each.broadcasts) {
           relate_broadcast(own, other);
-        else
+        } else if (is_extent(own) && other.is_constant()) {
+          set_constant(own.symbol_id(), other.constant(), *node, each);
+        } else if (is_extent(other) && own.is_constant()) {
+          set_constant(other.symbol_id(), own.constant(), *node, each);
+        } else {
           relate(own, other);
+        }
       }
     }
   }
 
-  bool has_open_pair() const {
-    int open = 0;
+  bool has_open() const {
     for (int id = 0; id < symbols_.size(); ++id)
-      open += symbols_[id].kind == Symbol::Kind::kInputExtent && !fixed_value(id);
-    return open > 1;
+      if (symbols_[id].kind == Symbol::Kind::kInputExtent && !fixed_value(id)) return true;
+    return false;
   }
   const Substitution& values() const { return values_; }
 
@@ -96,6 +100,23 @@ class ExtentRelations {
                                [&](const ProfileRanges& each) { return each.bounds(e).low > 1; });
   }
 
+  /// The extent of an input that weights decide.
+  void set_constant(int id, int64_t value, const GraphNode& node,
+                    const Agreements::Agreement& where) {
+    const Symbol& symbol = symbols_[id];
+    for (const ProfileRanges& each : profiles_) {
+      const ProfileRanges::Bounds range = each.bounds(Expr::symbol(id));
+      require(range.low <= value && value <= range.high, "Layer '", node.name, "' (",
+              node.op->kind(), "): axis ", where.axis, " of input ", where.input, ", '",
+              node.inputs[static_cast<size_t>(where.input)]->name, "', has to agree with extent ",
+              symbol.index, " of network input '", symbol.tensor, "', which must be ", value,
+              ", but the optimization profile has ", range.low, " to ", range.high,
+              "; give a profile that includes ", value);
+    }
+    for (ProfileRanges& each : profiles_) each.fix(symbols_, id, value);
+    set(id, value);
+  }
+
   /// Two extents that have to be equal. An expression that grows with one symbol alone says that of
   /// the symbols.
   void relate(const Expr& a, const Expr& b) {
@@ -112,7 +133,7 @@ class ExtentRelations {
   void relate_broadcast(const Expr& own, const Expr& expected) {
     if (!is_extent(own) || !is_many(own)) return;
     if (is_extent(expected)) return unite(own.symbol_id(), expected.symbol_id());
-    if (expected.op() != ExprOp::kMax) return;
+    if (expected.op() != ExprOp::kBroadcast) return;
     for (int i = 0; i < expected.arity(); ++i)
       if (const Expr& other = expected.operand(i);
           other != own && is_extent(other) && is_many(other))
@@ -197,10 +218,10 @@ std::vector<Expr> factors_of(const Expr& e) {
   return factors;
 }
 
-/// Maxima of which an operand is in the divisor of a quotient that they are divided by.
-class DividedMaxima {
+/// Broadcasts of which an operand is in the divisor of a quotient that they are divided by.
+class DividedBroadcasts {
  public:
-  explicit DividedMaxima(std::span<const ProfileRanges> profiles) : profiles_(profiles) {}
+  explicit DividedBroadcasts(std::span<const ProfileRanges> profiles) : profiles_(profiles) {}
 
   void look_at(const Expr& given) {
     std::vector<Expr> pending = {given};
@@ -208,7 +229,7 @@ class DividedMaxima {
       const Expr e = pending.back();
       pending.pop_back();
       if (e.arity() == 0 || !seen_.insert(e).second) continue;
-      if (e.op() == ExprOp::kFloorDiv) divide(factors_of(e.operand(0)), factors_of(e.operand(1)));
+      if (e.op() == ExprOp::kFloorDiv) divide(e);
       for (int i = 0; i < e.arity(); ++i) pending.push_back(e.operand(i));
     }
   }
@@ -219,23 +240,28 @@ class DividedMaxima {
     size_t operator()(const Expr& e) const { return e.hash(); }
   };
 
-  void divide(const std::vector<Expr>& numerator, const std::vector<Expr>& divisor) {
-    for (const Expr& factor : numerator) {
-      if (factor.op() != ExprOp::kMax) continue;
+  void divide(const Expr& quotient) {
+    const std::vector<Expr> divisor = factors_of(quotient.operand(1));
+    for (const Expr& factor : factors_of(quotient.operand(0))) {
+      if (factor.op() != ExprOp::kBroadcast) continue;
       for (int i = 0; i < factor.arity(); ++i) {
         const Expr& operand = factor.operand(i);
         if (std::ranges::find(divisor, operand) == divisor.end() || !is_planned(factor, operand) ||
             values_(factor) != factor)
           continue;
+        // Then no other extents of the two give the number that the quotient has to be.
+        Substitution one;
+        one.add(factor, operand);
+        if (!one(quotient).is_constant()) continue;
         values_.add(factor, operand);
         break;
       }
     }
   }
 
-  bool is_planned(const Expr& maximum, const Expr& operand) const {
+  bool is_planned(const Expr& broadcast, const Expr& operand) const {
     return std::ranges::all_of(profiles_, [&](const ProfileRanges& each) {
-      return each.opt(maximum) == each.opt(operand);
+      return each.opt(broadcast) == each.opt(operand);
     });
   }
 
@@ -271,7 +297,7 @@ class BroadcastViews {
     for (size_t i = 0; i < wanted.size(); ++i) {
       GraphValue* const output = node->outputs[i];
       output->info.dims = made[i];
-      if (made[i] != wanted[i]) set_view(node, output, wanted[i]);
+      if (made[i] != wanted[i]) view_result(graph_, node, output, wanted[i]);
     }
   }
 
@@ -291,18 +317,6 @@ class BroadcastViews {
       return made;
     }
     return wanted;
-  }
-
-  void set_view(const GraphNode* node, GraphValue* value, const SymShape& dims) {
-    TensorInfo info = value->info;
-    info.dims = dims;
-    info.values = nullptr;
-    GraphNode* const view = graph_.insert_after(node, std::make_shared<Reshape>(), std::move(info),
-                                                node->name + " view");
-    GraphValue* const viewed = view->outputs[0];
-    viewed->scale = value->scale;
-    graph_.replace_uses(value, viewed);
-    graph_.replace(view, view->op, {value});
   }
 
   Graph& graph_;
@@ -328,7 +342,7 @@ std::shared_ptr<const Network> settle_extents(const Network& network,
   for (;;) {
     const Network& from = current ? *current : network;
     ExtentRelations relations(from, profiles);
-    if (!relations.has_open_pair() || from.outputs().empty()) return current;
+    if (!relations.has_open() || from.outputs().empty()) return current;
     relations.find(Graph(from));
     std::shared_ptr<const Network> next = settled(from, relations);
     if (!next) return current;
@@ -337,14 +351,17 @@ std::shared_ptr<const Network> settle_extents(const Network& network,
 }
 
 void settle_broadcasts(Graph& graph, std::span<const ProfileRanges> profiles) {
-  DividedMaxima maxima(profiles);
+  DividedBroadcasts divided(profiles);
   for (const GraphNode* node : graph.nodes()) {
-    // A plugin's maximum is no broadcast, of which one operand is the result.
     if (!is_builtin_operator(node->op->kind())) continue;
-    for (const GraphValue* output : node->outputs)
-      for (const Expr& extent : output->info.dims) maxima.look_at(extent);
+    for (const Agreements::Agreement& each : Agreements(graph, *node).find()) {
+      const GraphValue& value = *node->inputs[static_cast<size_t>(each.input)];
+      const Expr& own = value.info.dims[static_cast<size_t>(each.axis)];
+      if (each.expected.is_constant()) divided.look_at(own);
+      if (own.is_constant()) divided.look_at(each.expected);
+    }
   }
-  if (!maxima.values().empty()) BroadcastViews(graph, maxima.values()).run();
+  if (!divided.values().empty()) BroadcastViews(graph, divided.values()).run();
 }
 
 }  // namespace opwright

@@ -17,9 +17,9 @@ namespace opwright {
 std::shared_ptr<const Network> settle_extents(const Network& network,
                                               std::span<ProfileRanges> profiles);
 
-/// Extents of which one may broadcast in a run become the larger one. Where a shape is divided by
-/// one of them, that one is the larger one: otherwise what is left would be the quotient of the
-/// two. What was broadcast gets a view of that extent, which a run refuses in which it is another.
+/// Where an extent has to be a number and is a broadcast divided by one of the extents in it, that
+/// one is what they broadcast to: with any other one the quotient would be another number. What was
+/// broadcast gets a view of that extent, which a run refuses in which it is another.
 void settle_broadcasts(Graph& graph, std::span<const ProfileRanges> profiles);
 
 }  // namespace opwright

@@ -29,6 +29,7 @@ bool is_non_negative(const InferContext& context, const Expr& e, int& budget) {
     case ExprOp::kSum:
     case ExprOp::kProd:
     case ExprOp::kMin:
+    case ExprOp::kBroadcast:
     case ExprOp::kFloorDiv:
     case ExprOp::kCeilDiv: {
       const bool one_suffices = e.op() == ExprOp::kMax;
@@ -380,6 +381,9 @@ std::vector<OutputInfo> Scale::infer(InferContext& context) const {
     const Expr count = numel(inference.input(i).dims);
     inference.require(!conflict(count, expected), inference.port(i), " must have ", expected.str(),
                       " elements, but has shape ", str(inference.input(i).dims));
+    if (params().mode == ScaleMode::kCHANNEL)
+      inference.require_extent(0, static_cast<int>(params().channel_axis), count,
+                               "the elements of the scale");
   }
   return {make_output(x.dtype, x.dims)};
 }

@@ -60,6 +60,8 @@ class Inference {
   void require_extent(int i, int axis, const Expr& expected, std::string_view meaning) const;
   /// The extents are equal whenever the engine runs, whatever their expressions are.
   void agree(int i, int axis_i, int j, int axis_j) const;
+  /// The extent is `expected` or 1.
+  void agree_to_be(int i, int axis, const Expr& expected) const { tell(i, axis, expected, true); }
   /// The first `count` extents of an input are those of `shape`, aligned at its end, or 1.
   void agree_to_broadcast(int i, size_t count, std::span<const Expr> shape) const;
   /// The input must broadcast to `shape` without enlarging it.

@@ -130,12 +130,14 @@ Tensor* LayerWriter::expand(Tensor* x, std::span<const Expr> dims) {
   SliceParams params;
   params.start.assign(rank, 0);
   params.stride.assign(rank, 1);
-  std::vector<Expr> strides;
+  std::vector<Expr> starts, strides;
   for (int i = 0; i < rank; ++i) {
-    // A stride of 0 repeats an axis of extent 1; where the extent is not known, min(extent - 1, 1)
-    // decides at run time.
+    // A run decides whether an open extent is 1. One that is too large begins in front of the
+    // elements, which the slice refuses.
     const Expr& extent = x->dims()[i];
-    strides.push_back(extent == dims[i] ? Expr(1) : min(extent - 1, 1));
+    const bool is_same = extent == dims[i];
+    strides.push_back(is_same ? Expr(1) : repeating_stride(extent));
+    starts.push_back(is_same || extent == Expr(1) ? Expr(0) : min(dims[i] - extent, 0));
   }
   if (is_constant(dims) && is_constant(strides)) {
     for (int i = 0; i < rank; ++i) {
@@ -144,7 +146,7 @@ Tensor* LayerWriter::expand(Tensor* x, std::span<const Expr> dims) {
     }
     return add<Slice>(params, {x});
   }
-  Tensor* start = network_.add_values(std::vector<Expr>(rank, 0));
+  Tensor* start = network_.add_values(std::move(starts));
   Tensor* size = network_.add_values({dims.begin(), dims.end()});
   return add<Slice>(params, {x, start, size, network_.add_values(std::move(strides))});
 }

@@ -136,6 +136,9 @@ class Slice final : public BuiltinOperator<Slice, SliceParams> {
   bool is_shape_input(int input) const override { return input >= 1 && input <= 3; }
 };
 
+/// The stride of a slice that repeats an extent of 1, and leaves any other one as it is.
+inline Expr repeating_stride(const Expr& extent) { return min(extent - 1, 1); }
+
 struct ConcatenationParams {
   int64_t axis = 0;
   template <class V>

@@ -58,8 +58,11 @@ void require_scales(const Inference& inference, int64_t axis) {
   for (const int i : {1, 2}) {
     if (inference.optional(i) == nullptr) continue;
     std::string problem;
-    scale_shape(inference.input(0).dims, inference.input(i).dims, axis, problem);
+    const SymShape &x = inference.input(0).dims, &scale = inference.input(i).dims;
+    scale_shape(x, scale, axis, problem);
     inference.require(problem.empty(), inference.port(i), " ", problem);
+    if (is_vector_of_scales(x, scale) && scale[0] != Expr(1))
+      inference.agree(i, 0, 0, x.size() == 1 ? 0 : static_cast<int>(axis));
   }
   inference.require_floating(1);
 }

@@ -90,6 +90,9 @@ std::vector<OutputInfo> Slice::infer(InferContext& context) const {
                       "size must not be negative, but is ", str(size));
     check_bounds(inference, params.mode, axes[i], x.dims[axes[i]], start[i], size[i], stride[i]);
     shape[axes[i]] = size[i];
+    const Expr& extent = x.dims[axes[i]];
+    if (!extent.is_constant() && extent != size[i] && stride[i] == repeating_stride(extent))
+      inference.agree_to_be(0, axes[i], size[i]);
   }
   ValuesPtr values;
   if (x.values) {

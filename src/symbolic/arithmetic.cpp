@@ -36,6 +36,7 @@ int operand_count(ExprOp op) {
     case ExprOp::kLess:
     case ExprOp::kFloorDiv:
     case ExprOp::kCeilDiv:
+    case ExprOp::kBroadcast:
       return 2;
     case ExprOp::kSelect:
       return 3;
@@ -69,6 +70,9 @@ int64_t apply(ExprOp op, int64_t a, int64_t b, int64_t c) {
       return quotient(a, b, true);
     case ExprOp::kSelect:
       return a ? b : c;
+    case ExprOp::kBroadcast:
+      if (a == 1 || b == 1) return a == 1 ? b : a;
+      return a > b ? a : b;
     case ExprOp::kConstant:
     case ExprOp::kSymbol:
       break;

@@ -23,6 +23,9 @@ enum class ExprOp : uint8_t {
   kFloorDiv,  ///< rounds toward minus infinity
   kCeilDiv,
   kSelect,  ///< a != 0 ? b : c
+  /// What extents broadcast to: the largest one of those that are not 1, or 1. So the one that all
+  /// others are equal to, or 1.
+  kBroadcast,
 };
 
 /// An immutable integer expression over symbols (extents of network inputs, values of shape inputs,
@@ -47,7 +50,7 @@ class Expr {
   int64_t constant() const;
   /// The symbol's id; only for kSymbol.
   int symbol_id() const;
-  /// The number of operands: any from two on for kSum, kProd, kMax and kMin.
+  /// The number of operands: any from two on for kSum, kProd, kMax, kMin and kBroadcast.
   int arity() const;
   const Expr& operand(int i) const;
   /// "s0 * 3 + 6", symbols named by `names` where given; very long text is cut short.
@@ -86,8 +89,8 @@ bool is_constant(std::span<const Expr> shape);
 /// Throws Error as Expr::evaluate does, and when an extent is negative.
 Shape evaluate(std::span<const Expr> shape, std::span<const int64_t> symbols);
 /// NumPy's broadcasting of two extents. Of a constant other than 1 and a symbolic extent it is the
-/// constant, two symbolic extents are resolved as max(a, b); the runtime repeats the checks on
-/// concrete shapes. Constants that cannot agree throw Error.
+/// constant, two symbolic extents are a kBroadcast; the runtime repeats the checks on concrete
+/// shapes. Constants that cannot agree throw Error.
 Expr broadcast(const Expr& a, const Expr& b);
 SymShape broadcast(std::span<const Expr> a, std::span<const Expr> b);
 /// "(batch, 3, s1 * 2)".

@@ -18,7 +18,7 @@ class Printer {
   /// In parentheses where it would not stand as a single operand.
   void operand(const Expr& e, int depth) {
     const bool single = e.arity() == 0 || e.op() == ExprOp::kMax || e.op() == ExprOp::kMin ||
-                        e.op() == ExprOp::kSelect;
+                        e.op() == ExprOp::kSelect || e.op() == ExprOp::kBroadcast;
     if (single) return print(e, depth);
     text += '(';
     print(e, depth);
@@ -68,6 +68,9 @@ class Printer {
         break;
       case ExprOp::kSelect:
         call("select", e, depth);
+        break;
+      case ExprOp::kBroadcast:
+        call("broadcast", e, depth);
         break;
     }
   }

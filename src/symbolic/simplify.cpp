@@ -73,6 +73,28 @@ Expr extremum(ExprOp op, const Expr& a, const Expr& b) {
   return ExprNodes::make(op, std::move(operands));
 }
 
+/// One list of operands. A constant other than 1 is what all others are equal to, or 1.
+Expr common_extent(const Expr& a, const Expr& b) {
+  constexpr size_t kMaxOperands = 16;
+  std::vector<Expr> operands;
+  for (const Expr* side : {&a, &b}) {
+    if (side->is_constant()) {
+      if (*side != Expr(1)) return *side;
+      continue;
+    }
+    const bool is_list = side->op() == ExprOp::kBroadcast && !ExprNodes::is_opaque(*side);
+    for (int i = 0; i < (is_list ? side->arity() : 1); ++i) {
+      const Expr& operand = is_list ? side->operand(i) : *side;
+      if (std::ranges::find(operands, operand) == operands.end()) operands.push_back(operand);
+    }
+  }
+  if (operands.size() == 1) return operands.front();
+  if (operands.size() > kMaxOperands)
+    return ExprNodes::make(ExprOp::kBroadcast, sorted(a, b), true);
+  std::ranges::sort(operands, ExprNodes::before);
+  return ExprNodes::make(ExprOp::kBroadcast, std::move(operands));
+}
+
 /// floor(p / divisor) for a divisor above 1.
 Expr floor_div_constant(Polynomial p, int64_t divisor) {
   // Multiples of the divisor come out, of the constant term as much as there is.
@@ -152,6 +174,8 @@ Expr Expr::make(ExprOp op, const Expr& a, const Expr& b) {
     case ExprOp::kMax:
     case ExprOp::kMin:
       return extremum(op, a, b);
+    case ExprOp::kBroadcast:
+      return common_extent(a, b);
     case ExprOp::kEqual:
       if (const auto distance = constant_difference(a, b)) return *distance == 0;
       return ExprNodes::make(op, sorted(a, b));

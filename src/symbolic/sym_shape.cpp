@@ -38,14 +38,10 @@ Shape evaluate(std::span<const Expr> shape, std::span<const int64_t> symbols) {
 }
 
 Expr broadcast(const Expr& a, const Expr& b) {
-  if (a == b) return a;
-  if (a.is_constant() && a.constant() == 1) return b;
-  if (b.is_constant() && b.constant() == 1) return a;
-  require(!a.is_constant() || !b.is_constant(), "extents ", a, " and ", b,
+  const bool is_known = a.is_constant() && b.is_constant();
+  require(!is_known || a == b || a == Expr(1) || b == Expr(1), "extents ", a, " and ", b,
           " cannot be broadcast: they must be equal or one of them 1");
-  if (a.is_constant()) return a;
-  if (b.is_constant()) return b;
-  return max(a, b);
+  return Expr::make(ExprOp::kBroadcast, a, b);
 }
 
 SymShape broadcast(std::span<const Expr> a, std::span<const Expr> b) {

@@ -7,7 +7,9 @@ import onnx
 import onnx.parser
 import pytest
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
+import emulated_gpu
 import opwright as trt
 
 RNG = np.random.default_rng(0)
@@ -155,3 +157,135 @@ def test_an_input_that_is_an_output():
     np.testing.assert_array_equal(engine(x=x), x)
     engine = trt.build(model("net (float[3] x) => (float[3] y) { y = Identity (x) }"), timing=False)
     assert engine.outputs == ["y"]
+
+
+DEVICES = ["cpu", pytest.param("cuda", marks=emulated_gpu.required)]
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def broadcasting(request):
+    """What broadcasts open extents, each in its own name."""
+    text = """net (float[n, 1, k] a, float[m, p, l] b, bool[q, r, s] c) => (float d, float e, float f, float g) {
+      d = Sub (a, b)
+      e = Where (c, a, b)
+      half = Constant <value = float {0.5}> ()
+      more = Mul (d, half)
+      f = ReduceSum (more, last)
+      wide = Shape (b)
+      g = Expand (a, wide)
+    }"""
+    made = model(text, last=np.int64([-1]))
+    for output in made.graph.output:
+        output.ClearField("type")
+    ranges = {
+        "a": ((0, 1, 0), (4, 1, 5), (4, 1, 5)),
+        "b": ((0, 0, 0), (4, 3, 5), (4, 3, 5)),
+        "c": ((0, 0, 0), (4, 3, 5), (4, 3, 5)),
+    }
+    return trt.build(made, shapes=ranges, timing=False, device=request.param)
+
+
+def test_open_extents_broadcast_as_those_of_numpy(broadcasting):
+    """0 beside 1 is 0, also where nothing but the run knows which of the two each extent is."""
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        common = [int(rng.choice([0, 1, extent])) for extent in (4, 3, 5)]
+        shapes = [[int(rng.choice([1, extent])) for extent in common] for _ in "abc"]
+        shapes[0][1] = 1
+        a, b = array(*shapes[0]), array(*shapes[1])
+        c = rng.integers(0, 2, shapes[2]).astype(bool)
+        got = broadcasting(a=a, b=b, c=c)
+        close(got["d"], a - b)
+        close(got["e"], np.where(c, a, b))
+        close(got["f"], ((a - b) * np.float32(0.5)).sum(-1, keepdims=True))
+        close(got["g"], a * np.ones_like(b))
+    for extents in ((3, 4), (0, 3), (3, 0)):
+        n, m = extents
+        with pytest.raises(trt.Error):
+            broadcasting(a=array(n, 1, 5), b=array(m, 3, 5), c=np.ones((1, 1, 1), bool))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_products_of_stacks_broadcast_0_beside_1(device):
+    made = model(
+        "net (float[n, 2, 3] a, float[m, 3, 4] b) => (float[k, 2, 4] y) { y = MatMul (a, b) }"
+    )
+    ranges = {"a": ((0, 2, 3), (3, 2, 3), (5, 2, 3)), "b": ((0, 3, 4), (3, 3, 4), (7, 3, 4))}
+    engine = trt.build(made, shapes=ranges, timing=False, device=device)
+    for n, m in ((0, 1), (1, 0), (0, 0), (1, 7), (5, 1), (5, 5), (1, 1)):
+        a, b = array(n, 2, 3), array(m, 3, 4)
+        close(engine(a=a, b=b), a @ b)
+    with pytest.raises(trt.Error):
+        engine(a=array(0, 2, 3), b=array(3, 3, 4))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_maximum_that_a_model_computes_is_no_broadcast(device):
+    """The quotient of a maximum and an operand is whatever it is, not 1."""
+    text = """net (float[n] a, float[m] b) => (float[u, v] y, float[p, q] z) {
+      first = Shape (a)  second = Shape (b)
+      most = Max (first, second)
+      times = Div (most, second)
+      one = Constant <value_ints = [1]> ()
+      shape = Concat <axis = 0> (times, second)
+      row = Reshape (b, rows)
+      y = Expand (row, shape)
+      sum = Add (a, b)
+      two = Concat <axis = 0> (second, rest)
+      z = Reshape (sum, two)
+    }"""
+    made = model(text, rows=np.int64([1, -1]), rest=np.int64([-1]))
+    ranges = {"a": ((1,), (4,), (12,)), "b": ((1,), (4,), (12,))}
+    engine = trt.build(made, shapes=ranges, timing=False, device=device)
+    for n, m in ((4, 4), (12, 1), (7, 1)):
+        a, b = array(n), array(m)
+        got = engine(a=a, b=b)
+        close(got["y"], np.broadcast_to(b, (max(n, m) // m, m)))
+        close(got["z"], (a + b).reshape(m, -1))
+
+
+CHANNELS = {
+    "Conv": ("y = Conv (x, w)", array(6, 10, 3), "axis 1 of input 0"),
+    "ConvTranspose": ("y = ConvTranspose (x, w)", array(10, 6, 3), "axis 0 of input 1"),
+    "BatchNormalization": (
+        "y = BatchNormalization (x, w, w, w, w)",
+        array(10) ** 2,
+        "axis 1 of input 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", CHANNELS)
+def test_open_channels_that_weights_decide(name, device):
+    node, w, place = CHANNELS[name]
+    made = model(f"net (float[2, c, 8] x) => (float[2, p, q] y) {{ {node} }}", w=w)
+    fitting = {"x": ((2, 1, 8), (2, 4, 8), (2, 16, 8))}
+    engine = trt.build(made, shapes=fitting, timing=False, device=device)
+    x = array(2, 10, 8)
+    close(engine(x=x), ReferenceEvaluator(made).run(None, {"x": x})[0])
+    with pytest.raises(trt.Error, match="input 'x'"):
+        engine(x=array(2, 4, 8))
+    message = f"{place}, .*extent 1 of network input 'x', which must be 10, .* has 20 to 40"
+    with pytest.raises(trt.Error, match=message):
+        trt.build(
+            made,
+            shapes={"x": ((2, 20, 8), (2, 30, 8), (2, 40, 8))},
+            timing=False,
+            device=device,
+        )
+
+
+def test_inputs_that_share_a_dimension_that_weights_decide():
+    made = model(
+        "net (float[2, c] x, float[c] z) => (float[2, 6] y) { s = Add (x, z) y = MatMul (s, w) }",
+        w=array(10, 6),
+    )
+    ranges = {"x": ((2, 1), (2, 4), (2, 16)), "z": ((1,), (4,), (16,))}
+    engine = trt.build(made, shapes=ranges, timing=False)
+    x, z = array(2, 10), array(10)
+    close(engine(x=x, z=z), ReferenceEvaluator(made).run(None, {"x": x, "z": z})[0])
+    for name in "xz":
+        given = {"x": x, "z": z, name: array(*{"x": (2, 4), "z": (4,)}[name])}
+        with pytest.raises(trt.Error):
+            engine(**given)

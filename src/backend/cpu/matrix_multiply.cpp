@@ -416,7 +416,33 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
   return found;
 }
 
-std::unique_ptr<Kernel> make_matrix_multiply(const Operator& op, const KernelArgs& args) {
+/// The ports with likely and largest extents of stacks that fit each other: where neither of two is
+/// 1, an open one is the other one.
+std::vector<PortDesc> with_fitting_stacks(const MatrixMultiplyParams& params,
+                                          std::span<const PortDesc> inputs) {
+  std::vector<PortDesc> fitting(inputs.begin(), inputs.end());
+  const auto stack_rank = [&](size_t i, MatrixOperation op) {
+    return inputs[i].max.rank() - (op == MatrixOperation::kVECTOR ? 1 : 2);
+  };
+  const int a_rank = stack_rank(0, params.op0), b_rank = stack_rank(1, params.op1);
+  for (int axis = 1; axis <= std::min(a_rank, b_rank); ++axis) {
+    const int at_a = a_rank - axis, at_b = b_rank - axis;
+    for (Shape PortDesc::*shape : {&PortDesc::opt, &PortDesc::max}) {
+      int64_t &a = (fitting[0].*shape)[at_a], &b = (fitting[1].*shape)[at_b];
+      if (a <= 1 || b <= 1) continue;
+      const bool is_fixed_a = inputs[0].min[at_a] == inputs[0].max[at_a];
+      const bool is_fixed_b = inputs[1].min[at_b] == inputs[1].max[at_b];
+      a = b = is_fixed_a ? a : is_fixed_b ? b : std::min(a, b);
+    }
+  }
+  return fitting;
+}
+
+std::unique_ptr<Kernel> make_matrix_multiply(const Operator& op, const KernelArgs& given) {
+  KernelArgs args = given;
+  const std::vector<PortDesc> inputs =
+      with_fitting_stacks(static_cast<const MatrixMultiply&>(op).params(), given.inputs);
+  args.inputs = inputs;
   const MatrixMultiplyParams& params = static_cast<const MatrixMultiply&>(op).params();
   const DataType type = args.candidate->inputs[0].dtype;
   if (kIndexTypes.has(type) || args.candidate->tactic_name == kIntegerLoop)

@@ -65,6 +65,27 @@ TEST(Expr, ExtremaMergeOperands) {
   EXPECT_FALSE(max(a, b) == min(a, b));
 }
 
+TEST(Expr, Broadcast) {
+  const auto common = [](const Expr& x, const Expr& y) {
+    return Expr::make(ExprOp::kBroadcast, x, y);
+  };
+  EXPECT_EQ(common(a, a), a);
+  EXPECT_EQ(common(a, 1), a);
+  EXPECT_EQ(common(7, a), Expr(7));
+  EXPECT_EQ(common(0, 1), Expr(0));
+  EXPECT_EQ(common(common(a, b), a), common(b, a));
+  EXPECT_EQ(common(common(a, b), c), common(a, common(c, b)));
+  EXPECT_FALSE(common(a, b) == max(a, b));
+  EXPECT_EQ(broadcast(a, b), common(a, b));
+  EXPECT_EQ(common(a, b).str(), "broadcast(s0, s1)");
+  // NumPy's rule for all that may be broadcast.
+  const std::vector<std::vector<int64_t>> fitting{{0, 0, 0}, {0, 1, 0}, {1, 0, 0}, {1, 1, 1},
+                                                  {1, 5, 5}, {5, 1, 5}, {5, 5, 5}};
+  for (const auto& each : fitting)
+    EXPECT_EQ(common(a, b).evaluate(std::vector{each[0], each[1]}), each[2]);
+  EXPECT_EQ(common(common(a, b), c).evaluate(std::vector<int64_t>{1, 0, 1}), 0);
+}
+
 TEST(Expr, ComparisonsAndSelect) {
   const auto equal = [](const Expr& x, const Expr& y) { return Expr::make(ExprOp::kEqual, x, y); };
   const auto less = [](const Expr& x, const Expr& y) { return Expr::make(ExprOp::kLess, x, y); };
@@ -146,7 +167,7 @@ TEST(Expr, ShapesAndBroadcasting) {
   EXPECT_EQ(broadcast(a, a), a);
   EXPECT_EQ(broadcast(a, 7), Expr(7));
   EXPECT_EQ(broadcast(1, 0), Expr(0));
-  EXPECT_EQ(broadcast(a, b), max(a, b));
+  EXPECT_EQ(broadcast(a, b), Expr::make(ExprOp::kBroadcast, a, b));
   EXPECT_THROW(broadcast(3, 4), Error);
   EXPECT_THROW(broadcast(SymShape{2, 3}, SymShape{3, 3}), Error);
 }
