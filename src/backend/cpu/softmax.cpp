@@ -54,8 +54,7 @@ class SoftmaxKernel final : public Kernel {
   }
 
   size_t workspace_size() const override {
-    return static_cast<size_t>(workers_) *
-           static_cast<size_t>(bytes_of(DataType::kFLOAT, tile_));
+    return static_cast<size_t>(workers_) * static_cast<size_t>(bytes_of(DataType::kFLOAT, tile_));
   }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
@@ -117,8 +116,8 @@ class SoftmaxKernel final : public Kernel {
   void run_columns(const void* x, void* y, int64_t at, int64_t columns, float* buffer) const {
     const int64_t count = extents_.axis, inner = extents_.inner;
     if (type_.dtype == DataType::kFLOAT)
-      return softmax_columns(static_cast<const float*>(x) + at, count, inner, columns,
-                             params_.log, static_cast<float*>(y) + at);
+      return softmax_columns(static_cast<const float*>(x) + at, count, inner, columns, params_.log,
+                             static_cast<float*>(y) + at);
     for (int64_t i = 0; i < count; ++i)
       load_(buffer + i * columns, from(x, at + i * inner), nullptr, nullptr, columns, nullptr);
     softmax_columns(buffer, count, columns, columns, params_.log, buffer);

@@ -194,7 +194,7 @@ constexpr int64_t kRowLengths[] = {1,   2,   3,   5,   8,   9,   31,  63,   95, 
 
 TEST_F(AllTactics, Rows) {
   const DataType type = DataType::kFLOAT;
-  const int every = 37;
+  const int every = 97;
   for (const int64_t n : kRowLengths) {
     const TestInput x = input({3, n + 1}, 1, type), rows = input({5, n}, 2, type);
     SliceParams slice;
@@ -211,29 +211,36 @@ TEST_F(AllTactics, Rows) {
     const TestInput blocks = input({2, 3, n}, 3, type);
     TransposeParams turned;
     turned.permutation = {1, 0, 2};
-    check(Transpose(turned), {blocks}, {{{3, 2, n}, type}}, make_values({3, 2, n}, [&](int64_t i) {
-            const int64_t row = i / n;
-            return blocks.values[(row % 2 * 3 + row / 2) * n + i % n];
-          }), 0, every);
+    check(Transpose(turned), {blocks}, {{{3, 2, n}, type}},
+          make_values({3, 2, n},
+                      [&](int64_t i) {
+                        const int64_t row = i / n;
+                        return blocks.values[(row % 2 * 3 + row / 2) * n + i % n];
+                      }),
+          0, every);
     ReverseSequenceParams reversed;
     reversed.batch_axis = 0, reversed.sequence_axis = 1;
     const int64_t lengths[] = {3, 2};
     const TestInput counts = {make_values({2}, [&](int64_t i) { return lengths[i]; }),
                               DataType::kINT32};
     check(ReverseSequence(reversed), {blocks, counts}, {{{2, 3, n}, type}},
-          make_values({2, 3, n}, [&](int64_t i) {
-            const int64_t batch = i / (3 * n), row = i / n % 3, length = lengths[batch];
-            const int64_t from = row < length ? length - 1 - row : row;
-            return blocks.values[(batch * 3 + from) * n + i % n];
-          }), 0, every);
+          make_values({2, 3, n},
+                      [&](int64_t i) {
+                        const int64_t batch = i / (3 * n), row = i / n % 3, length = lengths[batch];
+                        const int64_t from = row < length ? length - 1 - row : row;
+                        return blocks.values[(batch * 3 + from) * n + i % n];
+                      }),
+          0, every);
     // Behind it one element a row, or none, so that rows of each length are there either way.
     const int64_t rest = n == 1 ? 0 : 1;
     const TestInput second = input({5, rest}, 4, type);
     check(Concatenation({1}), {rows, second}, {{{5, n + rest}, type}},
-          make_values({5, n + rest}, [&](int64_t i) {
-            const int64_t row = i / (n + rest), at = i % (n + rest);
-            return at < n ? rows.values[row * n + at] : second.values[row];
-          }), 0, every);
+          make_values({5, n + rest},
+                      [&](int64_t i) {
+                        const int64_t row = i / (n + rest), at = i % (n + rest);
+                        return at < n ? rows.values[row * n + at] : second.values[row];
+                      }),
+          0, every);
     if (HasFailure()) return;
   }
 }

@@ -251,7 +251,8 @@ TEST(Pooling, EveryCandidateHasItsTactic) {
   PoolingParams params;
   params.type = PoolingType::kAVERAGE, params.window = {2, 2};
   for (const int64_t batch : {0, 1}) {
-    std::vector<PortDesc> x = describe(std::vector<TestInput>{{random_values({batch, 3, 5, 4}, 1)}});
+    std::vector<PortDesc> x =
+        describe(std::vector<TestInput>{{random_values({batch, 3, 5, 4}, 1)}});
     std::vector<PortDesc> y = describe(std::vector<TestOutput>{{{batch, 3, 4, 3}}});
     for (PortDesc* const port : {&x[0], &y[0]}) port->min[0] = 0, port->max[0] = 2;
     const std::vector<Candidate> candidates = candidates_of(Pooling(params), x, y);

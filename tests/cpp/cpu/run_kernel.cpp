@@ -113,7 +113,9 @@ std::string class_of(std::string_view kind, const Candidate& candidate,
   std::string_view tactic = candidate.tactic_name;
   if (tactic.ends_with(" parts")) tactic = tactic.substr(0, tactic.rfind(" in "));
   return str(kind, "/", tactic, "/", candidate.inputs.empty() ? "" : str(candidate.inputs[0]),
-             is_open ? "/open" : fills ? "/vectors" : "/odd");
+             is_open ? "/open"
+             : fills ? "/vectors"
+                     : "/odd");
 }
 
 /// The classes that were run.

@@ -16,8 +16,8 @@ namespace opwright::testing {
 const Device& test_device();
 
 /// Chooses from many cases: a GPU, which compiles a kernel for each, tests one in `every`, and all
-/// where OPWRIGHT_ALL_TACTICS is set. Where it is "once", candidates_of() leaves out those of a class
-/// (kernel, tactic, type, kind of shapes) that was run before.
+/// where OPWRIGHT_ALL_TACTICS is set. Where it is "once", candidates_of() leaves out those of a
+/// class (kernel, tactic, type, kind of shapes) that was run before.
 class Selection {
  public:
   explicit Selection(int every);
