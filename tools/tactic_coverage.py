@@ -6,9 +6,9 @@
     python3 tools/tactic_coverage.py --records build/tactics/*/cuda-*
 
 What there is, the kernels declare (`Backend::kernel_tactics`). The C++ tests of kernels, test_cpu and test_cuda, run
-all tactics that their shapes can have, each class once (OPWRIGHT_ALL_TACTICS=once), and tools/model_fuzzer.py those of random compositions
-and of random single operators. Each notes what kernels listed and what was run, with types and shapes
-(OPWRIGHT_TACTICS, --record).
+all tactics that their shapes can have, each class once (OPWRIGHT_ALL_TACTICS=once), and tools/model_fuzzer.py those of
+random compositions and of random single operators. Each notes what kernels listed and what was run, with types and
+shapes (OPWRIGHT_TACTICS, --record).
 
 A class is a kernel, one of its tactics, the type and format of its first port, and the kind of its shapes:
 
@@ -256,7 +256,8 @@ def main() -> int:
     )
     parser.add_argument("--page", type=Path, help="write the tables there")
     arguments = parser.parse_args()
-    files, failures = list(arguments.records or []), []
+    files: list[Path] = list(arguments.records or [])
+    failures: list[str] = []
     for device in arguments.device if not files else []:
         records, failed = collect(device, arguments)
         files, failures = files + records, failures + failed
