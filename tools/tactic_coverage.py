@@ -2,12 +2,13 @@
 
     python3 tools/tactic_coverage.py --seconds 600 --page docs/results/tactics-2026-11-28.md
     python3 tools/tactic_coverage.py --device cpu --quick
-    python3 tools/tactic_coverage.py --records build/tactics/cpu-0 build/tactics/cpu-1
+    python3 tools/tactic_coverage.py --device cuda --only tests --tests 'OpenRecurrence*' --out build/tactics/a
+    python3 tools/tactic_coverage.py --records build/tactics/*/cuda-*
 
 What there is, the kernels declare (`Backend::kernel_tactics`). The C++ tests of kernels, test_cpu and test_cuda, run
-all tactics that their shapes can have (OPWRIGHT_ALL_TACTICS), and tools/model_fuzzer.py those of random compositions
-and of random single operators. Each notes what kernels listed and what was run, with types and shapes
-(OPWRIGHT_TACTICS, --record).
+all tactics that their shapes can have, each class once (OPWRIGHT_ALL_TACTICS=once), and tools/model_fuzzer.py those of
+random compositions and of random single operators. Each notes what kernels listed and what was run, with types and
+shapes (OPWRIGHT_TACTICS, --record).
 
 A class is a kernel, one of its tactics, the type and format of its first port, and the kind of its shapes:
 
@@ -18,6 +19,9 @@ A class is a kernel, one of its tactics, the type and format of its first port, 
 
 Of all classes that kernels list for what is drawn, those that nobody ran are named. The exit status is 1 where a
 tactic that exists was not run and is not named in NEEDS, one was run that no kernel declares, or something failed.
+Of the emulated GPU all takes hours. It can be run in parts: --only names what runs, --tests those of the C++ tests,
+each part with a folder for its records (--out). --records counts them together.
+
 With --quick the tests are `AllTactics` alone, and tactics that were not run are no failure.
 
 The GPU is the emulated one unless OPWRIGHT_CUDA_DRIVER names another.
@@ -48,6 +52,8 @@ NEEDS = {
 }
 # oneDNN names what it has for the processor: "brgconv:avx512_core via HWC".
 DNNL = "oneDNN"
+
+PARTS = ("tests", "compositions", "operators")
 
 Class = tuple[str, str, str, str]  # kernel, tactic, type, kind of shapes
 
@@ -148,22 +154,25 @@ def collect(device: str, arguments: argparse.Namespace) -> tuple[list[Path], lis
     folder = Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**emulated(), **os.environ} if device == "cuda" else dict(os.environ)
-    records = [folder / f"{device}-{part}" for part in ("tests", "compositions", "operators")]
+    records = [folder / f"{device}-{part}" for part in PARTS]
     for record in records:
         record.unlink(missing_ok=True)
     test = [str(TESTS / "cpp" / f"test_{device}"), "--gtest_brief=1"]
-    if arguments.quick:
-        test.append("--gtest_filter=AllTactics.*")
+    chosen = arguments.tests or ("AllTactics.*" if arguments.quick else "")
+    if chosen:
+        test.append(f"--gtest_filter={chosen}")
     tests = {**environment, "OPWRIGHT_TACTICS": str(records[0])}
     if not (arguments.quick and device == "cuda"):
-        tests["OPWRIGHT_ALL_TACTICS"] = "1"
+        tests["OPWRIGHT_ALL_TACTICS"] = "once"
     fuzzer = [sys.executable, str(ROOT / "tools" / "model_fuzzer.py"), "--tactics"]
     fuzzer += ["--device", device, "--seed", str(arguments.seed), "--out", str(folder / "found")]
     fuzzer += ["--seconds", str(arguments.seconds / 2), "--record"]
     commands = [(test, tests), ([*fuzzer, str(records[1]), "--compositions"], environment)]
     commands.append(([*fuzzer, str(records[2])], environment))
     failures = []
-    for command, variables in commands:
+    for part, (command, variables) in zip(PARTS, commands):
+        if part not in arguments.only:
+            continue
         print("--", " ".join(command), flush=True)
         if subprocess.run(command, env=variables, check=False).returncode != 0:
             failures.append(f"{device}: failed: {' '.join(command)}")
@@ -239,13 +248,16 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600, help="of fuzzing for each device")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", nargs="+", default=PARTS, choices=PARTS, help="run these parts")
+    parser.add_argument("--tests", metavar="FILTER", help="of the C++ tests these (--gtest_filter)")
     parser.add_argument("--records", nargs="+", type=Path, help="count these, and run nothing")
     parser.add_argument(
         "--out", default=str(ROOT / "build" / "tactics"), help="the folder for records"
     )
     parser.add_argument("--page", type=Path, help="write the tables there")
     arguments = parser.parse_args()
-    files, failures = list(arguments.records or []), []
+    files: list[Path] = list(arguments.records or [])
+    failures: list[str] = []
     for device in arguments.device if not files else []:
         records, failed = collect(device, arguments)
         files, failures = files + records, failures + failed

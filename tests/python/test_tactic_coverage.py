@@ -67,3 +67,25 @@ def test_classes_differ_by_type_and_shapes(count):
     )  # fmt: skip
     # Open extents and channels-last were listed alone; 3x8 and 5x16 are of one class; 0x8 of none.
     assert "| Sum | 1 | 1 | 5 | 3 | classes of `rows` |" in said
+
+
+def test_a_part_runs_alone(tmp_path, monkeypatch):
+    """--only and --tests: no fuzzer, and these C++ tests."""
+    sys.path.insert(0, str(TOOL.parent))
+    try:
+        import tactic_coverage
+    finally:
+        sys.path.pop(0)
+    commands = []
+
+    def run(command, env, check):
+        commands.append((command, env))
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(tactic_coverage.subprocess, "run", run)
+    arguments = ["--device", "cuda", "--only", "tests", "--tests", "Open*", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["tactic_coverage.py", *arguments])
+    assert tactic_coverage.main() == 0
+    [(command, environment)] = commands
+    assert command[0].endswith("test_cuda") and command[-1] == "--gtest_filter=Open*"
+    assert environment["OPWRIGHT_ALL_TACTICS"] == "once"

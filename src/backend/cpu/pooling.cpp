@@ -190,7 +190,9 @@ std::vector<Candidate> pooling_candidates(const Operator& op, const CandidateQue
             });
         if (!best || (!best->fast && format != TensorFormat::kLINEAR)) continue;
         candidate.tactic_name = best->name;
-      } else if (format != TensorFormat::kLINEAR) {
+      } else if (format == TensorFormat::kLINEAR) {
+        candidate.tactic_name = kDnnlTactic;  // chosen for the first shape with elements
+      } else {
         continue;
       }
       found.push_back(candidate);

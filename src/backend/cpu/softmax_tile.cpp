@@ -56,8 +56,7 @@ float largest(const float* x, int64_t whole, int64_t count) {
 
 /// The sum of e^(x - most), in FP32 within short blocks; y, unless null, takes the addends.
 template <bool kStore>
-double sum_of_exponentials(const float* HWY_RESTRICT x, int64_t whole, int64_t count, float most,
-                           float* HWY_RESTRICT y) {
+double sum_of_exponentials(const float* x, int64_t whole, int64_t count, float most, float* y) {
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const Vector m = hn::Set(d, most);
@@ -84,7 +83,7 @@ double sum_of_exponentials(const float* HWY_RESTRICT x, int64_t whole, int64_t c
   return total;
 }
 
-void exponential_row(const float* HWY_RESTRICT x, int64_t count, float* HWY_RESTRICT y) {
+void exponential_row(const float* x, int64_t count, float* y) {
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t whole = count / lanes * lanes;
@@ -95,7 +94,7 @@ void exponential_row(const float* HWY_RESTRICT x, int64_t count, float* HWY_REST
   for (int64_t i = whole; i < count; ++i) y[i] *= factor;
 }
 
-void logarithm_row(const float* HWY_RESTRICT x, int64_t count, float* HWY_RESTRICT y) {
+void logarithm_row(const float* x, int64_t count, float* y) {
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t whole = count / lanes * lanes;

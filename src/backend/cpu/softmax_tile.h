@@ -4,7 +4,7 @@
 
 namespace opwright {
 
-/// Softmax, or its logarithm, of each of `rows` rows of `count` neighbours.
+/// Softmax, or its logarithm, of each of `rows` rows of `count` neighbours. `y` may be `x`.
 void softmax_rows(const float* x, int64_t rows, int64_t count, bool log, float* y);
 /// The same along columns: of each of `columns` neighbours with the `count` - 1 elements that lie
 /// `stride` apart behind it. There are kSoftmaxColumns at most.

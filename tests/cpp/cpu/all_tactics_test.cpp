@@ -11,6 +11,7 @@
 #include "cpu/window_reference.h"
 #include "operators/convolution.h"
 #include "operators/fused_attention.h"
+#include "operators/indexing.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
@@ -184,6 +185,64 @@ TEST_F(AllTactics, Movement) {
   for (int64_t i = 0; i < 15; ++i)
     expected[i / 5 * 13 + static_cast<int64_t>(indices.values[i])] = updates.values[i];
   check(Scatter(params), {data, indices, updates}, {{expected.shape}}, expected, 0);
+}
+
+/// Lengths for each number of lanes and of accesses that a thread has under way (rows.cpp), in
+/// single elements of FP32: what moves 8 at once has two accesses.
+constexpr int64_t kRowLengths[] = {1,   2,   3,   5,   8,   9,   31,  63,   95,   127,  159,  191,
+                                   223, 255, 319, 383, 447, 511, 767, 1023, 1279, 1535, 1791, 2047};
+
+TEST_F(AllTactics, Rows) {
+  const DataType type = DataType::kFLOAT;
+  const int every = 97;
+  for (const int64_t n : kRowLengths) {
+    const TestInput x = input({3, n + 1}, 1, type), rows = input({5, n}, 2, type);
+    SliceParams slice;
+    slice.start = {0, 1}, slice.size = {3, n}, slice.stride = {1, 1};
+    check(Slice(slice), {x}, {{{3, n}, type}},
+          make_values({3, n}, [&](int64_t i) { return x.values[i / n * (n + 1) + 1 + i % n]; }), 0,
+          every);
+    const int64_t places[] = {4, 0, 2};
+    const TestInput indices = {make_values({3}, [&](int64_t i) { return places[i]; }),
+                               DataType::kINT32};
+    check(Gather(GatherParams()), {rows, indices}, {{{3, n}, type}},
+          make_values({3, n}, [&](int64_t i) { return rows.values[places[i / n] * n + i % n]; }), 0,
+          every);
+    const TestInput blocks = input({2, 3, n}, 3, type);
+    TransposeParams turned;
+    turned.permutation = {1, 0, 2};
+    check(Transpose(turned), {blocks}, {{{3, 2, n}, type}},
+          make_values({3, 2, n},
+                      [&](int64_t i) {
+                        const int64_t row = i / n;
+                        return blocks.values[(row % 2 * 3 + row / 2) * n + i % n];
+                      }),
+          0, every);
+    ReverseSequenceParams reversed;
+    reversed.batch_axis = 0, reversed.sequence_axis = 1;
+    const int64_t lengths[] = {3, 2};
+    const TestInput counts = {make_values({2}, [&](int64_t i) { return lengths[i]; }),
+                              DataType::kINT32};
+    check(ReverseSequence(reversed), {blocks, counts}, {{{2, 3, n}, type}},
+          make_values({2, 3, n},
+                      [&](int64_t i) {
+                        const int64_t batch = i / (3 * n), row = i / n % 3, length = lengths[batch];
+                        const int64_t from = row < length ? length - 1 - row : row;
+                        return blocks.values[(batch * 3 + from) * n + i % n];
+                      }),
+          0, every);
+    // Behind it one element a row, or none, so that rows of each length are there either way.
+    const int64_t rest = n == 1 ? 0 : 1;
+    const TestInput second = input({5, rest}, 4, type);
+    check(Concatenation({1}), {rows, second}, {{{5, n + rest}, type}},
+          make_values({5, n + rest},
+                      [&](int64_t i) {
+                        const int64_t row = i / (n + rest), at = i % (n + rest);
+                        return at < n ? rows.values[row * n + at] : second.values[row];
+                      }),
+          0, every);
+    if (HasFailure()) return;
+  }
 }
 
 TEST_F(AllTactics, Reductions) {

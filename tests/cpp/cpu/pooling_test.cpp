@@ -246,6 +246,21 @@ TEST(Pooling, OffersChannelsLastWithAFastKernel) {
   EXPECT_TRUE(found);
 }
 
+/// Of an optimum without elements oneDNN has nothing to choose.
+TEST(Pooling, EveryCandidateHasItsTactic) {
+  PoolingParams params;
+  params.type = PoolingType::kAVERAGE, params.window = {2, 2};
+  for (const int64_t batch : {0, 1}) {
+    std::vector<PortDesc> x =
+        describe(std::vector<TestInput>{{random_values({batch, 3, 5, 4}, 1)}});
+    std::vector<PortDesc> y = describe(std::vector<TestOutput>{{{batch, 3, 4, 3}}});
+    for (PortDesc* const port : {&x[0], &y[0]}) port->min[0] = 0, port->max[0] = 2;
+    const std::vector<Candidate> candidates = candidates_of(Pooling(params), x, y);
+    ASSERT_FALSE(candidates.empty());
+    for (const Candidate& candidate : candidates) EXPECT_NE(candidate.tactic_name, "") << batch;
+  }
+}
+
 TEST(Pooling, ChangingShapes) {
   if (!test_device().is_host()) GTEST_SKIP() << "a kernel is compiled for its profile";
   Case c = cases()[1];

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <random>
 #include <set>
+#include <string_view>
 
 #include "backend/backend.h"
 #include "base/half.h"
@@ -88,6 +89,40 @@ void write(void* bytes, DataType type, int64_t i, double value) {
 }
 
 bool runs_all_tactics() { return std::getenv("OPWRIGHT_ALL_TACTICS") != nullptr; }
+
+/// Each tactic once of each type and kind of shapes: the others take a GPU's emulation hours.
+bool runs_each_once() {
+  return runs_all_tactics() && std::getenv("OPWRIGHT_ALL_TACTICS") == std::string_view("once");
+}
+
+/// Kernel, tactic in whatever number of parts, the first type, and whether extents are open or fill
+/// accesses of 16 bytes.
+std::string class_of(std::string_view kind, const Candidate& candidate,
+                     std::span<const PortDesc> inputs, std::span<const PortDesc> outputs) {
+  bool is_open = false, fills = true;
+  const auto look = [&](std::span<const PortDesc> ports, std::span<const PortType> types) {
+    for (size_t i = 0; i < std::min(ports.size(), types.size()); ++i) {
+      if (!ports[i].present) continue;
+      const Shape& shape = ports[i].max;
+      is_open |= ports[i].min != shape;
+      const int axis = types[i].format != TensorFormat::kLINEAR ? 1 : shape.rank() - 1;
+      fills &= axis >= 0 && axis < shape.rank() && shape[axis] * bits(types[i].dtype) % 128 == 0;
+    }
+  };
+  look(inputs, candidate.inputs), look(outputs, candidate.outputs);
+  std::string_view tactic = candidate.tactic_name;
+  if (tactic.ends_with(" parts")) tactic = tactic.substr(0, tactic.rfind(" in "));
+  return str(kind, "/", tactic, "/", candidate.inputs.empty() ? "" : str(candidate.inputs[0]),
+             is_open ? "/open"
+             : fills ? "/vectors"
+                     : "/odd");
+}
+
+/// The classes that were run.
+std::set<std::string>& classes_run() {
+  static std::set<std::string> classes;
+  return classes;
+}
 
 /// What tools/tactic_coverage.py counts, in the file that OPWRIGHT_TACTICS names: the tactics that
 /// the device's kernels have, and those that a kernel listed or a test ran, with the ports.
@@ -211,6 +246,11 @@ std::vector<PortDesc> describe(std::span<const TestOutput> outputs) {
   return ports;
 }
 
+std::vector<PortDesc> with_max(std::vector<PortDesc> ports, std::span<const Shape> max) {
+  for (size_t i = 0; i < max.size(); ++i) ports[i].max = max[i];
+  return ports;
+}
+
 std::vector<Candidate> candidates_of(const Operator& op, std::span<const TestInput> inputs,
                                      std::span<const TestOutput> outputs, QueryOptions options) {
   return candidates_of(op, describe(inputs), describe(outputs), options);
@@ -227,11 +267,18 @@ std::vector<Candidate> candidates_of(const Operator& op, std::span<const PortDes
   query.strongly_typed = options.strongly_typed;
   query.tf32 = options.tf32;
   query.all_tactics = options.all_tactics || runs_all_tactics();
-  const std::vector<Candidate> candidates = op.candidates(query);
+  std::vector<Candidate> candidates = op.candidates(query);
   // What is listed can be stored: what checks plans must let it pass.
   for (const Candidate& candidate : candidates) {
     check_ports(op, candidate, inputs, outputs);
     TacticRecord::instance().add("listed", op.kind(), candidate, inputs, outputs);
+  }
+  if (runs_each_once() && !candidates.empty()) {
+    const Candidate first = candidates[0];
+    std::erase_if(candidates, [&](const Candidate& candidate) {
+      return classes_run().contains(class_of(op.kind(), candidate, inputs, outputs));
+    });
+    if (candidates.empty()) candidates.push_back(first);
   }
   return candidates;
 }
@@ -260,11 +307,6 @@ void check_ports(const Operator& op, const Candidate& candidate, std::span<const
 }
 
 namespace {
-
-std::vector<PortDesc> with_max(std::vector<PortDesc> ports, std::span<const Shape> max) {
-  for (size_t i = 0; i < max.size(); ++i) ports[i].max = max[i];
-  return ports;
-}
 
 std::vector<PortDesc> with_constants(std::vector<PortDesc> ports, const Candidate& candidate,
                                      std::span<const TestInput> inputs) {
@@ -321,6 +363,7 @@ std::vector<Values> TestKernel::run(std::span<const TestInput> inputs,
                                     std::span<const TestOutput> outputs, int in_place, int shift) {
   const DeviceScope scope(test_device());
   TacticRecord::instance().add("run", kind_, candidate_, inputs_, outputs_);
+  classes_run().insert(class_of(kind_, candidate_, inputs_, outputs_));
   std::vector<Shape> input_shapes, output_shapes;
   std::vector<std::unique_ptr<GuardedBuffer>> input_buffers, output_buffers;
   std::vector<const void*> input_pointers;

@@ -16,7 +16,8 @@ namespace opwright::testing {
 const Device& test_device();
 
 /// Chooses from many cases: a GPU, which compiles a kernel for each, tests one in `every`, and all
-/// where OPWRIGHT_ALL_TACTICS is set.
+/// where OPWRIGHT_ALL_TACTICS is set. Where it is "once", candidates_of() leaves out those of a
+/// class (kernel, tactic, type, kind of shapes) that was run before.
 class Selection {
  public:
   explicit Selection(int every);
@@ -65,6 +66,8 @@ struct TestOutput {
 /// Ports with one shape for min, opt and max and the network's types.
 std::vector<PortDesc> describe(std::span<const TestInput> inputs);
 std::vector<PortDesc> describe(std::span<const TestOutput> outputs);
+/// The same with the largest shapes of a profile.
+std::vector<PortDesc> with_max(std::vector<PortDesc> ports, std::span<const Shape> max);
 
 struct QueryOptions {
   bool fp16 = false, bf16 = false, strongly_typed = false;
