@@ -1,12 +1,13 @@
 """Build for aarch64 on an x86-64 machine with Debian, and test that under QEMU.
 
-    .venv/bin/python tools/aarch64.py root             # build/aarch64-root: Debian's packages for arm64
-    .venv/bin/python tools/aarch64.py build [TARGET...]  # build/aarch64, by default the package
-    .venv/bin/python tools/aarch64.py wheel            # dist/: a wheel for the Python of the root
-    .venv/bin/python tools/aarch64.py test             # C++ tests, then Python tests, under QEMU
+    .venv/bin/python tools/aarch64.py root               # build/aarch64-root: what is of arm64
+    .venv/bin/python tools/aarch64.py build [TARGET...]  # build/aarch64, else the package alone
+    .venv/bin/python tools/aarch64.py wheel              # dist/: a wheel for the root's Python
+    .venv/bin/python tools/aarch64.py test [cpp|python]  # the tests, under QEMU
 
-Each step does what the steps before it have not done yet. Needs g++-aarch64-linux-gnu and qemu-user.
-Nothing of arm64 is installed in the system: packages are unpacked in a folder.
+Each does what those before it have not done yet. Needs g++-aarch64-linux-gnu and qemu-user, and
+installs nothing: Debian's packages for arm64 are unpacked in a folder. A system that knows no
+programs of another architecture starts them by scripts, which call QEMU.
 """
 
 from __future__ import annotations
@@ -16,21 +17,31 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
 ROOT = TOP / "build" / "aarch64-root"
 BUILD = TOP / "build" / "aarch64"
 SITE = ROOT / "usr" / "lib" / "python3" / "dist-packages"
+# The root's Python, and compilers under the names that tests call them by, for this machine.
+PYTHON = ROOT / "python"
+CROSS = ROOT / "cross"
 PROGRAMS = {"aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu", "qemu-aarch64": "qemu-user"}
 PACKAGES = """libc6-dev libstdc++-12-dev libhwy-dev libprotozero-dev libflatbuffers-dev libxxhash-dev
 libcli11-dev libgtest-dev libpython3-dev python3""".split()
-# Of PyPI, for the Python tests: what they import that is compiled.
-WHEELS = ["numpy", "onnx", "ml_dtypes", "protobuf"]
-# C++ tests of these folders, and Python tests that need no other framework.
-MODULES = """base symbolic network operators plan threads backend deferred cpu compile control onnx
-plugin runtime api headers""".split()
-PYTHON_TESTS = """test_build.py test_function_plugins.py test_onnx.py test_types.py""".split()
+# What builds the extension and tests it, in the versions that .venv has.
+WHEELS = "nanobind numpy onnx ml_dtypes pytest".split()
+# Folders of tests/cpp; those of GPUs need the emulated driver, which is not for this.
+MODULES = """api backend base compile control cpu deferred network onnx operators plan plugin runtime
+symbolic threads""".split()
+# Tests of tests/python that need no other framework and start no other program.
+PYTHON_TESTS = """bodies builder_config check_classes check_tensors conditional_layers context_names
+cumulative data_dependent_layers device_memory dims direct_io dynamic_quantization element_values
+error_recorder extreme_values fill growth idle_taps integer_products kv_cache layer_parameters
+layer_precision long_sums network network_extents onnx_backend onnx_control_flow onnx_parser
+onnx_signal onnx_standard_operators plugin_classes plugin_functions plugin_v2 plugin_v3_int8
+pointwise_plugins refit sampling save scatter shape_layers transformer types""".split()
 
 
 def run(*command: str | Path, **settings: object) -> None:
@@ -39,19 +50,22 @@ def run(*command: str | Path, **settings: object) -> None:
         sys.exit(f"aarch64: {' '.join(map(str, command))} ended with status {done.returncode}")
 
 
-def emulated(*command: str | Path) -> list[str]:
-    return ["qemu-aarch64", "-L", str(ROOT), *map(str, command)]
+def write_script(path: Path, *command: str | Path) -> None:
+    path.write_text(f'#!/bin/sh\nexec {" ".join(map(str, command))} "$@"\n')
+    path.chmod(0o755)
 
 
-def make_root() -> None:
-    """Debian's packages for arm64 and all that they need, unpacked. apt works in a folder of its own."""
-    done = ROOT / "complete"
-    if done.exists():
+def make_startable(program: Path) -> None:
+    """A script takes the place of the program, which lies beside it then."""
+    if program.read_bytes()[:4] != b"\x7fELF":
         return
-    for program, package in PROGRAMS.items():
-        if not shutil.which(program):
-            sys.exit(f"aarch64: {program} is missing: apt-get install {package}")
-    shutil.rmtree(ROOT, ignore_errors=True)
+    own = program.with_name(f"{program.name}.aarch64")
+    program.replace(own)
+    write_script(program, "qemu-aarch64", "-L", ROOT, own)
+
+
+def unpack_debian_packages() -> None:
+    """PACKAGES and all that they need. apt works in a folder of its own, not on the system."""
     apt = ROOT / "apt"
     for folder in ["state/lists/partial", "cache/archives/partial"]:
         (apt / folder).mkdir(parents=True)
@@ -66,9 +80,9 @@ def make_root() -> None:
         "APT::Sandbox::User=root",
         "Debug::NoLocking=1",
     ]
-    apt_get = ["apt-get", "-q", "-y", *(part for option in options for part in ("-o", option))]
+    apt_get = ["apt-get", "-qq", *(part for option in options for part in ("-o", option))]
     run(*apt_get, "update")
-    run(*apt_get, "install", "--download-only", *PACKAGES)
+    run(*apt_get, "install", "--yes", "--download-only", *PACKAGES)
     # As Debian's base has them: what packages bring for /lib lies in /usr/lib.
     for name in ["bin", "lib", "sbin"]:
         (ROOT / "usr" / name).mkdir(parents=True, exist_ok=True)
@@ -77,22 +91,113 @@ def make_root() -> None:
         unpack = f"dpkg-deb --fsys-tarfile {package} | tar -x --keep-directory-symlink -C {ROOT}"
         run("sh", "-c", unpack)
     shutil.rmtree(apt)
+
+
+def unpack_python_packages() -> None:
     python = next((ROOT / "usr" / "bin").glob("python3.[0-9]*"))
-    version = python.name.removeprefix("python").replace(".", "")
-    wheels = ROOT / "wheels"
+    number = python.name.removeprefix("python").replace(".", "")
+    platforms = [f"--platform=manylinux_2_{minor}_aarch64" for minor in (17, 27, 28, 31, 34)]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
-    platforms = [f"--platform=manylinux_2_{n}_aarch64" for n in (17, 27, 28, 31, 34)]
-    platforms += ["--platform=manylinux2014_aarch64"]
-    pip += ["--no-deps", "--only-binary=:all:", f"--python-version={version}", *platforms]
-    run(*pip, "--dest", wheels, *WHEELS)
-    for wheel in wheels.glob("*.whl"):
+    pip += ["--only-binary=:all:", f"--python-version={number}", *platforms]
+    pip += ["--platform=manylinux2014_aarch64", "--dest", str(ROOT / "wheels")]
+    run(*pip, *(f"{name}=={version(name)}" for name in WHEELS))
+    for wheel in (ROOT / "wheels").glob("*.whl"):
         zipfile.ZipFile(wheel).extractall(SITE)
-    shutil.rmtree(wheels)
-    done.touch()
+    shutil.rmtree(ROOT / "wheels")
+    # Programs that Python starts are started by its script.
+    write_script(PYTHON, "qemu-aarch64", "-L", ROOT, python)
+    (SITE / "sitecustomize.py").write_text(f"import sys\nsys.executable = {str(PYTHON)!r}\n")
+
+
+def make_root() -> None:
+    if (ROOT / "complete").exists():
+        return
+    for program, package in PROGRAMS.items():
+        if not shutil.which(program):
+            sys.exit(f"aarch64: {program} is missing: apt-get install {package}")
+    shutil.rmtree(ROOT, ignore_errors=True)
+    unpack_debian_packages()
+    unpack_python_packages()
+    CROSS.mkdir()
+    for name, compiler in {"c++": "g++", "g++": "g++", "cc": "gcc", "gcc": "gcc"}.items():
+        write_script(CROSS / name, f"aarch64-linux-gnu-{compiler}", f"--sysroot={ROOT}")
+    (ROOT / "complete").touch()
+
+
+def definitions() -> dict[str, Path]:
+    """CMake's, where it would look at this machine's Python."""
+    (headers,) = (ROOT / "usr" / "include").glob("python3.*")
+    cuda = next(Path(p) for p in sys.path if (Path(p) / "nvidia/cu13/include/cuda.h").exists())
+    return {
+        "Python_EXECUTABLE": PYTHON,
+        "Python_INCLUDE_DIR": headers,
+        "cuda_headers_INCLUDE_DIR": cuda / "nvidia/cu13/include",
+    }
 
 
 def build(*targets: str) -> None:
     make_root()
-    if not (BUILD / "build.ninja").exists():
-        run("cmake", "--preset", "aarch64", f"-DPython_EXECUTABLE={sys.executable}", cwd=TOP)
+    defined = [f"-D{name}={value}" for name, value in definitions().items()]
+    run("cmake", "--preset", "aarch64", *defined, cwd=TOP)
     run("cmake", "--build", BUILD, "--target", *(targets or ["opwright_package"]))
+
+
+def make_wheel(folder: Path) -> Path:
+    """By scikit-build-core of this machine, which takes the platform and suffix from variables."""
+    make_root()
+    folder.mkdir(parents=True, exist_ok=True)
+    defined = [f"cmake.define.{name}={value}" for name, value in definitions().items()]
+    settings = [f"build-dir={BUILD}", "cmake.args=--preset=aarch64", *defined]
+    options = [part for setting in settings for part in ("-C", setting)]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"]
+    pip += ["--no-deps", "--no-build-isolation"]
+    env = os.environ | {"_PYTHON_HOST_PLATFORM": "linux-aarch64"}
+    run(*pip, *options, "-w", folder, TOP, env=env)
+    return max(folder.glob("opwright-*aarch64.whl"), key=lambda path: path.stat().st_mtime)
+
+
+def environment() -> dict[str, str]:
+    """What is compiled by tests is for the root; what else they start is this machine's."""
+    return os.environ | {"PATH": f"{CROSS}{os.pathsep}{os.environ['PATH']}"}
+
+
+def test_cpp() -> None:
+    build(*(f"test_{module}" for module in MODULES), "opwright_trials")
+    make_startable(BUILD / "src" / "opwright-trials")
+    chosen = f"^({'|'.join(MODULES)})\\."
+    run("ctest", "--test-dir", BUILD, "--output-on-failure", "-R", chosen, env=environment())
+
+
+def test_python() -> None:
+    wheel = make_wheel(TOP / "dist")
+    shutil.rmtree(SITE / "opwright", ignore_errors=True)
+    zipfile.ZipFile(wheel).extractall(SITE)
+    (scripts,) = SITE.glob("opwright-*.data/scripts")
+    for program in [scripts / "opwright", SITE / "opwright" / "lib" / "opwright-trials"]:
+        make_startable(program)
+    tests = [f"tests/python/test_{name}.py" for name in PYTHON_TESTS]
+    env = environment() | {"OPWRIGHT_PROGRAM": str(scripts / "opwright")}
+    run(PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, cwd=TOP, env=env)
+
+
+def main() -> None:
+    match sys.argv[1:]:
+        case ["root"]:
+            make_root()
+        case ["build", *targets]:
+            build(*targets)
+        case ["wheel"]:
+            print(make_wheel(TOP / "dist"))
+        case ["test", "cpp"]:
+            test_cpp()
+        case ["test", "python"]:
+            test_python()
+        case ["test"]:
+            test_cpp()
+            test_python()
+        case _:
+            sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()

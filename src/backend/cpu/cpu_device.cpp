@@ -86,7 +86,8 @@ void register_kernels(std::string_view kind, const KernelEntry& entry) {
 }
 
 CpuDevice::CpuDevice()
-    : features_(processor_features()), processor_(str(processor_model(), ", ", instruction_set())) {}
+    : features_(processor_features()),
+      processor_(str(processor_model(), ", ", instruction_set())) {}
 
 const Backend& CpuDevice::backend() const { return cpu_backend(); }
 

@@ -133,7 +133,8 @@ void apply_eltwise(algorithm kind, float alpha, float beta, const float* x, floa
                    int64_t count) {
   switch (kind) {
     case algorithm::eltwise_relu:
-      return for_each_element(x, y, count, [&](float v) { return v > 0 || v != v ? v : alpha * v; });
+      return for_each_element(x, y, count,
+                              [&](float v) { return v > 0 || v != v ? v : alpha * v; });
     case algorithm::eltwise_logistic:
       return for_each_element(x, y, count, [](float v) { return 1 / (1 + std::exp(-v)); });
     case algorithm::eltwise_tanh:
@@ -144,8 +145,9 @@ void apply_eltwise(algorithm kind, float alpha, float beta, const float* x, floa
     case algorithm::eltwise_linear:
       return for_each_element(x, y, count, [&](float v) { return alpha * v + beta; });
     case algorithm::eltwise_clip:
-      return for_each_element(
-          x, y, count, [&](float v) { return v < alpha ? alpha : v > beta ? beta : v; });
+      return for_each_element(x, y, count, [&](float v) {
+        return v < alpha ? alpha : v > beta ? beta : v;
+      });
     case algorithm::eltwise_hardsigmoid:
       return for_each_element(x, y, count, [&](float v) {
         const float line = alpha * v + beta;

@@ -14,11 +14,11 @@
 namespace dnnl::plain {
 namespace {
 
-constexpr int64_t kWidth = 128;   ///< columns of a tile, whole vectors
-constexpr int64_t kDepth = 512;   ///< products of a part of a sum
-constexpr int64_t kHeight = 96;   ///< rows of a tile of a product
-constexpr int64_t kMaps = 512;    ///< rows of a tile of a convolution
-constexpr int64_t kFewRows = 4;   ///< that are not worth turning columns for
+constexpr int64_t kWidth = 128;    ///< columns of a tile, whole vectors
+constexpr int64_t kDepth = 512;    ///< products of a part of a sum
+constexpr int64_t kHeight = 96;    ///< rows of a tile of a product
+constexpr int64_t kMaps = 512;     ///< rows of a tile of a convolution
+constexpr int64_t kFewRows = 4;    ///< that are not worth turning columns for
 constexpr double kWork = 1 << 16;  ///< products that are worth a thread
 
 int64_t whole_vectors(int64_t columns) {
@@ -31,8 +31,8 @@ template <class Run>
 void share_tasks(int64_t count, int64_t shares, double products, const Run& run) {
   if (count == 0) return;
   const double worth = static_cast<double>(count) * products / kWork;
-  const auto used = static_cast<int64_t>(
-      std::clamp(worth, 1.0, static_cast<double>(std::min(shares, count))));
+  const auto used =
+      static_cast<int64_t>(std::clamp(worth, 1.0, static_cast<double>(std::min(shares, count))));
   opwright::parallel_for(used, 1, [&](int64_t begin, int64_t end) {
     for (int64_t share = begin; share < end; ++share)
       run(share * count / used, (share + 1) * count / used, share);
@@ -45,10 +45,7 @@ struct TileMemory {
 
   static int64_t size(int64_t rows) { return kWidth * (2 * rows + kDepth) + rows * kDepth; }
   TileMemory(float* memory, int64_t rows)
-      : sums(memory),
-        part(sums + rows * kWidth),
-        a(part + rows * kWidth),
-        b(a + rows * kDepth) {}
+      : sums(memory), part(sums + rows * kWidth), a(part + rows * kWidth), b(a + rows * kDepth) {}
   /// Where the sums of the part go that begins with product `k`.
   float* target(int64_t k) const { return k == 0 ? sums : part; }
   void add_part(int64_t k, int64_t rows, int64_t width) const {
@@ -145,7 +142,8 @@ class MatmulOperation final : public Operation {
       opwright::transpose_matrix(from, step, to, to_stride, columns, rows, sizeof(float));
     else
       for (int64_t r = 0; r < rows; ++r)
-        for (int64_t c = 0; c < columns; ++c) to[r * to_stride + c] = from[r * row_stride + c * step];
+        for (int64_t c = 0; c < columns; ++c)
+          to[r * to_stride + c] = from[r * row_stride + c * step];
     const int64_t end = std::min(whole_vectors(columns), to_stride);
     for (int64_t r = 0; r < rows; ++r)
       std::fill(to + r * to_stride + columns, to + r * to_stride + end, 0.0f);
@@ -207,9 +205,7 @@ class ConvolutionOperation final : public Operation {
                        const memory::desc& own_bias, const memory::desc& y,
                        const memory::dims& strides, const memory::dims& dilates,
                        const memory::dims& pre, const post_ops& steps)
-      : is_transposed_(is_transposed),
-        epilogue_(steps),
-        shares_(opwright::thread_count()) {
+      : is_transposed_(is_transposed), epilogue_(steps), shares_(opwright::thread_count()) {
     src = x, weights = own_weights, bias = own_bias, dst = y;
     const int spatial = x.get_ndims() - 2, extra = own_weights.get_ndims() - x.get_ndims();
     groups_ = extra > 0 ? own_weights.extent(0) : 1;
@@ -231,8 +227,7 @@ class ConvolutionOperation final : public Operation {
     const int64_t map_tiles = (maps_ + rows_ - 1) / rows_;
     const int64_t tasks = dst.extent(0) * groups_ * position_tiles * map_tiles;
     float* const scratch = arguments.scratch();
-    share_tasks(tasks, shares_,
-                static_cast<double>(rows_ * std::min(positions, kWidth)) * depth(),
+    share_tasks(tasks, shares_, static_cast<double>(rows_ * std::min(positions, kWidth)) * depth(),
                 [&](int64_t first, int64_t last, int64_t share) {
                   const TileMemory memory(scratch + share * TileMemory::size(rows_), rows_);
                   for (int64_t task = first; task < last; ++task) {

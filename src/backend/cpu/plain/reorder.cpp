@@ -40,7 +40,8 @@ class ReorderOperation final : public Operation {
 
  private:
   int64_t step_of(int axis) const {
-    return axis == 1 && dst.get_inner_nblks() > 0 ? 1 : dst.get_strides()[static_cast<size_t>(axis)];
+    return axis == 1 && dst.get_inner_nblks() > 0 ? 1
+                                                  : dst.get_strides()[static_cast<size_t>(axis)];
   }
 
   template <class T>
@@ -86,10 +87,9 @@ reorder::primitive_desc::primitive_desc(const engine&, const memory::desc& from,
     : primitive_desc_base(plain::make_reorder(from, to, allow_empty)) {}
 
 reorder::reorder(const memory& from, const memory& to)
-    : primitive(
-          primitive_desc(engine(engine::kind::cpu, 0), from.get()->desc,
-                         engine(engine::kind::cpu, 0), to.get()->desc)
-              .get()) {}
+    : primitive(primitive_desc(engine(engine::kind::cpu, 0), from.get()->desc,
+                               engine(engine::kind::cpu, 0), to.get()->desc)
+                    .get()) {}
 
 void reorder::execute(const stream& on, const memory& from, const memory& to) const {
   const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from.get()}, {DNNL_ARG_TO, to.get()}};

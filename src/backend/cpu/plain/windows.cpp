@@ -77,10 +77,9 @@ class PoolingOperation final : public Operation {
       float result = !is_max ? 0 : inside > 0 ? -Limits::infinity() : Limits::lowest();
       for (int64_t d = 0; d < planes.count && inside > 0; ++d)
         for (int64_t h = 0; h < rows.count; ++h) {
-          const float* from =
-              x + spatial_offset(src, 0, planes.first + d * axes_[0].dilation) +
-              spatial_offset(src, 1, rows.first + h * axes_[1].dilation) +
-              spatial_offset(src, 2, columns.first);
+          const float* from = x + spatial_offset(src, 0, planes.first + d * axes_[0].dilation) +
+                              spatial_offset(src, 1, rows.first + h * axes_[1].dilation) +
+                              spatial_offset(src, 2, columns.first);
           for (int64_t w = 0; w < columns.count; ++w, from += step) {
             if (!is_max)
               result += *from;
@@ -152,11 +151,10 @@ class SoftmaxOperation final : public Operation {
     float* const y = arguments.out();
     const int64_t outer = src.extent(0), count = src.extent(1), inner = src.extent(2);
     if (inner == 1 || src.offset(1, 1) == 1) {
-      opwright::parallel_for(outer * inner, kWindowGrain / count + 1,
-                             [&](int64_t begin, int64_t end) {
-                               opwright::softmax_rows(x + begin * count, end - begin, count, log_,
-                                                      y + begin * count);
-                             });
+      opwright::parallel_for(
+          outer * inner, kWindowGrain / count + 1, [&](int64_t begin, int64_t end) {
+            opwright::softmax_rows(x + begin * count, end - begin, count, log_, y + begin * count);
+          });
       return;
     }
     constexpr int64_t kColumns = opwright::kSoftmaxColumns;

@@ -141,9 +141,7 @@ class memory {
     dims get_padded_dims() const;
     const dims& get_strides() const { return strides_; }
     data_type get_data_type() const { return type_; }
-    format_kind get_format_kind() const {
-      return any_ ? format_kind::any : format_kind::blocked;
-    }
+    format_kind get_format_kind() const { return any_ ? format_kind::any : format_kind::blocked; }
     int get_inner_nblks() const { return block_ > 0 ? 1 : 0; }
     dims get_inner_blks() const { return block_ > 0 ? dims{block_} : dims{}; }
     dims get_inner_idxs() const { return block_ > 0 ? dims{1} : dims{}; }
@@ -152,8 +150,7 @@ class memory {
 
     /// How far the element at `position` of an axis lies behind the first one.
     int64_t offset(int axis, int64_t position) const {
-      if (block_ > 0 && axis == 1)
-        return position / block_ * strides_[1] + position % block_;
+      if (block_ > 0 && axis == 1) return position / block_ * strides_[1] + position % block_;
       return strides_[static_cast<size_t>(axis)] * position;
     }
     int64_t extent(int axis) const { return extents_[static_cast<size_t>(axis)]; }
