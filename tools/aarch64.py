@@ -104,9 +104,9 @@ def unpack_python_packages() -> None:
     for wheel in (ROOT / "wheels").glob("*.whl"):
         zipfile.ZipFile(wheel).extractall(SITE)
     shutil.rmtree(ROOT / "wheels")
-    # Programs that Python starts are started by its script.
+    # Python's tests start Python by its script, too.
     write_script(PYTHON, "qemu-aarch64", "-L", ROOT, python)
-    (SITE / "sitecustomize.py").write_text(f"import sys\nsys.executable = {str(PYTHON)!r}\n")
+    (SITE / "executable.pth").write_text(f"import sys; sys.executable = {str(PYTHON)!r}\n")
 
 
 def make_root() -> None:
