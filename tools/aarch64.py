@@ -23,6 +23,7 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parent.parent
 ROOT = TOP / "build" / "aarch64-root"
 BUILD = TOP / "build" / "aarch64"
+TRIALS = BUILD / "src" / "opwright-trials"
 SITE = ROOT / "usr" / "lib" / "python3" / "dist-packages"
 # The root's Python, and compilers under the names that tests call them by, for this machine.
 PYTHON = ROOT / "python"
@@ -33,7 +34,7 @@ libcli11-dev libgtest-dev libpython3-dev python3""".split()
 # What builds the extension and tests it, in the versions that .venv has.
 WHEELS = "nanobind numpy onnx ml_dtypes pytest".split()
 # Folders of tests/cpp; those of GPUs need the emulated driver, which is not for this.
-MODULES = """api backend base compile control cpu deferred network onnx operators plan plugin runtime
+MODULES = """api base compile control cpu deferred network onnx operators plan plugin runtime
 symbolic threads""".split()
 # What QEMU's emulation of a process fails at: programs that start themselves anew, children of a
 # process with threads.
@@ -65,6 +66,13 @@ def make_startable(program: Path) -> None:
     own = program.with_name(f"{program.name}.aarch64")
     program.replace(own)
     write_script(program, "qemu-aarch64", "-L", ROOT, own)
+
+
+def make_real(program: Path) -> None:
+    """The program takes its place back, for what is installed from there."""
+    own = program.with_name(f"{program.name}.aarch64")
+    if own.exists():
+        own.replace(program)
 
 
 def unpack_debian_packages() -> None:
@@ -140,6 +148,7 @@ def definitions() -> dict[str, Path]:
 
 def build(*targets: str) -> None:
     make_root()
+    make_real(TRIALS)
     defined = [f"-D{name}={value}" for name, value in definitions().items()]
     run("cmake", "--preset", "aarch64", *defined, cwd=TOP)
     run("cmake", "--build", BUILD, "--target", *(targets or ["opwright_package"]))
@@ -148,6 +157,7 @@ def build(*targets: str) -> None:
 def make_wheel(folder: Path) -> Path:
     """By scikit-build-core of this machine, which takes the platform and suffix from variables."""
     make_root()
+    make_real(TRIALS)
     folder.mkdir(parents=True, exist_ok=True)
     defined = [f"cmake.define.{name}={value}" for name, value in definitions().items()]
     settings = [f"build-dir={BUILD}", "cmake.args=--preset=aarch64", *defined]
@@ -166,7 +176,7 @@ def environment() -> dict[str, str]:
 
 def test_cpp() -> None:
     build(*(f"test_{module}" for module in MODULES), "opwright_trials")
-    make_startable(BUILD / "src" / "opwright-trials")
+    make_startable(TRIALS)
     failed = []
     for module in MODULES:
         print(f"-- {module}", flush=True)
