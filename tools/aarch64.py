@@ -125,6 +125,19 @@ def unpack_python_packages() -> None:
     (SITE / "executable.pth").write_text(f"import sys; sys.executable = {str(PYTHON)!r}\n")
 
 
+# What libraries ask for that want to know the processor: QEMU shows this machine's otherwise.
+CPUINFO = """\
+processor\t: 0
+Features\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 cpuid
+CPU implementer\t: 0x41
+CPU architecture: 8
+CPU variant\t: 0x0
+CPU part\t: 0xd08
+CPU revision\t: 3
+
+"""
+
+
 def make_root() -> None:
     if (ROOT / "complete").exists():
         return
@@ -137,6 +150,8 @@ def make_root() -> None:
     CROSS.mkdir()
     for name, compiler in {"c++": "g++", "g++": "g++", "cc": "gcc", "gcc": "gcc"}.items():
         write_script(CROSS / name, f"aarch64-linux-gnu-{compiler}", f"--sysroot={ROOT}")
+    (ROOT / "proc").mkdir()
+    (ROOT / "proc" / "cpuinfo").write_text(CPUINFO)
     (ROOT / "complete").touch()
 
 
