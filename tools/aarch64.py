@@ -217,6 +217,7 @@ def test_cpp() -> None:
 
 
 def test_python() -> None:
+    build("opwright_package", "test_plugins")
     wheel = make_wheel(TOP / "dist")
     shutil.rmtree(SITE / "opwright", ignore_errors=True)
     zipfile.ZipFile(wheel).extractall(SITE)
@@ -224,7 +225,10 @@ def test_python() -> None:
     for program in [scripts / "opwright", SITE / "opwright" / "lib" / "opwright-trials"]:
         make_startable(program)
     tests = [f"tests/python/test_{name}.py" for name in PYTHON_TESTS]
-    env = environment() | {"OPWRIGHT_PROGRAM": str(scripts / "opwright")}
+    env = environment() | {
+        "OPWRIGHT_PROGRAM": str(scripts / "opwright"),
+        "OPWRIGHT_TEST_PLUGIN_DIR": str(BUILD / "tests" / "cpp" / "plugins"),
+    }
     run(PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, cwd=TOP, env=env)
 
 
