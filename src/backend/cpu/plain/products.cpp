@@ -67,7 +67,7 @@ class MatmulOperation final : public Operation {
   explicit MatmulOperation(const post_ops& steps)
       : epilogue_(steps), shares_(opwright::thread_count()) {}
 
-  int64_t scratch_size() const override { return shares_ * TileMemory::size(kHeight); }
+  int64_t scratch_size() const override { return shares_ * TileMemory::size(height()); }
 
   void run(const Arguments& arguments) const override {
     const int rank = dst.get_ndims();
@@ -79,7 +79,7 @@ class MatmulOperation final : public Operation {
     share_tasks(stack * row_tiles * column_tiles, shares_,
                 static_cast<double>(std::min(m, kHeight) * std::min(n, kWidth)) * k,
                 [&](int64_t first, int64_t last, int64_t share) {
-                  const TileMemory memory(scratch + share * TileMemory::size(kHeight), kHeight);
+                  const TileMemory memory(scratch + share * TileMemory::size(height()), height());
                   for (int64_t task = first; task < last; ++task) {
                     const int64_t column = task % column_tiles * kWidth;
                     const int64_t row = task / column_tiles % row_tiles * kHeight;
@@ -90,6 +90,8 @@ class MatmulOperation final : public Operation {
   }
 
  private:
+  /// Rows of a tile.
+  int64_t height() const { return std::min(kHeight, dst.extent(dst.get_ndims() - 2)); }
   /// The first element of one of the stack's matrices.
   static int64_t matrix(const memory::desc& desc, const memory::desc& like, int64_t number) {
     int64_t offset = 0;
