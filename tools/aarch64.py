@@ -45,12 +45,12 @@ NOT_UNDER_QEMU = [
     "TrialProcess.WithoutItsProgramOneWarningSaysSo",
 ]
 # Tests of tests/python that need no other framework and start no other program.
-PYTHON_TESTS = """bodies builder_config check_classes check_tensors conditional_layers context_names
-cumulative data_dependent_layers device_memory dims direct_io dynamic_quantization element_values
-error_recorder extreme_values fill growth idle_taps integer_products kv_cache layer_parameters
-layer_precision long_sums network network_extents onnx_backend onnx_control_flow onnx_parser
-onnx_signal onnx_standard_operators plugin_classes plugin_functions plugin_v2 plugin_v3_int8
-pointwise_plugins refit sampling save scatter shape_layers transformer types""".split()
+PYTHON_TESTS = """builder_config check_classes check_tensors context_names cumulative
+data_dependent_layers device_memory dims direct_io dynamic_quantization element_values
+error_recorder extreme_values fill growth idle_taps integer_products layer_parameters
+layer_precision network onnx_backend onnx_control_flow onnx_signal onnx_standard_operators
+plugin_classes plugin_functions plugin_v2 plugin_v3_int8 pointwise_plugins refit sampling save
+scatter shape_layers types""".split()
 
 
 def run(*command: str | Path, **settings: object) -> None:
