@@ -14,7 +14,7 @@ FUZZ_MODELS = $(VENV_PYTHON) tools/model_fuzzer.py --seconds $(FUZZ_SECONDS) --s
 PRESET = cmake --preset $(1) -DPython_EXECUTABLE=$(CURDIR)/$(VENV_PYTHON)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo docs lint bench clean test-cpp test-python test-sanitizers test-asan test-tsan test-fuzz wheels dist release site
+.PHONY: help setup build test demo docs lint bench clean test-cpp test-python test-sanitizers test-asan test-tsan test-fuzz test-aarch64 wheels dist release site
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ test-fuzz: setup ## build the fuzz targets and run each for FUZZ_SECONDS, random
 	OPWRIGHT_CUDA_DRIVER=$(EMULATION)/libcuda.so.1 OPWRIGHT_NVRTC=$(EMULATION)/libnvrtc.so.13 $(FUZZ_MODELS) --compositions --device cuda
 	cmake --build --preset asan --target opwright_cli
 	$(FUZZ_MODELS) --program build/asan/cli/opwright
+
+test-aarch64: setup ## build for aarch64 with Debian's cross compiler, and test that under QEMU
+	$(VENV_PYTHON) tools/aarch64.py test
 
 wheels: setup ## dist/: the source distribution and manylinux wheels, tried in empty environments
 	$(VENV_PYTHON) tools/release.py wheels

@@ -31,7 +31,7 @@ Install them with: apt-get install ${missing_packages}")
 endif()
 target_compile_definitions(xxhash INTERFACE XXH_INLINE_ALL)
 
-# Python serves the build even where the extension is not wanted: oneDNN comes from PyPI.
+# Python serves the build even where the extension is not wanted: oneDNN and CUDA's headers come from PyPI.
 if(NOT Python_EXECUTABLE AND NOT DEFINED ENV{VIRTUAL_ENV}
    AND EXISTS ${PROJECT_SOURCE_DIR}/.venv/bin/python)
   set(Python_EXECUTABLE ${PROJECT_SOURCE_DIR}/.venv/bin/python)
@@ -71,17 +71,6 @@ or name its folder: -Dcuda_headers_INCLUDE_DIR=...; or build without a GPU: -DOP
   endif()
 endif()
 
-execute_process(
-  COMMAND ${Python_EXECUTABLE} -c [[
-from importlib.metadata import files
-print(next(f.locate().resolve().parent for f in files("onednn-devel-cpu-gomp")
-           if f.name == "dnnl-config.cmake"))]]
-  OUTPUT_VARIABLE dnnl_dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
-if(failed)
-  opwright_missing("oneDNN" "${Python_EXECUTABLE} -m pip install onednn-devel-cpu-gomp
-(or name the interpreter that has it: -DPython_EXECUTABLE=...)")
-endif()
-find_package(dnnl 3 REQUIRED CONFIG PATHS ${dnnl_dir} NO_DEFAULT_PATH)
 include(Onednn)
 
 if(OPWRIGHT_PYTHON)

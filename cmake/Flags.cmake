@@ -27,6 +27,12 @@ target_compile_options(opwright_flags INTERFACE -Wall -Wextra $<$<BOOL:${OPWRIGH
   # Symbols stay exported for the extension and the program, calls within the library still bind directly.
   -fno-semantic-interposition)
 
+# Results are those of the operations that stand in the source: only x86-64's baseline has no instruction that a compiler
+# could contract a product and a sum to, unasked.
+if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  add_compile_options(-ffp-contract=off)
+endif()
+
 if(OPWRIGHT_SANITIZE)
   add_compile_options(-fsanitize=${OPWRIGHT_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${OPWRIGHT_SANITIZE})

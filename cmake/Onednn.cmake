@@ -1,4 +1,26 @@
-# The target `onednn`: oneDNN whose parallel loops run on libopwright_threads.so. A copy of the library is stripped, and
+# The target `onednn`, and the folder of src/backend/cpu that belongs to it, onednn_sources. Without oneDNN both are the
+# kernels of our own in plain/, which has a header of oneDNN's name.
+if(NOT OPWRIGHT_ONEDNN)
+  set(onednn_sources plain)
+  add_library(onednn INTERFACE)
+  target_include_directories(onednn INTERFACE ${PROJECT_SOURCE_DIR}/src/backend/cpu/plain)
+  return()
+endif()
+set(onednn_sources onednn)
+
+execute_process(
+  COMMAND ${Python_EXECUTABLE} -c [[
+from importlib.metadata import files
+print(next(f.locate().resolve().parent for f in files("onednn-devel-cpu-gomp")
+           if f.name == "dnnl-config.cmake"))]]
+  OUTPUT_VARIABLE dnnl_dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+if(failed)
+  opwright_missing("oneDNN" "${Python_EXECUTABLE} -m pip install onednn-devel-cpu-gomp
+(or name the interpreter that has it: -DPython_EXECUTABLE=...)")
+endif()
+find_package(dnnl 3 REQUIRED CONFIG PATHS ${dnnl_dir} NO_DEFAULT_PATH)
+
+# oneDNN whose parallel loops run on libopwright_threads.so. A copy of the library is stripped, and
 # its references to OpenMP's runtime get names that nothing else in a process has (src/threads/openmp.cpp defines them):
 # else the first OpenMP runtime that somebody loaded, PyTorch's for example, would answer them. The copy has a name of its
 # own, too, since other packages bring a libdnnl.so.3.

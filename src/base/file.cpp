@@ -41,7 +41,11 @@ int walk_beneath(int folder, const std::filesystem::path& path) {
           at, part->c_str(),
           O_NOFOLLOW | (is_last ? kOpenWithoutWaiting : O_PATH | O_DIRECTORY | O_CLOEXEC));
     });
-    const int reason = errno;
+    int reason = errno;
+    struct stat status {};
+    if (next < 0 && reason == ENOTDIR &&
+        fstatat(at, part->c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode))
+      reason = ELOOP;  // a link to a folder is none here
     if (at != folder) ::close(at);
     errno = reason;
     if (next < 0 || is_last) return next;

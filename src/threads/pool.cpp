@@ -123,7 +123,7 @@ class Pool {
     // Nobody helps threads beyond these.
     if (index == kMaxTeams) return team;
     teams_[index] = team;
-    team_count_.store(index + 1, std::memory_order_release);
+    team_count_.store(index + 1);
     free_teams_.reserve(index + 1);
     return team;
   }
@@ -267,7 +267,7 @@ class Pool {
   }
 
   bool has_tasks() const {
-    const uint32_t count = team_count_.load(std::memory_order_acquire);
+    const uint32_t count = team_count_.load();  // in the order of awake_
     for (uint32_t i = 0; i < count; ++i)
       if (teams_[i]->has_tasks()) return true;
     return false;

@@ -212,10 +212,13 @@ UNARY = {
     "Ceil": np.ceil, "Floor": np.floor, "Round": np.rint, "Sign": np.sign, "Tanh": np.tanh,
     "Relu": lambda x: np.where(x < 0, 0, x), "IsNaN": np.isnan, "IsInf": np.isinf,
 }  # fmt: skip
+# Of zeros of both signs the second, which NumPy takes on x86-64 alone.
 BINARY = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "Pow": np.power,
-    "Max": np.maximum, "Min": np.minimum, "Equal": np.equal, "Greater": np.greater, "Less": np.less,
-    "GreaterOrEqual": np.greater_equal, "LessOrEqual": np.less_equal,
+    "Max": lambda a, b: np.where(a == b, b, np.maximum(a, b)),
+    "Min": lambda a, b: np.where(a == b, b, np.minimum(a, b)),
+    "Equal": np.equal, "Greater": np.greater, "Less": np.less, "GreaterOrEqual": np.greater_equal,
+    "LessOrEqual": np.less_equal,
 }  # fmt: skip
 
 

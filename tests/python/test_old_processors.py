@@ -1,13 +1,15 @@
-"""The package on processors without AVX-512 and without AVX2, which QEMU emulates.
+"""The package on processors without AVX-512 and without AVX2, and the program on Arm, which QEMU emulates.
 
 Run with OPWRIGHT_QEMU=1, where qemu-x86_64 is (Debian's package qemu-user). Nehalem has SSE4.2 at most,
-Haswell AVX2 and no AVX-512. Results are compared with ONNX Runtime's.
+Haswell AVX2 and no AVX-512; for Arm `tools/aarch64.py build` goes before. Results are compared with ONNX
+Runtime's.
 """
 
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -23,6 +25,11 @@ pytestmark = [
     pytest.mark.skipif(QEMU is None, reason="there is no qemu-x86_64"),
 ]
 PROCESSORS = ["Nehalem", "Haswell"]
+BUILD = Path(__file__).resolve().parents[2] / "build"
+AARCH64_PROGRAM = BUILD / "aarch64" / "cli" / "opwright"
+needs_aarch64 = pytest.mark.skipif(
+    not AARCH64_PROGRAM.exists(), reason="tools/aarch64.py build has not built it"
+)
 # Kinds of kernels: oneDNN's and ours, several types, and what is made of vectors' tails.
 MODELS = {
     "convolution": (
@@ -126,17 +133,25 @@ def folder(tmp_path_factory):
     return folder
 
 
-def check_run(processor, program, folder, name, engine):
+def options(folder, name):
+    """What `opwright run` gets, and writes to out.npy."""
     keys = [path.name.split(".")[1] for path in folder.glob(f"{name}.?.npy")]
     inputs = [part for key in keys for part in ("--input", f"{key}={name}.{key}.npy")]
-    run = [program, "run", engine, *inputs, "--output", "y=out.npy"]
-    done = emulated(processor, *run, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    return [*inputs, "--output", "y=out.npy"]
+
+
+def compare(folder, name):
     expected = np.load(folder / f"{name}.expected.npy")
     tolerance = 2e-3 if name == "halves" else 2e-5
     np.testing.assert_allclose(
         np.load(folder / "out.npy"), expected, rtol=tolerance, atol=tolerance
     )
+
+
+def check_run(processor, program, folder, name, engine):
+    done = emulated(processor, program, "run", engine, *options(folder, name), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    compare(folder, name)
 
 
 @pytest.mark.parametrize("processor", PROCESSORS)
@@ -166,6 +181,31 @@ def test_python_builds_and_calls(processor, folder):
     )
     done = emulated(processor, sys.executable, "-c", code, cwd=folder)
     assert done.returncode == 0, done.stderr
+
+
+def on_aarch64(folder, *arguments) -> subprocess.CompletedProcess:
+    command = ["qemu-aarch64", "-L", BUILD / "aarch64-root", AARCH64_PROGRAM, *arguments]
+    return subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, timeout=600, cwd=folder
+    )
+
+
+@needs_aarch64
+@pytest.mark.parametrize("name", MODELS)
+def test_the_program_builds_and_runs_on_aarch64(folder, name):
+    build = ["build", f"{name}.onnx", "-o", "arm.engine", "--device", "cpu"]
+    run = ["run", "arm.engine", *options(folder, name)]
+    for command in [[*build, "--timing-iterations", 1], run]:
+        done = on_aarch64(folder, *command)
+        assert done.returncode == 0, done.stderr
+    compare(folder, name)
+
+
+@needs_aarch64
+def test_aarch64_refuses_an_engine_of_x86_64(folder):
+    done = on_aarch64(folder, "run", "product.here.engine", *options(folder, "product"))
+    assert done.returncode == 1
+    assert "was built for x86-64, this device is aarch64; build it again here" in done.stderr
 
 
 def test_the_emulation_lacks_what_it_should(tmp_path):

@@ -46,6 +46,13 @@ _SCALARS = by_symbol(
     }
 )
 
+# GCC knows the name in C++ on Arm from version 13 on. The older type computes in float, too.
+_FLOAT16 = """\
+#if defined(__aarch64__) && !defined(__clang__) && __GNUC__ < 13
+using _Float16 = __fp16;
+#endif
+"""
+
 
 def _element(dtype: DataType) -> str:
     if dtype not in _ELEMENTS:
@@ -113,7 +120,7 @@ def cpp(
     file = f"{name.rpartition(':')[2]}.cpp"
     read = _source.read("aot.cpp", source, file)
     flags, folders = _source.absolute_folders(flags)
-    text = f'#include <cstdint>\n{read.line_directive}{read.text}\n#line 1 "call of {name}"\n'
+    text = f'#include <cstdint>\n{_FLOAT16}{read.line_directive}{read.text}\n#line 1 "call of {name}"\n'
     text += _wrapper(symbol, name, pointers)
 
     parameters = (len(ins), tuple(extras), len(outs))

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
 #include "backend/backend.h"
@@ -13,6 +12,7 @@
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/port_rules.h"
+#include "backend/cpu/processor.h"
 #include "base/aligned_memory.h"
 #include "base/error.h"
 #include "base/library.h"
@@ -30,40 +30,6 @@ const KernelEntry* find_entry(std::string_view kind) {
   const auto& table = Library::part<KernelTable>();
   const auto found = table.find(kind);
   return found == table.end() ? nullptr : &found->second;
-}
-
-std::string_view isa_name(dnnl::cpu_isa isa) {
-  switch (isa) {
-    case dnnl::cpu_isa::sse41:
-      return "sse4.1";
-    case dnnl::cpu_isa::avx:
-      return "avx";
-    case dnnl::cpu_isa::avx2:
-      return "avx2";
-    case dnnl::cpu_isa::avx2_vnni:
-      return "avx2_vnni";
-    case dnnl::cpu_isa::avx2_vnni_2:
-      return "avx2_vnni_2";
-    case dnnl::cpu_isa::avx512_core:
-      return "avx512";
-    case dnnl::cpu_isa::avx512_core_vnni:
-      return "avx512_vnni";
-    case dnnl::cpu_isa::avx512_core_bf16:
-      return "avx512_bf16";
-    case dnnl::cpu_isa::avx512_core_fp16:
-      return "avx512_fp16";
-    case dnnl::cpu_isa::avx512_core_amx:
-      return "avx512_amx";
-    case dnnl::cpu_isa::avx512_core_amx_fp16:
-      return "avx512_amx_fp16";
-    default:
-      return "baseline";
-  }
-}
-
-bool has(dnnl::cpu_isa effective, dnnl::cpu_isa wanted) {
-  return (static_cast<unsigned>(effective) & static_cast<unsigned>(wanted)) ==
-         static_cast<unsigned>(wanted);
 }
 
 /// The processor's name as the system gives it: x86 has one, Arm has numbers that stand for it.
@@ -119,21 +85,14 @@ void register_kernels(std::string_view kind, const KernelEntry& entry) {
   Library::part<KernelTable>().emplace(kind, entry);
 }
 
-CpuDevice::CpuDevice() {
-  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-  features_.avx512 = has(isa, dnnl::cpu_isa::avx512_core);
-  features_.bf16 = has(isa, dnnl::cpu_isa::avx512_core_bf16);
-  features_.fp16 = has(isa, dnnl::cpu_isa::avx512_core_fp16);
-  features_.int8 = has(isa, dnnl::cpu_isa::avx512_core_vnni) || has(isa, dnnl::cpu_isa::avx2_vnni);
-  processor_ = str(processor_model(), ", ", isa_name(isa));
-}
+CpuDevice::CpuDevice()
+    : features_(processor_features()),
+      processor_(str(processor_model(), ", ", instruction_set())) {}
 
 const Backend& CpuDevice::backend() const { return cpu_backend(); }
 
 std::string CpuDevice::identity() const {
-  const dnnl_version_t* version = dnnl_version();
-  return str(processor_, ", ", thread_count(), " threads, oneDNN ", version->major, ".",
-             version->minor, ".", version->patch);
+  return str(processor_, ", ", thread_count(), " threads, ", product_library());
 }
 
 std::string CpuDevice::architecture() const {

@@ -1,17 +1,9 @@
 #pragma once
 
+#include "backend/cpu/processor.h"
 #include "backend/device.h"
 
 namespace opwright {
-
-/// What the kernels may use of the processor: what it has, limited by ONEDNN_MAX_CPU_ISA.
-struct CpuFeatures {
-  bool avx512 = false;
-  bool bf16 = false;  ///< fast bfloat16 products
-  bool fp16 = false;  ///< fast half-precision products
-  /// Products of bytes that add up without saturating in between.
-  bool int8 = false;
-};
 
 /// The host: built-in operators run on oneDNN's and our own kernels, synchronously, on the threads
 /// that thread_count() gives.

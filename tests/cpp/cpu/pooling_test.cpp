@@ -240,9 +240,12 @@ TEST(Pooling, OffersChannelsLastWithAFastKernel) {
   const std::vector<TestInput> inputs = {{random_values(c.x, 1)}};
   const std::vector<TestOutput> outputs = {{c.y}};
   bool found = false;
+  const auto is_loop = [](const std::string& name) {
+    return name.find("ref") != std::string::npos || name.find("simple") != std::string::npos;
+  };
   for (const Candidate& candidate : candidates_of(Pooling(params), inputs, outputs))
-    found |= candidate.inputs[0].format == TensorFormat::kHWC &&
-             candidate.tactic_name.find("jit") != std::string::npos;
+    found |= candidate.inputs[0].format == TensorFormat::kHWC && !candidate.tactic_name.empty() &&
+             !is_loop(candidate.tactic_name);
   EXPECT_TRUE(found);
 }
 
