@@ -33,7 +33,8 @@ void batch_normalization(NodeImporter& node) {
   }
   if (constant) {
     // Layers over constants, which the build folds, so that refitting can do that again. In FP32: a
-    // coefficient's rounding is the same at all positions, so that no mean over them makes it small.
+    // coefficient's rounding is the same at all positions, so that no mean over them makes it
+    // small.
     const auto exact = [&](int index) { return node.cast(node.input(index), DataType::kFLOAT); };
     Tensor *scale = exact(1), *bias = exact(2), *mean = exact(3);
     Tensor* deviation =

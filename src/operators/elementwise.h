@@ -163,9 +163,9 @@ struct ScaleParams {
   }
 };
 /// (x * scale + shift) ^ power. Inputs: x, then optional shift, scale, power (absent: 0, 1, 1),
-/// each a constant of x's type or FP32, with 1 element (kUNIFORM), of the channel's extent or of x's
-/// shape without the batch. Inference-mode batch normalization is a Scale of mode kCHANNEL, with
-/// coefficients in FP32.
+/// each a constant of x's type or FP32, with 1 element (kUNIFORM), of the channel's extent or of
+/// x's shape without the batch. Inference-mode batch normalization is a Scale of mode kCHANNEL,
+/// with coefficients in FP32.
 class Scale final : public BuiltinOperator<Scale, ScaleParams> {
  public:
   static constexpr std::string_view kKind = "Scale";
