@@ -140,6 +140,7 @@ std::vector<Candidate> softmax_candidates(const Operator& op, const CandidateQue
   const Shape& shape = query.inputs[0].opt;
   std::vector<Candidate> found;
   for (const DataType type : offered_types(query, query.inputs[0].type.dtype)) {
+    if (!kDnnlFloats.has(type)) continue;
     for (const TensorFormat format : kFormats) {
       if (!is_valid(format, shape.rank())) continue;
       const PortType port{type, format};

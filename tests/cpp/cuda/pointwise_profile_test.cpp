@@ -23,10 +23,6 @@ double broadcast_element(const Values& tensor, const Shape& shape, int64_t i) {
   return tensor[index];
 }
 
-constexpr const char* kDoesNotFit =
-    "layer 'test': compiled kernel 'Pointwise kernel pointwise': input 0 does not fit the other "
-    "inputs on axis 0, nor does it broadcast";
-
 TEST(CudaPointwise, OpenExtentsMayRepeatOrNotInEveryKernel) {
   std::mt19937 random(3);
   const auto up_to = [&](int64_t n) { return static_cast<int64_t>(random() % (n + 1)); };
@@ -38,7 +34,7 @@ TEST(CudaPointwise, OpenExtentsMayRepeatOrNotInEveryKernel) {
            {8, 6});
   const DataType types[] = {DataType::kFLOAT, DataType::kHALF, DataType::kBF16, DataType::kFLOAT};
   std::set<std::string> kernels;
-  int empty_refused = 0;
+  int empty_repeated = 0;  // runs in which an extent of 1 meets one of 0
   for (int round = 0; round < 6; ++round) {
     std::vector<TestAxis> axes = {{0, 1 << 20}};
     for (int i = 0; i < 3; ++i) {
@@ -81,13 +77,7 @@ TEST(CudaPointwise, OpenExtentsMayRepeatOrNotInEveryKernel) {
         const auto value = [&](int i, int64_t at) {
           return broadcast_element(given[i].values, shape, at);
         };
-        // An engine takes the larger extent for the output's, 1 where the other one is 0: nothing
-        // would write that.
-        if (shape[0] == 0 && given[1].values.shape[0] == 1 && inputs[1][0].max > 1) {
-          EXPECT_EQ(error_of([&] { kernel.run(given, outputs); }), kDoesNotFit);
-          ++empty_refused;
-          continue;
-        }
+        empty_repeated += shape[0] == 0 && given[1].values.shape[0] == 1;
         for (const int shift : {0, 1}) {
           SCOPED_TRACE(::testing::Message() << "round " << round << " " << shape << " "
                                             << describe(candidate) << " shift " << shift);
@@ -108,7 +98,7 @@ TEST(CudaPointwise, OpenExtentsMayRepeatOrNotInEveryKernel) {
     }
   }
   EXPECT_GE(kernels.size(), 4u) << "not every kind of kernel was tested";
-  EXPECT_GT(empty_refused, 0);
+  EXPECT_GT(empty_repeated, 0);
 }
 
 /// Extents that profiles leave open are compared in each run: all that are not 1 are equal.
