@@ -105,17 +105,17 @@ ProfileInput range_of(const Tensor& input, bool is_values, const OptimizationPro
 
 void require_inputs_exist(const Network& network, const OptimizationProfile& profile,
                           ShapeSource source) {
-  std::string list;
-  std::vector<std::string> known;
-  for (const Tensor* input : network.inputs()) {
-    known.push_back(input->name());
-    list += (list.empty() ? "'" : ", '") + input->name() + "'";
-  }
   for (const std::string& name : profile.inputs()) {
     const Tensor* tensor = network.find_tensor(name);
-    require(tensor != nullptr && tensor->is_network_input(), name_of(source),
-            ": the network has no input '", name, "'; it has ", list.empty() ? "none" : list,
-            did_you_mean(name, known));
+    if (tensor != nullptr && tensor->is_network_input()) continue;
+    std::string list;
+    std::vector<std::string> known;
+    for (const Tensor* input : network.inputs()) {
+      known.push_back(input->name());
+      list += (list.empty() ? "'" : ", '") + input->name() + "'";
+    }
+    fail(name_of(source), ": the network has no input '", name, "'; it has ",
+         list.empty() ? "none" : list, did_you_mean(name, known));
   }
 }
 

@@ -419,9 +419,10 @@ FieldValues fit_attributes(const FieldValues& values,
         std::any_of(parameters.begin(), parameters.end(), [&](const FunctionParameter& parameter) {
           return parameter.is_attribute() && parameter.name == value.name;
         });
-    require(is_known, owner, " has no attribute '", value.name,
-            "'; its attributes are: ", list_attributes(parameters),
-            did_you_mean(value.name, attribute_names(parameters)));
+    if (!is_known)
+      fail(owner, " has no attribute '", value.name,
+           "'; its attributes are: ", list_attributes(parameters),
+           did_you_mean(value.name, attribute_names(parameters)));
   }
   FieldValues attributes;
   for (const FunctionParameter& parameter : parameters) {
