@@ -128,16 +128,18 @@ class GatherKernel final : public Kernel {
     }
   }
 
-  /// Of slices of one number, of which there is a single row.
+  /// Of slices as large as one number, of which there is a single row. They may be several smaller
+  /// elements, and lie where those may.
   template <class Element>
   void gather_numbers(const std::byte* data, const void* indices, std::byte* to, int64_t begin,
                       int64_t end) const {
-    const auto* const from = reinterpret_cast<const Element*>(data);
-    auto* const out = reinterpret_cast<Element*>(to);
+    constexpr size_t kSize = sizeof(Element);
     with_index_reader(indices, wide_, [&, extent = extent_](const auto& index) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t found = index(i, extent);
-        out[i] = found < 0 ? Element{0} : from[found];
+        Element element{0};
+        if (found >= 0) std::memcpy(&element, data + found * int64_t{kSize}, kSize);
+        std::memcpy(to + i * int64_t{kSize}, &element, kSize);
       }
     });
   }
