@@ -410,14 +410,16 @@ TEST(CudaProduct, RowProducts) {
     const RowProduct op(params);
     const std::vector<TestOutput> outputs = {{expected.shape, type}};
     const auto candidates = candidates_of(op, inputs, outputs);
-    ASSERT_EQ(candidates.size(), 1u);
-    TestKernel kernel(op, candidates[0], inputs, outputs);
-    for (const int shift : {0, 1}) {
-      SCOPED_TRACE(::testing::Message() << name(type) << " " << m << "x" << n << "x" << k << " "
-                                        << describe(candidates[0]) << " " << shift);
-      // Normalized rows are rounded before they are multiplied.
-      expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected, 2 * tolerance_of(type));
-      if (::testing::Test::HasFailure()) return;
+    ASSERT_FALSE(candidates.empty());
+    for (const Candidate& candidate : candidates) {
+      TestKernel kernel(op, candidate, inputs, outputs);
+      for (const int shift : {0, 1}) {
+        SCOPED_TRACE(::testing::Message() << name(type) << " " << m << "x" << n << "x" << k << " "
+                                          << describe(candidate) << " " << shift);
+        // Normalized rows are rounded before they are multiplied.
+        expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected, 2 * tolerance_of(type));
+        if (::testing::Test::HasFailure()) return;
+      }
     }
     // Of matrices that are computed columns do not come before.
     inputs[1].constant = false;
