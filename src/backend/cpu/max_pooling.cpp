@@ -10,12 +10,19 @@
 #include "backend/cpu/kernel_workspace.h"
 #include "backend/cpu/max_pooling_tile.h"
 #include "backend/cpu/shape_checks.h"
+#include "backend/cpu/window_axis.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/parallel.h"
 
 namespace opwright {
 namespace {
+
+std::vector<WindowAxis::Taps> all_taps(const WindowAxis& axis) {
+  std::vector<WindowAxis::Taps> all(static_cast<size_t>(axis.out));
+  for (int64_t at = 0; at < axis.out; ++at) all[static_cast<size_t>(at)] = axis.taps(at);
+  return all;
+}
 
 /// A row of windows at a time: the greatest of the rows that they cover, and of that each window's.
 class MaxPoolingKernel final : public Kernel {
@@ -63,33 +70,14 @@ class MaxPoolingKernel final : public Kernel {
   std::string description() const override { return "rows"; }
 
  private:
-  struct Axis {
-    int64_t in = 1, out = 1, window = 1, stride = 1, dilation = 1, pre = 0;
-
-    /// The elements that a window covers: the first, and how many.
-    struct Taps {
-      int64_t first, count;
-    };
-    Taps taps(int64_t at) const {
-      const int64_t start = at * stride - pre;
-      const int64_t skipped = start >= 0 ? 0 : (dilation - 1 - start) / dilation;
-      const int64_t left = in - start;
-      const int64_t end = std::min(window, left <= 0 ? 0 : (left + dilation - 1) / dilation);
-      return {start + skipped * dilation, std::max<int64_t>(end - skipped, 0)};
-    }
-    std::vector<Taps> all_taps() const {
-      std::vector<Taps> all(static_cast<size_t>(out));
-      for (int64_t at = 0; at < out; ++at) all[static_cast<size_t>(at)] = taps(at);
-      return all;
-    }
-  };
+  using Taps = WindowAxis::Taps;
   struct Geometry {
-    Axis axes[3];
+    WindowAxis axes[3];
     int64_t planes = 0;
     MaxPoolingRow row;  ///< what all rows have in common
     int64_t blocks = 1, last_block = 0;
     bool clears = false;
-    std::vector<Axis::Taps> taps[2];  ///< of the windows along the first two axes
+    std::vector<Taps> taps[2];  ///< of the windows along the first two axes
   };
 
   Geometry geometry_of(const Shape& x, const Shape& y) const {
@@ -100,7 +88,7 @@ class MaxPoolingKernel final : public Kernel {
     Geometry g;
     std::vector<DnnlWindow> reaches;
     for (int i = 0; i < spatial; ++i) {
-      Axis& axis = g.axes[i + 3 - spatial];
+      WindowAxis& axis = g.axes[i + 3 - spatial];
       const auto at = static_cast<size_t>(i);
       axis.in = x[i + 2], axis.out = y[i + 2], axis.window = params_.window[at];
       if (!params_.stride.empty()) axis.stride = params_.stride[at];
@@ -114,16 +102,16 @@ class MaxPoolingKernel final : public Kernel {
     g.blocks = layout.channels_last ? 1 : (x[1] + layout.block - 1) / layout.block;
     g.planes = x[0] * g.blocks;
     g.row.inner = layout.channels_last ? x[1] : layout.block;
-    const Axis& along = g.axes[2];
+    const WindowAxis& along = g.axes[2];
     g.row.in = along.in, g.row.out = along.out, g.row.window = along.window;
     g.row.stride = along.stride, g.row.dilation = along.dilation, g.row.pre = along.pre;
     // What fills up the last block stays 0, also where a window is all padding.
     g.last_block = layout.channels_last ? 0 : x[1] % layout.block;
-    const auto is_idle = [](const Axis::Taps& taps) { return taps.count == 0; };
+    const auto is_idle = [](const Taps& taps) { return taps.count == 0; };
     bool has_idle = false;
-    for (const Axis& axis : g.axes) has_idle |= std::ranges::any_of(axis.all_taps(), is_idle);
+    for (const WindowAxis& axis : g.axes) has_idle |= std::ranges::any_of(all_taps(axis), is_idle);
     g.clears = g.last_block != 0 && has_idle;
-    g.taps[0] = g.axes[0].all_taps(), g.taps[1] = g.axes[1].all_taps();
+    g.taps[0] = all_taps(g.axes[0]), g.taps[1] = all_taps(g.axes[1]);
     return g;
   }
 
@@ -135,7 +123,7 @@ class MaxPoolingKernel final : public Kernel {
 
   void run(const Geometry& g, const void* x, void* y, int64_t begin, int64_t end,
            void* scratch) const {
-    const Axis &a = g.axes[0], &b = g.axes[1];
+    const WindowAxis &a = g.axes[0], &b = g.axes[1];
     const int64_t line = g.row.in * g.row.inner, result = g.row.out * g.row.inner;
     const auto* const bytes = static_cast<const std::byte*>(x);
     auto* to = static_cast<std::byte*>(y) + begin * result * size_;
@@ -144,8 +132,8 @@ class MaxPoolingKernel final : public Kernel {
     row.plane_step = a.dilation * b.in * line, row.row_step = b.dilation * line;
     int64_t plane = begin / (a.out * b.out), i = begin / b.out % a.out, j = begin % b.out;
     for (int64_t number = begin; number < end; ++number, to += result * size_) {
-      const Axis::Taps& planes = g.taps[0][static_cast<size_t>(i)];
-      const Axis::Taps& rows = g.taps[1][static_cast<size_t>(j)];
+      const Taps& planes = g.taps[0][static_cast<size_t>(i)];
+      const Taps& rows = g.taps[1][static_cast<size_t>(j)];
       row.planes = rows.count > 0 ? planes.count : 0, row.rows = rows.count;
       row.x = bytes;
       if (row.planes > 0)

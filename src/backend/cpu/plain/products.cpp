@@ -361,20 +361,16 @@ matmul::primitive_desc::primitive_desc(const engine&, const memory::desc& a, con
                                        const primitive_attr& attributes, bool allow_empty)
     : primitive_desc_base(plain::make_matmul(a, b, bias, y, attributes, allow_empty)) {}
 
-convolution_forward::primitive_desc::primitive_desc(
+template <bool is_transposed>
+convolution<is_transposed>::primitive_desc::primitive_desc(
     const engine&, prop_kind, algorithm, const memory::desc& x, const memory::desc& weights,
     const memory::desc& bias, const memory::desc& y, const memory::dims& strides,
     const memory::dims& dilates, const memory::dims& pre, const memory::dims&,
     const primitive_attr& attributes, bool allow_empty)
-    : primitive_desc_base(plain::make_convolution(false, x, weights, bias, y, strides, dilates, pre,
-                                                  attributes, allow_empty)) {}
+    : primitive_desc_base(plain::make_convolution(is_transposed, x, weights, bias, y, strides,
+                                                  dilates, pre, attributes, allow_empty)) {}
 
-deconvolution_forward::primitive_desc::primitive_desc(
-    const engine&, prop_kind, algorithm, const memory::desc& x, const memory::desc& weights,
-    const memory::desc& bias, const memory::desc& y, const memory::dims& strides,
-    const memory::dims& dilates, const memory::dims& pre, const memory::dims&,
-    const primitive_attr& attributes, bool allow_empty)
-    : primitive_desc_base(plain::make_convolution(true, x, weights, bias, y, strides, dilates, pre,
-                                                  attributes, allow_empty)) {}
+template struct convolution<false>;
+template struct convolution<true>;
 
 }  // namespace dnnl

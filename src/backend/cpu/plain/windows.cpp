@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "backend/cpu/plain/operation.h"
-#include "backend/cpu/softmax_tile.h"
+#include "backend/cpu/window_axis.h"
 #include "base/parallel.h"
 
 namespace dnnl::plain {
@@ -11,22 +11,7 @@ namespace {
 
 constexpr int64_t kWindowGrain = 1 << 13;  ///< elements that are worth a thread
 
-/// One axis of what is pooled.
-struct PooledAxis {
-  int64_t in = 1, out = 1, window = 1, stride = 1, dilation = 1, pre = 0;
-
-  /// The elements that a window covers: from `first` on, `count` of them, `dilation` apart.
-  struct Taps {
-    int64_t first, count;
-  };
-  Taps taps(int64_t at) const {
-    const int64_t start = at * stride - pre;
-    const int64_t skipped = start >= 0 ? 0 : (dilation - 1 - start) / dilation;
-    const int64_t left = in - start;
-    const int64_t end = std::min(window, left <= 0 ? 0 : (left + dilation - 1) / dilation);
-    return {start + skipped * dilation, std::max<int64_t>(end - skipped, 0)};
-  }
-};
+using opwright::WindowAxis;
 
 class PoolingOperation final : public Operation {
  public:
@@ -64,14 +49,14 @@ class PoolingOperation final : public Operation {
 
   void pool_line(const float* x, float* y, int64_t image, int64_t channel, int64_t plane,
                  int64_t row) const {
-    const PooledAxis::Taps planes = axes_[0].taps(plane), rows = axes_[1].taps(row);
+    const WindowAxis::Taps planes = axes_[0].taps(plane), rows = axes_[1].taps(row);
     x += src.offset(0, image) + src.offset(1, channel);
     y += dst.offset(0, image) + dst.offset(1, channel) + spatial_offset(dst, 0, plane) +
          spatial_offset(dst, 1, row);
     const bool is_max = kind_ == algorithm::pooling_max;
     const int64_t step = spatial_offset(src, 2, axes_[2].dilation);
     for (int64_t at = 0; at < axes_[2].out; ++at) {
-      const PooledAxis::Taps columns = axes_[2].taps(at);
+      const WindowAxis::Taps columns = axes_[2].taps(at);
       const int64_t inside = planes.count * rows.count * columns.count;
       using Limits = std::numeric_limits<float>;
       float result = !is_max ? 0 : inside > 0 ? -Limits::infinity() : Limits::lowest();
@@ -96,7 +81,7 @@ class PoolingOperation final : public Operation {
 
   const algorithm kind_;
   int first_axis_ = 0;
-  PooledAxis axes_[3];
+  WindowAxis axes_[3];
 };
 
 /// x (k + alpha / window * sum of the squares of `window` neighbouring channels)^-beta.
@@ -141,40 +126,6 @@ class LrnOperation final : public Operation {
   const double alpha_, beta_, k_;
 };
 
-/// Of [outer, axis, inner], one after another or with the second axis the last in memory.
-class SoftmaxOperation final : public Operation {
- public:
-  explicit SoftmaxOperation(bool log) : log_(log) {}
-
-  void run(const Arguments& arguments) const override {
-    const float* const x = arguments.in(DNNL_ARG_SRC);
-    float* const y = arguments.out();
-    const int64_t outer = src.extent(0), count = src.extent(1), inner = src.extent(2);
-    if (inner == 1 || src.offset(1, 1) == 1) {
-      opwright::parallel_for(
-          outer * inner, kWindowGrain / count + 1, [&](int64_t begin, int64_t end) {
-            opwright::softmax_rows(x + begin * count, end - begin, count, log_, y + begin * count);
-          });
-      return;
-    }
-    constexpr int64_t kColumns = opwright::kSoftmaxColumns;
-    const int64_t tiles = (inner + kColumns - 1) / kColumns;
-    opwright::parallel_for(outer * tiles, kWindowGrain / (count * std::min(inner, kColumns)) + 1,
-                           [&](int64_t begin, int64_t end) {
-                             for (int64_t i = begin; i < end; ++i) {
-                               const int64_t first = i % tiles * kColumns;
-                               const int64_t at = i / tiles * count * inner + first;
-                               opwright::softmax_columns(x + at, count, inner,
-                                                         std::min(kColumns, inner - first), log_,
-                                                         y + at);
-                             }
-                           });
-  }
-
- private:
-  const bool log_;
-};
-
 std::shared_ptr<const Operation> make_pooling(algorithm kind, const memory::desc& x,
                                               const memory::desc& y, const memory::dims& strides,
                                               const memory::dims& window,
@@ -190,14 +141,6 @@ std::shared_ptr<const Operation> make_lrn(const memory::desc& x, const memory::d
                                           bool allow_empty) {
   if (!is_float(x) || !is_float(y) || x.get_ndims() != 4) return nothing(allow_empty);
   auto operation = std::make_shared<LrnOperation>(window, alpha, beta, k);
-  operation->src = x, operation->dst = y;
-  return operation;
-}
-
-std::shared_ptr<const Operation> make_softmax(algorithm kind, const memory::desc& x,
-                                              const memory::desc& y, int axis, bool allow_empty) {
-  if (!is_float(x) || !(x == y) || x.get_ndims() != 3 || axis != 1) return nothing(allow_empty);
-  auto operation = std::make_shared<SoftmaxOperation>(kind == algorithm::softmax_log);
   operation->src = x, operation->dst = y;
   return operation;
 }
@@ -219,10 +162,5 @@ lrn_forward::primitive_desc::primitive_desc(const engine&, prop_kind, algorithm,
                                             int64_t window, float alpha, float beta, float k,
                                             const primitive_attr&, bool allow_empty)
     : primitive_desc_base(plain::make_lrn(x, y, window, alpha, beta, k, allow_empty)) {}
-
-softmax_forward::primitive_desc::primitive_desc(const engine&, prop_kind, algorithm kind,
-                                                const memory::desc& x, const memory::desc& y,
-                                                int axis, const primitive_attr&, bool allow_empty)
-    : primitive_desc_base(plain::make_softmax(kind, x, y, axis, allow_empty)) {}
 
 }  // namespace dnnl

@@ -80,8 +80,6 @@ enum class algorithm : uint8_t {
   pooling_max,
   pooling_avg_include_padding,
   pooling_avg_exclude_padding,
-  softmax_accurate,
-  softmax_log,
   lrn_across_channels,
   convolution_direct,
   deconvolution_direct,
@@ -260,7 +258,9 @@ struct matmul : primitive {
   };
 };
 
-struct convolution_forward : primitive {
+/// oneDNN's two classes, which take the same arguments.
+template <bool is_transposed>
+struct convolution : primitive {
   struct primitive_desc : primitive_desc_base {
     primitive_desc() = default;
     primitive_desc(const engine&, prop_kind, algorithm, const memory::desc& x,
@@ -270,17 +270,8 @@ struct convolution_forward : primitive {
                    bool allow_empty);
   };
 };
-
-struct deconvolution_forward : primitive {
-  struct primitive_desc : primitive_desc_base {
-    primitive_desc() = default;
-    primitive_desc(const engine&, prop_kind, algorithm, const memory::desc& x,
-                   const memory::desc& weights, const memory::desc& bias, const memory::desc& y,
-                   const memory::dims& strides, const memory::dims& dilates,
-                   const memory::dims& pre, const memory::dims& post, const primitive_attr&,
-                   bool allow_empty);
-  };
-};
+using convolution_forward = convolution<false>;
+using deconvolution_forward = convolution<true>;
 
 struct pooling_forward : primitive {
   struct primitive_desc : primitive_desc_base {
@@ -289,14 +280,6 @@ struct pooling_forward : primitive {
                    const memory::desc& y, const memory::dims& strides, const memory::dims& window,
                    const memory::dims& dilates, const memory::dims& pre, const memory::dims& post,
                    const primitive_attr&, bool allow_empty);
-  };
-};
-
-struct softmax_forward : primitive {
-  struct primitive_desc : primitive_desc_base {
-    primitive_desc() = default;
-    primitive_desc(const engine&, prop_kind, algorithm, const memory::desc& x,
-                   const memory::desc& y, int axis, const primitive_attr&, bool allow_empty);
   };
 };
 
