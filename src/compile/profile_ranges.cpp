@@ -1,6 +1,7 @@
 #include "compile/profile_ranges.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "base/did_you_mean.h"
@@ -142,7 +143,7 @@ ProfileRanges::ProfileRanges(const Network& network, const OptimizationProfile* 
       if (extent.op() == ExprOp::kSymbol) {
         const Symbol& symbol = symbols[extent.symbol_id()];
         const Place own{i, axis}, first{input_of(symbol), symbol.index};
-        if (own != first) shared_.emplace_back(own, first);
+        if (own != first) shared_.emplace(first, own);
       }
       require(extent.evaluate(opt_) == inputs_[i].opt[axis] &&
                   extent.evaluate(min_) == inputs_[i].min[axis] &&
@@ -199,27 +200,30 @@ void ProfileRanges::agree(const SymbolTable& symbols, int a, int b) {
   const auto x = static_cast<size_t>(a), y = static_cast<size_t>(b);
   const int64_t least = std::max(min_.at(x), min_.at(y)), most = std::min(max_.at(x), max_.at(y));
   const int64_t opt = std::clamp(opt_[x], least, most);
-  for (const int id : {a, b}) narrow(symbols, id, least, opt, most);
+  narrow(symbols, std::array{a, b}, least, opt, most);
 }
 
 void ProfileRanges::fix(const SymbolTable& symbols, int id, int64_t extent) {
-  narrow(symbols, id, extent, extent, extent);
+  narrow(symbols, std::array{id}, extent, extent, extent);
 }
 
-void ProfileRanges::narrow(const SymbolTable& symbols, int id, int64_t least, int64_t opt,
-                           int64_t most) {
-  const Place own{input_of(symbols[id]), symbols[id].index};
+void ProfileRanges::narrow(const SymbolTable& symbols, std::span<const int> ids, int64_t least,
+                           int64_t opt, int64_t most) {
   const auto set = [&](const Place& place) {
     ProfileInput& input = inputs_[place.input];
     input.min[place.axis] = least, input.opt[place.axis] = opt, input.max[place.axis] = most;
   };
-  set(own);
-  for (const auto& [place, first] : shared_)
-    if (first == own) set(place);
+  for (const int id : ids) {
+    const Place own{input_of(symbols[id]), symbols[id].index};
+    set(own);
+    for (auto [at, end] = shared_.equal_range(own); at != end; ++at) set(at->second);
+  }
   if (has_sizes_) return follow(symbols);  // their bounds come from the others
-  const auto at = static_cast<size_t>(id);
-  min_[at] = least, opt_[at] = unwritten_[at] = opt, max_[at] = most;
-  varies_[at] = least != most;
+  for (const int id : ids) {
+    const auto at = static_cast<size_t>(id);
+    min_[at] = least, opt_[at] = unwritten_[at] = opt, max_[at] = most;
+    varies_[at] = least != most;
+  }
   known_bounds_ = {}, intervals_ = {};  // with their buckets, which clear() would visit each time
 }
 

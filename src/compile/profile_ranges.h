@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -65,8 +67,9 @@ class ProfileRanges {
   Bounds interval_of_operation(const Expr& expr) const;
   Bounds compute_bounds(const Expr& expr) const;
 
-  /// The range of an input's extent.
-  void narrow(const SymbolTable& symbols, int id, int64_t least, int64_t opt, int64_t most);
+  /// The range of extents of inputs that are equal.
+  void narrow(const SymbolTable& symbols, std::span<const int> ids, int64_t least, int64_t opt,
+              int64_t most);
   /// The number of the input that the symbol is an extent or an element of.
   size_t input_of(const Symbol& symbol) const;
 
@@ -74,11 +77,14 @@ class ProfileRanges {
     size_t input;
     int axis;
     friend bool operator==(const Place&, const Place&) = default;
+    friend bool operator<(const Place& a, const Place& b) {
+      return std::tie(a.input, a.axis) < std::tie(b.input, b.axis);
+    }
   };
 
   std::vector<ProfileInput> inputs_;
-  /// Further places of extents that inputs share, and the place of the symbol.
-  std::vector<std::pair<Place, Place>> shared_;
+  /// By the place of a symbol the further ones that it has.
+  std::multimap<Place, Place> shared_;
   std::unordered_map<std::string, size_t> input_numbers_;
   std::vector<int64_t> min_, opt_, max_;  // per symbol
   std::vector<int64_t> unwritten_;        // as opt_, but upper bounds of size tensors
