@@ -31,79 +31,66 @@ class Running {
   Scratch& scratch_;
 };
 
-/// When the runs of the calling thread must have ended: a run, those of bodies in it, and those of
-/// engines that its plugins call.
-class RunEnd {
+/// Puts an object of a run on top of those of the runs around it, which the calling thread is in,
+/// too: a body's run, and that of an engine that a plugin calls.
+template <class T>
+class Innermost {
  public:
-  explicit RunEnd(double seconds) : own_(seconds), before_(earliest) {
+  explicit Innermost(const T& value) : before_(top) {
     count.fetch_add(1, std::memory_order_relaxed);
-    if (!own_.is_set()) return;  // some years
-    if (before_ == nullptr || own_.seconds_left() < before_->seconds_left()) earliest = &own_;
+    top = &value;
   }
-  ~RunEnd() {
-    earliest = before_;
+  ~Innermost() {
+    top = before_;
     count.fetch_sub(1, std::memory_order_relaxed);
   }
-  RunEnd(const RunEnd&) = delete;
-  RunEnd& operator=(const RunEnd&) = delete;
-  /// Null: never.
-  static const Deadline* current() {
+  Innermost(const Innermost&) = delete;
+  Innermost& operator=(const Innermost&) = delete;
+  /// Null: there is none.
+  static const T* current() {
     if (count.load(std::memory_order_relaxed) == 0) [[likely]]
       return nullptr;
-    return earliest;
+    return top;
   }
 
  private:
   /// Those of all threads. Asking for what is a thread's own takes a part of an empty body's run.
   static std::atomic<int> count;
-  static thread_local const Deadline* earliest;
-  const Deadline own_;
-  const Deadline* const before_;
+  static thread_local const T* top;
+  const T* const before_;
 };
 
-std::atomic<int> RunEnd::count = 0;
-thread_local const Deadline* RunEnd::earliest = nullptr;
+template <class T>
+std::atomic<int> Innermost<T>::count = 0;
+template <class T>
+thread_local const T* Innermost<T>::top = nullptr;
+
+/// When the runs of the calling thread must have ended: the earliest end of a run, those of bodies
+/// in it, and those of engines that its plugins call.
+class RunEnd {
+ public:
+  explicit RunEnd(double seconds) : own_(seconds) {
+    const Deadline* const around = current();
+    if (!own_.is_set()) return;  // some years
+    if (around == nullptr || own_.seconds_left() < around->seconds_left()) earliest_.emplace(own_);
+  }
+  /// Null: never.
+  static const Deadline* current() { return Innermost<Deadline>::current(); }
+
+ private:
+  const Deadline own_;
+  std::optional<Innermost<Deadline>> earliest_;
+};
 
 }  // namespace
 
-/// Who watches a run.
+/// Who watches a run, and the bodies in it.
 struct Context::Watchers {
   Trace* trace = nullptr;
   DeviceSpans* device_spans = nullptr;
   ProfilingVerbosity nvtx = ProfilingVerbosity::kNONE;
   bool is_there() const { return trace != nullptr || nvtx != ProfilingVerbosity::kNONE; }
 };
-
-namespace {
-
-/// The innermost run of the calling thread that is no body's is watched so: bodies in it are, too.
-template <class Watchers>
-class WatchedRun {
- public:
-  explicit WatchedRun(const Watchers& watchers) : before_(innermost) {
-    count.fetch_add(1, std::memory_order_relaxed);
-    innermost = &watchers;
-  }
-  ~WatchedRun() {
-    innermost = before_;
-    count.fetch_sub(1, std::memory_order_relaxed);
-  }
-  WatchedRun(const WatchedRun&) = delete;
-  WatchedRun& operator=(const WatchedRun&) = delete;
-  /// Null: nobody watches.
-  static const Watchers* current() {
-    if (count.load(std::memory_order_relaxed) == 0) [[likely]]
-      return nullptr;
-    return innermost;
-  }
-
- private:
-  inline static std::atomic<int> count = 0;  ///< as RunEnd's
-  inline static thread_local const Watchers* innermost = nullptr;
-  const Watchers* const before_;
-};
-
-}  // namespace
 
 Context::Context(std::shared_ptr<const Engine> engine, int profile, Strategy strategy)
     : engine_(std::move(engine)),
@@ -428,15 +415,19 @@ void Context::enqueue(Queue queue) {
     if (!s.scratch.begin()) [[unlikely]]
       fail_running("run again");
     const Running running(s.scratch);
-    // Kept, as others may end it meanwhile.
-    const std::shared_ptr<Trace> kept = engine_->trace();
-    Watchers watchers{kept.get(), nullptr,
-                      has_nvtx_ ? notes_.nvtx_verbosity : ProfilingVerbosity::kNONE};
-    const Watchers* const around = WatchedRun<Watchers>::current();
-    if (is_body_) watchers = around != nullptr ? *around : Watchers();
-    std::optional<WatchedRun<Watchers>> watched;
-    if (!is_body_ && (around != nullptr || watchers.is_there())) [[unlikely]]
-      watched.emplace(watchers);
+    std::shared_ptr<Trace> kept;  // as others may end it meanwhile
+    Watchers watchers;
+    std::optional<Innermost<Watchers>> watched;
+    const Watchers* const around = Innermost<Watchers>::current();
+    if (is_body_) {
+      if (around != nullptr) watchers = *around;
+    } else {
+      kept = engine_->trace();
+      watchers.trace = kept.get();
+      if (has_nvtx_) watchers.nvtx = notes_.nvtx_verbosity;
+      if (around != nullptr || watchers.is_there()) [[unlikely]]
+        watched.emplace(watchers);
+    }
     const char* const what = is_body_ ? "body" : "run";
     const TraceSpan span(watchers.trace, what, what);
     const threads::ObservedTasks tasks(watchers.trace);

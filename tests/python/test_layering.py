@@ -179,7 +179,7 @@ GLOBALS = {
     "src/control/body.cpp": {"depth"},
     "src/compile/enclosing_build.cpp": {"innermost_build"},
     "src/runtime/enclosing_engine.cpp": {"innermost_engine"},
-    "src/runtime/context.cpp": {"count", "earliest"},
+    "src/runtime/context.cpp": {"count", "top"},
     "src/plugin/registry/callback.cpp": {"left"},
     "src/plugin/kernel/host_code.cpp": {"nesting"},
     "src/plugin/registry/registration.cpp": {"innermost"},
