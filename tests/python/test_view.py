@@ -499,20 +499,20 @@ def test_times_and_bytes_are_those_of_the_program(opened):
 def test_attributes_of_plugins_have_their_names(opened):
     import opwright.plugin as plugins
 
-    @plugins.register("view::scale")
-    def scale(
+    @plugins.register("view::weigh")
+    def weigh(
         x: plugins.TensorDesc, factor: float, axes: list[int], mode: str
     ) -> plugins.TensorDesc:
         return x.like()
 
-    @plugins.impl("view::scale")
-    def scale_impl(x: plugins.Tensor, factor: float, axes: list[int], mode: str, outputs, stream):
+    @plugins.impl("view::weigh")
+    def weigh_impl(x: plugins.Tensor, factor: float, axes: list[int], mode: str, outputs, stream):
         np.multiply(np.asarray(x), factor, out=np.asarray(outputs[0]))
 
     model = onnx.parser.parse_model("""
         <ir_version: 9, opset_import: ["" : 19, "view" : 1]>
         net (float[2, 8] x) => (float[2, 8] y)
-        { y = view.scale <factor = 2.5, axes = [1, 2], mode = "nearest"> (x) }""")
+        { y = view.weigh <factor = 2.5, axes = [1, 2], mode = "nearest"> (x) }""")
     browser = opened(opwright.build(model, timing=False), "graph/0")
     rows = browser.until(
         "[...byId('details').querySelectorAll('tr')].map((row) =>"
@@ -521,7 +521,7 @@ def test_attributes_of_plugins_have_their_names(opened):
     assert ["factor", "2.5  FLOAT64"] in rows
     assert ["axes", "[1,2]  INT64"] in rows
     assert ["mode", "nearest"] in rows
-    assert "◆ view::scale" in picture(browser)["texts"]
+    assert "◆ view::weigh" in picture(browser)["texts"]
 
 
 @needs_browser
