@@ -66,13 +66,13 @@ void run(const Blob& file, const Device& device, const Log& log,
     const PlanPort& port = plan.inputs[i];
     const int number = static_cast<int>(i);
     context.set_input_shape(number, schedule.inputs[i].opt);
-    context.set_input_address(number, memory.operand(number, port.type.dtype, bytes_of(port)));
+    context.set_input_address(number, memory.input(number, port.type.dtype, bytes_of(port)));
   }
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     const PlanPort& port = plan.outputs[i];
     const int number = static_cast<int>(i);
     if (port.aliased_input < 0)
-      context.set_output_address(number, memory.scratch(number, bytes_of(port)));
+      context.set_output_address(number, memory.output(number, bytes_of(port)));
   }
   try {
     context.enqueue();

@@ -360,8 +360,7 @@ uint64_t constant_bytes(const Graph& graph) {
 int64_t count_layers(const Network& network) {
   int64_t count = network.num_layers();
   for (int i = 0; i < network.num_layers(); ++i)
-    if (const auto* owner = dynamic_cast<const BodyOwner*>(network.layer(i)->op().get()))
-      for (const Network* body : owner->bodies()) count += count_layers(*body);
+    for (const Network* body : network.layer(i)->op()->bodies()) count += count_layers(*body);
   return count;
 }
 

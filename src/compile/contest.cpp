@@ -11,12 +11,11 @@
 #include "base/units.h"
 #include "compile/build_budget.h"
 #include "compile/candidate_failure.h"
-#include "compile/expansion.h"
 #include "operators/host_run.h"
 #include "operators/movement.h"
 #include "plan/hash.h"
 #include "plan/tuning_table.h"
-#include "plugin/model/plugin_operator.h"
+#include "plugin/model/plugin_model.h"
 #include "plugin/registry/callback.h"
 
 namespace opwright {
@@ -72,8 +71,8 @@ std::vector<bool> beside_callbacks(std::span<GraphNode* const> nodes, const Devi
   for (size_t i = 0; i < nodes.size(); ++i)
     if (nodes[i]->as<Reshape>() == nullptr) running.push_back(i);
   for (size_t i = 0; running.size() > 1 && i < running.size(); ++i) {
-    const auto* plugin = dynamic_cast<const PluginOperator*>(nodes[running[i]]->op.get());
-    if (plugin == nullptr || !plugin->is_called()) continue;
+    const PluginModel* const plugin = nodes[running[i]]->op->plugin();
+    if (plugin == nullptr || plugin->is_compiled()) continue;
     for (size_t j = i - std::min<size_t>(i, 1); j < std::min(i + 2, running.size()); ++j)
       beside[running[j]] = true;
   }
@@ -152,8 +151,7 @@ bool Contest::gain_streams(const std::vector<int>& assignment, const ScheduleRul
   // Made-up inputs are no harm to the engine's own kernels. Plugins may rely on what the network
   // computes for them.
   if (std::ranges::any_of(build_.nodes, [](const GraphNode* node) {
-        return dynamic_cast<const PluginOperator*>(node->op.get()) != nullptr ||
-               dynamic_cast<const BodyOwner*>(node->op.get()) != nullptr;
+        return node->op->plugin() != nullptr || !node->op->bodies().empty();
       }))
     return true;
   const std::vector<float> times = this->times(contestants);
@@ -248,22 +246,22 @@ void Contest::add_tensors(Trial& trial) const {
   for (size_t i = 0; i < build_.network.inputs().size(); ++i) {
     const Tensor& tensor = *build_.network.inputs()[i];
     const ProfileInput& range = build_.ranges.inputs()[i];
-    const int slot = static_cast<int>(i);
+    const int number = static_cast<int>(i);
     const Shape& shape = trial.input_shapes.emplace_back(build_.ranges.opt(tensor.dims()));
     const size_t bytes = bytes_of(tensor, shape);
     if (range.values) {
       const std::vector<int64_t> elements(range.opt.begin(), range.opt.end());
-      trial.inputs.push_back(memory.elements(-1 - slot, dense_values(elements, tensor.dtype())));
-    } else if (std::ranges::find(aliased, slot) != aliased.end()) {
-      trial.inputs.push_back(memory.fresh_operand(slot, tensor.dtype(), bytes));
+      trial.inputs.push_back(memory.input(number, dense_values(elements, tensor.dtype())));
+    } else if (std::ranges::find(aliased, number) != aliased.end()) {
+      trial.inputs.push_back(memory.changed_input(number, tensor.dtype(), bytes));
     } else {
-      trial.inputs.push_back(memory.operand(slot, tensor.dtype(), bytes));
+      trial.inputs.push_back(memory.input(number, tensor.dtype(), bytes));
     }
   }
   for (size_t i = 0; i < aliased.size(); ++i) {
     const Tensor& tensor = *build_.network.outputs()[i];
     const size_t bytes = bytes_of(tensor, build_.ranges.max(tensor.dims()));
-    trial.outputs.push_back(aliased[i] >= 0 ? nullptr : memory.scratch(static_cast<int>(i), bytes));
+    trial.outputs.push_back(aliased[i] >= 0 ? nullptr : memory.output(static_cast<int>(i), bytes));
   }
 }
 

@@ -10,7 +10,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/types.h"
-#include "compile/expansion.h"
 #include "opwright/version.h"
 #include "plugin/kernel/host_code.h"
 #include "plugin/registry/source_language.h"
@@ -182,7 +181,7 @@ PlanStep PlanEmitter::step(const StepSchedule& steps, const ScheduleStep& step,
   const std::string layer = str("Layer '", step.name, "' (", op->kind(), ")");
   budget_.require_workspace(*workspace, layer);
   // Other layers were timed within the limit.
-  if (dynamic_cast<const BodyOwner*>(step.op.get()) != nullptr)
+  if (!step.op->bodies().empty())
     budget_.require_memory(*workspace,
                            layer + ": its body and its states at the profile's maximum need");
   if (!device_.is_host()) result.capture_obstacle = kernel->capture_obstacle();

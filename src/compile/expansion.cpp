@@ -270,8 +270,7 @@ std::shared_ptr<const Network> expand(const Network& network) {
 std::shared_ptr<const Network> lift_body_weights(const Network& network,
                                                  const IsRefittable& is_refittable) {
   const auto lifted = [&](const Layer& layer, std::vector<BodyWeight>& weights) -> OperatorPtr {
-    const auto* owner = dynamic_cast<const BodyOwner*>(layer.op().get());
-    return owner != nullptr ? owner->with_weights_as_inputs(is_refittable, weights) : nullptr;
+    return layer.op()->with_weights_as_inputs(is_refittable, weights);
   };
   bool is_needed = false;
   for (int i = 0; i < network.num_layers() && !is_needed; ++i) {

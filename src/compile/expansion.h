@@ -25,21 +25,6 @@ struct BodyWeight {
   Shape shape;
   Blob data;
 };
-/// Whether an engine may be refitted with weights of the name.
-using IsRefittable = std::function<bool(const std::string& name)>;
-
-/// What operators with bodies are, too.
-class BodyOwner {
- public:
-  /// The operator whose bodies have their weights as further inputs, behind those that it has, in
-  /// the order of `weights`. Null, and no weights, where there are none.
-  virtual OperatorPtr with_weights_as_inputs(const IsRefittable& is_refittable,
-                                             std::vector<BodyWeight>& weights) const = 0;
-  virtual std::vector<const Network*> bodies() const = 0;
-
- protected:
-  ~BodyOwner() = default;
-};
 
 /// The network with weights of bodies as constants that its layers hand to them, so that an engine
 /// can be refitted with others. Null where no body has any. For a network that was expanded.

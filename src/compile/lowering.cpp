@@ -14,7 +14,7 @@
 #include "operators/movement.h"
 #include "operators/normalization.h"
 #include "operators/quantization.h"
-#include "plugin/model/plugin_operator.h"
+#include "plugin/model/plugin_model.h"
 
 namespace opwright {
 namespace {
@@ -281,11 +281,11 @@ void lower_normalization(Graph& graph, GraphNode* node, const NormalizationParam
 
 /// A plugin whose elements are an expression of those of its inputs.
 bool lower_plugin(Graph& graph, GraphNode* node) {
-  const auto* plugin = dynamic_cast<const PluginOperator*>(node->op.get());
+  const PluginModel* const plugin = node->op->plugin();
   if (plugin == nullptr) return false;
-  const Attributes attributes = plugin->model().pointwise(node->name);
+  const Attributes attributes = plugin->pointwise(node->name);
   if (attributes.empty()) return false;
-  const std::string owner = plugin->model().prefix(node->name);
+  const std::string owner = plugin->prefix(node->name);
   PointwiseParams params;
   AttributeReader reader(owner, attributes);
   params.visit(reader);

@@ -98,4 +98,13 @@ NodePorts candidate_ports(const GraphNode& node, const NodePorts& ports, const C
   return result;
 }
 
+size_t opt_bytes(const PortDesc& port) {
+  return static_cast<size_t>(tensor_bytes(port.opt, port.type.dtype, port.type.format));
+}
+
+size_t most_bytes(const PortDesc& port) {
+  return std::max(opt_bytes(port),
+                  static_cast<size_t>(tensor_bytes(port.max, port.type.dtype, port.type.format)));
+}
+
 }  // namespace opwright

@@ -28,6 +28,10 @@ class Constants {
 struct NodePorts {
   std::vector<PortDesc> inputs, outputs;
 };
+/// Bytes of a tensor at the port with the shape of the profile's optimum.
+size_t opt_bytes(const PortDesc& port);
+/// Those that it has at most.
+size_t most_bytes(const PortDesc& port);
 /// Ways of a transposition that moves the channels of an image last, or back, to change nothing:
 /// from a format that has them last to LINEAR, or the other way round.
 std::vector<Candidate> channel_views(const GraphNode& node, DataType type, const Device& device);

@@ -11,14 +11,12 @@
 #include "backend/device.h"
 #include "base/error.h"
 #include "base/types.h"
-#include "compile/expansion.h"
 #include "compile/memory_plan.h"
 #include "compile/ports.h"
 #include "compile/stream_choice.h"
 #include "compile/tuning_report.h"
 #include "operators/movement.h"
 #include "plan/concatenation.h"
-#include "plugin/model/plugin_operator.h"
 
 namespace opwright {
 namespace {
@@ -425,9 +423,8 @@ class ScheduleBuilder {
       }
       candidate.time = 1000.0 * step.time_ms;
       candidate.may_move =
-          step.node == nullptr || (!step.node->defines_sizes() &&
-                                   dynamic_cast<const BodyOwner*>(step.op.get()) == nullptr &&
-                                   dynamic_cast<const PluginOperator*>(step.op.get()) == nullptr);
+          step.node == nullptr || (!step.node->defines_sizes() && step.op->bodies().empty() &&
+                                   step.op->plugin() == nullptr);
     }
     const std::vector<int32_t> streams = opwright::choose_streams(candidates, rules_.aux_streams);
     for (size_t s = 0; s < streams.size(); ++s) schedule_.steps[s].stream = streams[s];

@@ -49,21 +49,38 @@ void fill(const DeviceMemory& memory, const Device& device, DataType type) {
 
 }  // namespace
 
-void* TimingMemory::operand(int slot, DataType type, size_t bytes) {
-  DeviceMemory& memory = operands_[{slot, static_cast<int>(type)}];
+void* TimingMemory::input(int number, DataType type, size_t bytes) {
+  DeviceMemory& memory = places_[{Use::kInput, number, type}];
   if (grow(memory, device_, bytes)) fill(memory, device_, type);
   return memory.data() + kMargin;
 }
 
-void* TimingMemory::fresh_operand(int slot, DataType type, size_t bytes) {
-  DeviceMemory& memory = operands_[{-1 - slot, static_cast<int>(type)}];
+void* TimingMemory::changed_input(int number, DataType type, size_t bytes) {
+  DeviceMemory& memory = places_[{Use::kChangedInput, number, type}];
   grow(memory, device_, bytes);
   fill(memory, device_, type);
   return memory.data() + kMargin;
 }
 
-void* TimingMemory::scratch(int slot, size_t bytes) {
-  DeviceMemory& memory = scratch_[slot];
+const void* TimingMemory::input(int number, const Blob& elements) {
+  void* const memory = plain(Use::kGivenInput, number, elements.size());
+  device_.copy(memory, elements.data(), elements.size(), nullptr);
+  return memory;
+}
+
+void* TimingMemory::output(int number, size_t bytes) { return plain(Use::kOutput, number, bytes); }
+
+void* TimingMemory::workspace(size_t bytes) { return plain(Use::kWorkspace, 0, bytes); }
+
+const void* TimingMemory::zero() {
+  constexpr int64_t kZero = 0;
+  void* const memory = plain(Use::kZero, 0, sizeof(kZero));
+  device_.copy(memory, &kZero, sizeof(kZero), nullptr);
+  return memory;
+}
+
+void* TimingMemory::plain(Use use, int number, size_t bytes) {
+  DeviceMemory& memory = places_[{use, number, DataType::kUINT8}];
   grow(memory, device_, bytes);
   return memory.data() + kMargin;
 }
@@ -104,21 +121,13 @@ void TimingMemory::keep_copies(std::span<const Blob> elements) {
 
 uint64_t TimingMemory::size() const {
   uint64_t bytes = 0;
-  for (const auto& each : operands_) bytes += each.second.size();
-  for (const auto& each : scratch_) bytes += each.second.size();
+  for (const auto& each : places_) bytes += each.second.size();
   return bytes;
 }
 
 void TimingMemory::clear() {
-  operands_.clear();
-  scratch_.clear();
+  places_.clear();
   release_constants();
-}
-
-const void* TimingMemory::elements(int slot, const Blob& elements) {
-  void* const memory = scratch(slot, elements.size());
-  device_.copy(memory, elements.data(), elements.size(), nullptr);
-  return memory;
 }
 
 }  // namespace opwright

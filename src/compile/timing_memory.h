@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -20,13 +21,19 @@ class TimingMemory {
   /// On either side of what each method gives, up to which a kernel does no harm to others.
   static constexpr size_t kMargin = 4096;
   explicit TimingMemory(const Device& device) : device_(device) {}
-  /// At least `bytes` of elements of the type: floating ones about normally distributed, integers
-  /// and booleans 0 or 1. `slot` tells operands of one kernel apart.
-  void* operand(int slot, DataType type, size_t bytes);
-  /// The same for an operand that the kernel changes: in memory of its own, filled at each call, so
+  /// At least `bytes` of elements of the type for an input that kernels read: floating ones about
+  /// normally distributed, integers and booleans 0 or 1. The next kernel finds them again.
+  void* input(int number, DataType type, size_t bytes);
+  /// The same for an input that the kernel changes: in memory of its own, filled at each call, so
   /// that what one kernel left (infinities, denormal numbers) does not slow down another.
-  void* fresh_operand(int slot, DataType type, size_t bytes);
-  void* scratch(int slot, size_t bytes);
+  void* changed_input(int number, DataType type, size_t bytes);
+  /// These elements for an input, in memory of their own.
+  const void* input(int number, const Blob& elements);
+  /// At least `bytes` of any content.
+  void* output(int number, size_t bytes);
+  void* workspace(size_t bytes);
+  /// An INT64 that is 0.
+  const void* zero();
   /// The elements of a constant; the same ones again at no cost until release_constants().
   const void* constant(const Blob& elements);
   /// The same elements in so many places, or in fewer where memory is lacking.
@@ -37,13 +44,16 @@ class TimingMemory {
   /// Bytes that it has now, but for constants.
   uint64_t size() const;
   void clear();
-  /// Elements that the kernel reads, in memory of their own.
-  const void* elements(int slot, const Blob& elements);
 
  private:
+  enum class Use { kInput, kChangedInput, kGivenInput, kOutput, kWorkspace, kZero };
+  using Place = std::tuple<Use, int, DataType>;
+
+  /// Of any content.
+  void* plain(Use use, int number, size_t bytes);
+
   const Device& device_;
-  std::map<std::pair<int, int>, DeviceMemory> operands_;
-  std::map<int, DeviceMemory> scratch_;
+  std::map<Place, DeviceMemory> places_;
   std::map<const void*, std::pair<Blob, DeviceMemory>> constants_;
   std::map<const void*, std::vector<DeviceMemory>> copies_;
 };

@@ -4,24 +4,20 @@
 #include <exception>
 #include <limits>
 #include <optional>
-#include <unordered_set>
 
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/types.h"
 #include "compile/candidate_failure.h"
-#include "compile/expansion.h"
-#include "compile/memory_plan.h"
-#include "compile/run_check.h"
+#include "compile/candidate_run.h"
 #include "compile/single_step.h"
-#include "compile/timed_kernels.h"
 #include "compile/tuning_report.h"
 #include "network/no_kernel.h"
 #include "operators/fused_attention.h"
 #include "operators/movement.h"
 #include "operators/pooling.h"
 #include "plan/concatenation.h"
-#include "plugin/model/plugin_operator.h"
+#include "plugin/model/plugin_model.h"
 #include "plugin/registry/callback.h"
 #include "plugin/registry/plugin_library.h"
 #include "plugin/registry/registry.h"
@@ -44,10 +40,6 @@ constexpr double kAgreement = 1.05;
 constexpr int kMaxRounds = 4;
 // A candidate that is slower than the best one by this factor is not timed longer.
 constexpr double kHopeless = 2;
-// Constants of fewer bytes are read in no time.
-constexpr uint64_t kCopiedBytes = 64 << 10;
-// In the memory for timing, where operands have the slots above -2 and elements those below.
-constexpr int kZeroSlot = std::numeric_limits<int>::min();
 
 std::string port_text(const PortDesc& port) {
   if (!port.present) return "-";
@@ -56,15 +48,6 @@ std::string port_text(const PortDesc& port) {
   if (port.type.dtype == DataType::kINT8 && port.scale > 0) text += ":scaled";
   if (port.is_constant) text += ":const";
   return text;
-}
-
-size_t opt_bytes(const PortDesc& port) {
-  return static_cast<size_t>(tensor_bytes(port.opt, port.type.dtype, port.type.format));
-}
-
-size_t port_bytes(const PortDesc& port) {
-  return std::max(opt_bytes(port),
-                  static_cast<size_t>(tensor_bytes(port.max, port.type.dtype, port.type.format)));
 }
 
 /// Multiplications or comparisons of a layer whose windows may be much larger than its tensors.
@@ -83,45 +66,9 @@ double work_of(const GraphNode& node, const NodePorts& ports) {
   return 0;
 }
 
-/// Who runs it, as messages begin.
-std::string who_computes(const GraphNode& node) {
-  const auto* plugin = dynamic_cast<const PluginOperator*>(node.op.get());
-  return plugin != nullptr ? str("plugin ", str(plugin->model().identity()), " ") : "it ";
-}
-
 std::string none_works(const GraphNode& node, size_t count, const std::string& reasons) {
   return str("Layer '", node.name, "' (", kind_of(*node.op), "): none of its ", count,
              " candidates works:", reasons);
-}
-
-/// Whether the input's elements are known but for the values of symbols, and the kernel reads them:
-/// then those of the profile's opt shapes belong to the shapes that it is run with.
-bool reads_values(const GraphNode& node, size_t input) {
-  const GraphValue* value = node.inputs[input];
-  return value != nullptr && !value->is_constant() && value->info.values != nullptr &&
-         (value->is_values() || node.op->is_shape_input(static_cast<int>(input)));
-}
-
-/// Per input of a concatenation on the host: its place in the result, where the engine will write
-/// it, as far as is known before there is a schedule. Empty for anything else.
-std::vector<std::optional<Block>> places_in_result(const GraphNode& node, const NodePorts& ports,
-                                                   const Device& device) {
-  const auto* op = node.as<Concatenation>();
-  if (op == nullptr || !device.is_host()) return {};
-  std::vector<Shape> shapes;
-  for (const PortDesc& port : ports.inputs) {
-    if (port.min != port.max) return {};
-    shapes.push_back(port.max);
-  }
-  const std::vector<Block> blocks =
-      concatenated_blocks(op->params().axis, shapes, ports.outputs[0].type);
-  std::vector<std::optional<Block>> places(blocks.size());
-  std::unordered_set<const GraphValue*> seen;
-  for (size_t i = 0; i < blocks.size(); ++i)
-    if (seen.insert(node.inputs[i]).second && node.inputs[i]->producer != nullptr &&
-        blocks[i].offset % kArenaAlignment == 0)
-      places[i] = blocks[i];
-  return places;
 }
 
 /// The file with the plugin's creator; empty where it is none of a shared library's.
@@ -139,10 +86,20 @@ NodePorts with_types(NodePorts ports, const Candidate& candidate) {
   return ports;
 }
 
-std::vector<int64_t> constant_elements(const GraphValue& value) {
-  std::vector<int64_t> elements;
-  for (const Expr& element : *value.info.values) elements.push_back(element.constant());
-  return elements;
+/// The least of several samples, because what else runs on the machine only ever adds: at least
+/// `least` of them, and more until the two least agree. `sample` runs a kernel so many times and
+/// returns milliseconds of a run; `scene_ms`: what each run takes beside it.
+double least_time(const std::function<double(int)>& sample, int least, double scene_ms,
+                  double best_before) {
+  double best = sample(1), second = std::numeric_limits<double>::infinity();
+  for (int round = 1; round < kMaxRounds * least; ++round) {
+    if (round >= least && (second <= kAgreement * best || best > kHopeless * best_before)) break;
+    const double repeats = kShortMilliseconds / std::max(best + scene_ms, 1e-5);
+    const double time = sample(static_cast<int>(std::clamp(repeats, 1.0, kMaxIterations)));
+    second = std::min(std::max(best, time), second);
+    best = std::min(best, time);
+  }
+  return best;
 }
 
 }  // namespace
@@ -231,7 +188,7 @@ void Tuner::require_budget(const GraphNode& node, const NodePorts& ports, uint64
   uint64_t bytes = workspace;
   const auto add = [&](const PortDesc& port, bool is_constant) {
     if (!port.present || is_constant) return;
-    if (__builtin_add_overflow(bytes, port_bytes(port), &bytes)) bytes = ~uint64_t{0};
+    if (__builtin_add_overflow(bytes, most_bytes(port), &bytes)) bytes = ~uint64_t{0};
   };
   for (const PortDesc& port : ports.inputs) add(port, port.is_constant);
   for (const PortDesc& port : ports.outputs) add(port, false);
@@ -299,133 +256,22 @@ float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePor
   budget_.require_workspace(kernel->workspace_size(),
                             str("Layer '", node.name, "' (", kind_of(*node.op), ")"));
   require_budget(node, ports, kernel->workspace_size());
-  std::vector<Shape> in_shapes, out_shapes;
-  std::vector<const void*> in;
-  std::vector<void*> out;
-  std::vector<Blob> known;  // keeps constants alive
-  std::vector<std::pair<size_t, Blob>> large;
-  uint64_t large_bytes = 0;
-  CacheScene scene{caches_, {}, {}, {}};
-  const std::vector<PackedInput> packed = kernel->packed();
-  for (const PackedInput& each : packed) scene.constants.push_back(each.data.bytes());
-  const auto tell = [&](size_t input, std::span<const int64_t> elements) {
-    const int number = static_cast<int>(input);
-    if (op.is_shape_input(number)) kernel->on_values_change(number, elements);
-  };
-  for (size_t i = 0; i < ports.inputs.size(); ++i) {
-    const PortDesc& port = ports.inputs[i];
-    in_shapes.push_back(port.opt);
-    if (!port.present) {
-      in.push_back(nullptr);
-      continue;
-    }
-    const GraphValue& value = *node.inputs[i];
-    bool aliased = false;
-    for (size_t j = 0; j < ports.outputs.size(); ++j)
-      aliased = aliased || node.aliased_input(static_cast<int>(j)) == static_cast<int>(i);
-    if (aliased) {
-      in.push_back(memory_.fresh_operand(static_cast<int>(i), port.type.dtype, port_bytes(port)));
-    } else if (port.is_constant) {
-      known.push_back(constants_.stored(value, port.type));
-      if (value.info.values != nullptr) tell(i, constant_elements(value));
-      in.push_back(memory_.constant(known.back()));
-      scene.constants.push_back(known.back().bytes());
-      if (known.back().size() >= kCopiedBytes) {
-        large.emplace_back(i, known.back());
-        large_bytes += known.back().size();
-      }
-    } else if (reads_values(node, i)) {
-      std::vector<int64_t> elements;
-      for (const Expr& element : *value.info.values) elements.push_back(ranges_.opt(element));
-      tell(i, elements);
-      in.push_back(
-          memory_.elements(-2 - static_cast<int>(i), dense_values(elements, port.type.dtype)));
-    } else {
-      void* const operand = memory_.operand(static_cast<int>(i), port.type.dtype, port_bytes(port));
-      in.push_back(operand);
-      scene.operands.push_back({static_cast<std::byte*>(operand), opt_bytes(port)});
-    }
-  }
-  for (size_t i = 0; i < ports.outputs.size(); ++i) {
-    out_shapes.push_back(node.defines_sizes()
-                             ? ranges_.unwritten(node.outputs[i]->info.dims, node.size_symbols)
-                             : ports.outputs[i].opt);
-    const int aliased = node.aliased_input(static_cast<int>(i));
-    out.push_back(aliased >= 0
-                      ? const_cast<void*>(in[aliased])
-                      : memory_.scratch(static_cast<int>(i), port_bytes(ports.outputs[i])));
-    scene.results.push_back(
-        {static_cast<const std::byte*>(out.back()), opt_bytes(ports.outputs[i])});
-  }
-  const auto places = places_in_result(node, ports, device_);
-  const bool has_places = std::ranges::any_of(places, [](const auto& place) { return !!place; });
-  for (size_t i = 0; i < places.size(); ++i)
-    if (places[i]) in[i] = static_cast<const std::byte*>(out[0]) + places[i]->offset;
-  void* workspace = memory_.scratch(-1, kernel->workspace_size());
-  RunCheck check(device_, who_computes(node),
-                 dynamic_cast<const PluginOperator*>(node.op.get()) != nullptr);
-  for (size_t i = 0; i < out.size(); ++i) {
-    const PortDesc& port = ports.outputs[i];
-    const bool is_size = !node.size_symbols.empty() && node.size_symbols[i] >= 0;
-    const bool is_written = node.aliased_input(static_cast<int>(i)) < 0 &&
-                            !port.is_data_dependent && !is_size && !has_places;
-    check.add_output(i, node.outputs[i]->name,
-                     {static_cast<const std::byte*>(out[i]), port.type,
-                      port.is_data_dependent ? port.max : port.opt},
-                     is_written);
-  }
-  check.add_workspace(workspace, kernel->workspace_size());
-  bool is_checked = false;
-  std::optional<WithSizes> with_sizes;
-  if (node.defines_sizes()) {
-    const std::vector<int64_t> zero = {0};
-    with_sizes.emplace(*kernel, device_,
-                       memory_.elements(kZeroSlot, dense_values(zero, DataType::kINT64)));
-    for (size_t i = 0; i < node.size_symbols.size(); ++i)
-      if (node.size_symbols[i] >= 0) with_sizes->add(i, ports.outputs[i].type.dtype);
-  }
-  std::optional<WithCopies> with_copies;
-  Kernel& alone = with_sizes ? static_cast<Kernel&>(*with_sizes) : *kernel;
-  if (!device_.is_host() && caches_.constants == CacheLevel::kMemory && !large.empty()) {
-    with_copies.emplace(alone, in);
-    memory_.keep_copies(known);
-    const size_t count = count_copies(device_, large_bytes);
-    for (const auto& [input, elements] : large)
-      with_copies->add(input, memory_.copies(elements, count));
-  }
-  Kernel& timed = with_copies ? static_cast<Kernel&>(*with_copies) : alone;
-  kernel->on_shape_change(in_shapes, out_shapes);
-  device_.synchronize(nullptr);
+  CandidateRun run(node, op, ports, *kernel, {ranges_, device_, constants_, memory_, caches_});
   ++timed_;
-  auto sample = [&](int iterations) {
+  const auto sample = [&](int iterations) {
     if (config_.interrupt_check) config_.interrupt_check();
     budget_.check_time("timing layer '", node.name, "', candidate ", label_of(candidate));
-    if (!is_checked) check.fill();
-    const double time = device_.time(timed, in.data(), out.data(), workspace, iterations, scene);
-    if (!is_checked) is_checked = !check.look();
-    return time;
+    return run.time(iterations);
   };
   const int least = std::max(1, config_.avg_timing_iterations);
-  // A user's function runs as often as the user said; what it does takes long beside a clock.
-  if (kernel->domain() != nullptr) {
-    const double time = sample(least);
-    while (!is_checked) sample(1);
-    return static_cast<float>(time);
-  }
   const double scene_ms =
       caches_ == CacheScene::Levels() || !device_.is_host() ? 0 : kSceneMilliseconds;
-  // The least of several samples, because what else runs on the machine only ever adds; enough of
-  // them that the two least agree.
-  double best = sample(1), second = std::numeric_limits<double>::infinity();
-  for (int round = 1; round < kMaxRounds * least; ++round) {
-    if (round >= least && (second <= kAgreement * best || best > kHopeless * best_before)) break;
-    const double repeats = kShortMilliseconds / std::max(best + scene_ms, 1e-5);
-    const double time = sample(static_cast<int>(std::clamp(repeats, 1.0, kMaxIterations)));
-    second = std::min(std::max(best, time), second);
-    best = std::min(best, time);
-  }
-  while (!is_checked) sample(1);
-  return static_cast<float>(best);
+  // A user's function runs as often as the user said; what it does takes long beside a clock.
+  const double time = kernel->domain() != nullptr
+                          ? sample(least)
+                          : least_time(sample, least, scene_ms, best_before);
+  while (!run.is_checked()) sample(1);
+  return static_cast<float>(time);
 }
 
 std::optional<Tuner::Measured> Tuner::find(const std::string& key) const {
@@ -457,7 +303,7 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
   measured.planned = compiler_.plan({&node, typed, candidate, id, true});
   // How often a body runs, and whether it ever ends, may follow from data, which a build has none
   // of. It is the only candidate.
-  if (dynamic_cast<const BodyOwner*>(node.op.get()) != nullptr) return measured;
+  if (!node.op->bodies().empty()) return measured;
   const auto run_and_verify = [&] {
     if (!known && trials_ != nullptr) {
       try {

@@ -4,15 +4,19 @@
 
 #include "base/error.h"
 #include "plan/tuning_table.h"
-#include "plugin/model/plugin_operator.h"
+#include "plugin/model/plugin_model.h"
 
 namespace opwright {
 
 std::string kind_of(const Operator& op) {
   std::string text(op.kind());
-  if (const auto* plugin = dynamic_cast<const PluginOperator*>(&op))
-    text += " '" + plugin->model().identity().name + "'";
+  if (const PluginModel* const plugin = op.plugin()) text += " '" + plugin->identity().name + "'";
   return text;
+}
+
+std::string who_computes(const GraphNode& node) {
+  const PluginModel* const plugin = node.op->plugin();
+  return plugin != nullptr ? str("plugin ", str(plugin->identity()), " ") : "it ";
 }
 
 void report_tuning(const GraphNode& node, TunedNode& tuned, int chosen,

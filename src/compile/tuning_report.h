@@ -11,6 +11,8 @@ namespace opwright {
 
 /// "Convolution", "PluginV3 'circ_pad'".
 std::string kind_of(const Operator& op);
+/// Who runs it, as messages begin: "plugin 'p' (version 1, namespace '') ", "it ".
+std::string who_computes(const GraphNode& node);
 
 /// Adds what conversions cost beside each candidate, `reformats` per option, to what the plan
 /// keeps, and logs all of it as a table.

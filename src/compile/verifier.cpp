@@ -14,7 +14,6 @@
 #include "base/half.h"
 #include "base/types.h"
 #include "compile/candidate_failure.h"
-#include "compile/expansion.h"
 #include "compile/run_check.h"
 #include "compile/timed_kernels.h"
 #include "network/domain_guard.h"
@@ -29,8 +28,6 @@
 namespace opwright {
 namespace {
 
-// In the memory for timing, beside those of the runs that are timed.
-constexpr int kInputSlot = 1 << 20;
 constexpr int kDisturbances = 3;
 // How much of what disturbed operands change counts as allowed.
 constexpr double kMagnified = 16;
@@ -175,14 +172,14 @@ void Verifier::start(const GraphNode& node, size_t candidates) {
   expected_.clear();
   is_asked_ = false;
   is_steady_ = true;
-  const auto* plugin = dynamic_cast<const PluginOperator*>(node.op.get());
+  const PluginModel* const plugin = node.op->plugin();
   is_plugin_ = plugin != nullptr;
-  const bool has_reference = is_plugin_ && plugin->model().reference(device_.type()).has_value();
+  const bool has_reference = is_plugin_ && plugin->reference(device_.type()).has_value();
   if (config_.verification == VerificationLevel::kPLUGINS && !is_plugin_) return;
   if (is_plugin_ && candidates < 2 && !has_reference) return;
-  if (is_plugin_ && !plugin->model().is_repeatable()) return;
+  if (is_plugin_ && !plugin->is_repeatable()) return;
   // What a run makes of data has no shape before.
-  if (node.defines_sizes() || dynamic_cast<const BodyOwner*>(node.op.get()) != nullptr) return;
+  if (node.defines_sizes() || !node.op->bodies().empty()) return;
   if (!is_plugin_ && (node.is_random() || node.as<Reformat>() || node.as<Reshape>())) return;
   for (const auto& list : {node.inputs, node.outputs})
     for (const GraphValue* value : list)
@@ -194,7 +191,6 @@ void Verifier::start(const GraphNode& node, size_t candidates) {
 
 /// The plugin that computes the same another way, in the network's own types.
 void Verifier::find_reference() {
-  const auto& plugin = dynamic_cast<const PluginOperator&>(*node_->op);
   Way way;
   way.node = node_;
   way.device = &device_;
@@ -208,7 +204,7 @@ void Verifier::find_reference() {
   args.outputs = way.ports.outputs;
   args.device = &device_;
   args.services = &config_.services;
-  const PluginModel::Reference reference = *plugin.model().reference(device_.type());
+  const PluginModel::Reference reference = *node_->op->plugin()->reference(device_.type());
   way.op = std::make_shared<PlannedPlugin>(reference.model->configure(args), node_->name);
   way.name = reference.name;
   is_asked_ = reference.is_declared;
@@ -375,24 +371,21 @@ Verifier::Tensors Verifier::run(const Way& way, const Tensors& inputs) {
       known.push_back(host_memory ? port.constant : constants_.stored(value, port.type));
       in.push_back(memory.constant(known.back()));
     } else if (!elements.empty()) {
-      in.push_back(memory.elements(kInputSlot + number, dense_values(elements, port.type.dtype)));
+      in.push_back(memory.input(number, dense_values(elements, port.type.dtype)));
     } else {
       const DataType drawn = compared_type(value.info.dtype);
       const Blob dense = as_type(inputs[i], drawn, port.type.dtype, port.opt.numel(), value.scale);
-      in.push_back(memory.elements(kInputSlot + number,
-                                   laid_out(host, dense, port.opt, port.type, value.name)));
+      in.push_back(memory.input(number, laid_out(host, dense, port.opt, port.type, value.name)));
     }
   }
   for (size_t i = 0; i < way.ports.outputs.size(); ++i) {
     const PortDesc& port = way.ports.outputs[i];
     out_shapes.push_back(port.opt);
     const int aliased = node.aliased_input(static_cast<int>(i));
-    const auto bytes =
-        static_cast<size_t>(tensor_bytes(port.opt, port.type.dtype, port.type.format));
     out.push_back(aliased >= 0 ? const_cast<void*>(in[static_cast<size_t>(aliased)])
-                               : memory.scratch(static_cast<int>(i), bytes));
+                               : memory.output(static_cast<int>(i), opt_bytes(port)));
   }
-  void* const workspace = memory.scratch(-1, kernel->workspace_size());
+  void* const workspace = memory.workspace(kernel->workspace_size());
   kernel->on_shape_change(in_shapes, out_shapes);
   {
     const DomainGuard guard(kernel->domain(), nullptr);
@@ -403,13 +396,10 @@ Verifier::Tensors Verifier::run(const Way& way, const Tensors& inputs) {
   for (size_t i = 0; i < out.size(); ++i) {
     const PortDesc& port = way.ports.outputs[i];
     const GraphValue& value = *node.outputs[i];
-    const Blob stored = Blob::make(
-        static_cast<size_t>(tensor_bytes(port.opt, port.type.dtype, port.type.format)),
-        [&](void* to) {
-          const auto bytes =
-              static_cast<size_t>(tensor_bytes(port.opt, port.type.dtype, port.type.format));
-          if (bytes > 0) device.copy(to, out[i], bytes, nullptr);
-        });
+    const size_t bytes = opt_bytes(port);
+    const Blob stored = Blob::make(bytes, [&](void* to) {
+      if (bytes > 0) device.copy(to, out[i], bytes, nullptr);
+    });
     results.push_back(as_type(dense_of(host, stored, port.opt, port.type, value.name),
                               port.type.dtype, compared_type(value.info.dtype), port.opt.numel(),
                               value.scale));

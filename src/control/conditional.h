@@ -13,7 +13,7 @@ namespace opwright {
 /// ONNX's If as a layer that runs one of two bodies. Inputs: the condition (a scalar BOOL) and what
 /// the bodies read of the network around them, called as body.h says. Outputs: the bodies' results,
 /// which have the same types and ranks, and an INT64 scalar for each of `sizes`.
-class Conditional final : public Operator, public BodyOwner {
+class Conditional final : public Operator {
  public:
   static constexpr std::string_view kKind = "Conditional";
   /// `bodies`: for a condition that is true, and else. `sizes` are the extents, as result and axis,

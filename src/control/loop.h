@@ -32,7 +32,7 @@ inline constexpr const char* kIterationInput = "iteration";
 /// to begin (a scalar BOOL; absent: yes), the states, the captured tensors. Outputs: the last
 /// states, what is stacked along a new first axis, and, where `counts`, how many iterations there
 /// were (a scalar INT64). States keep their type and shape.
-class Loop final : public Operator, public BodyOwner {
+class Loop final : public Operator {
  public:
   static constexpr std::string_view kKind = "Loop";
   Loop(LoopBody body, bool counts);

@@ -23,10 +23,12 @@ namespace opwright {
 
 enum class HardwareCompatibilityLevel : int32_t;
 
+struct BodyWeight;
 class Device;
 class LastUse;
 class Layer;
 class Network;
+class PluginModel;
 class Tensor;
 
 /// What is known of a tensor while the network is defined.
@@ -242,6 +244,9 @@ class PlannedOperator : public Operation {
 
 using PlannedOperatorPtr = std::shared_ptr<const PlannedOperator>;
 
+/// Whether an engine may be refitted with weights of the name.
+using IsRefittable = std::function<bool(const std::string& name)>;
+
 /// An operation of a network: a built-in layer or a plugin of any kind.
 class Operator : public Operation {
  public:
@@ -278,6 +283,17 @@ class Operator : public Operation {
   /// absent). Returns its outputs. Throws Error naming the layer where the inputs cannot be right.
   virtual std::vector<Tensor*> compose(Network& network, std::span<Tensor* const> inputs,
                                        const std::string& layer) const;
+  /// What computes the operator where it is a plugin; null for the engine's own.
+  virtual const PluginModel* plugin() const { return nullptr; }
+  /// The networks that it runs: the body of a loop, the branches of a conditional.
+  virtual std::vector<const Network*> bodies() const { return {}; }
+  /// The operator whose bodies have their weights as further inputs, behind those that it has, in
+  /// the order of `weights`. Null, and no weights, where no body has any.
+  virtual std::shared_ptr<const Operator> with_weights_as_inputs(
+      const IsRefittable& is_refittable, std::vector<BodyWeight>& weights) const {
+    (void)is_refittable, (void)weights;
+    return nullptr;
+  }
   /// Whether what the input is belongs to a later iteration of a loop: it may depend on the
   /// outputs, which do not follow from it.
   virtual bool is_fed_back(int input) const {

@@ -15,9 +15,7 @@ namespace opwright {
 class PluginOperator final : public Operator {
  public:
   explicit PluginOperator(PluginModelPtr model) : model_(std::move(model)) {}
-  const PluginModel& model() const { return *model_; }
-  /// Whether an engine calls code of the plugin's own.
-  bool is_called() const { return !model_->is_compiled(); }
+  const PluginModel* plugin() const override { return model_.get(); }
 
   std::string_view kind() const override { return model_->kind(); }
   std::vector<OutputInfo> infer(InferContext& context) const override {
@@ -71,8 +69,7 @@ class PlannedPlugin final : public PlannedOperator {
 /// another.
 template <class Model>
 const Model* model_of(const Operator& op) {
-  const auto* plugin = dynamic_cast<const PluginOperator*>(&op);
-  return plugin != nullptr ? dynamic_cast<const Model*>(&plugin->model()) : nullptr;
+  return dynamic_cast<const Model*>(op.plugin());
 }
 
 }  // namespace opwright
