@@ -13,6 +13,10 @@ EMULATION = build/dev/tests/emulation
 FUZZ_MODELS = $(VENV_PYTHON) tools/model_fuzzer.py --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --out build/fuzz/models
 PRESET = cmake --preset $(1) -DPython_EXECUTABLE=$(CURDIR)/$(VENV_PYTHON)
 
+# Each long step says what it took: bash's `time` prints this.
+SHELL := /bin/bash
+export TIMEFORMAT := === %0lR
+
 .DEFAULT_GOAL := help
 .PHONY: help setup build test demo docs lint bench clean test-cpp test-python test-sanitizers test-asan test-tsan test-fuzz test-aarch64 wheels dist release site
 
@@ -23,7 +27,7 @@ build: ## install what the package needs (system packages, .venv), build it, ins
 	@$(PYTHON) tools/setup.py package
 
 setup: ## the same and what the tests need, and build the C++ tests
-	@$(PYTHON) tools/setup.py
+	@time $(PYTHON) tools/setup.py
 
 demo: build ## the main job: a photograph through a model with a custom operator
 	$(VENV_PYTHON) samples/demo/demo.py
@@ -31,34 +35,34 @@ demo: build ## the main job: a photograph through a model with a custom operator
 test: setup lint test-cpp test-python ## set up, lint, C++ tests, Python tests
 
 test-cpp: setup
-	ctest --test-dir build/dev --output-on-failure --no-tests=error -j $(JOBS)
+	time ctest --test-dir build/dev --output-on-failure --no-tests=error -j $(JOBS)
 
 test-python: setup
-	$(VENV_PYTHON) -m pytest -n $(JOBS) --maxprocesses=8 --dist=loadfile --durations=30 $(addprefix --ignore=,$(ALONE))
-	$(VENV_PYTHON) -m pytest $(ALONE)
+	time $(VENV_PYTHON) -m pytest -n $(JOBS) --maxprocesses=8 --dist=loadfile --durations=30 $(addprefix --ignore=,$(ALONE))
+	time $(VENV_PYTHON) -m pytest $(ALONE)
 
 docs: setup ## write the API reference, docs/reference, from the docstrings
 	$(VENV_PYTHON) tools/reference.py
 
 lint: setup ## formatting, ruff, mypy, clang-tidy on changed files
-	$(VENV_PYTHON) tools/lint.py
+	time $(VENV_PYTHON) tools/lint.py
 
 test-sanitizers: test-asan test-tsan ## the C++ tests under ASan+UBSan, the threaded ones under TSan
 
 test-asan: setup
 	$(call PRESET,asan) > /dev/null
-	cmake --build --preset asan
-	ctest --preset asan --no-tests=error -j $(JOBS)
+	time cmake --build --preset asan
+	time ctest --preset asan --no-tests=error -j $(JOBS)
 
 test-tsan: setup
 	$(call PRESET,tsan) > /dev/null
-	cmake --build --preset tsan --target $(addprefix test_,$(TSAN_TESTS))
-	ctest --preset tsan --no-tests=error -j $(JOBS) -R '^($(subst $(eval ) ,|,$(strip $(TSAN_TESTS))))\.'
+	time cmake --build --preset tsan --target $(addprefix test_,$(TSAN_TESTS))
+	time ctest --preset tsan --no-tests=error -j $(JOBS) -R '^($(subst $(eval ) ,|,$(strip $(TSAN_TESTS))))\.'
 
 test-fuzz: setup ## build the fuzz targets and run each for FUZZ_SECONDS, random engines without sanitizers, too
 	$(call PRESET,asan) > /dev/null
-	cmake --build --preset asan --target fuzz_targets
-	tools/fuzz.sh build/asan/tests/fuzz $(FUZZ_SECONDS)
+	time cmake --build --preset asan --target fuzz_targets
+	time tools/fuzz.sh build/asan/tests/fuzz $(FUZZ_SECONDS)
 	@mkdir -p build/fuzz/run_scripts
 	build/dev/tests/fuzz/run_scripts --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --out build/fuzz/run_scripts
 	$(VENV_PYTHON) tools/tactic_coverage.py --quick --device cpu --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)

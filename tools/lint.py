@@ -27,8 +27,8 @@ def run(name: str, command: list[str]) -> bool:
     return subprocess.run(command, cwd=ROOT).returncode == 0
 
 
-def write_commands(folder: Path) -> None:
-    """The build's compile_commands.json with each file of a unity build by itself."""
+def write_commands(folder: Path) -> set[str]:
+    """The build's compile_commands.json with each file of a unity build by itself; the files that it has."""
     commands = []
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         file = entry["file"]
@@ -39,6 +39,7 @@ def write_commands(folder: Path) -> None:
         ]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "compile_commands.json").write_text(json.dumps(commands, indent=1))
+    return {command["file"] for command in commands}
 
 
 def wraps_prose() -> bool:
@@ -70,15 +71,17 @@ def main() -> int:
     good &= run("mypy", [sys.executable, "-m", "mypy", "--no-error-summary"])
     changed = git("diff", "--name-only", "--diff-filter=AM", "HEAD", "--", "src/*.cpp", "cli/*.cpp")
     if changed and shutil.which("clang-tidy-14"):
+        folder = ROOT / "build" / "lint"
+        built = write_commands(folder)  # a build has not the files of other processors
+        changed = [path for path in changed if str(ROOT / path) in built]
         if len(changed) > TIDY_AT_MOST:
             print(f"-- lint: {len(changed)} changed files, clang-tidy on the first {TIDY_AT_MOST}")
-        folder = ROOT / "build" / "lint"
-        write_commands(folder)
         tidy = ["clang-tidy-14", "--quiet", "-p", str(folder), "--warnings-as-errors=*"]
         tidy.append(
             "--extra-arg=-Wno-unknown-warning-option"
         )  # GCC's, in the commands of its build
-        good &= run("clang-tidy", [*tidy, *changed[:TIDY_AT_MOST]])
+        if changed:
+            good &= run("clang-tidy", [*tidy, *changed[:TIDY_AT_MOST]])
     return 0 if good else 1
 
 
