@@ -153,7 +153,6 @@ BuiltEngine build_engine(const BuildOptions& options) {
 
   BuilderConfig settings;
   if (!options.device.empty()) settings.set_device(parse_device(options.device, "--device"));
-  settings.timing = options.timing;
   if (options.configure) options.configure(settings);
   for (const std::string& file : options.embedded_plugins) {
     if (is_python(file))
@@ -164,7 +163,7 @@ BuiltEngine build_engine(const BuildOptions& options) {
   for (const std::vector<InputShapes>& shapes : options.profiles)
     settings.add_optimization_profile(
         std::make_shared<OptimizationProfile>(make_profile(shapes, network)));
-  BuildConfig config = settings.build_config(options.network.strongly_typed);
+  BuilderConfig config = settings.checked(options.network.strongly_typed);
   config.shape_source = ShapeSource::kProgram;
   config.limits.build_memory = memory;
   config.log = log;
@@ -220,26 +219,57 @@ namespace {
 struct BuildCommand {
   BuildOptions options;
   std::vector<std::string> shapes;
-  bool fp16 = false, bf16 = false, no_timing = false, json = false, verbose = false, quiet = false,
-       verify = false, verify_strictly = false, all_tactics = false;
-  int iterations = BuildConfig().avg_timing_iterations;
-  double kernel_seconds = kKernelSeconds;
+  bool fp16 = false, bf16 = false, json = false, verbose = false, quiet = false;
+  std::vector<std::function<void(BuilderConfig&)>> settings;  ///< each gives one its value
+};
+
+/// Adds the flags that settings of configs have.
+class SettingFlags {
+ public:
+  SettingFlags(CLI::App& app, BuildCommand& command) : app_(app), command_(command) {}
+  template <class T>
+  void operator()(const Setting<BuilderConfig, T>& row) {
+    if constexpr (std::is_scalar_v<T>)
+      for (const Flag<T>& flag : row.flags)
+        if (flag.name != nullptr) add(row, flag);
+  }
+  template <class T>
+  void operator()(const ComputedSetting<BuilderConfig, T>&) {}
+
+ private:
+  template <class T>
+  void add(const Setting<BuilderConfig, T>& row, const Flag<T>& flag) {
+    const auto keep = [&command = command_, row](const T& value) {
+      command.settings.emplace_back(
+          [row, value](BuilderConfig& config) { row.set(config, value); });
+    };
+    if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+      CLI::Option* option = app_.add_option_function<T>(flag.name, keep, flag.help)
+                                ->default_str(str(defaults_.*row.member));
+      if (flag.most > 0)
+        option->check(CLI::Range(T{1}, flag.most));
+      else
+        option->check(CLI::PositiveNumber);
+    } else {
+      app_.add_flag_callback(
+          flag.name, [keep, value = flag.value] { keep(value); }, flag.help);
+    }
+  }
+
+  CLI::App& app_;
+  BuildCommand& command_;
+  const BuilderConfig defaults_{DeviceId{}};
 };
 
 void build(BuildCommand& command) {
   BuildOptions& options = command.options;
   options.log = make_log(command.verbose);
-  options.timing = !command.no_timing;
   if (std::vector<InputShapes> shapes = parse_shapes(command.shapes, "--shapes"); !shapes.empty())
     options.profiles = {std::move(shapes)};
   options.configure = [&](BuilderConfig& config) {
     config.flags.set(BuilderFlag::kFP16, command.fp16);
     config.flags.set(BuilderFlag::kBF16, command.bf16);
-    config.set_avg_timing_iterations(command.iterations);
-    config.all_tactics = command.all_tactics;
-    config.set_kernel_seconds(command.kernel_seconds);
-    if (command.verify) config.set_verification(VerificationLevel::kALL);
-    if (command.verify_strictly) config.set_verification(VerificationLevel::kSTRICT);
+    for (const auto& give : command.settings) give(config);
   };
   ProgressDisplay progress = ProgressDisplay::on_stderr();
   if (!command.quiet && !command.json)
@@ -301,11 +331,6 @@ void add_build(CLI::App& app) {
       ->add_option("--timing-cache", options->options.timing_cache,
                    "File of measured times: read before, extended after")
       ->type_name("FILE");
-  command
-      ->add_option("--timing-iterations", options->iterations,
-                   "Runs over which a kernel's time is taken")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 10000));
   CLI::Option* aot =
       command->add_flag("--prefer-aot", options->options.network.prefer_aot_python_plugins,
                         "Of plugins in Python that have both, take the compiled implementation");
@@ -313,24 +338,7 @@ void add_build(CLI::App& app) {
       ->add_flag("--prefer-jit", options->options.network.prefer_jit_python_plugins,
                  "Take the one that is called in Python")
       ->excludes(aot);
-  command->add_flag("--verify", options->verify,
-                    "Compare what each candidate computes with a reference (the CPU's kernel in "
-                    "FP32, a plugin's own), and leave out what differs by more than its types "
-                    "allow, or faults on a GPU, with a warning");
-  command->add_flag("--verify-strictly", options->verify_strictly,
-                    "The same, and end the build where something differs");
-  command->add_flag("--all-tactics", options->all_tactics,
-                    "Time all candidates that can compute a layer, not only those that may be the "
-                    "fastest for its sizes");
-  command->add_flag("--no-timing", options->no_timing,
-                    "Time nothing and run no plugin: each layer takes the fastest candidate that "
-                    "the timing cache has, or else its first one");
-  command
-      ->add_option("--kernel-seconds", options->kernel_seconds,
-                   "Seconds that a kernel for the GPU may take to be compiled, and with "
-                   "--verify to run in another process; one that takes longer is left out")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+  BuilderConfig::visit(SettingFlags(*command, *options));
   options->options.limits.add_to(
       *command, "Bytes that constants and tensors may take during the build: 2G, 512M, 64K");
   command->add_flag("-v,--verbose", options->verbose,

@@ -21,7 +21,6 @@ struct BuildOptions {
   std::vector<std::vector<InputShapes>> profiles;
   NetworkFlags network;
   bool allow_links = false;
-  bool timing = true;
   LimitOptions limits;
   Log log;
   /// Change what is built, and how, once the model is taken over; empty: nothing.

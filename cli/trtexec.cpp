@@ -190,18 +190,19 @@ void configure(BuilderConfig& config, const Arguments& arguments) {
   set_tactic_sources(config, arguments);
   config.graphs = !arguments.has("noCudaGraph");
   if (arguments.has("avgTiming"))
-    config.set_avg_timing_iterations(arguments.integer("avgTiming", 0, 1));
+    set(config, &BuilderConfig::avg_timing_iterations, arguments.integer("avgTiming", 0, 1));
   if (arguments.has("builderOptimizationLevel"))
-    config.set_optimization_level(arguments.integer("builderOptimizationLevel", 0));
+    set(config, &BuilderConfig::optimization_level,
+        arguments.integer("builderOptimizationLevel", 0));
   if (arguments.has("maxTactics"))
-    config.set_max_num_tactics(arguments.integer("maxTactics", 0, -1));
+    set(config, &BuilderConfig::max_num_tactics, arguments.integer("maxTactics", 0, -1));
   if (arguments.has("maxAuxStreams"))
-    config.set_max_aux_streams(arguments.integer("maxAuxStreams", 0));
+    set(config, &BuilderConfig::max_aux_streams, arguments.integer("maxAuxStreams", 0));
   if (arguments.has("tilingOptimizationLevel"))
-    config.set_tiling_optimization_level(
+    set(config, &BuilderConfig::tiling,
         static_cast<TilingOptimizationLevel>(arguments.integer("tilingOptimizationLevel", 0)));
   if (arguments.has("l2LimitForTiling"))
-    config.set_l2_limit_for_tiling(arguments.integer("l2LimitForTiling", 0, -1));
+    set(config, &BuilderConfig::l2_limit_for_tiling, arguments.integer("l2LimitForTiling", 0, -1));
   std::string verbosity = arguments.get("profilingVerbosity");
   if (verbosity.empty()) verbosity = arguments.get("nvtxMode");
   require_usage(verbosity.empty() || verbosity == "layer_names_only" || verbosity == "default" ||
@@ -213,10 +214,9 @@ void configure(BuilderConfig& config, const Arguments& arguments) {
   require_usage(
       level.empty() || level == "none" || level == "ampere+" || level == "sameComputeCapability",
       "--hardwareCompatibilityLevel=", level, "; expected none, ampere+ or sameComputeCapability");
-  if (level == "ampere+")
-    config.set_hardware_compatibility_level(HardwareCompatibilityLevel::kAMPERE_PLUS);
+  if (level == "ampere+") config.hardware_compatibility = HardwareCompatibilityLevel::kAMPERE_PLUS;
   if (level == "sameComputeCapability")
-    config.set_hardware_compatibility_level(HardwareCompatibilityLevel::kSAME_COMPUTE_CAPABILITY);
+    config.hardware_compatibility = HardwareCompatibilityLevel::kSAME_COMPUTE_CAPABILITY;
 }
 
 DataType precision_of(const std::string& text, const std::string& option) {

@@ -158,21 +158,20 @@ def definition(
     bf16: bool = False,
     strongly_typed: bool = False,
     prefer_aot: bool | None = None,
-    timing: bool = True,
-    plugins_to_serialize: Sequence[str | os.PathLike[str]] = (),
-    embed_python_plugins: bool = False,
-    debug_plugins: bool = False,
-    verify: bool | str = False,
-    all_tactics: bool = False,
     allow_links: bool = False,
     limits: _core.Limits | None = None,
     logger: _core.ILogger | None = None,
     files: list[str] | None = None,
+    **settings: Any,
 ) -> tuple[_core.Builder, _core.INetworkDefinition, _core.IBuilderConfig]:
     """What ``build`` builds with these arguments, but for the timing cache and the progress.
 
     :param files: gets the names of those that the model was read from.
+    :param settings: properties of the config.
     """
+    for name in settings:
+        if not hasattr(_core.IBuilderConfig, name):
+            raise TypeError(f"build: there is no argument {name!r}")
     start = time.monotonic()
     logger = logger or _core._logger("opwright.build")
     builder = _core.Builder(logger)
@@ -227,12 +226,8 @@ def definition(
         )
 
     values = {**_example_values(given, network), **(values or {})}
-    config.timing = timing
-    config.plugins_to_serialize = plugins_to_serialize
-    config.embed_python_plugins = embed_python_plugins
-    config.debug_plugins = debug_plugins
-    config.verify = verify
-    config.all_tactics = all_tactics
+    for name, value in settings.items():
+        setattr(config, name, value)
     if limits is not None:
         config.limits = limits
         if limits.build_seconds > 0:  # reading the model counts

@@ -12,6 +12,7 @@
 #include "host_memory.h"
 #include "reporting.h"
 #include "representations.h"
+#include "settings.h"
 #include "streams.h"
 
 namespace opwright::python {
@@ -127,9 +128,9 @@ void bind_profile(nb::module_& m) {
   using Self = OptimizationProfile;
   using SetAll = void (Self::*)(const std::string&, const Shape&, const Shape&, const Shape&);
   using GetAll = const Self::Range* (Self::*)(const std::string&) const;
-  nb::class_<Self>(m, "IOptimizationProfile", "The shapes that an engine is made for.")
-      .def("set_shape", set(static_cast<SetAll>(&Self::set_shape)), nb::arg("input"),
-           nb::arg("min"), nb::arg("opt"), nb::arg("max"))
+  nb::class_<Self> c(m, "IOptimizationProfile", "The shapes that an engine is made for.");
+  c.def("set_shape", set(static_cast<SetAll>(&Self::set_shape)), nb::arg("input"), nb::arg("min"),
+        nb::arg("opt"), nb::arg("max"))
       .def("get_shape", get(static_cast<GetAll>(&Self::shape), dims), nb::arg("input"),
            nb::sig("def get_shape(self, input: str) -> list[Dims]"),
            "The smallest, the typical and the largest shape; an empty list where none was set.")
@@ -139,22 +140,88 @@ void bind_profile(nb::module_& m) {
       .def("get_shape_input", get(static_cast<GetAll>(&Self::values), values), nb::arg("input"),
            nb::sig("def get_shape_input(self, input: str) -> list[list[int]]"),
            "The same for values.")
-      .def_prop_rw("extra_memory_target", &Self::extra_memory_target,
-                   &Self::set_extra_memory_target,
-                   "0 to 1, as at first: how much more memory the profile may take than one with "
-                   "constant shapes; without effect.")
-      .def_prop_rw(
-          "profile_stream",
-          [](const Self& self) { return reinterpret_cast<uintptr_t>(self.profile_stream); },
-          [](Self& self, Handle stream) { self.profile_stream = stream.as<Queue>(); },
-          "A stream for the timing of this profile, as IBuilderConfig.profile_stream; kept and "
-          "given back, without effect.")
       .def("__bool__", [](const Self&) { return true; });
+  Self::visit(SettingBinder<Self>(c));
 }
 
-/// Profiles, and how much is tried.
-void bind_config_search(nb::class_<BuilderConfig>& c) {
+/// The settings of configs that Python gives in ways of its own.
+class ConfigBinder : public SettingBinder<BuilderConfig> {
+ public:
   using Self = BuilderConfig;
+  using SettingBinder::SettingBinder;
+  using SettingBinder::operator();
+
+  void operator()(const Setting<Self, std::shared_ptr<BuildMonitor>>& row) {
+    class_.def_prop_rw(
+        row.name,
+        [](const Self& self) {
+          const auto* const monitor = static_cast<Monitor*>(self.monitor.get());
+          return monitor == nullptr ? nb::none() : monitor->object;
+        },
+        [](Self& self, nb::object monitor) {
+          self.monitor =
+              monitor.is_none() ? nullptr : std::make_shared<Monitor>(std::move(monitor));
+        },
+        nb::for_setter(nb::arg("monitor").none()));
+  }
+  void operator()(const Setting<Self, std::vector<std::string>>& row) {
+    class_.def_prop_rw(
+        row.name, [member = row.member](const Self& self) { return self.*member; },
+        [row](Self& self, nb::handle paths) {
+          // A str is a sequence too, of paths of one letter.
+          if (nb::isinstance<nb::str>(paths))
+            throw nb::type_error(str(row.name, ": expected a list of paths, a str came").c_str());
+          nb::object fspath = nb::module_::import_("os").attr("fspath");
+          std::vector<std::string> list;
+          for (nb::handle path : paths) list.push_back(nb::cast<std::string>(fspath(path)));
+          row.set(self, std::move(list));
+        },
+        row.doc);
+  }
+  void operator()(const Setting<Self, VerificationLevel>& row) {
+    class_.def_prop_rw(
+        row.name,
+        [](const Self& self) -> nb::object {
+          if (self.verification == VerificationLevel::kSTRICT) return nb::str("strict");
+          return nb::bool_(self.verification == VerificationLevel::kALL);
+        },
+        [](Self& self, nb::handle verify) {
+          if (nb::isinstance<nb::bool_>(verify)) {
+            self.verification =
+                nb::cast<bool>(verify) ? VerificationLevel::kALL : VerificationLevel::kPLUGINS;
+          } else if (nb::isinstance<nb::str>(verify) && nb::cast<std::string>(verify) == "strict") {
+            self.verification = VerificationLevel::kSTRICT;
+          } else {
+            fail("verify: ", nb::repr(verify).c_str(), " came; expected True, False or 'strict'");
+          }
+        },
+        nb::sig("def verify(self, arg: bool | str, /) -> None"), row.doc);
+  }
+  void operator()(const ComputedSetting<Self, std::nullptr_t>& row) {
+    class_.def_prop_rw(
+        row.name, [](const Self&) { return nb::none(); },
+        [set = row.set](Self& self, nb::handle) { set(self, nullptr); },
+        nb::for_setter(nb::arg("config").none()), row.doc);
+  }
+};
+
+void bind_config(nb::module_& m) {
+  using Self = BuilderConfig;
+  auto c = nb::class_<Self>(m, "IBuilderConfig",
+                            "How a network is built. Made by Builder.create_builder_config.",
+                            nb::type_slots(holder_slots<Self, tell_config>()));
+  add_context_manager(c);
+  bind_config_devices(m, c);
+  bind_config_calibration(m, c);
+  bind_flags(c, "flag", &Self::flags);
+  Self::visit(ConfigBinder(c));
+  c.def("__repr__", [](const Self& self) { return describe(self); });
+  c.def_prop_rw(
+      "_in_short_api", [](const Self& self) { return self.shape_source == ShapeSource::kPython; },
+      [](Self& self, bool is) {
+        self.shape_source = is ? ShapeSource::kPython : ShapeSource::kProfile;
+      },
+      "Whether messages speak of opwright.build's arguments.");
   c.def(
        "set_preview_feature",
        [](Self& self, PreviewFeature feature, bool enable) {
@@ -169,39 +236,10 @@ void bind_config_search(nb::class_<BuilderConfig>& c) {
           },
           nb::arg("feature"))
       .def("add_optimization_profile", &Self::add_optimization_profile, nb::arg("profile"))
-      .def_prop_ro("num_optimization_profiles", &Self::num_optimization_profiles)
       .def("set_memory_pool_limit", &Self::set_memory_pool_limit, nb::arg("pool"),
            nb::arg("pool_size"),
            "In bytes; kept and given back, without effect: no kernel has a choice to use more.")
       .def("get_memory_pool_limit", &Self::memory_pool_limit, nb::arg("pool"))
-      .def_prop_rw(
-          "builder_optimization_level", &Self::optimization_level, &Self::set_optimization_level,
-          "0: nothing is timed, as with timing = False. 1 and 2: of each layer the first 2 or 4 "
-          "candidates that work are timed. 3, as at first, to 5: all are.")
-      .def_prop_rw(
-          "max_num_tactics", &Self::max_num_tactics, &Self::set_max_num_tactics,
-          "The candidates of each layer that are timed at most: the first ones that work. -1, as "
-          "at first: as many as the optimization level says.");
-}
-
-/// What an engine is to run on.
-void bind_config_target(nb::class_<BuilderConfig>& c) {
-  using Self = BuilderConfig;
-  c.def_prop_rw(
-       "engine_capability", [](const Self&) { return EngineCapability::kSTANDARD; },
-       [](Self&, EngineCapability given) { Self::set_engine_capability(given); },
-       "STANDARD; any other raises Error.")
-      .def_prop_rw(
-          "hardware_compatibility_level", &Self::hardware_compatibility_level,
-          &Self::set_hardware_compatibility_level,
-          "The GPUs that an engine for the GPU is to run on beside this one; at first NONE. For "
-          "AMPERE_PLUS its kernels are stored as PTX, and a build raises Error that has a compiled "
-          "kernel of a plugin for less. SAME_COMPUTE_CAPABILITY is always met. What plugins do by "
-          "themselves is theirs to keep.")
-      .def_prop_rw(
-          "runtime_platform", [](const Self&) { return RuntimePlatform::kSAME_AS_BUILD; },
-          [](Self&, RuntimePlatform platform) { Self::set_runtime_platform(platform); },
-          "SAME_AS_BUILD; any other raises Error.")
       .def(
           "set_tactic_sources",
           [](Self& self, TacticSources sources) {
@@ -214,163 +252,17 @@ void bind_config_target(nb::class_<BuilderConfig>& c) {
           "then needs that library, in that version, where it runs. Others are kept and given "
           "back, without effect.")
       .def("get_tactic_sources", [](const Self& self) { return self.tactic_sources; })
-      .def_prop_rw("max_aux_streams", &Self::max_aux_streams, &Self::set_max_aux_streams,
-                   "On so many streams beside that of the run an engine for a GPU may run layers "
-                   "beside each "
-                   "other, where the times that were measured say that it pays. 0: on none; -1, as "
-                   "at first: "
-                   "on as many as the builder likes.")
-      .def_prop_rw("tiling_optimization_level", &Self::tiling_optimization_level,
-                   &Self::set_tiling_optimization_level, "A hint, without effect.")
-      .def_prop_rw("l2_limit_for_tiling", &Self::l2_limit_for_tiling,
-                   &Self::set_l2_limit_for_tiling, "A hint in bytes, without effect.")
-      .def_prop_rw(
-          "remote_auto_tuning_config", [](const Self&) { return nb::none(); },
-          [](Self&, nb::handle) { Self::set_remote_auto_tuning_config(); },
-          nb::for_setter(nb::arg("config").none()),
-          "None; setting it raises Error: only engines for safety are tuned elsewhere, and they "
-          "are not here.")
-      .def_prop_rw(
-          "build_route", [](const Self&) { return ""; },
-          [](Self&, const std::string& route) { Self::set_build_route(route); },
-          "Options of TensorRT's compiler, of which there are none: an empty text; any other "
-          "raises "
-          "Error.")
-      .def_prop_ro(
-          "all_build_routes", [](const Self&) { return Self::all_build_routes(); },
-          "A JSON object with the version of Opwright and an empty list of options.")
       .def(
-          "reset", [](Self& self) { self = Self(); }, "Everything as at first.");
-}
-
-/// The timing cache, and what an engine holds and checks.
-void bind_config_contents(nb::class_<BuilderConfig>& c) {
-  using Self = BuilderConfig;
-  c.def(
-       "create_timing_cache",
-       [](const Self& self, nb::handle serialized) {
-         return self.create_timing_cache(borrow_bytes(serialized).bytes());
-       },
-       nb::arg("serialized_timing_cache"))
+          "reset", [](Self& self) { self = Self(); }, "Everything as at first.")
+      .def(
+          "create_timing_cache",
+          [](const Self& self, nb::handle serialized) {
+            return self.create_timing_cache(borrow_bytes(serialized).bytes());
+          },
+          nb::arg("serialized_timing_cache"))
       .def("set_timing_cache", done<Self>(&Self::set_timing_cache), nb::arg("cache"),
            nb::arg("ignore_mismatch"))
-      .def("get_timing_cache", &Self::timing_cache)
-      .def_prop_rw(
-          "plugins_to_serialize", [](const Self& self) { return self.plugins_to_serialize; },
-          [](Self& self, nb::handle paths) {
-            // A str is a sequence too, of paths of one letter.
-            if (nb::isinstance<nb::str>(paths))
-              throw nb::type_error("plugins_to_serialize: expected a list of paths, a str came");
-            nb::object fspath = nb::module_::import_("os").attr("fspath");
-            std::vector<std::string> list;
-            for (nb::handle path : paths) list.push_back(nb::cast<std::string>(fspath(path)));
-            self.plugins_to_serialize = std::move(list);
-          },
-          "Paths of plugin libraries that the engine carries, so that it runs without their "
-          "files; loading it then needs permission for host code. The build takes plugins from the "
-          "registry, so load them there as well.")
-      .def_rw("embed_python_plugins", &Self::embed_plugin_sources,
-              "Whether the engine carries the sources of plugins that Python implements, so that "
-              "it runs where nothing was imported; loading it then needs permission for host code.")
-      .def_rw("cuda_graphs", &Self::graphs,
-              "Whether execution contexts on a GPU capture what they run into CUDA graphs, once "
-              "shapes have stayed for a few runs, and replay them. True at first.")
-      .def_rw("debug_plugins", &Self::debug_plugins,
-              "Whether the engine checks every call of a plugin: writes beside its outputs and "
-              "workspace, to its inputs, outputs left unwritten, and sizes out of range raise "
-              "Error, NaN and infinity that come of finite inputs are a warning.")
-      .def_prop_rw(
-          "verify",
-          [](const Self& self) -> nb::object {
-            if (self.verification() == VerificationLevel::kSTRICT) return nb::str("strict");
-            return nb::bool_(self.verification() == VerificationLevel::kALL);
-          },
-          [](Self& self, nb::handle verify) {
-            if (nb::isinstance<nb::bool_>(verify)) {
-              self.set_verification(nb::cast<bool>(verify) ? VerificationLevel::kALL
-                                                           : VerificationLevel::kPLUGINS);
-            } else if (nb::isinstance<nb::str>(verify) &&
-                       nb::cast<std::string>(verify) == "strict") {
-              self.set_verification(VerificationLevel::kSTRICT);
-            } else {
-              fail("verify: ", nb::repr(verify).c_str(), " came; expected True, False or 'strict'");
-            }
-          },
-          nb::sig("def verify(self, arg: bool | str, /) -> None"),
-          "Whether the build compares what each candidate of a layer computes with a reference: "
-          "the CPU's kernel in FP32, of plugins a function that they name, or else the first "
-          "candidate. What differs by more than its types allow is left out with a warning; "
-          "'strict': it ends the build. For a GPU each candidate that never ran on the device runs "
-          "in another process first, so that one that faults is left out, too. False, as at "
-          "first: plugins alone are compared.")
-      .def_rw("all_tactics", &Self::all_tactics,
-              "Whether all candidates that can compute a layer are timed, not only those that may "
-              "be the fastest for its sizes. False at first.")
-      .def_prop_rw(
-          "limits", [](Self& self) -> Limits& { return self.limits(); }, &Self::set_limits,
-          "Limits on what the model may make the build spend (build_memory, build_seconds, "
-          "steps), and on what the engine of build_engine_with_config may ask for.")
-      .def_prop_rw(
-          "kernel_seconds", &Self::kernel_seconds, &Self::set_kernel_seconds,
-          "Seconds that a kernel for a GPU may take to be compiled, and with verify to run in "
-          "another process, 60 at first. A candidate that takes longer is left out, with the "
-          "reason in the log. NVRTC before 13 cannot be ended.")
-      .def_rw("profiling_verbosity", &Self::verbosity,
-              "How much the engine keeps to say about its layers; DETAILED at first.");
-}
-
-void bind_config(nb::module_& m) {
-  using Self = BuilderConfig;
-  auto c = nb::class_<Self>(m, "IBuilderConfig",
-                            "How a network is built. Made by Builder.create_builder_config.",
-                            nb::type_slots(holder_slots<Self, tell_config>()));
-  add_context_manager(c);
-  bind_config_devices(m, c);
-  bind_config_calibration(m, c);
-  bind_flags(c, "flag", &Self::flags);
-  c.def("__repr__", [](const Self& self) { return describe(self); });
-  c.def_prop_rw("avg_timing_iterations", &Self::avg_timing_iterations,
-                &Self::set_avg_timing_iterations, "Runs over which a kernel's time is taken.")
-      .def_rw("timing", &Self::timing,
-              "False: time nothing and run no plugin during the build. Each layer takes the "
-              "fastest of its candidates that the timing cache has, or else its first one.")
-      .def_prop_rw(
-          "flags", [](const Self& self) { return self.flags.bits; },
-          [](Self& self, uint32_t flags) { self.flags.bits = flags; },
-          "Bits 1 << int(BuilderFlag).")
-      .def_prop_rw(
-          "default_device_type", &Self::default_device_type, &Self::set_default_device_type,
-          "What the engine is to run on: the GPU where one can be used, unless the environment "
-          "variable OPWRIGHT_DEVICE says cpu, else the CPU. A GPU that was not asked for is left "
-          "for the CPU where it has no kernel for some layer.")
-      .def_prop_rw(
-          "profile_stream",
-          [](const Self& self) { return reinterpret_cast<uintptr_t>(self.profile_stream); },
-          [](Self& self, Handle stream) { self.profile_stream = stream.as<Queue>(); },
-          "A stream for timing; without effect, kernels are timed on one of the build's own.")
-      .def_prop_rw("device_ordinal", &Self::device_ordinal, &Self::set_device_ordinal,
-                   "Which of several GPUs; -1: the one that the thread has chosen with CUDA, else "
-                   "the first.")
-      .def_prop_rw(
-          "progress_monitor",
-          [](const Self& self) {
-            const auto* const monitor = static_cast<Monitor*>(self.monitor.get());
-            return monitor == nullptr ? nb::none() : monitor->object;
-          },
-          [](Self& self, nb::object monitor) {
-            self.monitor =
-                monitor.is_none() ? nullptr : std::make_shared<Monitor>(std::move(monitor));
-          },
-          nb::for_setter(nb::arg("monitor").none()));
-  c.def_prop_rw(
-      "_in_short_api", [](const Self& self) { return self.shape_source == ShapeSource::kPython; },
-      [](Self& self, bool is) {
-        self.shape_source = is ? ShapeSource::kPython : ShapeSource::kProfile;
-      },
-      "Whether messages speak of opwright.build's arguments.");
-  bind_config_search(c);
-  bind_config_target(c);
-  bind_config_contents(c);
+      .def("get_timing_cache", [](const Self& self) { return self.timing_cache; });
 }
 
 }  // namespace

@@ -44,7 +44,8 @@ void bind_config_devices(nb::module_& m, nb::class_<BuilderConfig>& c) {
         }
       },
       nb::arg("device"), "Why the device cannot be used; empty where it can.");
-  c.def_prop_rw("_device", &BuilderConfig::device, &BuilderConfig::set_device);
+  c.def_prop_rw(
+      "_device", [](const BuilderConfig& self) { return self.device; }, &BuilderConfig::set_device);
   c.def_prop_rw(
        "DLA_core", [](const BuilderConfig&) { return kNoDla; },
        [](BuilderConfig&, int core) { require_no_dla(core); },

@@ -105,7 +105,7 @@ std::string describe(Context& context) {
 }
 
 std::string describe(const BuilderConfig& config) {
-  const DeviceId& device = config.device();
+  const DeviceId& device = config.device;
   std::string flags;
   for (int i = 0; i < EnumMax<BuilderFlag>(); ++i) {
     const auto flag = static_cast<BuilderFlag>(i);

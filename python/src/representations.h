@@ -6,10 +6,10 @@
 #include <string>
 
 namespace opwright {
-class BuilderConfig;
 class Context;
 class Engine;
 class Network;
+struct BuilderConfig;
 }  // namespace opwright
 
 namespace opwright::python {

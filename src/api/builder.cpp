@@ -55,8 +55,8 @@ void Builder::reset() {
   max_threads_ = 0;
 }
 
-BuildConfig Builder::build_config(const Network& network, const BuilderConfig& config) const {
-  BuildConfig build = config.build_config(network.flags().strongly_typed);
+BuilderConfig Builder::checked(const Network& network, const BuilderConfig& config) const {
+  BuilderConfig build = config.checked(network.flags().strongly_typed);
   build.log = log();
   build.services = {errors_.recorder(), allocator_, nullptr};
   return build;
@@ -65,7 +65,7 @@ BuildConfig Builder::build_config(const Network& network, const BuilderConfig& c
 Plan Builder::build(const Network& network, const BuilderConfig& config,
                     InterruptCheck check) const {
   const ThreadLimit limit(max_threads_);
-  BuildConfig build = build_config(network, config);
+  BuilderConfig build = checked(network, config);
   build.interrupt_check = std::move(check);
   std::optional<ProgressReport> report;
   if (config.monitor != nullptr) {
@@ -82,8 +82,8 @@ Plan Builder::build(const Network& network, const BuilderConfig& config,
 void Builder::time_candidates(const Network& network, const BuilderConfig& config,
                               TimingFilter filter, InterruptCheck check) const {
   const ThreadLimit limit(max_threads_);
-  BuildConfig build = build_config(network, config);
-  require(build.timing_cache != nullptr && build.timing,
+  BuilderConfig build = checked(network, config);
+  require(build.timing_cache != nullptr && build.times(),
           "time_candidates needs a config that times and has a timing cache (set_timing_cache)");
   build.interrupt_check = std::move(check);
   build.timing_filter = std::move(filter);
@@ -98,15 +98,15 @@ std::shared_ptr<Engine> Builder::load(Plan plan, const Network& network,
   options.recorder = errors_.recorder();
   options.allocator = allocator_;
   options.max_threads = max_threads_;
-  if (plan.backend == config.device().backend) options.device_ordinal = config.device_ordinal();
-  options.limits = config.limits();
+  if (plan.backend == config.device.backend) options.device_ordinal = config.device.ordinal;
+  options.limits = config.limits;
   const ThreadLimit limit(max_threads_);  // the device is the one that the engine was tuned on
   return Engine::load(std::move(plan), options);
 }
 
 void Builder::check_supported(const Network& network, const BuilderConfig& config) const {
   const ThreadLimit limit(max_threads_);
-  BuildConfig trial = build_config(network, config);
+  BuilderConfig trial = checked(network, config);
   trial.timing = false;
   compile(network, trial);
 }

@@ -48,7 +48,8 @@ class Builder {
   void check_supported(const Network& network, const BuilderConfig& config) const;
 
  private:
-  BuildConfig build_config(const Network& network, const BuilderConfig& config) const;
+  /// The config of one build of the network.
+  BuilderConfig checked(const Network& network, const BuilderConfig& config) const;
 
   mutable ErrorReport errors_;
   std::shared_ptr<PluginRegistry> registry_;

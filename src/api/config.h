@@ -72,16 +72,14 @@ class BuilderConfigApi final : public IBuilderConfig {
     return errors_.guard<std::size_t>(0, [&] { return config_.memory_pool_limit(pool); });
   }
   void setAvgTimingIterations(int32_t avgTiming) noexcept override {
-    errors_.run([&] { config_.set_avg_timing_iterations(avgTiming); });
+    errors_.run([&] { set(config_, &BuilderConfig::avg_timing_iterations, avgTiming); });
   }
-  int32_t getAvgTimingIterations() const noexcept override {
-    return config_.avg_timing_iterations();
-  }
+  int32_t getAvgTimingIterations() const noexcept override { return config_.avg_timing_iterations; }
   void setBuilderOptimizationLevel(int32_t level) noexcept override {
-    errors_.run([&] { config_.set_optimization_level(level); });
+    errors_.run([&] { set(config_, &BuilderConfig::optimization_level, level); });
   }
   int32_t getBuilderOptimizationLevel() const noexcept override {
-    return config_.optimization_level();
+    return config_.optimization_level;
   }
   ITimingCache* createTimingCache(void const* blob, std::size_t size) const noexcept override {
     return errors_.guard<ITimingCache*>(nullptr, [&] {
@@ -92,7 +90,7 @@ class BuilderConfigApi final : public IBuilderConfig {
   bool setTimingCache(ITimingCache const& cache, bool ignoreMismatch) noexcept override {
     return errors_.run([&] {
       config_.set_timing_cache(static_cast<const TimingCacheApi&>(cache).cache(), ignoreMismatch);
-      timing_cache_ = std::make_unique<TimingCacheApi>(config_.timing_cache(), errors_.log());
+      timing_cache_ = std::make_unique<TimingCacheApi>(config_.timing_cache, errors_.log());
     });
   }
   ITimingCache const* getTimingCache() const noexcept override { return timing_cache_.get(); }
@@ -159,43 +157,43 @@ class BuilderConfigApi final : public IBuilderConfig {
   void setCudaGraphs(bool graphs) noexcept override { config_.graphs = graphs; }
   bool getCudaGraphs() const noexcept override { return config_.graphs; }
   void setMaxNbTactics(int32_t maxTactics) noexcept override {
-    errors_.run([&] { config_.set_max_num_tactics(maxTactics); });
+    errors_.run([&] { set(config_, &BuilderConfig::max_num_tactics, maxTactics); });
   }
   bool setKernelSeconds(double seconds) noexcept override {
-    return errors_.run([&] { config_.set_kernel_seconds(seconds); });
+    return errors_.run([&] { set(config_, &BuilderConfig::kernel_seconds, seconds); });
   }
-  double getKernelSeconds() const noexcept override { return config_.kernel_seconds(); }
+  double getKernelSeconds() const noexcept override { return config_.kernel_seconds; }
   bool setVerification(VerificationLevel level) noexcept override {
-    return errors_.run([&] { config_.set_verification(level); });
+    return errors_.run([&] { set(config_, &BuilderConfig::verification, level); });
   }
-  VerificationLevel getVerification() const noexcept override { return config_.verification(); }
+  VerificationLevel getVerification() const noexcept override { return config_.verification; }
   void setAllTactics(bool all) noexcept override { config_.all_tactics = all; }
   bool getAllTactics() const noexcept override { return config_.all_tactics; }
-  int32_t getMaxNbTactics() const noexcept override { return config_.max_num_tactics(); }
+  int32_t getMaxNbTactics() const noexcept override { return config_.max_num_tactics; }
   bool setTacticSources(TacticSources tacticSources) noexcept override {
     config_.tactic_sources = tacticSources;
     return true;
   }
   TacticSources getTacticSources() const noexcept override { return config_.tactic_sources; }
   bool setMaxAuxStreams(int32_t nbStreams) noexcept override {
-    return errors_.run([&] { config_.set_max_aux_streams(nbStreams); });
+    return errors_.run([&] { set(config_, &BuilderConfig::max_aux_streams, nbStreams); });
   }
-  int32_t getMaxAuxStreams() const noexcept override { return config_.max_aux_streams(); }
+  int32_t getMaxAuxStreams() const noexcept override { return config_.max_aux_streams; }
   bool setTilingOptimizationLevel(TilingOptimizationLevel level) noexcept override {
-    return errors_.run([&] { config_.set_tiling_optimization_level(level); });
+    return errors_.run([&] { set(config_, &BuilderConfig::tiling, level); });
   }
   TilingOptimizationLevel getTilingOptimizationLevel() const noexcept override {
-    return config_.tiling_optimization_level();
+    return config_.tiling;
   }
   bool setL2LimitForTiling(int64_t size) noexcept override {
-    return errors_.run([&] { config_.set_l2_limit_for_tiling(size); });
+    return errors_.run([&] { set(config_, &BuilderConfig::l2_limit_for_tiling, size); });
   }
-  int64_t getL2LimitForTiling() const noexcept override { return config_.l2_limit_for_tiling(); }
+  int64_t getL2LimitForTiling() const noexcept override { return config_.l2_limit_for_tiling; }
   void setHardwareCompatibilityLevel(HardwareCompatibilityLevel level) noexcept override {
-    errors_.run([&] { config_.set_hardware_compatibility_level(level); });
+    errors_.run([&] { set(config_, &BuilderConfig::hardware_compatibility, level); });
   }
   HardwareCompatibilityLevel getHardwareCompatibilityLevel() const noexcept override {
-    return config_.hardware_compatibility_level();
+    return config_.hardware_compatibility;
   }
   void setRuntimePlatform(RuntimePlatform platform) noexcept override {
     errors_.run([&] { BuilderConfig::set_runtime_platform(platform); });
@@ -218,9 +216,9 @@ class BuilderConfigApi final : public IBuilderConfig {
     return BuilderConfig::all_build_routes();
   }
   bool setLimits(Limits const& limits) noexcept override {
-    return errors_.run([&] { config_.set_limits(limits); });
+    return errors_.run([&] { set(config_, &BuilderConfig::limits, limits); });
   }
-  Limits getLimits() const noexcept override { return config_.limits(); }
+  Limits getLimits() const noexcept override { return config_.limits; }
 
  private:
   struct Monitor final : BuildMonitor {

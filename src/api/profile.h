@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "compile/config.h"
+#include "compile/optimization_profile.h"
 #include "opwright/builder.h"
 #include "runtime/api_border.h"
 
@@ -45,9 +45,9 @@ class ProfileApi final : public IOptimizationProfile {
     });
   }
   bool setExtraMemoryTarget(float target) noexcept override {
-    return errors_.run([&] { profile_->set_extra_memory_target(target); });
+    return errors_.run([&] { set(*profile_, &OptimizationProfile::extra_memory_target, target); });
   }
-  float getExtraMemoryTarget() const noexcept override { return profile_->extra_memory_target(); }
+  float getExtraMemoryTarget() const noexcept override { return profile_->extra_memory_target; }
   bool isValid() const noexcept override {
     return errors_.run([&] { profile_->check(); });
   }

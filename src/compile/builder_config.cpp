@@ -1,6 +1,5 @@
 #include "compile/builder_config.h"
 
-#include "base/limits.h"
 #include "opwright/version.h"
 
 namespace opwright {
@@ -9,28 +8,46 @@ namespace {
 /// Where the caller leaves it open.
 constexpr int kDefaultAuxStreams = 3;
 
-template <class Enum>
-void check_enum(Enum value, const char* what) {
-  const auto number = static_cast<int32_t>(value);
-  require(number >= 0 && number < EnumMax<Enum>(), "there is no ", what, " ", number);
+struct MissingFlag {
+  BuilderFlag flag;
+  const char* name;
+  const char* why;
+};
+
+constexpr MissingFlag kMissingFlags[] = {
+    {BuilderFlag::kSAFETY_SCOPE, "SAFETY_SCOPE", "there are no engines for safety"},
+    {BuilderFlag::kSTRICT_NANS, "STRICT_NANS", "no kernel is built otherwise for it"},
+    {BuilderFlag::kDISTRIBUTIVE_INDEPENDENCE, "DISTRIBUTIVE_INDEPENDENCE",
+     "kernels may compute parts of an axis in different ways"},
+};
+
+/// Throws Error where a layer is asked to run on another device than the engine.
+void check_layer_device(const std::string& layer, DeviceType asked, DeviceType engine) {
+  static constexpr const char* kNames[EnumMax<DeviceType>()] = {"the GPU", "a DLA", "the CPU"};
+  require(asked == engine, "layer '", layer, "' is to run on ", kNames[static_cast<size_t>(asked)],
+          ", but the engine is built for ", kNames[static_cast<size_t>(engine)],
+          ", where all of its layers run: choose the default device type");
 }
 
 }  // namespace
 
-void BuilderConfig::set_device(const DeviceId& device) {
-  device_ = device;
-  is_device_chosen_ = true;
+BuilderConfig::BuilderConfig()
+    : device(default_device()), is_device_chosen(is_default_device_chosen()) {}
+
+void BuilderConfig::set_device(const DeviceId& chosen) {
+  device = chosen;
+  is_device_chosen = true;
 }
 
 void BuilderConfig::set_default_device_type(DeviceType type) {
   check_enum(type, "device type");
-  device_.backend = device_of(type).backend;
-  is_device_chosen_ = true;
+  device.backend = device_of(type).backend;
+  is_device_chosen = true;
 }
 
-void BuilderConfig::set_device_type(const void* layer, std::string name, DeviceType device) {
-  check_enum(device, "device type");
-  layer_devices_[layer] = {device, std::move(name)};
+void BuilderConfig::set_device_type(const void* layer, std::string name, DeviceType type) {
+  check_enum(type, "device type");
+  layer_devices_[layer] = {type, std::move(name)};
 }
 
 DeviceType BuilderConfig::device_type(const void* layer) const {
@@ -40,7 +57,7 @@ DeviceType BuilderConfig::device_type(const void* layer) const {
 
 int BuilderConfig::add_optimization_profile(std::shared_ptr<const OptimizationProfile> profile) {
   profile->check();
-  profiles_.push_back(std::move(profile));
+  profiles.push_back(std::move(profile));
   return num_optimization_profiles() - 1;
 }
 
@@ -54,54 +71,16 @@ void BuilderConfig::set_memory_pool_limit(MemoryPoolType pool, size_t bytes) {
   memory_limits_[static_cast<size_t>(pool)] = bytes;
 }
 
-void BuilderConfig::set_avg_timing_iterations(int count) {
-  require(count > 0, "avg_timing_iterations is ", count, "; expected 1 or more");
-  avg_timing_iterations_ = count;
+std::shared_ptr<TimingCache> BuilderConfig::create_timing_cache(
+    std::span<const std::byte> bytes) const {
+  if (bytes.empty()) return std::make_shared<TimingCache>(get_device(device).identity());
+  require(bytes.data() != nullptr, "the bytes of the timing cache are null");
+  return TimingCache::deserialize(bytes);
 }
 
-void BuilderConfig::set_optimization_level(int level) {
-  tuning_effort(level, max_num_tactics_);
-  optimization_level_ = level;
-}
-
-void BuilderConfig::set_max_num_tactics(int count) {
-  tuning_effort(optimization_level_, count);
-  max_num_tactics_ = count;
-}
-
-void BuilderConfig::set_max_aux_streams(int count) {
-  require(count >= 0, "max_aux_streams is ", count, "; expected 0 or more");
-  max_aux_streams_ = count;
-}
-
-void BuilderConfig::set_tiling_optimization_level(TilingOptimizationLevel level) {
-  check_enum(level, "level");
-  tiling_ = level;
-}
-
-void BuilderConfig::set_l2_limit_for_tiling(int64_t bytes) {
-  require(bytes >= -1, "l2_limit_for_tiling is ", bytes, "; expected bytes, or -1");
-  l2_limit_ = bytes;
-}
-
-void BuilderConfig::set_hardware_compatibility_level(HardwareCompatibilityLevel level) {
-  check_enum(level, "level");
-  hardware_compatibility_ = level;
-}
-
-void BuilderConfig::set_kernel_seconds(double seconds) {
-  require(seconds > 0, "kernel_seconds is ", seconds, "; expected more than 0");
-  kernel_seconds_ = seconds;
-}
-
-void BuilderConfig::set_verification(VerificationLevel level) {
-  check_enum(level, "verification level");
-  verification_ = level;
-}
-
-void BuilderConfig::set_limits(const Limits& limits) {
-  check_limits(limits);
-  limits_ = limits;
+void BuilderConfig::set_timing_cache(std::shared_ptr<TimingCache> cache, bool ignore_mismatch) {
+  timing_cache =
+      adapt_timing_cache(std::move(cache), get_device(device).identity(), ignore_mismatch);
 }
 
 void BuilderConfig::set_runtime_platform(RuntimePlatform platform) {
@@ -127,56 +106,58 @@ const char* BuilderConfig::all_build_routes() {
   return R"({"tuner_version": ")" OPWRIGHT_VERSION R"(", "tuner_options": []})";
 }
 
-std::shared_ptr<TimingCache> BuilderConfig::create_timing_cache(
-    std::span<const std::byte> bytes) const {
-  if (bytes.empty()) return std::make_shared<TimingCache>(get_device(device_).identity());
-  require(bytes.data() != nullptr, "the bytes of the timing cache are null");
-  return TimingCache::deserialize(bytes);
-}
-
-void BuilderConfig::set_timing_cache(std::shared_ptr<TimingCache> cache, bool ignore_mismatch) {
-  timing_cache_ =
-      adapt_timing_cache(std::move(cache), get_device(device_).identity(), ignore_mismatch);
-}
-
-BuildConfig BuilderConfig::build_config(bool strongly_typed) const {
-  check_builder_flags(flags.bits);
+BuilderConfig BuilderConfig::checked(bool strongly_typed) const {
+  for (const MissingFlag& missing : kMissingFlags)
+    require(!flags.has(missing.flag), "BuilderFlag.", missing.name,
+            " is set, but this is not here: ", missing.why, "; clear the flag");
+  refit();
   for (const auto& [layer, chosen] : layer_devices_)
     check_layer_device(chosen.layer, chosen.type, default_device_type());
-  BuildConfig build;
-  build.device = device_;
-  build.may_fall_back = !is_device_chosen_ && layer_devices_.empty();
-  build.hardware_compatibility = hardware_compatibility_;
-  build.set_precisions(flags.bits, strongly_typed);
-  for (const auto& profile : profiles_) {
+  BuilderConfig copy = *this;
+  for (std::shared_ptr<const OptimizationProfile>& profile : copy.profiles) {
     profile->check();
-    build.profiles.push_back(*profile);
+    profile = std::make_shared<OptimizationProfile>(*profile);
   }
-  build.shape_source = shape_source;
-  build.avg_timing_iterations = avg_timing_iterations_;
-  const TuningEffort effort = tuning_effort(optimization_level_, max_num_tactics_);
-  build.timing = timing && effort.timing;
-  build.max_candidates = effort.max_candidates;
-  if (const size_t bytes = memory_pool_limit(MemoryPoolType::kWORKSPACE); bytes > 0)
-    build.workspace_limit = bytes;
-  if (!flags.has(BuilderFlag::kDISABLE_TIMING_CACHE)) build.timing_cache = timing_cache_;
-  build.error_on_timing_cache_miss = flags.has(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS);
-  build.detailed_inspection = verbosity == ProfilingVerbosity::kDETAILED;
-  build.plugins_to_serialize = plugins_to_serialize;
-  build.embed_plugin_sources = embed_plugin_sources;
-  build.refit = refit_mode(flags.bits);
-  build.strip = strips_plan(flags.bits);
-  build.weight_streaming = flags.has(BuilderFlag::kWEIGHT_STREAMING);
-  build.direct_io = flags.has(BuilderFlag::kDIRECT_IO);
-  build.debug_plugins = debug_plugins;
-  build.graphs = graphs;
-  build.max_aux_streams = max_aux_streams_ < 0 ? kDefaultAuxStreams : max_aux_streams_;
-  build.tactic_sources = tactic_sources;
-  build.kernel_seconds = kernel_seconds_;
-  build.verification = verification_;
-  build.all_tactics = all_tactics;
-  build.limits = limits_;
-  return build;
+  if (strongly_typed)
+    for (const BuilderFlag flag :
+         {BuilderFlag::kFP16, BuilderFlag::kBF16, BuilderFlag::kINT8, BuilderFlag::kFP8,
+          BuilderFlag::kOBEY_PRECISION_CONSTRAINTS, BuilderFlag::kPREFER_PRECISION_CONSTRAINTS})
+      copy.flags.clear(flag);
+  if (flags.has(BuilderFlag::kDISABLE_TIMING_CACHE)) copy.timing_cache = nullptr;
+  copy.monitor = nullptr;
+  return copy;
+}
+
+int BuilderConfig::max_candidates() const {
+  if (max_num_tactics > 0) return max_num_tactics;
+  return optimization_level == 1 || optimization_level == 2 ? 2 * optimization_level : 0;
+}
+
+uint64_t BuilderConfig::workspace_limit() const {
+  const size_t bytes = memory_pool_limit(MemoryPoolType::kWORKSPACE);
+  return bytes > 0 ? bytes : UINT64_MAX;
+}
+
+int BuilderConfig::aux_streams() const {
+  return max_aux_streams < 0 ? kDefaultAuxStreams : max_aux_streams;
+}
+
+PrecisionConstraints BuilderConfig::constraints() const {
+  return flags.has(BuilderFlag::kOBEY_PRECISION_CONSTRAINTS)     ? PrecisionConstraints::kOBEY
+         : flags.has(BuilderFlag::kPREFER_PRECISION_CONSTRAINTS) ? PrecisionConstraints::kPREFER
+                                                                 : PrecisionConstraints::kIGNORE;
+}
+
+RefitMode BuilderConfig::refit() const {
+  const bool all = flags.has(BuilderFlag::kREFIT),
+             identical = flags.has(BuilderFlag::kREFIT_IDENTICAL),
+             individual = flags.has(BuilderFlag::kREFIT_INDIVIDUAL);
+  require(!individual || (!all && !identical), "BuilderFlag.REFIT_INDIVIDUAL is set beside ",
+          all ? "REFIT" : "REFIT_IDENTICAL", "; clear one of them");
+  if (individual) return RefitMode::kIndividual;
+  if (all) return RefitMode::kAll;
+  return identical || flags.has(BuilderFlag::kSTRIP_PLAN) ? RefitMode::kIdentical
+                                                          : RefitMode::kNone;
 }
 
 }  // namespace opwright

@@ -32,7 +32,7 @@ namespace {
 /// Reports phases and steps to the user's callback, which may cancel the build.
 class Progress {
  public:
-  Progress(const BuildConfig& config, const BuildBudget& budget)
+  Progress(const BuilderConfig& config, const BuildBudget& budget)
       : config_(config), budget_(budget) {}
   /// `node` is what the next step is about, if it is about one.
   void operator()(const std::string& phase, int done, int total,
@@ -48,7 +48,7 @@ class Progress {
   }
 
  private:
-  const BuildConfig& config_;
+  const BuilderConfig& config_;
   const BuildBudget& budget_;
 };
 
@@ -62,7 +62,7 @@ int number_of(std::vector<PortType>& types, PortType type) {
 constexpr float kAvoided = 1e6F;
 
 /// The nodes' options as a problem of selection. Network inputs and outputs follow the nodes, each
-/// with its one type. `direct_io`: as BuildConfig has it.
+/// with its one type. `direct_io`: as BuilderFlag::kDIRECT_IO says.
 SelectionProblem make_problem(const Graph& graph, const Network& network,
                               const std::vector<GraphNode*>& nodes,
                               const std::vector<TunedNode>& tuned, Tuner& tuner, bool direct_io) {
@@ -249,7 +249,7 @@ class FusionError final : public Error {
 };
 
 void compile_profile(const Graph& graph, const Network& network, const ProfileRanges& ranges,
-                     const Device& device, const BuildConfig& config, TimingCache& cache,
+                     const Device& device, const BuilderConfig& config, TimingCache& cache,
                      PlanEmitter& emitter, const BuildBudget& budget, TrialProcess* trials) {
   const Progress progress(config, budget);
   const bool strongly_typed = network.flags().strongly_typed;
@@ -308,7 +308,8 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   // Of what the timing cache knows a kernel may fail to compile here: then others are chosen.
   for (std::vector<int> failed(1); !failed.empty();) {
     progress("selecting formats", 0, 1);
-    problem = make_problem(graph, network, nodes, tuned, tuner, config.direct_io);
+    problem = make_problem(graph, network, nodes, tuned, tuner,
+                           config.flags.has(BuilderFlag::kDIRECT_IO));
     if (config.timing_filter) return;
     assignment = contest.choose(problem, contested);
     const auto first = assignment.begin() + static_cast<ptrdiff_t>(graph.inputs.size());
@@ -326,15 +327,15 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
     report_tuning(*nodes[i], tuned[i], chosen[i], costs[graph.inputs.size() + i], config.log);
   progress("planning memory", 0, 1);
   ScheduleRules rules;
-  if (device.has_queues()) rules.aux_streams = config.max_aux_streams;
-  if (config.timing)
+  if (device.has_queues()) rules.aux_streams = config.aux_streams();
+  if (config.times())
     rules.conversion_time = [&](const GraphValue& value, PortType from, PortType to) {
       return tuner.reformat_time(value, from, to);
     };
   if (!contest.gain_streams(assignment, rules)) rules.aux_streams = 0;
   const StepSchedule steps =
       make_schedule(graph, network, ranges, device, nodes, tuned, chosen, rules);
-  if (config.direct_io) require_direct_io(steps, network);
+  if (config.flags.has(BuilderFlag::kDIRECT_IO)) require_direct_io(steps, network);
   progress("writing", 0, 1);
   emitter.add_schedule(steps, ranges, tuner.constants());
   if (config.enclosing != nullptr) return;
@@ -365,28 +366,28 @@ int64_t count_layers(const Network& network) {
 }
 
 /// `fuses_attention`: whether attentions may become one step each.
-Plan compile_for(const Device& device, const Network& declared, const BuildConfig& config,
+Plan compile_for(const Device& device, const Network& declared, const BuilderConfig& config,
                  const Deadline& deadline, TimingCache& cache, bool fuses_attention) {
   const DeviceScope scope(device);
   const Limits limits = resolved(config.limits, device.memory());
   const int64_t layers = config.enclosing == nullptr ? count_layers(declared) : 0;
   require(layers <= limits.steps, "The network '", declared.name(), "' has ", layers,
           " layers, more than the limit of ", limits.steps, " (steps); ", limit_hint("steps"));
-  BuildBudget budget(limits, config.workspace_limit, deadline);
+  BuildBudget budget(limits, config.workspace_limit(), deadline);
   const EnclosingBuild build(config, budget, deadline);
   const CodeFormat& format = device.backend().code_format();
   format.check_level(config.hardware_compatibility, device, {});
   std::vector<ProfileRanges> profiles;
   if (config.profiles.empty()) profiles.emplace_back(declared, nullptr, config.shape_source);
-  for (const OptimizationProfile& profile : config.profiles)
-    profiles.emplace_back(declared, &profile, config.shape_source);
+  for (const auto& profile : config.profiles)
+    profiles.emplace_back(declared, profile.get(), config.shape_source);
   const std::shared_ptr<const Network> settled = settle_extents(declared, profiles);
   const Network& network = settled ? *settled : declared;
 
   const Progress progress(config, budget);
   progress("optimizing", 0, 1);
-  Graph graph(network, config.constraints != PrecisionConstraints::kIGNORE);
-  std::vector<RefitWeight> weights = mark_refittable(graph, network, config.refit);
+  Graph graph(network, config.constraints() != PrecisionConstraints::kIGNORE);
+  std::vector<RefitWeight> weights = mark_refittable(graph, network, config.refit());
   budget.set_given(constant_bytes(graph));
   plan_for_broadcasts(graph, profiles);
   settle_broadcasts(graph, profiles);
@@ -407,14 +408,14 @@ Plan compile_for(const Device& device, const Network& declared, const BuildConfi
   format.check_level(config.hardware_compatibility, device, plan.code);
   plan.debug_plugins = config.debug_plugins;
   plan.graphs = config.graphs;
-  plan.weight_streaming = config.weight_streaming;
-  plan.refit.is_stripped = config.strip;
-  if (config.strip && !plan.refit.weights.empty()) plan = strip(std::move(plan));
+  plan.weight_streaming = config.flags.has(BuilderFlag::kWEIGHT_STREAMING);
+  plan.refit.is_stripped = config.flags.has(BuilderFlag::kSTRIP_PLAN);
+  if (plan.refit.is_stripped && !plan.refit.weights.empty()) plan = strip(std::move(plan));
   trust_plan(plan);
   return plan;
 }
 
-Plan compile_for(const Device& device, const Network& network, const BuildConfig& config,
+Plan compile_for(const Device& device, const Network& network, const BuilderConfig& config,
                  const Deadline& deadline) {
   TimingCache fresh(device.identity());
   TimingCache& cache = config.timing_cache ? *config.timing_cache : fresh;
@@ -430,12 +431,12 @@ Plan compile_for(const Device& device, const Network& network, const BuildConfig
 }
 
 /// `reason`: why the GPU, which nobody chose, cannot run all of the network.
-Plan compile_on_cpu_instead(const Network& network, const BuildConfig& config,
+Plan compile_on_cpu_instead(const Network& network, const BuilderConfig& config,
                             const Deadline& deadline, const std::string& reason) {
   config.log.warning(
       "The engine is built for the CPU, because the GPU cannot run all of it: ", reason,
       ". Choose a device (default_device_type, OPWRIGHT_DEVICE) to get this as an error");
-  BuildConfig on_cpu = config;
+  BuilderConfig on_cpu = config;
   on_cpu.device = device_of(DeviceType::kCPU);
   on_cpu.timing_cache = nullptr;  // the GPU's
   const std::string why = str(
@@ -456,15 +457,15 @@ Plan compile_on_cpu_instead(const Network& network, const BuildConfig& config,
 
 }  // namespace
 
-Plan compile(const Network& given, const BuildConfig& config) {
+Plan compile(const Network& given, const BuilderConfig& config) {
   const Deadline own(resolved(config.limits, machine_memory()).build_seconds);
   const Deadline& deadline = config.enclosing != nullptr ? config.enclosing->end() : own;
   given.infer();
   std::shared_ptr<const Network> expanded = expand(given);
-  if (config.refit != RefitMode::kNone) {
+  if (const RefitMode mode = config.refit(); mode != RefitMode::kNone) {
     const Network& whole = expanded ? *expanded : given;
     std::shared_ptr<const Network> lifted = lift_body_weights(whole, [&](const std::string& name) {
-      return config.refit != RefitMode::kIndividual || whole.weight_names().is_marked(name);
+      return mode != RefitMode::kIndividual || whole.weight_names().is_marked(name);
     });
     if (lifted) expanded = std::move(lifted);
   }
@@ -476,13 +477,13 @@ Plan compile(const Network& given, const BuildConfig& config) {
     return compile_for(device, network, config, deadline);
   } catch (const NoKernelError& error) {
     reason = error.what();
-    if (!config.may_fall_back)
+    if (!config.may_fall_back())
       throw NoKernelError(error.code(), reason + "; build the engine for the CPU");
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
     // What a plugin's function raised, in its own language: it may be one for the CPU alone.
-    if (!config.may_fall_back || !is_plugin_exception(std::current_exception())) throw;
+    if (!config.may_fall_back() || !is_plugin_exception(std::current_exception())) throw;
     reason = error.what();
   }
   return compile_on_cpu_instead(network, config, deadline, reason);

@@ -178,11 +178,11 @@ std::vector<float> Contest::times(const std::vector<Contestant>& contestants) co
 
 std::vector<float> Contest::time(const std::vector<Contestant>& contestants,
                                  bool can_be_cached) const {
-  const BuildConfig& config = build_.config;
-  if (!config.timing) return {};
+  const BuilderConfig& config = build_.config;
+  if (!config.times()) return {};
   std::vector<std::function<void()>> runs = make_runs(contestants);
   if (runs.empty()) return {};
-  if (can_be_cached && config.error_on_timing_cache_miss)
+  if (can_be_cached && config.flags.has(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS))
     fail_with(ErrorCode::kINVALID_STATE,
               "The times of whole engines, which are compared where plugins' own code runs in them "
               "or steps may run beside each other, are not in the timing cache, and "

@@ -28,7 +28,7 @@ class Contest {
     const Network& network;
     const ProfileRanges& ranges;
     const Device& device;
-    const BuildConfig& config;
+    const BuilderConfig& config;
     const BuildBudget& budget;
     const std::vector<GraphNode*>& nodes;
     const std::vector<TunedNode>& tuned;

@@ -44,13 +44,13 @@ std::vector<PortDesc> port_descs(const StepSchedule& steps, const std::vector<in
 }  // namespace
 
 PlanEmitter::PlanEmitter(const Graph& graph, const Network& network, const Network& declared,
-                         const Device& device, const BuildConfig& config, const BuildBudget& budget,
-                         std::vector<RefitWeight> weights)
+                         const Device& device, const BuilderConfig& config,
+                         const BuildBudget& budget, std::vector<RefitWeight> weights)
     : device_(device),
       budget_(budget),
       services_(config.services),
       hardware_compatibility_(config.hardware_compatibility),
-      detailed_(config.detailed_inspection),
+      detailed_(config.verbosity == ProfilingVerbosity::kDETAILED),
       refit_(std::move(weights)) {
   plan_.name = network.name();
   plan_.metadata = declared.metadata();

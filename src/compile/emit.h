@@ -5,7 +5,7 @@
 
 #include "backend/device.h"
 #include "compile/build_budget.h"
-#include "compile/config.h"
+#include "compile/builder_config.h"
 #include "compile/graph.h"
 #include "compile/ports.h"
 #include "compile/profile_ranges.h"
@@ -22,7 +22,7 @@ class PlanEmitter {
   /// `declared`: the network before its extents were settled, which tells what may be open.
   /// `weights`: those that can be exchanged, as mark_refittable() gave them.
   PlanEmitter(const Graph& graph, const Network& network, const Network& declared,
-              const Device& device, const BuildConfig& config, const BuildBudget& budget,
+              const Device& device, const BuilderConfig& config, const BuildBudget& budget,
               std::vector<RefitWeight> weights);
 
   /// Makes every step's kernel once more, for the constants that it packs and its workspace.

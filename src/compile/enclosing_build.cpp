@@ -9,7 +9,7 @@ thread_local const EnclosingBuild* innermost_build = nullptr;
 
 }  // namespace
 
-EnclosingBuild::EnclosingBuild(const BuildConfig& config, const BuildBudget& budget,
+EnclosingBuild::EnclosingBuild(const BuilderConfig& config, const BuildBudget& budget,
                                const Deadline& end)
     : config_(config), budget_(budget), end_(end), before_(std::exchange(innermost_build, this)) {}
 EnclosingBuild::~EnclosingBuild() { innermost_build = before_; }

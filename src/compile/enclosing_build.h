@@ -1,7 +1,7 @@
 #pragma once
 
 #include "compile/build_budget.h"
-#include "compile/config.h"
+#include "compile/builder_config.h"
 
 namespace opwright {
 
@@ -9,12 +9,12 @@ namespace opwright {
 /// of it.
 class EnclosingBuild {
  public:
-  EnclosingBuild(const BuildConfig& config, const BuildBudget& budget, const Deadline& end);
+  EnclosingBuild(const BuilderConfig& config, const BuildBudget& budget, const Deadline& end);
   ~EnclosingBuild();
   EnclosingBuild(const EnclosingBuild&) = delete;
   EnclosingBuild& operator=(const EnclosingBuild&) = delete;
 
-  const BuildConfig& config() const { return config_; }
+  const BuilderConfig& config() const { return config_; }
   const BuildBudget& budget() const { return budget_; }
   const Deadline& end() const { return end_; }
 
@@ -22,7 +22,7 @@ class EnclosingBuild {
   static const EnclosingBuild* current();
 
  private:
-  const BuildConfig& config_;
+  const BuilderConfig& config_;
   const BuildBudget& budget_;
   const Deadline& end_;
   const EnclosingBuild* const before_;

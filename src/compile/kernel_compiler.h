@@ -9,7 +9,7 @@
 
 #include "backend/device.h"
 #include "compile/build_budget.h"
-#include "compile/config.h"
+#include "compile/builder_config.h"
 #include "compile/graph.h"
 #include "compile/ports.h"
 
@@ -30,7 +30,7 @@ class KernelCompiler {
   };
   using Progress = std::function<void(int done, int total)>;
 
-  KernelCompiler(const Device& device, const BuildConfig& config, const BuildBudget& budget)
+  KernelCompiler(const Device& device, const BuilderConfig& config, const BuildBudget& budget)
       : device_(device), config_(config), budget_(budget) {}
 
   /// Whether the layer's kernel is compiled when the layer is planned, on any thread.
@@ -52,7 +52,7 @@ class KernelCompiler {
                           const std::atomic<bool>* is_ended);
 
   const Device& device_;
-  const BuildConfig& config_;
+  const BuilderConfig& config_;
   const BuildBudget& budget_;
   mutable std::mutex mutex_;
   std::unordered_map<std::string, std::string> failures_;  // why, by key

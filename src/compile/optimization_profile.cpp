@@ -1,5 +1,6 @@
+#include "compile/optimization_profile.h"
+
 #include "base/error.h"
-#include "compile/config.h"
 
 namespace opwright {
 namespace {
@@ -131,10 +132,9 @@ void OptimizationProfile::check() const {
   check(values_, "values");
 }
 
-void OptimizationProfile::set_extra_memory_target(float target) {
+void OptimizationProfile::check_extra_memory_target(const float& target) {
   require(target >= 0 && target <= 1, "the extra memory target ", target,
           " is not between 0 and 1");
-  extra_memory_target_ = target;
 }
 
 std::vector<std::string> OptimizationProfile::inputs() const {

@@ -4,7 +4,7 @@
 
 #include "backend/device.h"
 #include "compile/build_budget.h"
-#include "compile/config.h"
+#include "compile/builder_config.h"
 #include "compile/graph.h"
 #include "compile/profile_ranges.h"
 
@@ -13,7 +13,7 @@ namespace opwright {
 /// What passes may ask beside the graph.
 struct PassContext {
   const Device& device;
-  const BuildConfig& config;
+  const BuilderConfig& config;
   const ProfileRanges& ranges;  ///< of the first profile
   bool strongly_typed = false;
   BuildBudget* budget = nullptr;                 ///< null: no limits

@@ -47,7 +47,7 @@ void Tuner::constrain(const GraphNode& node, const NodePorts& ports,
       str("Layer '", node.name, "' (", kind_of(*node.op), ") is asked ", wanted,
           ", but the device has no kernel for that with the BuilderFlags that are set, only for ",
           offered);
-  if (config_.constraints == PrecisionConstraints::kOBEY)
+  if (config_.constraints() == PrecisionConstraints::kOBEY)
     fail_with(ErrorCode::kUNSUPPORTED_STATE, problem,
               "; set the flag of the type, reset the layer's types, or set "
               "PREFER_PRECISION_CONSTRAINTS in place of OBEY_PRECISION_CONSTRAINTS");

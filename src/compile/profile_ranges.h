@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "compile/config.h"
+#include "compile/optimization_profile.h"
 #include "network/network.h"
 #include "plan/plan.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "compile/config.h"
+#include "compile/builder_config.h"
 #include "compile/graph.h"
 #include "network/network.h"
 #include "plan/plan.h"

@@ -133,7 +133,7 @@ void add_combinations(const GraphNode& node, TunedNode& tuned, Tuner& tuner) {
 }  // namespace
 
 std::vector<TuningJob> jobs_of_parts(const GraphNode& node, const TunedNode& tuned,
-                                     const BuildConfig& config) {
+                                     const BuilderConfig& config) {
   if (node.parts == nullptr) return {};
   std::vector<std::pair<float, std::string>> tactics;
   for (size_t i = 0; i < tuned.considered.size(); ++i)
@@ -149,12 +149,13 @@ std::vector<TuningJob> jobs_of_parts(const GraphNode& node, const TunedNode& tun
   return {{&node.parts->nodes[0], std::move(names)}, {&node.parts->nodes[1], {}}};
 }
 
-void tune_parts(const GraphNode& node, TunedNode& tuned, Tuner& tuner, const BuildConfig& config) {
-  if (node.parts == nullptr || (!config.timing && !is_known(tuned))) return;
+void tune_parts(const GraphNode& node, TunedNode& tuned, Tuner& tuner,
+                const BuilderConfig& config) {
+  if (node.parts == nullptr || (!config.times() && !is_known(tuned))) return;
   try {
     for (const TuningJob& job : jobs_of_parts(node, tuned, config)) {
       tuned.parts.push_back(tuner.tune(job, false));
-      if (!config.timing && !is_known(tuned.parts.back())) {
+      if (!config.times() && !is_known(tuned.parts.back())) {
         tuned.parts.clear();
         return;
       }
@@ -165,7 +166,7 @@ void tune_parts(const GraphNode& node, TunedNode& tuned, Tuner& tuner, const Bui
   } catch (const DeviceLostError&) {
     throw;
   } catch (const Error& error) {
-    if (config.error_on_timing_cache_miss) throw;
+    if (config.flags.has(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS)) throw;
     tuned.parts.clear();
     config.log.verbose("Layer '", node.name, "' is not compared with its parts: ", error.what());
   }

@@ -104,7 +104,7 @@ double least_time(const std::function<double(int)>& sample, int least, double sc
 
 }  // namespace
 
-Tuner::Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfig& config,
+Tuner::Tuner(const ProfileRanges& ranges, const Device& device, const BuilderConfig& config,
              bool strongly_typed, TimingCache& cache, const BuildBudget& budget,
              CacheScene::Levels caches, TrialProcess* trials)
     : ranges_(ranges),
@@ -354,14 +354,16 @@ std::vector<Candidate> Tuner::candidates(const GraphNode& node, const NodePorts&
   query.outputs = ports.outputs;
   query.device = &device_;
   query.strongly_typed = strongly_typed_;
-  query.tf32 = config_.tf32;
+  query.tf32 = config_.flags.has(BuilderFlag::kTF32);
   query.hardware_compatibility = config_.hardware_compatibility;
   query.tactic_sources = config_.tactic_sources;
   query.all_tactics = config_.all_tactics;
   query.dropped = &dropped;
   if (!strongly_typed_) {
-    query.fp16 = config_.fp16, query.bf16 = config_.bf16;
-    query.int8 = config_.int8, query.fp8 = config_.fp8;
+    query.fp16 = config_.flags.has(BuilderFlag::kFP16);
+    query.bf16 = config_.flags.has(BuilderFlag::kBF16);
+    query.int8 = config_.flags.has(BuilderFlag::kINT8);
+    query.fp8 = config_.flags.has(BuilderFlag::kFP8);
   }
   std::vector<Candidate> candidates = node.op->candidates(query);
   std::erase_if(candidates, [&](const Candidate& candidate) {
@@ -412,7 +414,7 @@ std::string Tuner::lack(const GraphNode& node) const {
 }
 
 void Tuner::compile_ahead(std::span<const TuningJob> jobs, const CompileProgress& progress) {
-  if (!config_.timing || thread_count() == 1) return;
+  if (!config_.times() || thread_count() == 1) return;
   std::vector<KernelCompiler::Work> work;
   std::unordered_set<std::string> keys;
   for (const TuningJob& job : jobs) {
@@ -426,8 +428,8 @@ void Tuner::compile_ahead(std::span<const TuningJob> jobs, const CompileProgress
     } catch (const Error&) {
       continue;  // tune() reports it
     }
-    if (config_.max_candidates > 0 && std::ssize(all) > config_.max_candidates)
-      all.resize(static_cast<size_t>(config_.max_candidates));
+    if (const int most = config_.max_candidates(); most > 0 && std::ssize(all) > most)
+      all.resize(static_cast<size_t>(most));
     for (const Candidate& candidate : all) {
       NodePorts typed = with_types(ports, candidate);
       const std::string cache_key = key(node, typed, candidate);
@@ -485,7 +487,7 @@ TunedNode Tuner::tune(const TuningJob& job, bool all_tactics) {
     result.options.push_back({all[0], 0, nullptr});
     return result;
   }
-  if (config_.timing) {
+  if (config_.times()) {
     time(node, ports, all, result);
     memory_.release_constants();
   } else {
@@ -550,7 +552,8 @@ void Tuner::look_up(const GraphNode& node, const NodePorts& ports,
       continue;
     }
     if (first == nullptr) first = &candidate;
-    if (config_.error_on_timing_cache_miss) check_cached(node, typed, candidate);
+    if (config_.flags.has(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS))
+      check_cached(node, typed, candidate);
     if (std::optional<Measured> known = find(key(node, typed, candidate))) {
       add(result, candidate, *known);
     } else {
@@ -593,7 +596,7 @@ void Tuner::time(const GraphNode& node, const NodePorts& ports,
   int works = 0;
   verifier_.start(node, candidates.size());
   for (const Candidate& candidate : candidates) {
-    if (config_.error_on_timing_cache_miss)
+    if (config_.flags.has(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS))
       check_cached(node, candidate_ports(node, ports, candidate, constants_), candidate);
     if (config_.interrupt_check) config_.interrupt_check();
     Measured measured;
@@ -614,7 +617,7 @@ void Tuner::time(const GraphNode& node, const NodePorts& ports,
     }
     best = std::min(best, measured.time_ms);
     add(result, candidate, std::move(measured));
-    if (++works == config_.max_candidates) break;
+    if (++works == config_.max_candidates()) break;
   }
   if (!result.options.empty()) return;
   const std::string text = none_works(node, candidates.size(), reasons);
@@ -651,13 +654,14 @@ float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) 
   query.device = &device_;
   if (node.op->candidates(query).empty()) return refuse("the device has none");
   if (std::optional<Measured> known = find(key(node, ports, candidate))) return known->time_ms;
-  if (!config_.timing) {
+  if (!config_.times()) {
     const Shape opt = ranges_.opt(value.info.dims);
     return static_cast<float>(
         (tensor_bytes(opt, from.dtype, from.format) + tensor_bytes(opt, to.dtype, to.format)) /
         (device_.is_host() ? kBytesPerMillisecond : kGpuBytesPerMillisecond));
   }
-  if (config_.error_on_timing_cache_miss) check_cached(node, ports, candidate);
+  if (config_.flags.has(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS))
+    check_cached(node, ports, candidate);
   try {
     return measure(node, ports, candidate, std::numeric_limits<float>::infinity()).time_ms;
   } catch (const BuildEndError&) {

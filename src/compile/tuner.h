@@ -9,7 +9,7 @@
 
 #include "backend/device.h"
 #include "compile/build_budget.h"
-#include "compile/config.h"
+#include "compile/builder_config.h"
 #include "compile/graph.h"
 #include "compile/kernel_compiler.h"
 #include "compile/ports.h"
@@ -70,7 +70,7 @@ class Tuner {
  public:
   /// `strongly_typed`: operators keep the network's types. `caches`: how far away a run of the
   /// engine finds what it uses. `trials`: where candidates run first; null: nowhere.
-  Tuner(const ProfileRanges& ranges, const Device& device, const BuildConfig& config,
+  Tuner(const ProfileRanges& ranges, const Device& device, const BuilderConfig& config,
         bool strongly_typed, TimingCache& cache, const BuildBudget& budget,
         CacheScene::Levels caches, TrialProcess* trials = nullptr);
 
@@ -158,7 +158,7 @@ class Tuner {
 
   const ProfileRanges& ranges_;
   const Device& device_;
-  const BuildConfig& config_;
+  const BuilderConfig& config_;
   bool strongly_typed_;
   TimingCache& cache_;
   const BuildBudget& budget_;

@@ -419,7 +419,7 @@ Verifier::Tolerance Verifier::error_of(const Way& way, const Way& reference) con
   };
   add(way.ports);
   add(reference.ports);
-  if (unit > 0 && config_.tf32) unit = std::max(unit, kTf32Error);
+  if (unit > 0 && config_.flags.has(BuilderFlag::kTF32)) unit = std::max(unit, kTf32Error);
   if (is_plugin_) {
     // What a plugin sums, and in which order and type, nobody knows: of FP32 TF32 is expected.
     return {unit, 16 * std::max(unit, unit > 0 ? kTf32Error / 4 : 0)};

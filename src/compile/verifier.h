@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backend/device.h"
-#include "compile/config.h"
+#include "compile/builder_config.h"
 #include "compile/graph.h"
 #include "compile/ports.h"
 #include "compile/profile_ranges.h"
@@ -29,7 +29,7 @@ namespace opwright {
 /// raises no false alarm. A layer that gives other results when it runs again is not compared.
 class Verifier {
  public:
-  Verifier(const ProfileRanges& ranges, const Device& device, const BuildConfig& config,
+  Verifier(const ProfileRanges& ranges, const Device& device, const BuilderConfig& config,
            Constants& constants, TimingMemory& memory)
       : ranges_(ranges), device_(device), config_(config), constants_(constants), memory_(memory) {}
 
@@ -84,7 +84,7 @@ class Verifier {
 
   const ProfileRanges& ranges_;
   const Device& device_;
-  const BuildConfig& config_;
+  const BuilderConfig& config_;
   Constants& constants_;
   TimingMemory& memory_;
 

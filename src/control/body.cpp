@@ -94,10 +94,11 @@ Expr BodyExtents::make(const Expr& e) {
 
 Blob compile_body(const Network& body, std::span<const std::pair<std::string, int>> inputs,
                   const KernelArgs& args) {
-  BuildConfig config;
-  config.device = {std::string(args.device->backend().name()), args.device->ordinal()};
+  BuilderConfig config(
+      DeviceId{std::string(args.device->backend().name()), args.device->ordinal()});
   config.hardware_compatibility = args.hardware_compatibility;
   config.timing = false;
+  config.max_aux_streams = 0;
   if (const EnclosingBuild* build = EnclosingBuild::current()) {
     config.enclosing = build;
     config.limits = build->config().limits;
@@ -105,10 +106,10 @@ Blob compile_body(const Network& body, std::span<const std::pair<std::string, in
     config.interrupt_check = build->config().interrupt_check;
     config.log = build->config().log;
   }
-  OptimizationProfile profile;
+  auto profile = std::make_shared<OptimizationProfile>();
   for (const auto& [name, index] : inputs) {
     const PortDesc& port = args.inputs[static_cast<size_t>(index)];
-    if (body.find_tensor(name) != nullptr) profile.set_shape(name, port.min, port.opt, port.max);
+    if (body.find_tensor(name) != nullptr) profile->set_shape(name, port.min, port.opt, port.max);
   }
   config.profiles.push_back(std::move(profile));
   try {

@@ -40,7 +40,7 @@ bool can_run(const Layer& layer) {
 }
 
 Blob run(const Network& network) {
-  BuildConfig config;
+  BuilderConfig config(device_of(DeviceType::kCPU));
   config.timing = false;
   Context context(Engine::load(compile(network, config), {}));
   const Tensor& result = *network.outputs()[0];

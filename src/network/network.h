@@ -132,7 +132,7 @@ class Layer {
   const std::optional<LayerType>& added_as() const { return added_as_; }
   void set_added_as(LayerType type) { added_as_ = type; }
   /// The type that floating inputs are to be computed in, of weakly typed networks. Builds heed it
-  /// as BuildConfig::constraints says.
+  /// as BuilderConfig::constraints says.
   const std::optional<DataType>& precision() const { return precision_; }
   void set_precision(DataType type);
   /// precision(), or the type of the first floating input or output, or of the first input.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "add_profile.h"
 #include "base/error.h"
 #include "compile/compile.h"
 #include "onnx/parser.h"
@@ -47,10 +48,10 @@ void build_and_run(const uint8_t* data, size_t size) {
   Network network;
   OnnxParser parser(network, log);
   if (!parser.parse(Blob::copy(data, size), "")) return;
-  BuildConfig config;
+  BuilderConfig config{DeviceId{"cpu"}};
   config.timing = false;
   config.log = log;
-  config.profiles = {profile_of(network)};
+  add_profile(config, profile_of(network));
   Plan plan = compile(network, config);
   for (Schedule& schedule : plan.schedules) fuzz::spread_arena(schedule);
   // The script of what is run, from the bytes.

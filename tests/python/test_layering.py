@@ -70,6 +70,8 @@ API_NAMES = {
     "CudaGraphs",
     "cuda_graphs",
 }
+# Whose texts are the Python API's documentation.
+DOCUMENTATION = {"src/compile/builder_config.h"}
 # Where the backend's name stands: in the table of libraries, and as an example of a device.
 NAMES_CUDA = {
     "cli/completion.cpp",
@@ -135,7 +137,11 @@ def mentions_of_cuda(root: Path) -> list[str]:
         ):
             continue
         for word in CUDA_WORD.findall(file.read_text()):
-            if word not in API_NAMES and not (word == "cuda" and name in NAMES_CUDA):
+            if not (
+                word in API_NAMES
+                or (word == "cuda" and name in NAMES_CUDA)
+                or (word == "CUDA" and name in DOCUMENTATION)
+            ):
                 found.append(f"{name}: {word}")
     return found
 

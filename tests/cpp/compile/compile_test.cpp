@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "add_profile.h"
 #include "base/error.h"
 #include "engine_run.h"
 #include "operators/convolution.h"
@@ -43,7 +44,7 @@ TEST(Compile, ConvolutionsGiveWhatTheirDefinitionGives) {
   network.mark_output(*y);
 
   const auto expected = convolve(convolve(data, first, bias, 3, 12, 8), second, {}, 8, 10, 4);
-  BuildConfig config = quick_config();
+  BuilderConfig config = quick_config();
   Plan plan = compile(network, config);
   ASSERT_EQ(plan.schedules.size(), 1u);
   expect_near(run_plan(plan, {{1, 3, 12, 12}}, {data})[0], expected);
@@ -99,10 +100,9 @@ TEST(Compile, DynamicExtentsNeedAProfileAndTheErrorSaysHow) {
     EXPECT_NE(text.find("photo"), std::string::npos) << text;
     EXPECT_NE(text.find("set_shape"), std::string::npos) << text;
   }
-  BuildConfig config = quick_config();
-  config.profiles.resize(2);
-  config.profiles[0].set_shape("photo", {1, 3, 12, 12}, {2, 3, 12, 12}, {3, 3, 12, 12});
-  config.profiles[1].set_shape("photo", {8, 3, 12, 12}, {8, 3, 12, 12}, {8, 3, 12, 12});
+  BuilderConfig config = quick_config();
+  add_profile(config).set_shape("photo", {1, 3, 12, 12}, {2, 3, 12, 12}, {3, 3, 12, 12});
+  add_profile(config).set_shape("photo", {8, 3, 12, 12}, {8, 3, 12, 12}, {8, 3, 12, 12});
   const Plan plan = compile(network, config);
   ASSERT_EQ(plan.schedules.size(), 2u);
   for (int batch : {1, 3, 8}) {
@@ -122,7 +122,7 @@ TEST(Compile, ATimingCacheSparesTheSecondBuildAllTiming) {
   Tensor* w =
       network.add_constant(DataType::kFLOAT, {8, 3, 3, 3}, blob_of(random_floats(8 * 27, 2)));
   network.mark_output(*network.add<Convolution>({}, {x, w})->output(0));
-  BuildConfig config = quick_config();
+  BuilderConfig config = quick_config();
   config.timing_cache = std::make_shared<TimingCache>(get_device(DeviceType::kCPU).identity());
   compile(network, config);
   const size_t entries = config.timing_cache->size();
@@ -144,7 +144,7 @@ TEST(Compile, ProgressCancelsTheBuild) {
   Tensor* w =
       network.add_constant(DataType::kFLOAT, {8, 3, 3, 3}, blob_of(random_floats(8 * 27, 2)));
   network.mark_output(*network.add<Convolution>({}, {x, w})->output(0));
-  BuildConfig config = quick_config();
+  BuilderConfig config = quick_config();
   int calls = 0;
   config.progress = [&](const std::string&, int done, int total) {
     EXPECT_LE(done, total);

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "add_profile.h"
 #include "base/error.h"
 #include "engine_run.h"
 #include "loggers.h"
@@ -91,7 +92,7 @@ class Contests : public testing::Test {
   int runs_ = 0, before_ = kAlone;
   std::map<std::string, OperatorPtr> operators_;
   CollectingLogger logger_;
-  BuildConfig config_ = quick_config();
+  BuilderConfig config_ = quick_config();
 };
 
 TEST_F(Contests, WhatIsFasterAsAWholeWins) {
@@ -114,7 +115,7 @@ TEST_F(Contests, TheTimingCacheMakesTheSameChoiceWithoutARun) {
   EXPECT_EQ(tactic_of(build()), 1);
   EXPECT_EQ(engine_keys().size(), 2u);
   const int runs = runs_;
-  config_.error_on_timing_cache_miss = true;
+  config_.flags.set(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS, true);
   EXPECT_EQ(tactic_of(build()), 1);
   config_.timing = false;
   EXPECT_EQ(tactic_of(build()), 1);
@@ -126,7 +127,7 @@ TEST_F(Contests, TheTimingCacheMakesTheSameChoiceWithoutARun) {
   config_.timing = true;
   EXPECT_THROW(build(), Error);
   EXPECT_EQ(runs_, runs);
-  config_.error_on_timing_cache_miss = false;
+  config_.flags.set(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS, false);
   EXPECT_EQ(tactic_of(build()), 1);
   EXPECT_GT(runs_, runs);
 }
@@ -176,7 +177,7 @@ TEST_F(Contests, AnInterruptEndsTheBuild) {
 
 TEST_F(Contests, EachProfileHasItsOwn) {
   for (const int64_t most : {4, 16}) {
-    OptimizationProfile& profile = config_.profiles.emplace_back();
+    OptimizationProfile& profile = add_profile(config_);
     profile.set_shape("x", {1, 8}, {most, 8}, {most, 8});
     insert_times(str(most, "x8[1x8..", most, "x8]"));
   }

@@ -28,8 +28,8 @@ inline Blob blob_of(const std::vector<float>& values) {
 }
 
 /// A configuration for the CPU that times little.
-inline BuildConfig quick_config() {
-  BuildConfig config;
+inline BuilderConfig quick_config() {
+  BuilderConfig config{DeviceId{"cpu"}};
   config.avg_timing_iterations = 1;
   return config;
 }

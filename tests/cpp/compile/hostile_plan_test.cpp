@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "add_profile.h"
 #include "engine_run.h"
 #include "error_of.h"
 #include "operators/movement.h"
@@ -37,14 +38,14 @@ Plan plan_of(const std::function<Tensor*(Network&, Tensor*)>& make, const Shape&
   Tensor* y = make(network, x);
   y->set_name("y");
   network.mark_output(*y);
-  BuildConfig config = quick_config();
+  BuilderConfig config = quick_config();
   config.timing = false;
   const bool is_open = std::ranges::find(shape, -1) != shape.end();
   for (const int64_t open : {2, 3}) {
     if (open == 3 && !is_open) break;
     Shape fixed = shape;
     for (int64_t& extent : fixed) extent = extent < 0 ? open : extent;
-    config.profiles.emplace_back().set_shape("x", fixed, fixed, fixed);
+    add_profile(config).set_shape("x", fixed, fixed, fixed);
   }
   return compile(network, config);
 }
@@ -279,11 +280,11 @@ Plan dynamic_softmax() {
   Tensor* y = network.add<Softmax>({.axes = 0b1}, {x})->output(0);
   y->set_name("y");
   network.mark_output(*y);
-  BuildConfig config = quick_config();
+  BuilderConfig config = quick_config();
   config.timing = false;
   OptimizationProfile profile;
   profile.set_shape("x", {1}, {50}, {100});
-  config.profiles.push_back(profile);
+  add_profile(config, profile);
   return compile(network, config);
 }
 

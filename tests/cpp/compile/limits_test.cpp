@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "add_profile.h"
 #include "base/error.h"
 #include "compile/engine_run.h"
 #include "error_of.h"
@@ -17,7 +18,7 @@
 namespace opwright {
 namespace {
 
-std::string error_of(const Network& network, const BuildConfig& config) {
+std::string error_of(const Network& network, const BuilderConfig& config) {
   return opwright::error_of([&] { compile(network, config); });
 }
 
@@ -39,7 +40,7 @@ TEST(BuildLimits, TimingNeedsNoMoreMemoryThanAllowed) {
   Layer* layer = network.add<Unary>({UnaryOperation::kNEG}, {x});
   layer->set_name("negate");
   network.mark_output(*layer->output(0));
-  BuildConfig config = quick_config();
+  BuilderConfig config = quick_config();
   config.limits.build_memory = 1 << 20;
   expect_contains(error_of(network, config),
                   {"'negate'", "8.0 MiB", "limit of 1.0 MiB (build_memory)", "--max-memory"});
@@ -56,7 +57,7 @@ TEST(BuildLimits, TimeEndsABuildAndIsNoFailureOfACandidate) {
   for (int i = 0; i < 200; ++i)
     x = network.add<Activation>({ActivationType::kTANH}, {x})->output(0);
   network.mark_output(*x);
-  BuildConfig config = quick_config();
+  BuilderConfig config = quick_config();
   config.limits.build_seconds = 1e-6;
   expect_contains(error_of(network, config), {"1e-06 seconds", "(build_seconds)", "--max-time"});
   config.limits.build_seconds = 1000;
@@ -72,7 +73,7 @@ TEST(BuildLimits, ArithmeticThatWouldNotEndInTimeIsNotBegun) {
   Layer* layer = network.add<Pooling>(params, {x});
   layer->set_name("pool");
   network.mark_output(*layer->output(0));
-  BuildConfig config = quick_config();
+  BuilderConfig config = quick_config();
   config.limits.build_seconds = 1;
   const auto start = std::chrono::steady_clock::now();
   expect_contains(error_of(network, config), {"'pool'", "takes at least", "(build_seconds)"});
@@ -84,7 +85,7 @@ TEST(BuildLimits, LayersAreCounted) {
   Tensor* x = network.add_input("x", DataType::kFLOAT, {4});
   for (int i = 0; i < 5; ++i) x = network.add<Unary>({UnaryOperation::kNEG}, {x})->output(0);
   network.mark_output(*x);
-  BuildConfig config = quick_config();
+  BuilderConfig config = quick_config();
   config.limits.steps = 4;
   expect_contains(error_of(network, config), {"5 layers", "limit of 4 (steps)"});
   config.limits.steps = 5;
@@ -99,7 +100,7 @@ TEST(BuildLimits, ConstantsThatGrowAreNotFolded) {
   const auto data = random_floats(1 << 10, 1);
   Tensor* x = network.add_constant(DataType::kFLOAT, {1 << 10}, blob_of(data));
   network.mark_output(*doubled(network, x, 19));  // 2 GiB
-  BuildConfig config = quick_config();
+  BuilderConfig config = quick_config();
   config.timing = false;
   const Plan plan = compile(network, config);
   EXPECT_LE(weight_bytes(plan), uint64_t{300} << 20);
@@ -117,7 +118,7 @@ TEST(BuildLimits, FoldingKeepsToTheMemoryOfTheBuild) {
   const auto data = random_floats(1 << 10, 1);
   Tensor* x = network.add_constant(DataType::kFLOAT, {1 << 10}, blob_of(data));
   network.mark_output(*doubled(network, x, 12));  // 16 MiB
-  BuildConfig config = quick_config();
+  BuilderConfig config = quick_config();
   config.timing = false;
   config.limits.build_memory = 1 << 20;
   EXPECT_LE(weight_bytes(compile(network, config)), uint64_t{1} << 20);
@@ -128,7 +129,7 @@ TEST(BuildLimits, DoublingPastAnyMemoryIsAnError) {
   const auto data = random_floats(1 << 10, 1);
   Tensor* x = network.add_constant(DataType::kFLOAT, {1 << 10}, blob_of(data));
   network.mark_output(*doubled(network, x, 45));
-  BuildConfig config = quick_config();
+  BuilderConfig config = quick_config();
   config.limits.build_memory = uint64_t{64} << 20;
   const auto start = std::chrono::steady_clock::now();
   expect_contains(error_of(network, config), {"Concatenation", "limit of 64.0 MiB (build_memory)"});
@@ -146,9 +147,9 @@ TEST(BuildLimits, ManyInputsAndOutputsTakeLittleTime) {
     profile.set_shape(name, {1, 4}, {2, 4}, {3, 4});
     network.mark_output(*network.add<Concatenation>({.axis = 0}, {x, x})->output(0));
   }
-  BuildConfig config = quick_config();
+  BuilderConfig config = quick_config();
   config.timing = false;
-  config.profiles.push_back(profile);
+  add_profile(config, profile);
   const auto start = std::chrono::steady_clock::now();
   const Plan plan = compile(network, config);
   EXPECT_EQ(plan.outputs.size(), static_cast<size_t>(kCount));

@@ -63,7 +63,7 @@ class Passes : public testing::Test {
   }
   std::unique_ptr<Graph> expect(const std::string& expected) {
     const ProfileRanges ranges(network_, nullptr);
-    const BuildConfig config;
+    const BuilderConfig config{DeviceId{"cpu"}};
     const PassContext context{get_device(DeviceType::kCPU), config, ranges};
     Graph plain(network_);
     fold_shapes(plain);
@@ -219,7 +219,7 @@ TEST(PassesOfShorterTypes, GeluBecomesOneActivation) {
     Tensor* sum = binary(ElementWiseOperation::kSUM, erf, number(of.one));
     network.mark_output(*binary(kTimes, binary(kTimes, x, sum), number(of.half)));
     const ProfileRanges ranges(network, nullptr);
-    const BuildConfig config;
+    const BuilderConfig config{DeviceId{"cpu"}};
     const PassContext context{get_device(DeviceType::kCPU), config, ranges};
     Graph graph(network);
     run_passes(graph, context);
@@ -315,7 +315,7 @@ TEST(PassesOfShorterTypes, RmsNormalizationBetweenCastsIsThatOfTheShortType) {
       }
       network.mark_output(*y);
       const ProfileRanges ranges(network, nullptr);
-      const BuildConfig config;
+      const BuilderConfig config{DeviceId{"cpu"}};
       const PassContext context{get_device(DeviceType::kCPU), config, ranges};
       Graph graph(network);
       run_passes(graph, context);
@@ -339,7 +339,7 @@ TEST(PassesOfShorterTypes, ProgramsRoundWhereTheirPortsDoNot) {
       }
       network.mark_output(*y);
       const ProfileRanges ranges(network, nullptr);
-      const BuildConfig config;
+      const BuilderConfig config{DeviceId{"cpu"}};
       const PassContext context{get_device(DeviceType::kCPU), config, ranges};
       Graph graph(network);
       run_passes(graph, context);
@@ -368,7 +368,7 @@ TEST_F(Passes, ALongChainIsCutIntoPrograms) {
   for (int i = 0; i < 40; ++i) x = unary(UnaryOperation::kABS, sub(x, input({3, 7})));
   network_.mark_output(*x);
   const ProfileRanges ranges(network_, nullptr);
-  const BuildConfig config;
+  const BuilderConfig config{DeviceId{"cpu"}};
   Graph graph(network_);
   run_passes(graph, {get_device(DeviceType::kCPU), config, ranges});
   EXPECT_GT(graph.size(), 4u);
@@ -397,7 +397,7 @@ TEST_F(Passes, ZeroPaddingGoesIntoTheConvolution) {
   Tensor* padded = network_.add<Slice>(pad, {x})->output(0);
   network_.mark_output(*convolution(padded, {6, 3, 3, 3}));
   const ProfileRanges ranges(network_, nullptr);
-  const BuildConfig config;
+  const BuilderConfig config{DeviceId{"cpu"}};
   Graph graph(network_);
   run_passes(graph, {get_device(DeviceType::kCPU), config, ranges});
   ASSERT_EQ(kinds(graph), "Convolution");
@@ -434,7 +434,7 @@ TEST_F(Passes, OtherPaddingStays) {
   pad.mode = SampleMode::kWRAP;
   network_.mark_output(*convolution(network_.add<Slice>(pad, {x})->output(0), {6, 3, 3, 3}));
   const ProfileRanges ranges(network_, nullptr);
-  const BuildConfig config;
+  const BuilderConfig config{DeviceId{"cpu"}};
   Graph graph(network_);
   run_passes(graph, {get_device(DeviceType::kCPU), config, ranges});
   EXPECT_EQ(kinds(graph), "Slice Convolution");
@@ -514,7 +514,7 @@ TEST_F(Passes, WeightsThatAFillMakesAreFolded) {
   Tensor* y = network_.add<Convolution>({}, {input({1, 3, 6, 6}), w})->output(0);
   network_.mark_output(*y);
   const ProfileRanges ranges(network_, nullptr);
-  const BuildConfig config;
+  const BuilderConfig config{DeviceId{"cpu"}};
   Graph graph(network_);
   run_passes(graph, {get_device(DeviceType::kCPU), config, ranges});
   ASSERT_EQ(kinds(graph), "Convolution");

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "add_profile.h"
 #include "base/error.h"
 #include "engine_run.h"
 #include "operators/elementwise.h"
@@ -323,9 +324,8 @@ TEST_F(Scheduling, OperandsAreWrittenInTheirPlacesWhereTheProfileFixesTheirShape
   network_.mark_output(*add_in_format(joined, 0, TensorFormat::kLINEAR));
   const auto data = random_floats(32, 1);
   for (const int64_t most : {1, 2}) {
-    BuildConfig config = quick_config();
-    config.profiles.emplace_back();
-    config.profiles[0].set_shape("x", {1, 16}, {1, 16}, {most, 16});
+    BuilderConfig config = quick_config();
+    add_profile(config).set_shape("x", {1, 16}, {1, 16}, {most, 16});
     const Plan plan = compile(network_, config);
     EXPECT_EQ(in_place(plan, *concatenations(plan).at(0)), std::vector<bool>(2, most == 1));
     std::vector<float> expected;
@@ -401,9 +401,8 @@ TEST_F(Scheduling, SizeTensorsDecideShapesWhileTheEngineRuns) {
   };
   Tensor* kept = apply(filter, {x});
   network_.mark_output(*unary(UnaryOperation::kNEG, kept));
-  BuildConfig config = quick_config();
-  config.profiles.emplace_back();
-  config.profiles[0].set_shape("x", {1}, {10}, {20});
+  BuilderConfig config = quick_config();
+  add_profile(config).set_shape("x", {1}, {10}, {20});
   Context context(Engine::load(compile(network_, config), {}));
   const auto data = random_floats(12, 3);
   std::vector<float> expected;

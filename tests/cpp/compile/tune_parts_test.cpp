@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "add_profile.h"
 #include "backend/backend.h"
 #include "base/error.h"
 #include "base/limits.h"
@@ -89,7 +90,7 @@ class TuneParts : public testing::Test {
   const std::vector<std::string> fused_ = {"product + activation"};
   const std::vector<std::string> unfused_ = {"product", "activation"};
   Network network_;
-  BuildConfig config_ = quick_config();
+  BuilderConfig config_ = quick_config();
 };
 
 TEST_F(TuneParts, TheTimesDecide) {
@@ -147,7 +148,7 @@ TEST_F(TuneParts, WhatTheCacheLacksIsTimedOrAnError) {
   add();
   compile(network_, config_);
   set_times(6, 2, 3);
-  config_.error_on_timing_cache_miss = true;
+  config_.flags.set(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS, true);
   EXPECT_EQ(names(compile(network_, config_)), unfused_);
   const std::vector<std::string> keys = config_.timing_cache->keys();
   const auto program = std::ranges::find_if(
@@ -155,7 +156,7 @@ TEST_F(TuneParts, WhatTheCacheLacksIsTimedOrAnError) {
   ASSERT_NE(program, keys.end());
   ASSERT_TRUE(config_.timing_cache->update(*program, {0, std::nanf("")}));
   EXPECT_THROW(compile(network_, config_), Error);
-  config_.error_on_timing_cache_miss = false;
+  config_.flags.set(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS, false);
   compile(network_, config_);
   EXPECT_EQ(config_.timing_cache->keys(), keys) << "timed again";
 }
@@ -179,7 +180,7 @@ TEST_F(TuneParts, WorkersOfABuildAreAskedForThePartsToo) {
 TEST_F(TuneParts, EachProfileDecidesForItself) {
   add({-1, 8});
   for (const int64_t rows : {2, 64}) {
-    OptimizationProfile& profile = config_.profiles.emplace_back();
+    OptimizationProfile& profile = add_profile(config_);
     profile.set_shape("x", Shape{1, 8}, Shape{rows, 8}, Shape{rows, 8});
   }
   compile(network_, config_);
@@ -255,7 +256,7 @@ class Parts : public testing::Test {
   static constexpr auto kLinear = TensorFormat::kLINEAR, kLast = TensorFormat::kHWC;
   Network network_;
   std::optional<Graph> graph_;
-  BuildConfig config_ = quick_config();
+  BuilderConfig config_ = quick_config();
   TimingCache cache_{get_device(DeviceType::kCPU).identity()};
 };
 

@@ -45,7 +45,7 @@ class Tuning : public testing::Test {
   }
   Network network_;
   CollectingLogger logger_;
-  BuildConfig config_ = quick_config();
+  BuilderConfig config_ = quick_config();
 };
 
 /// Constants of engines that are larger than a GPU's caches are read from several places in turns.
@@ -148,7 +148,7 @@ TEST_F(Tuning, WithoutTimingTheCacheDecidesAndNothingRuns) {
   ASSERT_EQ(step.considered.size(), 3u);
   EXPECT_EQ(step.considered[0].time_ms, 0) << "not known";
 
-  config_.error_on_timing_cache_miss = true;
+  config_.flags.set(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS, true);
   EXPECT_THROW(compile(network_, config_), Error);
   config_.timing_cache->insert(start + "|0|", 0.5);
   EXPECT_EQ(compile(network_, config_).schedules[0].steps[0].candidate.tactic, 0);

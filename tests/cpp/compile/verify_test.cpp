@@ -60,7 +60,7 @@ class Watched : public testing::Test {
 
   std::unique_ptr<Network> network_;
   CollectingLogger logger_;
-  BuildConfig config_ = quick_config();
+  BuilderConfig config_ = quick_config();
 };
 
 TEST_F(Watched, WhatIsNotWrittenIsNamed) {
@@ -178,7 +178,7 @@ class Compared : public testing::Test {
 
   Network network_;
   CollectingLogger logger_;
-  BuildConfig config_ = quick_config();
+  BuilderConfig config_ = quick_config();
   int64_t tactic_ = 0;
   std::map<int64_t, int> runs_;  ///< of each tactic
 };

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "add_profile.h"
 #include "compile/engine_run.h"
 #include "control/chosen_branch.h"
 #include "control/conditional.h"
@@ -41,12 +42,12 @@ Plan looping(bool stacks, int64_t trips = 3, const Shape& shape = {2, 4}) {
   Layer* loop = network.add_layer(std::make_shared<Loop>(adding(shape, stacks), false),
                                   std::vector<Tensor*>{limit, nullptr, x, x});
   for (Tensor* output : loop->outputs()) network.mark_output(*output);
-  BuildConfig config;
+  BuilderConfig config{DeviceId{"cpu"}};
   config.timing = false;
   Shape least = shape, most = shape;
   for (int i = 0; i < shape.rank(); ++i)
     if (shape[i] < 0) least[i] = 1, most[i] = 5;
-  config.profiles.emplace_back().set_shape("x", least, most, most);
+  add_profile(config).set_shape("x", least, most, most);
   return compile(network, config);
 }
 
@@ -98,7 +99,7 @@ TEST(Loop, StacksAsMuchAsThereIsRoomFor) {
     Layer* loop = network.add_layer(std::make_shared<Loop>(std::move(body), false),
                                     std::vector<Tensor*>{limit, nullptr, x, x});
     for (Tensor* output : loop->outputs()) network.mark_output(*output);
-    BuildConfig config;
+    BuilderConfig config{DeviceId{"cpu"}};
     config.timing = false;
     Plan plan = compile(network, config);
     const std::vector<float> given = random_floats(8, 3);
@@ -229,7 +230,7 @@ TEST(HostileLoop, BodiesAreNotNestedWithoutEnd) {
   Layer* loop = network.add_layer(std::make_shared<Loop>(nested(17), false),
                                   std::vector<Tensor*>{limit, nullptr, x, x});
   network.mark_output(*loop->output(0));
-  BuildConfig config;
+  BuilderConfig config{DeviceId{"cpu"}};
   config.timing = false;
   EXPECT_CONTAINS(error_of([&] { compile(network, config); }), "nested in more than 16 loops");
 }
@@ -254,7 +255,7 @@ Plan choosing(int64_t columns = 4) {
       std::make_shared<Conditional>(bodies, 1, std::vector<std::pair<int, int>>{{0, 0}}),
       std::vector<Tensor*>{more, x});
   network.mark_output(*network.add<Unary>({UnaryOperation::kNEG}, {layer->output(0)})->output(0));
-  BuildConfig config;
+  BuilderConfig config{DeviceId{"cpu"}};
   config.timing = false;
   return compile(network, config);
 }
@@ -301,7 +302,7 @@ TEST(HostileChosenBranch, ResultsHaveTheShapesOfTheirOutputs) {
   Layer* layer = network.add_layer(std::make_shared<ChosenBranch>(true, "it was not built"),
                                    std::vector<Tensor*>{condition, x});
   network.mark_output(*layer->output(0));
-  BuildConfig config;
+  BuilderConfig config{DeviceId{"cpu"}};
   config.timing = false;
   const Plan plan = compile(network, config);
   EXPECT_EQ(load_error(plan, [](Plan&) {}), "no error");

@@ -55,7 +55,7 @@ struct Cell {
     auto* stacked = loop->add_loop_output(*next, LoopOutput::kCONCATENATE, 0);
     stacked->set_input(1, steps);
     network.mark_output(*stacked->output(0));
-    BuildConfig config;
+    BuilderConfig config{DeviceId{"cpu"}};
     config.timing = false;
     return compile(network, config);
   }

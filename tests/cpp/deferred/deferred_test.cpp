@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 
+#include "add_profile.h"
 #include "backend/memory.h"
 #include "compile/compile.h"
 #include "network/network.h"
@@ -109,12 +110,12 @@ class NegatePlugin final : public FunctionPlugin {
       {.name = "x", .kind = ParameterKind::kTensor}};
 };
 
-BuildConfig config_for(DeviceId device, std::initializer_list<const char*> inputs) {
-  BuildConfig config;
-  config.device = std::move(device);
+BuilderConfig config_for(DeviceId device, std::initializer_list<const char*> inputs) {
+  BuilderConfig config(std::move(device));
+  config.max_aux_streams = 0;
   OptimizationProfile profile;
   for (const char* input : inputs) profile.set_shape(input, {1, 8}, {4, 8}, {16, 8});
-  config.profiles = {profile};
+  add_profile(config, profile);
   return config;
 }
 
@@ -284,9 +285,9 @@ TEST(DeferredBackend, LayersThatItLacksAreNamedOrRunOnTheCpu) {
   Tensor* const inputs[] = {x};
   Layer* const layer = network.add_layer(std::make_shared<Unary>(), inputs, "the exponential");
   network.mark_output(*layer->output(0));
-  BuildConfig config = config_for({"deferred"}, {"x"});
+  BuilderConfig config = config_for({"deferred"}, {"x"});
   EXPECT_CONTAINS(error_of([&] { compile(network, config); }), "the exponential");
-  config.may_fall_back = true;
+  config.is_device_chosen = false;
   EXPECT_EQ(compile(network, config).backend, "cpu");
 }
 

@@ -22,8 +22,8 @@ Plan repeated(ElementWiseOperation operation) {
   Layer* loop = network.add_layer(std::make_shared<Loop>(LoopBody{body, false, 1, 1, 0}, false),
                                   std::vector<Tensor*>{trips, nullptr, x, x});
   network.mark_output(*loop->output(0));
-  BuildConfig config;
-  config.device = {"cuda", test_gpu().ordinal()};
+  BuilderConfig config(DeviceId{"cuda", test_gpu().ordinal()});
+  config.max_aux_streams = 0;
   config.timing = false;
   return compile(network, config);
 }

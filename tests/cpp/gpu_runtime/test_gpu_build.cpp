@@ -69,8 +69,8 @@ Blob to_file(const Plan& plan) {
 
 TEST(GpuBuild, TimesKernelsOnTheDeviceAndTheEngineRuns) {
   test_gpu();
-  BuildConfig config;
-  config.device = device_of(DeviceType::kGPU);
+  BuilderConfig config(device_of(DeviceType::kGPU));
+  config.max_aux_streams = 0;
   const Plan plan = compile(*add_network(4), config);
   EXPECT_EQ(plan.device_type, DeviceType::kGPU);
   EXPECT_EQ(plan.backend, "cuda");
@@ -88,8 +88,8 @@ TEST(GpuBuild, TimesKernelsOnTheDeviceAndTheEngineRuns) {
 
 TEST(GpuBuild, RunsThroughThePublicApi) {
   test_gpu();
-  BuildConfig config;
-  config.device = device_of(DeviceType::kGPU);
+  BuilderConfig config(device_of(DeviceType::kGPU));
+  config.max_aux_streams = 0;
   const Blob file = to_file(compile(*add_network(4), config));
   Logger logger;
   const std::unique_ptr<IRuntime> runtime(createInferRuntime(logger));
@@ -145,12 +145,12 @@ TEST(GpuBuild, FallsToTheCpuOnlyWhereNobodyChoseTheGpu) {
   Layer* const layer = network.add_layer(std::make_shared<NoGpuKernel>(), inputs, "odd one");
   network.mark_output(*layer->output(0));
   Logger logger;
-  BuildConfig config;
-  config.device = device_of(DeviceType::kGPU);
+  BuilderConfig config(device_of(DeviceType::kGPU));
+  config.max_aux_streams = 0;
   config.log = Log(&logger);
   EXPECT_ERROR(compile(network, config), "Layer 'odd one' (Gpu:none): the GPU (sm_");
   EXPECT_TRUE(logger.warnings.empty());
-  config.may_fall_back = true;
+  config.is_device_chosen = false;
   const Plan plan = compile(network, config);
   EXPECT_EQ(plan.device_type, DeviceType::kCPU);
   ASSERT_EQ(logger.warnings.size(), 1u);

@@ -107,6 +107,7 @@ class GpuTrials : public testing::Test {
   GpuTrials() {
     test_gpu();
     config.device = device_of(DeviceType::kGPU);
+    config.max_aux_streams = 0;
     config.log = Log(&logger);
     config.verification = VerificationLevel::kALL;
     config.timing_cache = std::make_shared<TimingCache>(test_gpu().identity());
@@ -137,7 +138,7 @@ class GpuTrials : public testing::Test {
   }
 
   CollectingLogger logger;
-  BuildConfig config;
+  BuilderConfig config{DeviceId{"cpu"}};
 };
 
 TEST_F(GpuTrials, WhatFaultsIsLeftOutAndTheBuildGoesOn) {

@@ -28,7 +28,7 @@ Plan build_with(const std::vector<std::string>& libraries) {
   node.name = "circ_pad_plugin";
   node.num_inputs = 1;
   node.attributes = {{"pads", PluginFieldType::kINT64, 2, Blob::copy(pads, sizeof(pads))}};
-  BuildConfig config;
+  BuilderConfig config{DeviceId{"cpu"}};
   config.plugins_to_serialize = libraries;
   return build(make_plugin_for_node(node, &registry, {}), {3}, config);
 }

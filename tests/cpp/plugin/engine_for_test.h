@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "add_profile.h"
 #include "compile/compile.h"
 #include "network/network.h"
 #include "runtime/context.h"
@@ -23,7 +24,8 @@ inline Blob to_file(const Plan& plan) {
 }
 
 /// One plugin between the network's only input and output; its first extent is 1 to 8.
-inline Plan build(OperatorPtr op, const Shape& rest, const BuildConfig& base = {}) {
+inline Plan build(OperatorPtr op, const Shape& rest,
+                  const BuilderConfig& base = BuilderConfig(DeviceId{"cpu"})) {
   Network network;
   Shape shape{-1};
   Shape min{1}, opt{4}, max{8};
@@ -34,10 +36,10 @@ inline Plan build(OperatorPtr op, const Shape& rest, const BuildConfig& base = {
   Layer* layer = network.add_layer(std::move(op), inputs, "the plugin");
   layer->output(0)->set_name("y");
   network.mark_output(*layer->output(0));
-  BuildConfig config = base;
+  BuilderConfig config = base;
   OptimizationProfile profile;
   profile.set_shape("x", min, opt, max);
-  config.profiles = {profile};
+  add_profile(config, profile);
   return deserialize(to_file(compile(network, config)));
 }
 

@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "add_profile.h"
 #include "plan/trusted.h"
 #include "plugin/compile_for_test.h"
 #include "plugin/compiled_operator.h"
@@ -75,11 +76,11 @@ Plan build_chain(const std::vector<CodeObject>& objects) {
   }
   tensor->set_name("y");
   network.mark_output(*tensor);
-  BuildConfig config;
+  BuilderConfig config{DeviceId{"cpu"}};
   config.timing = false;
   OptimizationProfile profile;
   profile.set_shape("x", {1, 3}, {4, 3}, {8, 3});
-  config.profiles = {profile};
+  add_profile(config, profile);
   return deserialize(to_file(compile(network, config)));
 }
 

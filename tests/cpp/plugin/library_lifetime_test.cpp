@@ -84,7 +84,7 @@ TEST_P(LibraryLifetime, TwoRegistriesShareALibrary) {
 
 TEST_P(LibraryLifetime, EnginesOutliveTheRuntimeThatLoadedThem) {
   void* handle = local_.load_library(path());
-  BuildConfig config;
+  BuilderConfig config{DeviceId{"cpu"}};
   config.timing = false;
   const Blob file = to_file(build(adopt_plugin_v3(make_plugin(local_, name()), 1, 0), {2}, config));
   local_.deregister_library(handle);
@@ -135,7 +135,7 @@ TEST(ResourceContext, GivesTheContextsRecorderAndAllocator) {
   {
     PluginRegistry registry(&PluginRegistry::global());
     registry.load_library(kCounter);
-    BuildConfig config;
+    BuilderConfig config{DeviceId{"cpu"}};
     config.services.allocator = {std::shared_ptr<void>(), &of_build};
     const Plan plan =
         build(adopt_plugin_v3(make_plugin(registry, "shared_counter_plugin"), 1, 0), {2}, config);

@@ -47,7 +47,7 @@ class EmbeddedSource : public testing::Test {
  protected:
   EmbeddedSource() : creator_(behavior_), language_(creator_) {
     behavior_.enqueue = copy_input;
-    BuildConfig config;
+    BuilderConfig config{DeviceId{"cpu"}};
     config.embed_plugin_sources = true;
     plan_ = build(adopt_plugin_v3(std::make_unique<TestPlugin>(behavior_), 1, 0), {2}, config);
   }

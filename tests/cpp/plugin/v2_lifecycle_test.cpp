@@ -112,8 +112,8 @@ TEST(V2LifeCycle, CandidateThatCannotBeInitializedIsLeftOut) {
   b.configure = [&](DynamicPluginTensorDesc const* in, auto...) {
     b.initialize_status = in[0].desc.type == DataType::kHALF ? -2 : 0;
   };
-  BuildConfig config;
-  config.fp16 = true;
+  BuilderConfig config{DeviceId{"cpu"}};
+  config.flags.set(BuilderFlag::kFP16);
   const auto op = [&] { return adopt_plugin_v2(V2Plugin(new V2TestPlugin(b, 0)), 1); };
   const Plan plan = build(op(), {2}, config);
   EXPECT_EQ(b.live, 0);

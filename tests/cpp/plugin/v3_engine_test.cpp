@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 
+#include "add_profile.h"
 #include "compile/compile.h"
 #include "plugin/abi/v3_model.h"
 #include "plugin/lookup.h"
@@ -43,8 +44,8 @@ struct OnePlugin {
     Layer* layer =
         network.add_layer(make_plugin_v3_operator(plugin, num_inputs, 0), inputs, "the plugin");
     for (Tensor* output : layer->outputs()) network.mark_output(*output);
-    BuildConfig config;
-    config.profiles = {profile};
+    BuilderConfig config{DeviceId{"cpu"}};
+    add_profile(config, profile);
     plan = compile(network, config);
     LoadOptions options;
     options.plugins = &registry;

@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "add_profile.h"
 #include "compile/compile.h"
 #include "plugin/abi/v3_model.h"
 #include "plugin/compile_for_test.h"
@@ -29,10 +30,10 @@ Plan build(OperatorPtr op, int64_t columns) {
   Tensor* const inputs[] = {input};
   Layer* layer = network.add_layer(std::move(op), inputs, "the layer");
   network.mark_output(*layer->output(0));
-  BuildConfig config;
+  BuilderConfig config{DeviceId{"cpu"}};
   OptimizationProfile profile;
   profile.set_shape("x", {1, columns}, {4, columns}, {8, columns});
-  config.profiles = {profile};
+  add_profile(config, profile);
   return compile(network, config);
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "add_profile.h"
 #include "base/half.h"
 #include "compile/compile.h"
 #include "plugin/abi/v2_model.h"
@@ -94,7 +95,7 @@ struct Checked {
   void load(bool debug = true) {
     Network network;
     std::vector<Tensor*> tensors;
-    BuildConfig config;
+    BuilderConfig config{DeviceId{"cpu"}};
     OptimizationProfile profile;
     Shape shape{-1}, min{0}, opt{4}, max{8};
     for (const int64_t extent : rest)
@@ -108,7 +109,7 @@ struct Checked {
     Layer* layer = network.add_layer(
         make_plugin_v3_operator(plugin, static_cast<int>(inputs.size()), 0), tensors, "the plugin");
     for (Tensor* output : layer->outputs()) network.mark_output(*output);
-    config.profiles = {profile};
+    add_profile(config, profile);
     config.timing = false;
     config.debug_plugins = debug;
     LoadOptions options;
@@ -511,7 +512,7 @@ TEST(PluginDebug, LoadingDecidesOverTheBuild) {
 
 /// An engine of `op` on 4 rows of 3 that checks; the message of its first run.
 std::string first_error(OperatorPtr op, IPluginRegistry* registry) {
-  BuildConfig config;
+  BuilderConfig config{DeviceId{"cpu"}};
   config.timing = false;
   config.debug_plugins = true;
   LoadOptions options;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "add_profile.h"
 #include "base/error.h"
 #include "compile/compile.h"
 #include "operators/activation.h"
@@ -36,7 +37,7 @@ constexpr DT kF32 = DT::kFLOAT;
 class Maker {
  public:
   Network network;
-  BuildConfig config;
+  BuilderConfig config{DeviceId{"cpu"}};
 
   explicit Maker(bool strong) : network(NetworkFlags{.strongly_typed = strong}) {}
 
@@ -113,7 +114,7 @@ class Maker {
         profile.set_shape(tensor->name(), min, opt, max);
       }
       for (const auto& [name, min, opt, max] : values_) profile.set_values(name, min, opt, max);
-      config.profiles.push_back(profile);
+      add_profile(config, profile);
     }
   }
   int64_t low = 1;
@@ -591,7 +592,7 @@ std::vector<Recipe> recipes() {
        }},
       {"refit",
        [](Maker& m) {
-         m.config.refit = RefitMode::kAll;
+         m.config.flags.set(BuilderFlag::kREFIT);
          Tensor* x = m.input("x", {-1, 3, 4, 4});
          Tensor* y = m.relu(
              m.add<Convolution>(padded({1, 1}), {x, m.weights({4, 3, 3, 3}), m.weights({4})}));
@@ -599,13 +600,13 @@ std::vector<Recipe> recipes() {
        }},
       {"refit-identical",
        [](Maker& m) {
-         m.config.refit = RefitMode::kIdentical;
+         m.config.flags.set(BuilderFlag::kREFIT_IDENTICAL);
          m.output(m.add<MatrixMultiply>({}, {m.input("x", {-1, 8}), m.weights({8, 5})}));
        }},
       {"stripped",
        [](Maker& m) {
-         m.config.refit = RefitMode::kAll;
-         m.config.strip = true;
+         m.config.flags.set(BuilderFlag::kREFIT);
+         m.config.flags.set(BuilderFlag::kSTRIP_PLAN);
          m.output(m.add<MatrixMultiply>({}, {m.input("x", {-1, 64}), m.weights({64, 64})}));
        }},
       {"debug",
@@ -668,11 +669,12 @@ Plan compiled(const Recipe& recipe, const std::shared_ptr<TimingCache>& cache, b
   maker.network.set_name(recipe.name);
   recipe.make(maker);
   maker.finish(recipe.profiles);
-  BuildConfig& config = maker.config;
+  BuilderConfig& config = maker.config;
   config.timing = timing;
   config.timing_cache = cache;
   config.avg_timing_iterations = 1;
-  if (!recipe.strong && cache != nullptr) config.fp16 = config.bf16 = true;
+  if (!recipe.strong && cache != nullptr)
+    for (const BuilderFlag type : {BuilderFlag::kFP16, BuilderFlag::kBF16}) config.flags.set(type);
   return compile(maker.network, config);
 }
 
