@@ -6,7 +6,7 @@ Numerical Algorithms, chapter 3), whatever their order:
 
 - moves, negations, maxima and the like pass errors on;
 - a sum of n products errs by n * u / (1 - n * u) times the sum of the products' magnitudes, u being FP32's roundoff;
-- a tensor between nodes may be stored, and rounded to its type, or not: docs/architecture.md, "Roundings";
+- a tensor between nodes may be stored, and rounded to its type, or not: docs/internals/roundings.md;
 - a Cast always rounds.
 
 An output is rounded once to its type. So what is exact before has to be the nearest number of the type, bit by bit:

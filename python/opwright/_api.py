@@ -18,7 +18,7 @@ ShapeRange = tuple[Shape, Shape, Shape]
 
 
 class ParseError(_core.Error):
-    """What is raised for an ONNX model that cannot be taken over."""
+    """Raised for an ONNX model that cannot be imported."""
 
     def __init__(self, errors: Sequence[_core.ParserError]) -> None:
         super().__init__("\n".join(error.desc() for error in errors))
@@ -133,7 +133,7 @@ def _example_values(
 
 
 def _is_torch(model: Any) -> bool:
-    """Whether it is a module or a program of PyTorch's, which is not imported to find out."""
+    """True for a PyTorch module or exported program. Does not import torch."""
     torch = sys.modules.get("torch")
     kinds = (
         getattr(getattr(torch, "nn", None), "Module", None),
@@ -164,9 +164,9 @@ def definition(
     files: list[str] | None = None,
     **settings: Any,
 ) -> tuple[_core.Builder, _core.INetworkDefinition, _core.IBuilderConfig]:
-    """What ``build`` builds with these arguments, but for the timing cache and the progress.
+    """The builder, network and config of ``build``, without timing cache and progress.
 
-    :param files: gets the names of those that the model was read from.
+    :param files: gets the names of the model's files.
     :param settings: properties of the config.
     """
     for name in settings:
@@ -277,55 +277,53 @@ def build(
 
     :param model: the path of an ONNX file, the bytes of one, an ``onnx.ModelProto``, an
         ``INetworkDefinition``, a ``torch.nn.Module`` or a ``torch.export.ExportedProgram``.
-    :param args: of a module: a tuple of examples of its arguments, which ``torch.export`` calls it
-        with.
-    :param kwargs: of a module: examples of its keyword arguments.
-    :param dynamic_shapes: of a module: which extents are open, as ``torch.export.export`` takes
-        them. The ranges of ``torch.export.Dim`` are those of the optimization profile, with the
-        example's extents as the typical ones.
-    :param example: of an ONNX model or a network: arrays by the names of inputs. The engine takes
-        inputs of these shapes alone, and, of inputs whose values decide shapes, these values, as it
-        does of what ``dynamic_shapes`` leaves out for the ``args`` of a module. What ``shapes`` and
-        ``values`` say of an input counts instead.
-    :param shapes: for each input of dynamic shape a shape, or (min, opt, max).
-    :param values: for each input whose values decide shapes their (min, opt, max).
-    :param constants: elements that inputs of an ONNX model have in every run, as arrays; the engine
-        has no such inputs.
-    :param bounds: upper bounds of tensors of an ONNX model whose elements decide extents, by their
-        names, where none follows from how they are computed. Memory is planned for them; a run in
-        which an extent is larger fails.
-    :param device: where to run: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a ``DeviceType``; by
-        default the GPU where one is usable, otherwise the CPU.
+    :param args: for a module: a tuple of example arguments, with which ``torch.export`` calls it.
+    :param kwargs: for a module: example keyword arguments.
+    :param dynamic_shapes: for a module: the open extents, as for ``torch.export.export``. The
+        ranges of ``torch.export.Dim`` become those of the optimization profile. The example's
+        extents are the typical ones.
+    :param example: for an ONNX model or a network: arrays by input name. The engine takes only
+        inputs of these shapes and, for inputs whose values decide shapes, only these values.
+        ``shapes`` and ``values`` override the example. For a module, ``args`` fix the extents that
+        ``dynamic_shapes`` leaves out.
+    :param shapes: a shape, or (min, opt, max), for each input of dynamic shape.
+    :param values: (min, opt, max) for each input whose values decide shapes.
+    :param constants: arrays with the elements of an ONNX model's inputs in every run. The engine
+        lacks these inputs.
+    :param bounds: upper bounds, by name, of an ONNX model's tensors whose elements decide extents.
+        Needed if no bound follows from their computation. Memory is planned for them; a run with a
+        larger extent fails.
+    :param device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a ``DeviceType``; by default a usable GPU,
+        else the CPU.
     :param fp16: allow FP16 where it is faster; inputs and outputs keep their types.
-    :param bf16: allow BF16, likewise.
+    :param bf16: allow BF16 in the same way.
     :param strongly_typed: keep the model's types everywhere.
-    :param prefer_aot: for plugins with both, take the compiled implementation (True) or the Python
-        one (False); None: a model with such a plugin must say.
-    :param timing: False builds without timing anything or running a plugin: each layer takes the
-        fastest of its candidates that the timing cache has, or else its first one.
-    :param timing_cache: a file of measured times; read before, extended after. It has the times of
-        several devices, where it is used for them. A file that is something else is refused.
-    :param plugins_to_serialize: paths of plugin libraries that the engine is to carry; load them
-        first with ``get_plugin_registry().load_library``.
-    :param embed_python_plugins: whether the engine is to carry the sources of the plugins that
-        Python implements.
-    :param debug_plugins: whether the engine checks every call of a plugin, which is slower: faults
-        of its memory raise ``Error``, NaN made of finite inputs is a warning.
-    :param verify: whether what each candidate of a layer computes is compared with a reference, as
-        ``IBuilderConfig.verify``: what differs by more than its types allow is left out with a
-        warning; ``"strict"``: it raises ``Error``. False: plugins alone are compared.
-    :param all_tactics: whether all candidates that can compute a layer are timed, not only those
-        that may be the fastest for its sizes.
-    :param allow_links: whether external data of the model may be read through symbolic links that
-        lead out of its folder, as in a store of models that keeps each file once. Allow it where
-        you trust whoever made the links.
-    :param limits: what the model may make the build spend, and what the engine may ask for, as
-        ``opwright.Limits(build_memory=2 << 30, build_seconds=60)``; None: the defaults.
-    :param progress: True shows the phase, a bar and the time left, as ``BuildProgress`` does; a
-        function is called as ``progress(phase, done, total)``, and cancels by returning False.
-    :param logger: hears the messages; None: ``logging.getLogger("opwright.build")``. Errors are
-        raised, and not told to it.
-    :raises Error: naming the node or layer at fault; nothing is left half made.
+    :param prefer_aot: for plugins with both, takes the compiled implementation (True) or the Python
+        one (False); None: a model with such a plugin must choose.
+    :param timing: False times nothing and runs no plugin. Each layer takes its fastest candidate of
+        the timing cache, or else its first one.
+    :param timing_cache: a file of measured times, which the build reads and extends. It keeps the
+        times of all its devices. Any other file is an error.
+    :param plugins_to_serialize: paths of plugin libraries that the engine carries; load them first
+        with ``get_plugin_registry().load_library``.
+    :param embed_python_plugins: whether the engine carries the sources of Python plugins.
+    :param debug_plugins: whether the engine checks every call of a plugin, which is slower. A fault
+        of the plugin's memory raises ``Error``. NaN made of finite inputs is a warning.
+    :param verify: True compares the results of each layer's candidates with a reference, as
+        ``IBuilderConfig.verify``. A candidate that differs by more than its types allow is dropped
+        with a warning, or raises ``Error`` with ``"strict"``. False compares only plugins.
+    :param all_tactics: whether to time all candidates that can compute a layer, not only those that
+        may be the fastest for its sizes.
+    :param allow_links: permits external data behind symbolic links that lead out of the model's
+        folder, as in a store of models that keeps each file once. Allow it if you trust the author
+        of the links.
+    :param limits: limits of the build and of the engine, such as ``opwright.Limits(build_memory=2
+        << 30, build_seconds=60)``; None: the defaults.
+    :param progress: True shows the phase, a bar and the time left, as ``BuildProgress`` does. A
+        function is called as ``progress(phase, done, total)``; it cancels by returning False.
+    :param logger: gets the messages; None: ``logging.getLogger("opwright.build")``. Errors are
+        raised and not logged.
+    :raises Error: with the faulty node or layer. Nothing is left half made.
     """
     files: list[str] = []
     builder, network, config = definition(
@@ -410,21 +408,20 @@ def load(
 ) -> _core.Engine:
     """Load an engine file, also one from ``Builder.build_serialized_network``.
 
-    :param path: of the file.
-    :param allow_host_code: whether code in the file that would run on the host (compiled CPU
-        kernels, plugin libraries, Python sources of plugins) may be executed. Allow it only for
-        files that you trust.
-    :param allow_device_code: whether code for a GPU in the file may be executed, which nearly all
-        engines for a GPU hold. It can read and change whatever the GPU reaches of the process's
-        memory. Implied by ``allow_host_code``; an engine that this process built needs neither.
+    :param path: the path of the file.
+    :param allow_host_code: permits the file's host code: compiled CPU kernels, plugin libraries,
+        Python sources of plugins. Allow it only for files that you trust.
+    :param allow_device_code: permits the file's GPU code, which nearly all engines for a GPU hold.
+        It can read and change all memory of the process that the GPU reaches. ``allow_host_code``
+        implies it. An engine that this process built needs neither.
     :param verify_weights: False skips hashing the weights, for large files on trusted storage.
-    :param debug_plugins: whether to check every call of a plugin, as for ``build``; None: as the
-        engine was built.
-    :param device: which of several GPUs the engine is to run on, ``"cuda:1"``; engines run on the
-        kind of device that they were built for.
-    :param limits: what the file may ask for, as ``opwright.Limits(memory=2 << 30)``; None: the
-        defaults.
-    :param logger: hears the messages; None: ``logging.getLogger("opwright.engine")``.
+    :param debug_plugins: checks every call of a plugin, as in ``build``; None: the engine's own
+        setting.
+    :param device: one of several GPUs, ``"cuda:1"``. An engine runs on the kind of device that it
+        was built for.
+    :param limits: limits of the file's memory and time, such as ``opwright.Limits(memory=2 <<
+        30)``; None: the defaults.
+    :param logger: gets the messages; None: ``logging.getLogger("opwright.engine")``.
     :raises Error: for a file that is damaged, foreign, needs a plugin that is not registered,
         goes beyond a limit, or holds code that was not allowed.
     """
@@ -441,7 +438,7 @@ def load(
 
 
 def unpickle_engine(file: bytes) -> _core.Engine:
-    """The engine of a pickle, whose code is trusted as the pickle is."""
+    """The engine of a pickle. Trusts the engine's code, as the pickle's own."""
     runtime = _core.Runtime(_core._logger("opwright.engine"))
     runtime.engine_host_code_allowed = True
     return _core.Engine(runtime.deserialize_cuda_engine(file))

@@ -34,12 +34,12 @@ def _notebook_display() -> Any:
 
 
 class BuildProgress(IProgressMonitor):
-    """Shows how far a build is: its phase, a bar, and how long the phase will take if it goes on as
-    before. ``opwright.build(..., progress=True)`` uses one; for a builder, assign it to
+    """Shows the progress of a build: its phase, a bar, and the time that the phase will take at
+    this speed. ``opwright.build(..., progress=True)`` uses one. For a builder, assign it to
     ``IBuilderConfig.progress_monitor``.
 
-    In a notebook it is an element of the cell; on a terminal a line of stderr that is rewritten and
-    goes away; elsewhere a line for each phase, and one every ten seconds.
+    In a notebook it is an element of the cell. On a terminal it is one line of stderr, which is
+    rewritten and disappears. Elsewhere it prints a line for each phase, and one every ten seconds.
     """
 
     def __init__(self) -> None:

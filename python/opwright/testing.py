@@ -6,8 +6,8 @@
 
     opwright.testing.example("example::shrink", inputs=[np.ones((4, 64), np.float32)], limit=0.5)
 
-in the file that defines the plugin says what to check it with, and ``opwright.testing.check``
-does it in a test.
+in the plugin's file sets the inputs and attributes of the checks. ``opwright.testing.check`` checks
+a plugin in a test.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CheckError(AssertionError):
 
 
 class NothingToCheckError(ValueError):
-    """A file has no plugin, or not the one that is asked for."""
+    """A file has no plugin, or not the requested one."""
 
 
 def _creators() -> list[Any]:
@@ -122,15 +122,17 @@ def example(
     rtol: float | None = None,
     **attributes: Any,
 ) -> None:
-    """Says what a plugin is to be checked with, where ``python -m opwright check`` runs the file.
+    """Sets inputs and attributes for the checks of a plugin, when ``python -m opwright check`` runs
+    the file.
 
     Several examples with the same attributes, types and ranks make a profile of their shapes.
 
     :param plugin: ``"namespace::name"``, ``opwright.plugin.op.namespace.name``, or a creator.
-    :param inputs: an array for each tensor of the plugin; None for one that is absent.
-    :param shape_inputs: of a class, what ``add_plugin_v3`` takes as its second list.
-    :param rtol: how much combinations of types, formats and tactics may differ, relative to the
-        largest element; by default by the lowest type: 1e-5 FP32, 5e-3 FP16, 4e-2 BF16.
+    :param inputs: an array for each tensor of the plugin; None for an absent one.
+    :param shape_inputs: for a class, the second list of ``add_plugin_v3``.
+    :param rtol: the allowed difference between combinations of types, formats and tactics, relative
+        to the largest element. The default follows the lowest type: 1e-5 FP32, 5e-3 FP16, 4e-2
+        BF16.
     :param attributes: of the plugin, as in a call of ``op``; the fields of a creator.
     """
     made = _example(inputs, shape_inputs, rtol, attributes)
@@ -193,9 +195,9 @@ def check_file(
     :param only: the id of the one plugin to check.
     :param libraries: C++ libraries to load first; their plugins are checked too.
     :param device: where they run: ``"cpu"`` or ``"cuda"``.
-    :param progress: called with a few words on what is done next.
+    :param progress: called with a short text about the next step.
     :raises Error: if the device cannot be used.
-    :raises NothingToCheckError: if there is no such plugin, or none. What the file raises passes.
+    :raises NothingToCheckError: if there is no such plugin, or none. Exceptions of the file pass.
     """
     file = Path(path)
     if not file.is_file():

@@ -25,7 +25,11 @@ import pytest
 from opwright.aot import _nvrtc
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "internals").glob("*.md")),
+]
 REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
 ALL_PAGES = [
     *PAGES,

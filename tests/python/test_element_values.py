@@ -130,7 +130,7 @@ def test_casts_round(device, to, typed):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_sums_in_a_narrow_type_stay_exact_within_a_step(device):
-    """As docs/architecture.md has it: what no cast reads or gives is not rounded before it is stored."""
+    """docs/internals/roundings.md: only casts and stores round."""
     x = np.full(16, 1, np.float16)
     small = np.full(16, 2**-11, np.float16)
     nodes = [node("Add", "x small", "s"), node("Add", "s small", "y")]

@@ -1,6 +1,6 @@
-"""Kernels that are compiled into engines, from what people have: C++ and Numba's functions for the
-CPU; CUDA C++, kernels of Triton, cuTile, CuTe DSL, Warp, TileLang, Pallas and Numba-CUDA for GPUs;
-and code that was compiled elsewhere.
+"""Compiles kernels into engines: C++ and Numba functions for the CPU; CUDA C++ and kernels of
+Triton, cuTile, CuTe DSL, Warp, TileLang, Pallas and Numba-CUDA for GPUs; and code that was compiled
+elsewhere.
 
 What these functions return is the ``code`` of a plugin's ``aot_impl``, its ``name`` the kernel's
 name, and ``launch`` makes the launch parameters::
@@ -12,11 +12,11 @@ name, and ``launch`` makes the launch parameters::
         return code.name, code, code.launch(), extra
 
 Kernels have a pointer per input, the extra arguments, and a pointer per output as parameters. On
-the CPU the user's function is called for each cell of the launch grid, and has the cell's x, y and
-z as three more parameters, 64-bit integers.
+the CPU the function is called for each cell of the launch grid. It has the cell's x, y and z as
+three more parameters, 64-bit integers.
 
-`Code.save` writes a kernel to a file, and `load` takes it where an engine is built without the
-language or its compiler.
+`Code.save` writes a kernel to a file. `load` reads it in a build without the language or its
+compiler.
 
 `opwright.plugin.kernel` makes a whole plugin of a kernel.
 """

@@ -82,8 +82,8 @@ class Aliased:
 
 
 def aliased(tensor: Any) -> Aliased:
-    """An output in the memory of an input, for a kernel that changes the input in place and is compiled where no
-    engine is being built; where one is, the descriptor of the output says so itself (``x.aliased()``).
+    """An output in an input's memory, for a kernel that changes the input in place and is compiled
+    outside of a build. In a build use the output's descriptor, ``x.aliased()``.
 
     ::
 

@@ -87,13 +87,12 @@ def cpp(
 ) -> Code:
     """Compiles the C++ function `name` of `source` into a kernel for the CPU.
 
-    It is called, for each cell of the grid, with ``const T*`` per input, the extra arguments,
-    ``T*`` per output, and the cell's x, y, z as ``int64_t``. It may be a template or overloaded.
+    The engine calls it for each cell of the grid, with ``const T*`` per input, the extra
+    arguments, ``T*`` per output, and the cell's x, y, z as ``int64_t``. It may be a template or overloaded.
     Element types: FP32 ``float``, FP16 ``_Float16``, BF16 ``uint16_t`` (its bits), INT8 to INT64
     ``intN_t``, UINT8 and FP8 ``uint8_t``, BOOL ``bool``; ``SymInt32`` is ``int32_t`` and so on,
-    ``SymPointer`` is ``const int64_t*``. An absent optional input (None) is ``nullptr``, which
-    fits a parameter ``const float*`` as it does one of a template's own type
-    (``std::nullptr_t``).
+    ``SymPointer`` is ``const int64_t*``. An absent optional input (None) is ``nullptr``. It fits a
+    parameter ``const float*``, and one of a template's own type (``std::nullptr_t``).
 
     The compiler is ``$CXX`` or the system's, with ``-std=c++20 -O3`` for the x86-64-v3
     instruction set where this machine has it, and `flags` added. Results are cached by content
@@ -102,9 +101,8 @@ def cpp(
 
     :param source: C++20, which may include what the compiler finds, or the path of a file with it.
     :param name: of the function, also one in a namespace: ``"ns::f"``.
-    :param inputs: the descriptors that ``aot_impl`` was given, or data types; None of one that is
-        absent.
-    :param outputs: the same of the outputs.
+    :param inputs: the descriptors that ``aot_impl`` gets, or data types; None for an absent one.
+    :param outputs: the same for the outputs.
     :param extra: the extra arguments that ``aot_impl`` returns.
     :param flags: further options of the compiler.
     :raises CompileError: with the compiler's messages, in the source's own line numbers, or when

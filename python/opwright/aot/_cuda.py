@@ -133,31 +133,31 @@ def cuda(
     """Compiles the CUDA function `name` of `source` into a kernel for GPUs, without a GPU.
 
     A ``__global__`` function is the kernel; a template among them is named with its arguments,
-    ``"scale<float>"``. Of a ``__device__`` function, which may be a template or overloaded, a kernel
-    is made that calls it, so that its types follow the descriptors. The parameters are ``const T*``
-    per input, the extra arguments, ``T*`` per output.
-    Element types: FP32 ``float``, FP16 ``__half``, BF16 ``__nv_bfloat16``, INT8 to INT64 ``intN_t``,
-    UINT8 and FP8 ``uint8_t``, BOOL ``bool``; ``SymInt32`` is ``int32_t`` and so on, ``SymPointer`` is
-    ``const int64_t*``. An absent optional input (None) is a null pointer.
+    ``"scale<float>"``. A ``__device__`` function may be a template or overloaded. A generated
+    kernel calls it, with types that follow the descriptors. The parameters are ``const T*`` per
+    input, the extra arguments, ``T*`` per output. Element types: FP32 ``float``, FP16 ``__half``,
+    BF16 ``__nv_bfloat16``, INT8 to INT64 ``intN_t``, UINT8 and FP8 ``uint8_t``, BOOL ``bool``;
+    ``SymInt32`` is ``int32_t`` and so on, ``SymPointer`` is ``const int64_t*``. An absent optional
+    input (None) is a null pointer.
 
-    The compiler is NVRTC (``python -m pip install nvidia-cuda-nvrtc``), with
-    ``--std=c++17`` and `flags` added; CUDA's headers are found where ``nvidia-cuda-runtime`` is
-    installed. Results are cached by content in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
+    The compiler is NVRTC (``python -m pip install nvidia-cuda-nvrtc``), with ``--std=c++17`` and
+    `flags` added; CUDA's headers are found where ``nvidia-cuda-runtime`` is installed. Results are
+    cached by content in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
     ``code.launch(grid_x=..., block_x=256)`` makes the launch parameters. A kernel that waits for
-    those before it (``cudaGridDependencySynchronize()``, or ``griddepcontrol.wait`` as inline PTX)
-    begins while they end.
+    the kernels before it (``cudaGridDependencySynchronize()``, or ``griddepcontrol.wait`` as
+    inline PTX) begins while they end.
 
     :param source: CUDA C++, or the path of a file with it.
     :param name: of the function, also one in a namespace: ``"ns::f"``.
-    :param inputs: the descriptors that ``aot_impl`` was given, or data types; None of one that is
-        absent.
-    :param outputs: the same of the outputs.
+    :param inputs: the descriptors that ``aot_impl`` gets, or data types; None for an absent one.
+    :param outputs: the same for the outputs.
     :param extra: the extra arguments that ``aot_impl`` returns.
-    :param arch: ``"sm_90"`` for a cubin, which runs on that architecture alone, ``"compute_90"``
-        for PTX, which newer ones run too. Without it: that of the GPU that the engine is built for.
+    :param arch: ``"sm_90"`` for a cubin, which runs only on that architecture, ``"compute_90"`` for
+        PTX, which newer ones run, too. Default: the architecture of the GPU that the engine is
+        built for.
     :param flags: further options of NVRTC.
-    :raises CompileError: with the compiler's messages, in the source's own line numbers, or saying
-        which package is missing.
+    :raises CompileError: with the compiler's messages, in the source's own line numbers, or for a
+        missing package.
     """
     if not re.fullmatch(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*(<[^;{}]*>)?", name):
         raise CompileError(f"aot.cuda: {name!r} is not the name of a function")

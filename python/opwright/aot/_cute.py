@@ -147,33 +147,33 @@ def cute(
 ) -> Code:
     """Compiles a kernel of CuTe DSL for GPUs, without a GPU.
 
-    Its parameters, beside the constants, are a ``cute.Tensor`` per input, the extra arguments, and a
-    ``cute.Tensor`` per output, in this order. A tensor has the extents of the network's, in C order:
-    those that are known when the engine is built are static, others are `Int32`, which the engine
-    passes. A parameter that is annotated as ``cute.Pointer`` gets the address alone.
+    Its parameters, beside the constants, are a ``cute.Tensor`` per input, the extra arguments, and
+    a ``cute.Tensor`` per output, in this order. A tensor has the extents of the network's, in C
+    order: those that are known when the engine is built are static, others are `Int32`, which the
+    engine passes. A parameter that is annotated as ``cute.Pointer`` gets only the address.
 
-    What a function of the host computes before it launches a kernel, layouts or a copy's atoms, is
-    no part of the engine: a kernel makes them itself. ``code.launch(grid_x=...)`` makes the launch
-    parameters. Results are cached by content in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
+    An engine has no host function that computes layouts or a copy's atoms before a launch: the
+    kernel makes them itself. ``code.launch(grid_x=...)`` makes the launch parameters. Results are
+    cached by content in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
 
     :param kernel: decorated with ``cute.kernel``.
     :param constants: the values of its parameters that are ``cutlass.Constexpr``.
-    :param inputs: the descriptors that ``aot_impl`` was given. A pair of a data type and extents may
-        stand for a descriptor, ``(x.dtype, [x.shape_expr.numel()])``: for a kernel that sees other
-        extents than the network has, or where no engine is being built.
-    :param outputs: the same of the outputs.
+    :param inputs: the descriptors that ``aot_impl`` gets. A pair of a data type and extents may
+        replace a descriptor, ``(x.dtype, [x.shape_expr.numel()])``: for a kernel that sees other
+        extents than the network's, or outside of a build.
+    :param outputs: the same for the outputs.
     :param extra: the extra arguments that ``aot_impl`` returns.
-    :param block: how many threads, or a tuple of up to three.
+    :param block: the number of threads, or a tuple of up to three.
     :param shared_mem: dynamic shared memory in bytes; without it, what the kernel allocates with
         ``cutlass.utils.SmemAllocator``.
-    :param arch: ``"sm_90a"`` for a cubin, ``"compute_90"`` for PTX. Without it: that of the GPU that
-        the engine is built for.
-    :param alignment: how many bytes divide the addresses of all tensors, if callers promise that.
-        Without it, those of an element.
-    :param order: the names of the kernel's parameters as they take the inputs, the extra arguments
-        and the outputs, for a kernel that has them in another order: ``["x", "n", "y"]``.
-    :raises CompileError: for parameters that do not fit, with the compiler's messages, or saying
-        which package is missing.
+    :param arch: ``"sm_90a"`` for a cubin, ``"compute_90"`` for PTX. Default: the architecture of
+        the GPU that the engine is built for.
+    :param alignment: bytes that divide the addresses of all tensors, if callers promise that.
+        Default: the size of an element.
+    :param order: for a kernel with another order of parameters: their names in the order of the
+        inputs, the extra arguments and the outputs, ``["x", "n", "y"]``.
+    :raises CompileError: for wrong parameters, with the compiler's messages, or for a missing
+        package.
     """
     cutlass, package = _import()
     function = getattr(kernel, "__wrapped__", None)

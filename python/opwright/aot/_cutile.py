@@ -91,21 +91,21 @@ def cutile(
 
     :param kernel: decorated with ``cuda.tile.kernel``.
     :param constants: the values of its parameters that are ``cuda.tile.Constant``.
-    :param inputs: the descriptors that ``aot_impl`` was given. A pair of a data type and extents may
-        stand for a descriptor, ``(x.dtype, [x.shape_expr.numel()])``: for a kernel that sees other
-        extents than the network has, or where no engine is being built.
-    :param outputs: the same of the outputs.
+    :param inputs: the descriptors that ``aot_impl`` gets. A pair of a data type and extents may
+        replace a descriptor, ``(x.dtype, [x.shape_expr.numel()])``: for a kernel that sees other
+        extents than the network's, or outside of a build.
+    :param outputs: the same for the outputs.
     :param extra: the extra arguments that ``aot_impl`` returns.
-    :param arch: ``"sm_90"``. Without it: that of the GPU that the engine is built for. cuTile makes
-        cubins alone.
-    :param alignment: how many bytes divide the addresses of all tensors, if callers promise that.
-        Without it, those of an element.
+    :param arch: ``"sm_90"``. Default: the architecture of the GPU that the engine is built for.
+        cuTile makes only cubins.
+    :param alignment: bytes that divide the addresses of all tensors, if callers promise that.
+        Default: the size of an element.
     :param index_bits: of extents and strides: 64 for tensors of 2^31 elements and more. With 32 a
         larger one is an error when the shape is set.
-    :param order: the names of the kernel's parameters as they take the inputs, the extra arguments
-        and the outputs, for a kernel that has them in another order: ``["x", "n", "y"]``.
-    :raises CompileError: for parameters that do not fit, with the compiler's messages, or saying
-        which package is missing.
+    :param order: for a kernel with another order of parameters: their names in the order of the
+        inputs, the extra arguments and the outputs, ``["x", "n", "y"]``.
+    :raises CompileError: for wrong parameters, with the compiler's messages, or for a missing
+        package.
     """
     tile, compilation = _import()
     if not isinstance(kernel, tile.kernel):

@@ -12,10 +12,10 @@ from ._code import CompileError, cached
 
 
 def architecture() -> str:
-    """The GPU's that an engine is being built for, ``"sm_90"``: what the makers of kernels compile for
-    unless they are told.
+    """The architecture of the GPU that the engine is being built for, such as ``"sm_90"``: the
+    makers' default.
 
-    :raises CompileError: where no engine is being built for a GPU.
+    :raises CompileError: outside of a build for a GPU.
     """
     return chosen_architecture("aot.architecture", None)
 

@@ -195,23 +195,21 @@ def numba(
 ) -> Code:
     """Compiles a Python function with Numba into a kernel for the CPU that needs no Python.
 
-    It is called, for each cell of the grid, with a pointer per input, the extra arguments, a
+    The engine calls it for each cell of the grid, with a pointer per input, the extra arguments, a
     pointer per output, and the cell's x, y, z as int64. Pointers are indexed like one-dimensional
     arrays, without bounds; an absent optional input is None. FP16 and BF16 elements are ``uint16``
-    (their bits), FP8 ``uint8``.
-    What needs Numba's runtime (array expressions, temporary arrays, exceptions, ``parallel``) is
-    refused.
+    (their bits), FP8 ``uint8``. Code that needs Numba's runtime (array expressions, temporary
+    arrays, exceptions, ``parallel``) is an error.
 
     The code is for the x86-64-v3 instruction set where this machine has it, and cached by content
     in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
 
     :param function: plain or decorated with ``numba.njit``.
     :param name: of the kernel.
-    :param inputs: the descriptors that ``aot_impl`` was given, or data types; None of one that is
-        absent.
-    :param outputs: the same of the outputs.
+    :param inputs: the descriptors that ``aot_impl`` gets, or data types; None for an absent one.
+    :param outputs: the same for the outputs.
     :param extra: the extra arguments that ``aot_impl`` returns.
-    :raises CompileError: saying what in the function cannot be compiled.
+    :raises CompileError: with the part of the function that cannot be compiled.
     """
     try:
         import llvmlite

@@ -77,20 +77,19 @@ def numba_cuda(
     """Compiles a Python function with Numba-CUDA into a kernel for GPUs, without a GPU.
 
     Its parameters are a pointer per input, the extra arguments, and a pointer per output. Pointers
-    are indexed like one-dimensional arrays, without bounds; an absent optional input is None.
-    Where it is in the grid a thread reads from ``numba.cuda.blockIdx`` and its like, as in every
-    kernel of Numba-CUDA. FP16 elements are ``float16``, those of BF16 ``uint16`` (their bits), FP8
+    are indexed like one-dimensional arrays, without bounds; an absent optional input is None. A
+    thread reads its place in the grid from ``numba.cuda.blockIdx`` and the like, as in every
+    Numba-CUDA kernel. FP16 elements are ``float16``, those of BF16 ``uint16`` (their bits), FP8
     ``uint8``.
 
-    What is made is PTX, which the driver compiles for the GPU when an engine is loaded. Results are
+    The result is PTX, which the driver compiles for the GPU when an engine is loaded. Results are
     cached by content in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
     ``code.launch(grid_x=..., block_x=256)`` makes the launch parameters.
 
     :param function: plain or decorated with ``numba.cuda.jit``.
     :param name: of the kernel.
-    :param inputs: the descriptors that ``aot_impl`` was given, or data types; None of one that is
-        absent.
-    :param outputs: the same of the outputs.
+    :param inputs: the descriptors that ``aot_impl`` gets, or data types; None for an absent one.
+    :param outputs: the same for the outputs.
     :param extra: the extra arguments that ``aot_impl`` returns.
     :param arch: ``"compute_80"``: the oldest GPUs that are to run the kernel. Without it: those like
         the one that the engine is built for.

@@ -89,7 +89,7 @@ def _from_elf(data: bytes, name: str, target: str | None, what: str) -> Code:
 
 
 def object(code: bytes | os.PathLike[str], name: str, target: str | None = None) -> Code:
-    """Takes a kernel that was compiled elsewhere: a shared object for the CPU, PTX, or a cubin.
+    """Wraps a kernel that was compiled elsewhere: a shared object for the CPU, PTX, or a cubin.
 
     For the CPU it exports ``void name(void** args, int64_t x, int64_t y, int64_t z)``, which is
     called for each cell of the grid. ``args[i]`` points to argument i: a pointer for each input, the

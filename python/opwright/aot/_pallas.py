@@ -129,11 +129,11 @@ def pallas(
         Attributes are numbers in it: there are no extra arguments.
     :param inputs: the descriptors that ``aot_impl`` was given. A pair of a data type and extents may
         stand for a descriptor, ``(x.dtype, [rows, columns])``.
-    :param outputs: the same of the outputs.
-    :param arch: ``"sm_90"`` for a cubin, ``"compute_90"`` for PTX. Without it: that of the GPU that
-        the engine is built for.
-    :param alignment: how many bytes divide the addresses of all tensors, if callers promise that.
-        Without it, those of an element.
+    :param outputs: the same for the outputs.
+    :param arch: ``"sm_90"`` for a cubin, ``"compute_90"`` for PTX. Default: the architecture of the
+        GPU that the engine is built for.
+    :param alignment: bytes that divide the addresses of all tensors, if callers promise that.
+        Default: the size of an element.
     :raises CompileError: for extents that are open, for a function that is more than a kernel, with
         the compilers' messages, or saying which package is missing.
     """

@@ -46,9 +46,8 @@ _names: list[str] = []
 
 
 def open_extents(*names: str) -> tuple[ShapeExpr, ...]:
-    """Extents that are open, where no engine is being built: for a kernel that is compiled for any
-    extents and saved with `Code.save`. They have the arithmetic of other extents; equal names are the
-    same extent.
+    """Open extents outside of a build, for a kernel that is compiled for any extents and saved with
+    `Code.save`. They have the arithmetic of other extents; equal names are the same extent.
 
     ::
 
@@ -376,22 +375,21 @@ def load(
     outputs: Iterable[Any],
     extra: Iterable[Any] = (),
 ) -> Code:
-    """Takes a kernel that `Code.save` wrote, on a machine that may lack the compiler and the language
-    which it is written in.
+    """Loads a kernel that `Code.save` wrote. The machine may lack its language and compiler.
 
-    It is used as what the maker returned: ``code.name``, ``code`` and ``code.launch(...)`` with the
-    same grid. Open extents are those of the tensors that come; an engine passes them. The code is as
-    trusted as a plugin is: load files of your own.
+    Use it like the maker's result: ``code.name``, ``code`` and ``code.launch(...)`` with the same
+    grid. The engine passes the tensors' open extents. The code is as trusted as a plugin: load only
+    your own files.
 
     :param path: of the file.
-    :param inputs: the descriptors that ``aot_impl`` was given, or pairs of a data type and extents, as
-        the maker takes them. Types must be those that the kernel was compiled for, and extents, too,
-        where these were numbers; equal extents must be known to be equal.
-    :param outputs: the same of the outputs.
+    :param inputs: the descriptors that ``aot_impl`` gets, or pairs of a data type and extents, as
+        for the maker. Types must match those of the compilation, and so must extents that were
+        numbers. Equal extents must be known to be equal.
+    :param outputs: the same for the outputs.
     :param extra: the extra arguments that ``aot_impl`` returns. An integer that was a number when the
         kernel was compiled must be that number.
-    :raises CompileError: for tensors or arguments that the kernel was not compiled for, and for a file
-        that cannot be read, is damaged, or is none of `Code.save`.
+    :raises CompileError: for tensors or arguments that the kernel was not compiled for, and for a
+        file that cannot be read, is damaged, or does not come from `Code.save`.
     """
     path = Path(path)
     reader = _Reader(str(path), None)

@@ -108,24 +108,24 @@ def tilelang(
     ``code.launch()`` has no arguments.
 
     TileLang makes CUDA C++ of the kernel, and NVRTC (``python -m pip install nvidia-cuda-nvrtc
-    nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt``) the code. Copies are made without tensor
-    descriptors (TMA), which a function of the host would have to fill for each shape. Results are
+    nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt``) the code. Copies use no tensor
+    descriptors (TMA), since a host function would have to fill them for each shape. Results are
     cached by content in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
 
-    :param kernel: a ``T.prim_func`` with one ``T.Kernel``; of a function that is decorated with
-        ``tilelang.jit`` what its ``get_tir`` returns.
-    :param inputs: the descriptors that ``aot_impl`` was given. A pair of a data type and extents may
-        stand for a descriptor, ``(x.dtype, [x.shape_expr.numel()])``: for a kernel that sees other
-        extents than the network has, or where no engine is being built.
-    :param outputs: the same of the outputs.
+    :param kernel: a ``T.prim_func`` with one ``T.Kernel``; for a function that is decorated with
+        ``tilelang.jit``, the result of its ``get_tir``.
+    :param inputs: the descriptors that ``aot_impl`` gets. A pair of a data type and extents may
+        replace a descriptor, ``(x.dtype, [x.shape_expr.numel()])``: for a kernel that sees other
+        extents than the network's, or outside of a build.
+    :param outputs: the same for the outputs.
     :param extra: the extra arguments that ``aot_impl`` returns.
-    :param arch: ``"sm_90"`` for a cubin, ``"compute_90"`` for PTX. Without it: that of the GPU that
-        the engine is built for.
+    :param arch: ``"sm_90"`` for a cubin, ``"compute_90"`` for PTX. Default: the architecture of the
+        GPU that the engine is built for.
     :param options: of TileLang's passes: ``{"tl.enable_fast_math": True}``.
-    :param order: the names of the kernel's parameters as they take the inputs, the extra arguments
-        and the outputs, for a kernel that has them in another order: ``["x", "n", "y"]``.
-    :raises CompileError: for parameters that do not fit, with the compiler's messages, or saying
-        which package is missing.
+    :param order: for a kernel with another order of parameters: their names in the order of the
+        inputs, the extra arguments and the outputs, ``["x", "n", "y"]``.
+    :raises CompileError: for wrong parameters, with the compiler's messages, or for a missing
+        package.
     """
     package = _import()
     tvm = package.tvm

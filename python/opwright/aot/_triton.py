@@ -230,37 +230,35 @@ def triton(
     null pointer to int8. A BOOL is a pointer to ``int1``, FP8 to ``float8e4nv``.
 
     ``code.launch(grid_x=...)`` makes the launch parameters, with the block and the shared memory
-    that Triton chose. Pointers that Triton adds after the outputs are declared in ``code.scratch``,
-    and filled by the engine.
+    that Triton chose. Triton adds pointers after the outputs. ``code.scratch`` declares them, and
+    the engine fills them.
 
-    Of the arguments, Triton is told what the engine guarantees: an integer extra argument that is
-    constant and a multiple of 16 is one. Addresses are only as aligned as the elements, since
-    callers bring their own memory, and extents may be anything; whoever can promise more says so by
-    `multiples_of_16`, which lets Triton load and store 16 bytes at once.
+    Triton knows which integer extra arguments are constant multiples of 16. Addresses are only as
+    aligned as the elements, since callers bring their own memory, and extents may be anything. With
+    `multiples_of_16` you promise more, and Triton loads and stores 16 bytes at once.
 
-    A kernel that calls ``tl.extra.cuda.gdc_wait()`` before it reads or writes begins while those
-    before it end; ``launch_pdl`` among the options makes no difference.
+    A kernel that calls ``tl.extra.cuda.gdc_wait()`` before it reads or writes begins while the
+    kernels before it end. The option ``launch_pdl`` has no effect.
 
     The first compilation of a process takes a second. Results are cached by content in
     ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
 
     :param kernel: decorated with ``triton.jit``.
     :param constexprs: the values of its constexpr parameters; those with a default may be left out.
-    :param inputs: the descriptors that ``aot_impl`` was given, or data types; None of one that is
-        absent.
-    :param outputs: the same of the outputs.
+    :param inputs: the descriptors that ``aot_impl`` gets, or data types; None for an absent one.
+    :param outputs: the same for the outputs.
     :param extra: the extra arguments that ``aot_impl`` returns.
     :param num_warps: of 32 threads in each block.
     :param num_stages: of the software pipeline; None for Triton's own choice.
-    :param arch: ``"sm_90"`` for a cubin, ``"compute_90"`` for PTX. Without it: that of the GPU that
-        the engine is built for.
+    :param arch: ``"sm_90"`` for a cubin, ``"compute_90"`` for PTX. Default: the architecture of the
+        GPU that the engine is built for.
     :param multiples_of_16: names of parameters: pointers that are always aligned to 16 bytes, and
         integers that are always multiples of 16.
     :param options: further options of Triton's compiler, ``{"maxnreg": 128}``.
-    :param order: the names of the kernel's parameters as they take the inputs, the extra arguments
-        and the outputs, for a kernel that has them in another order: ``["x", "n", "y"]``.
-    :raises CompileError: for parameters that do not fit, with the compiler's messages, or saying
-        which package is missing.
+    :param order: for a kernel with another order of parameters: their names in the order of the
+        inputs, the extra arguments and the outputs, ``["x", "n", "y"]``.
+    :raises CompileError: for wrong parameters, with the compiler's messages, or for a missing
+        package.
     """
     package = imported()
     function = _kernel(package, kernel)

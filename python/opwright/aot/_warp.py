@@ -124,25 +124,25 @@ def warp(
     A kernel that writes to an array that it reads has one parameter for both: describe the output
     as ``x.aliased()``, and leave it out of the parameters. Other inputs must not be written to.
 
-    The grid follows from `dim`, so ``code.launch()`` has no arguments. Gradients are no part of it.
-    Warp makes CUDA C++ of the kernel, and NVRTC (``python -m pip install nvidia-cuda-nvrtc``) the
-    code. Results are cached by content in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
+    The grid follows from `dim`, so ``code.launch()`` has no arguments. It has no gradients. Warp
+    makes CUDA C++ of the kernel, and NVRTC (``python -m pip install nvidia-cuda-nvrtc``) the code.
+    Results are cached by content in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
 
     :param kernel: decorated with ``warp.kernel``.
     :param dim: the threads' extents, as ``warp.launch`` has them: a number or extent, or up to four.
     :param inputs: the descriptors that ``aot_impl`` was given; None of one that is absent. A pair of a
         data type and extents may stand for a descriptor, ``(x.dtype, [x.shape_expr.numel()])``: for
         a kernel that sees other extents than the network has, or where no engine is being built.
-    :param outputs: the same of the outputs.
+    :param outputs: the same for the outputs.
     :param extra: the extra arguments that ``aot_impl`` returns.
-    :param block_dim: how many threads are a block. A kernel of tiles is launched with
-        ``dim=[..., block_dim]``, as by ``warp.launch_tiled``.
-    :param arch: ``"sm_90"`` for a cubin, ``"compute_90"`` for PTX. Without it: that of the GPU that
-        the engine is built for.
-    :param order: the names of the kernel's parameters as they take the inputs, the extra arguments
-        and the outputs, for a kernel that has them in another order: ``["x", "n", "y"]``.
-    :raises CompileError: for parameters that do not fit, with the compiler's messages, or saying
-        which package is missing.
+    :param block_dim: the threads of a block. A kernel of tiles is launched with ``dim=[...,
+        block_dim]``, as by ``warp.launch_tiled``.
+    :param arch: ``"sm_90"`` for a cubin, ``"compute_90"`` for PTX. Default: the architecture of the
+        GPU that the engine is built for.
+    :param order: for a kernel with another order of parameters: their names in the order of the
+        inputs, the extra arguments and the outputs, ``["x", "n", "y"]``.
+    :raises CompileError: for wrong parameters, with the compiler's messages, or for a missing
+        package.
     """
     package = _import()
     if not isinstance(kernel, package.Kernel):

@@ -88,19 +88,19 @@ class _Trace:
 class InferenceSession:
     """Runs a model as ``onnxruntime.InferenceSession`` does.
 
-    A model with open extents is built when it is first run, for the shapes that come, and again for
-    larger ones; a model without them at once.
+    A model with open extents is built in its first run, for the given shapes, and again for larger
+    ones. A model without open extents is built at once.
 
     :param path_or_bytes: an ONNX file, the bytes of one, an ``onnx.ModelProto``, an engine file, its
         bytes, or an ``opwright.Engine``.
     :param sess_options: `SessionOptions`.
-    :param providers: names, or (name, options), in the order of preference: the first that is there
-        says whether engines are for the CPU or a GPU. None: the GPU where there is one. An engine
-        has its device.
+    :param providers: names, or (name, options), in the order of preference. Engines run on the
+        device of the first available one. None: the GPU if there is one. An engine has its own
+        device.
     :param provider_options: a dict for each provider.
     :raises NoSuchFile: there is no file of that name.
-    :raises InvalidProtobuf: what was given is no ONNX model.
-    :raises NotImplemented: the model has an operator or a type that is not here.
+    :raises InvalidProtobuf: the argument is not an ONNX model.
+    :raises NotImplemented: the model has an unsupported operator or type.
     :raises Fail: the model cannot be built.
     """
 
@@ -191,7 +191,7 @@ class InferenceSession:
         providers: Sequence[Any] | None = None,
         provider_options: Sequence[Mapping[Any, Any]] | None = None,
     ) -> None:
-        """Other devices; engines are built again."""
+        """Sets other devices. Engines are built again."""
         if self._engine is not None:
             on_cpu = "cpu" in repr(self._engine.engine).split(":", 1)[0]
             self._providers: dict[str, dict[str, str]] = (
@@ -225,7 +225,7 @@ class InferenceSession:
             self._trace.add("model_loading", begin)
 
     def get_providers(self) -> list[str]:
-        """The providers that count, the first of them the device's."""
+        """The providers in use. The first is the device's."""
         return list(self._providers)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
@@ -257,7 +257,7 @@ class InferenceSession:
         return self._description.metadata
 
     def get_session_options(self) -> SessionOptions:
-        """Those that the session was made with."""
+        """The options that the session was made with."""
         return self._options
 
     def get_session_graph_assignment_info(self) -> list[Any]:
@@ -276,7 +276,7 @@ class InferenceSession:
 
         :param input_feed: arrays by the inputs' names, of the inputs' types; lists take them.
         :raises ValueError: an input is missing.
-        :raises InvalidArgument: a name that there is not, or an array of another type or shape.
+        :raises InvalidArgument: an unknown name, or an array of another type or shape.
         """
         results = self._call(output_names, input_feed, run_options)
         return [to_value(result).numpy() for result in results]
@@ -319,17 +319,17 @@ class InferenceSession:
     def run_with_iobinding(
         self, iobinding: IOBinding, run_options: RunOptions | None = None
     ) -> None:
-        """Runs on what is bound."""
+        """Runs on the bound arrays."""
         iobinding._run(run_options)
 
     def end_profiling(self) -> str:
-        """Writes the trace, and says its name."""
+        """Writes the trace and returns its name."""
         if self._trace is None:
             return ""
         return self._trace.write()
 
     def get_profiling_start_time_ns(self) -> int:
-        """When it began, in nanoseconds since 1970; 0 where nothing is traced."""
+        """The start of the trace in nanoseconds since 1970; 0 without a trace."""
         return self._trace.start_ns if self._trace is not None else 0
 
     def _call(

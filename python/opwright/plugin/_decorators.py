@@ -161,15 +161,15 @@ def register(
 def impl(plugin_id: str, device: str | None = None, capturable: bool = False) -> Callable[[F], F]:
     """Defines how a plugin computes: ``(tensors..., attributes..., outputs, stream[, tactic])``.
 
-    The function is called whenever an engine with the plugin runs. Only the attributes that it
-    takes are stored in engines.
+    The engine calls the function in each run. It stores only the attributes that the function
+    takes.
 
-    :param plugin_id: of a plugin that is registered.
+    :param plugin_id: the id of a registered plugin.
     :param device: ``"cpu"``, ``"cuda"``, or None for both.
-    :param capturable: whether all that the function does on a GPU is to launch kernels and copies
-        on ``stream``, the same ones for the same shapes, so that the engine may capture them in a
-        CUDA graph and run that without calling the function again.
-    :raises SignatureError: for parameters or hints that do not fit those of `register`.
+    :param capturable: whether the function only launches kernels and copies on ``stream``, the same
+        ones for the same shapes. The engine may then capture them in a CUDA graph, and replay it
+        without calling the function.
+    :raises SignatureError: for parameters or hints that contradict those of `register`.
     """
     plugin = _find(plugin_id, "impl")
     _check_device("impl", device)
@@ -201,11 +201,11 @@ def autotune(plugin_id: str) -> Callable[[F], F]:
     """Defines the types, layouts and tactics that the engine compares:
     ``(tensors..., attributes..., outputs) -> list of AutoTuneCombination``.
 
-    The function is called while an engine is built, with descriptors that know the profile's
-    shapes. Without it a plugin runs in the network's types, LINEAR, and has no tactics.
+    The build calls the function, with descriptors that know the profile's shapes. Without it a
+    plugin runs in the network's types, LINEAR, and has no tactics.
 
-    :param plugin_id: of a plugin that is registered.
-    :raises SignatureError: for parameters or hints that do not fit those of `register`.
+    :param plugin_id: the id of a registered plugin.
+    :raises SignatureError: for parameters or hints that contradict those of `register`.
     """
     plugin = _find(plugin_id, "autotune")
 
@@ -222,13 +222,13 @@ def aot_impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
     """Defines the kernel that is compiled into engines: ``(tensors..., attributes..., outputs,
     tactic) -> (kernel name, code, KernelLaunchParams, SymExprs)``.
 
-    The function is called while an engine is built, for each combination of types, formats and
-    tactics that is compared. The kernel's parameters are a pointer for each input, the extra
-    arguments, and a pointer for each output. `opwright.aot` makes name and code.
+    The build calls the function for each combination of types, formats and tactics that it
+    compares. The kernel's parameters are a pointer for each input, the extra arguments, and a
+    pointer for each output. `opwright.aot` makes name and code.
 
-    :param plugin_id: of a plugin that is registered.
+    :param plugin_id: the id of a registered plugin.
     :param device: ``"cpu"``, ``"cuda"``, or None for both.
-    :raises SignatureError: for parameters or hints that do not fit those of `register`.
+    :raises SignatureError: for parameters or hints that contradict those of `register`.
     """
     plugin = _find(plugin_id, "aot_impl")
     _check_device("aot_impl", device)
@@ -250,16 +250,15 @@ def aot_impl(plugin_id: str, device: str | None = None) -> Callable[[F], F]:
 
 
 def reference(plugin_id: str) -> Callable[[F], F]:
-    """Defines what is right: ``(tensors..., attributes..., outputs, stream)``, as `impl`.
+    """Defines the right results: ``(tensors..., attributes..., outputs, stream)``, as `impl`.
 
-    The function is called while an engine is built, in the network's types and LINEAR, and what
-    each combination and tactic computes is compared with its outputs. A combination that differs by
-    more than its types allow is left out with a warning, or ends a build with ``verify="strict"``.
-    Without it `impl` is what compiled kernels are compared with, and the first combination what
-    the others are.
+    The build calls the function, in the network's types and LINEAR. It compares each combination
+    and tactic with its outputs. A combination that differs by more than its types allow is dropped
+    with a warning, or ends a build with ``verify="strict"``. Without a reference, compiled kernels
+    are compared with `impl`, and combinations with the first one.
 
-    :param plugin_id: of a plugin that is registered.
-    :raises SignatureError: for parameters or hints that do not fit those of `register`.
+    :param plugin_id: the id of a registered plugin.
+    :raises SignatureError: for parameters or hints that contradict those of `register`.
     """
     plugin = _find(plugin_id, "reference")
 
@@ -288,13 +287,13 @@ def pointwise_impl(plugin_id: str) -> Callable[[F], F]:
     """Defines a plugin by an expression of single elements: ``(tensors..., attributes...) ->
     Element``, written with operators and the functions of `opwright.plugin.elements`.
 
-    The function is called while an engine is built, and what it computes becomes layers of the
-    engine's own: one kernel with other element-wise layers, and on a GPU a part of the convolution
-    or matrix product before them. Tensors are floating, of one type, and broadcast to each other;
-    the expression is computed in FP32. It runs on every device, without Python.
+    The build calls the function and turns the expression into layers. They become one kernel with
+    other element-wise layers, and on a GPU a part of the convolution or matrix product before them.
+    Tensors have one floating type and broadcast to each other. The expression is computed in FP32.
+    It runs on every device, without Python.
 
-    :param plugin_id: of a plugin that is registered, with one output.
-    :raises SignatureError: for parameters or hints that do not fit those of `register`.
+    :param plugin_id: the id of a registered plugin with one output.
+    :raises SignatureError: for parameters or hints that contradict those of `register`.
     """
     plugin = _find(plugin_id, "pointwise_impl")
 

@@ -250,8 +250,8 @@ def kernel(
     lazy_register: bool = False,
     **options: Any,
 ) -> Callable[[F], F]:
-    """Defines a whole plugin by a function for the shapes, as `register` takes it, and a kernel that
-    is compiled into engines. What `autotune` and `aot_impl` would say follows from the arguments.
+    """Defines a whole plugin by a function for the shapes, as `register` takes it, and a kernel
+    that is compiled into engines. `autotune` and `aot_impl` follow from the arguments.
 
     C++, for the CPU::
 
@@ -312,24 +312,25 @@ def kernel(
     descriptors, the attributes, ``outputs`` and the constants.
 
     :param plugin_id: ``"namespace::name"``.
-    :param code: C++ source (str, or the pathlib.Path of a file); CUDA C++, which has
-        ``__global__`` or ``__device__`` in it, or is a file ``.cu``; a function for Numba, or, for
-        GPUs, one that is decorated with ``numba.cuda.jit``; a kernel of Triton. A list of them is
-        compared by the tuner.
+    :param code: C++ source (str, or the pathlib.Path of a file); CUDA C++, which has ``__global__``
+        or ``__device__`` in it, or is a file ``.cu``; a function for Numba, or, for GPUs, one that
+        is decorated with ``numba.cuda.jit``; a kernel of Triton. The tuner compares the entries of
+        a list.
     :param name: of the function in the source; without it, the plugin's.
     :param grid: a number or extent, or a tuple of up to three.
     :param extra: the extra arguments: of numbers and extents, integers are passed as `SymInt64` and
         others as `SymFloat32`; or any of the classes that are named so.
-    :param types: what the tuner may choose from: ``"FP32|FP16"`` for all floating inputs and
-        outputs, or an entry for each of them, as in `AutoTuneCombination`. Without it, the
-        network's types. For Numba, FP16 elements are their bits.
-    :param constants: what the kernel is compiled for: macros of C++ and CUDA. A list of them is
-        compared by the tuner.
-    :param block: of kernels of CUDA and Numba-CUDA: how many threads, or a tuple of up to three.
+    :param types: the tuner's choices: ``"FP32|FP16"`` for all floating inputs and outputs, or an
+        entry for each of them, as in `AutoTuneCombination`. Without it, the network's types. For
+        Numba, FP16 elements are their bits.
+    :param constants: constants of the compilation: macros of C++ and CUDA. The tuner compares the
+        entries of a list.
+    :param block: for kernels of CUDA and Numba-CUDA: the number of threads, or a tuple of up to
+        three.
     :param lazy_register: as in `register`.
     :param options: of the function of `opwright.aot`: ``flags``, ``arch``, ``multiples_of_16``.
-    :raises SignatureError: for a function without the hints that are needed, or one that asks for
-        what is not there.
+    :raises SignatureError: for a function without the needed hints, or with a parameter of an
+        unknown name.
     """
     codes = list(code) if isinstance(code, (list, tuple)) else [code]
     values = [constants] if isinstance(constants, Mapping) else list(constants) or [{}]

@@ -183,21 +183,21 @@ def from_torch(operator: str, **fixed: Any) -> PluginOp:
     """Makes a plugin of an operator of PyTorch, one of ``torch.library`` or PyTorch's own.
 
     The operator's fake function gives types and shapes, also dynamic ones, and the operator
-    computes, on tensors that share the engine's memory. Its arguments of type Tensor are the
-    plugin's inputs, then those of type ``Tensor?``, which may be absent, then one of type
-    ``Tensor[]``, any number. int, float, bool, str and lists of int, float and bool are its
-    attributes, and their default values those of the attributes; behind a list of tensors they
-    are keyword-only. Other arguments keep their default value. The outputs are what the operator
-    returns, then a tensor in place of each that it writes to.
+    computes, on tensors that share the engine's memory. The plugin's inputs are its arguments of
+    type Tensor, then those of type ``Tensor?``, which may be absent, then one of type ``Tensor[]``,
+    any number. The attributes are its arguments of type int, float, bool, str and lists of int,
+    float and bool, with their default values. After a list of tensors they are keyword-only. Other
+    arguments keep their default value. The outputs are the operator's results, then a tensor in
+    place of each that it writes to.
 
     :param operator: ``"namespace::name"``, which becomes the plugin's id; with ``.overload`` where
         the default one is not meant. An ONNX node of the domain `namespace` and the type `name`
         finds the plugin.
-    :param fixed: arguments that are to have one value always, instead of being attributes.
+    :param fixed: arguments with a fixed value, which are not attributes.
     :returns: what ``op.namespace.name`` is: called with a network's tensors and the attributes, it
         gives what ``network.add_plugin`` takes.
     :raises NotImplementedError: for an operator with arguments or results that a plugin cannot
-        have; when it is used, for outputs whose shapes depend on data.
+        have. When it is used, for outputs whose shapes depend on data.
     """
     import torch
 

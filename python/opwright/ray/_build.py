@@ -64,19 +64,20 @@ def build(
 ) -> _core.Engine:
     """Build an engine as ``opwright.build`` does, with the candidates timed by workers of Ray.
 
-    The engine is the one that this machine would build from the same times. Workers whose device is
-    not this machine's are left out, as their times are not of use here. A worker that dies costs the
-    time of the candidates that it had: others time them, or in the end this machine.
+    The engine is the one that this machine would build from the same times. Workers with another
+    device than this machine's are left out, since their times do not hold here. If a worker dies,
+    others, or in the end this machine, time its candidates.
 
-    :param model: as for ``opwright.build``, but for a network; a path is one that all machines read.
-    :param workers: how many; by default one for each GPU of the cluster, or, for the CPU, one for
-        each machine. Two on the processors of one machine disturb each other's times.
+    :param model: as for ``opwright.build``, except a network. All machines must be able to read a
+        path.
+    :param workers: the number of workers; by default one for each GPU of the cluster, or, for the
+        CPU, one for each machine. Two on the processors of one machine disturb each other's times.
     :param timing_cache: as for ``opwright.build``, a file of this machine.
     :param worker_options: Ray's options of a worker's actor, as ``{"num_cpus": 1}``; by default
         as many CPUs as this machine has for the engine, or one CPU and one GPU where it is for a GPU.
     :param start_seconds: workers that have not started by then are left out.
     :param options: all other arguments of ``opwright.build``.
-    :raises Error: as ``opwright.build``; for a network, which cannot be sent.
+    :raises Error: as ``opwright.build``. Also for a network, which cannot be sent.
     """
     import ray
 

@@ -33,9 +33,8 @@ class Predictor:
     ):
         """
         :param engine: the path of the engine file.
-        :param columns: for each input of the engine the column that it is; by default the column of
-            its name.
-        :param keep: whether the batch's own columns stay.
+        :param columns: the column of each input of the engine; by default the column of its name.
+        :param keep: whether to keep the batch's own columns.
         :param load: arguments of ``opwright.load``.
         :raises Error: as ``opwright.load``, or for a column of an input that the engine lacks.
         """
@@ -53,7 +52,7 @@ class Predictor:
     def __call__(self, batch: Any) -> Any:
         """The batch with the outputs, of the kind that it is.
 
-        :raises Error: for a column that is missing or does not fit the engine.
+        :raises Error: for a column that is missing or invalid for the engine.
         """
         if isinstance(batch, Mapping):
             results = self._run(batch)

@@ -141,18 +141,18 @@ def deployment(
 ) -> Any:
     """An application for ``ray.serve.run`` that answers the KServe v2 protocol.
 
-    Replicas with the engines are behind replicas that speak HTTP. A replica with an engine that
-    dies loses no request: its requests are run on another one. ``serve.run`` with a new
-    application replaces the replicas one after the other, each when it has answered.
+    Front replicas speak HTTP; the replicas with the engines are behind them. If a replica with an
+    engine dies, its requests run on another one. ``serve.run`` with a new application replaces the
+    replicas one after the other, each when it has answered its requests.
 
     :param engines: the path of an engine file, which all machines read, or paths by name.
-    :param replicas: of each engine.
-    :param front_replicas: of what speaks HTTP.
-    :param actor_options: of an engine's replica, as ``{"num_gpus": 1}``.
+    :param replicas: the number of replicas of each engine.
+    :param front_replicas: the number of replicas that speak HTTP.
+    :param actor_options: Ray's options of an engine's replica, such as ``{"num_gpus": 1}``.
     :param max_queue: the most requests that a replica has accepted and not answered; further ones
         get 503.
     :param delay: seconds that a request waits at most for others to make a batch with.
-    :param instances: how many batches a replica runs at once.
+    :param instances: the number of batches that a replica runs at once.
     :param max_batch: the most rows of a batch; 1: requests run one by one; 0: as the profiles say.
     :param load: arguments of ``opwright.load``.
     """
