@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import threading
-import traceback
 from typing import List, Tuple
 
 import numpy as np
@@ -340,61 +339,6 @@ def test_register_function_is_checked_when_types_are_inferred():
 
 
 # Running ---------------------------------------------------------------------------------------
-
-
-class OwnError(Exception):
-    pass
-
-
-def test_an_exception_arrives_with_its_type_and_traceback_and_the_engine_stays_usable():
-    plugin_id = new_id("raising")
-    fail = [False]
-
-    @trtp.register(plugin_id)
-    def desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
-        return x.like()
-
-    @trtp.impl(plugin_id)
-    def run(x, outputs, stream):
-        if fail[0]:
-            raise OwnError("on purpose")
-        np.copyto(np.asarray(outputs[0]), np.asarray(x))
-
-    net, layer = one_plugin(plugin_id, X)
-    engine = build(net, layer.get_output(0))
-    np.testing.assert_array_equal(engine(X), X)
-    fail[0] = True
-    with pytest.raises(OwnError, match="on purpose") as caught:
-        engine(X)
-    frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert frames[-1] == "run"
-    fail[0] = False
-    np.testing.assert_array_equal(engine(X), X)
-
-
-def test_exceptions_of_register_and_autotune_arrive_too():
-    plugin_id = new_id("raising")
-    where = ["register"]
-
-    @trtp.register(plugin_id)
-    def desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
-        if where[0] == "register":
-            raise OwnError("register")
-        return x.like()
-
-    @trtp.impl(plugin_id)
-    def run(x, outputs, stream): ...
-
-    @trtp.autotune(plugin_id)
-    def tune(x, outputs):
-        raise OwnError("autotune")
-
-    with pytest.raises(OwnError, match="register"):
-        one_plugin(plugin_id, X)
-    where[0] = "autotune"
-    net, layer = one_plugin(plugin_id, X)
-    with pytest.raises(OwnError, match="autotune"):
-        build(net, layer.get_output(0))
 
 
 def test_a_returned_value_is_an_error():

@@ -10,7 +10,6 @@ import traceback
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -381,7 +380,7 @@ trt.get_plugin_registry().register_creator(NegateCreator())
 """
 
 
-def test_sources_in_the_engine(tmp_path, monkeypatch):
+def test_sources_in_the_engine(tmp_path, monkeypatch, creators_end):
     (tmp_path / "quick_negate.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(tmp_path)
     import quick_negate
@@ -519,34 +518,6 @@ def no_argument(self, inputs, in_out, num_inputs, launchParams, symExprs, exprBu
     symExprs.nbSymExprs = 2
 
 
-DESC = trt.PluginTensorDesc
-BOTH = [
-    ("get_num_outputs", returning(None), "get_num_outputs.*int.*None"),
-    ("get_num_outputs", returning(0), r"returned 0"),
-    ("get_output_data_types", returning(None), "get_output_data_types.*list.*None"),
-    ("get_output_data_types", returning([]), "get_output_data_types.*0 came"),
-    ("get_output_data_types", returning([3.5]), "get_output_data_types.*DataType.*3.5"),
-    ("get_output_shapes", returning(None), "get_output_shapes.*list.*None"),
-    ("get_output_shapes", returning([1]), "get_output_shapes.*DimsExprs.*1"),
-    ("get_output_shapes", returning([[], []]), "get_output_shapes.*2 came"),
-    ("get_aliased_input", returning("x"), "get_aliased_input.*'x'"),
-    ("get_aliased_input", returning(7), r"returned 7"),
-    ("get_supported_format_combinations", returning(None), "format_combinations.*None"),
-    ("get_supported_format_combinations", returning([]), "format_combinations.* 0 "),
-    ("get_supported_format_combinations", returning([DESC()]), "format_combinations.* 1 "),
-    ("get_supported_format_combinations", returning([1, 2]), "PluginTensorDesc"),
-    ("get_valid_tactics", returning(None), "get_valid_tactics.*None"),
-    ("get_valid_tactics", returning(["1"]), "get_valid_tactics.*'1'"),
-    ("get_valid_tactics", returning([0]), "tactic 0"),
-    ("get_valid_tactics", returning([3, 3]), "tactic 3 twice"),
-    ("get_timing_cache_id", returning(3), "get_timing_cache_id.*3"),
-    ("get_capability_interface", returning(None), "core part"),
-    ("clone", returning(None), "clone.*None"),
-]
-JIT = [
-    ("get_fields_to_serialize", returning(None), "get_fields_to_serialize.*None"),
-    ("get_fields_to_serialize", returning("text"), "get_fields_to_serialize|PluginField"),
-]
 AOT = [
     ("get_launch_params", returning(None), "getLaunchParams.*gridX was not set"),
     ("get_launch_params", setting(grid_y="missing"), "gridY was not set"),
@@ -564,22 +535,12 @@ AOT = [
     ("get_kernel", returning(("", b"x")), "no kernel name"),
     ("get_kernel", returning(("f", b"PTX")), "no shared object for the CPU"),
 ]
-METHODS = [method for method, _, _ in BOTH]
-RAISING = [
-    *((False, m, raising, None) for m in {*METHODS, "configure_plugin", "set_tactic", "enqueue"}),
-    *((False, m, raising, None) for m in ("get_fields_to_serialize",)),
-    *((True, m, raising, None) for m in ("get_launch_params", "get_kernel", "set_tactic")),
-]
-CASES = [
-    *((False, *case) for case in BOTH + JIT),
-    *((True, *case) for case in AOT),
-    *sorted(RAISING, key=lambda case: case[:2]),
-]
+AOT += [(method, raising, None) for method in ("get_launch_params", "get_kernel", "set_tactic")]
 
 
-@pytest.mark.parametrize("compiled, method, body, message", CASES)
-def test_faults(name, compiled, method, body, message):
-    plugin = scale(name, compile=compile_rows if compiled else None)
+@pytest.mark.parametrize("method, body, message", AOT)
+def test_faults_of_what_brings_a_kernel(name, method, body, message):
+    plugin = scale(name, compile=compile_rows)
     x = np.ones((2, 7), np.float32)
 
     def create(request):
@@ -590,67 +551,14 @@ def test_faults(name, compiled, method, body, message):
     net = network()
     tensor = net.add_input("x", FLOAT, x.shape)
     with pytest.raises(OwnError if body is raising else trt.Error, match=message) as caught:
-        layer = net.add_plugin(create, aot=compiled)
+        layer = net.add_plugin(create, aot=True)
         build(net, layer.get_output(0))
     if body is raising:
         assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "raising"
-    elif method not in ("get_capability_interface", "clone"):
+    else:
         assert name in "".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
     # Others go on.
-    np.testing.assert_array_equal(run(plugin, x, k=2.0, aot=compiled), 2 * x)
-
-
-@pytest.mark.parametrize(
-    "create, message",
-    [
-        (returning(None), "refused"),
-        (returning(3), "IPluginV3"),
-        (returning(trt.IPluginV3()), "core part"),
-        (lambda self, name, namespace, fc, phase, qpcr: JitOnly(), "build part"),
-    ],
-)
-def test_creators_that_give_no_plugin(name, create, message):
-    plugin = scale(name)
-    plugin.creator.__class__ = type("Faulty", (type(plugin.creator),), {"create_plugin": create})
-    node = helper.make_node(name, ["x"], ["y"], plugin_namespace="layer", k=2.5)
-    values = [
-        helper.make_tensor_value_info(n, TensorProto.FLOAT, s)
-        for n, s in (("x", X.shape), ("y", None))
-    ]
-    graph = helper.make_graph([node], "graph", values[:1], values[1:])
-    opsets = [helper.make_opsetid("", 19)]
-    model: onnx.ModelProto = helper.make_model(graph, opset_imports=opsets, ir_version=9)
-    with pytest.raises((trt.Error, TypeError), match=message):
-        trt.build(model)
-
-
-class JitOnly(trt.IPluginV3, trt.IPluginV3QuickCore, trt.IPluginV3QuickRuntime):
-    plugin_name = "jit_only"
-
-    def clone(self):
-        return JitOnly()
-
-
-def test_an_engine_goes_on_after_enqueue_raised(name):
-    plugin = scale(name)
-    net, layer = one(plugin, k=2.0)
-    engine = build(net, layer.get_output(0))
-    good = plugin.run
-    plugin.run = lambda *args, **attrs: raising(None)
-    with pytest.raises(OwnError):
-        engine(X)
-    plugin.run = good
-    np.testing.assert_array_equal(engine(X), 2 * X)
-
-
-def test_expressions_end_with_their_builder(name):
-    kept = []
-    plugin = scale(name)
-    plugin.shapes = lambda e, inputs, k: kept.extend([inputs[0][0], e]) or [inputs[0]]
-    one(plugin, k=2.0)
-    for use in (lambda: kept[0].is_constant(), lambda: kept[1].constant(3)):
-        with pytest.raises(trt.Error, match="cannot be used after"):
-            use()
+    np.testing.assert_array_equal(run(plugin, x, k=2.0, aot=True), 2 * x)
 
 
 def test_launch_parameters_end_with_their_call(name):
