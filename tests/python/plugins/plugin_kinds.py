@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import inspect
 import json
@@ -24,17 +25,53 @@ VERSION = "7"
 
 
 @dataclasses.dataclass
-class Call:
-    """A call of a plugin: its tensors as NumPy arrays, and what else the interface hands over."""
+class Port:
+    """A tensor of a call."""
 
-    inputs: list[np.ndarray]
-    outputs: list[np.ndarray]
+    type: trt.DataType
+    format: trt.TensorFormat
+    shape: tuple[int, ...]
+    address: int
+    tensor: Any
+    """What NumPy makes a view of."""
+
+    @property
+    def array(self) -> np.ndarray:
+        return np.asarray(self.tensor)
+
+    def memory(self, shape) -> np.ndarray:
+        """The memory as an array of this shape."""
+        dtype = np.dtype(trt.nptype(self.type))
+        size = int(np.prod(shape)) * dtype.itemsize
+        return np.frombuffer((ctypes.c_byte * size).from_address(self.address), dtype).reshape(
+            shape
+        )
+
+
+@dataclasses.dataclass
+class Call:
+    """A call of a plugin: its tensors, and what else the interface hands over."""
+
+    ports_in: list[Port]
+    ports_out: list[Port]
     stream: int
     tactic: int | None = None
     workspace: int | None = None
     """The address; None of kinds that have no workspace."""
     context: int | None = None
     """What `Behaviour.attach` said; None of kinds that hear of no context."""
+
+    @property
+    def inputs(self) -> list[np.ndarray]:
+        return [port.array for port in self.ports_in]
+
+    @property
+    def outputs(self) -> list[np.ndarray]:
+        return [port.array for port in self.ports_out]
+
+    @property
+    def ports(self) -> list[Port]:
+        return [*self.ports_in, *self.ports_out]
 
 
 class Behaviour:
@@ -55,7 +92,7 @@ class Behaviour:
     def types(self, types):
         return [types[0]] * self.outputs
 
-    def shapes(self, builder, *inputs):
+    def shapes(self, builder, *inputs, **fields):
         """The extents of each output. Shape inputs follow the inputs."""
         return [inputs[0]] * self.outputs
 
@@ -73,6 +110,13 @@ class Behaviour:
         np.multiply(call.inputs[0], 2, out=call.outputs[0])
 
 
+TYPE_NAMES = {
+    trt.float32: "FP32",
+    trt.float16: "FP16",
+    trt.int32: "INT32",
+    trt.int64: "INT64",
+    trt.int8: "INT8",
+}
 FIELD_TYPES = {
     int: trt.PluginFieldType.INT64,
     float: trt.PluginFieldType.FLOAT64,
@@ -98,9 +142,13 @@ def from_collection(does, given) -> dict[str, Any]:
     return made
 
 
-def tensors(descs, addresses, read_only):
-    pairs = zip(descs, addresses, strict=True)
-    return [np.asarray(trtp.Tensor(desc, at, read_only=read_only)) for desc, at in pairs]
+def ports_of(descs, addresses, strides=None):
+    """The ports of a method's arguments; the views are of the strides, or of the format."""
+    made = []
+    for i, (desc, address) in enumerate(zip(descs, addresses, strict=True)):
+        tensor = trtp.Tensor(desc, address) if strides is None else view(desc, address, strides[i])
+        made.append(Port(desc.type, desc.format, tuple(desc.dims), address, tensor))
+    return made
 
 
 class _Class:
@@ -175,7 +223,7 @@ class V3(
         return made
 
     def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
-        x, y = tensors(input_desc, inputs, True), tensors(output_desc, outputs, False)
+        x, y = ports_of(input_desc, inputs), ports_of(output_desc, outputs)
         self.compute(x, y, stream, workspace)
 
 
@@ -194,6 +242,7 @@ class Quick(
     )
 
     def get_output_data_types(self, input_types, ranks):
+        self.does.ranks = list(ranks)
         return self.does.types(input_types)
 
     def get_output_shapes(self, inputs, shape_inputs, exprBuilder):
@@ -208,8 +257,8 @@ class Quick(
         return descs
 
     def enqueue(self, input_desc, output_desc, inputs, outputs, in_strides, out_strides, stream):
-        ports = (input_desc, inputs, in_strides), (output_desc, outputs, out_strides)
-        self.compute(*([view(*p) for p in zip(*side, strict=True)] for side in ports), stream)
+        x = ports_of(input_desc, inputs, in_strides)
+        self.compute(x, ports_of(output_desc, outputs, out_strides), stream)
 
 
 class V2(_Class, trt.IPluginV2DynamicExt):
@@ -235,7 +284,7 @@ class V2(_Class, trt.IPluginV2DynamicExt):
         return json.dumps({k: np.asarray(v).tolist() for k, v in self.fields.items()}).encode()
 
     def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
-        x, y = tensors(input_desc, inputs, True), tensors(output_desc, outputs, False)
+        x, y = ports_of(input_desc, inputs), ports_of(output_desc, outputs)
         self.compute(x, y, stream, workspace)
 
 
@@ -266,6 +315,10 @@ class CreatorQuick(_Creator, trt.IPluginCreatorV3Quick):
 
 
 class CreatorV2(_Creator, trt.IPluginCreator):
+    def __init__(self, made, make):
+        super().__init__(made, make)
+        self.plugin_namespace = ""  # registration tells it
+
     def create_plugin(self, name, fields):
         return self.from_fields(fields, trt.TensorRTPhase.BUILD)
 
@@ -340,20 +393,21 @@ def _define_function(made, members):
             return members["impl"](*args)
         *args, outputs, stream = args
         fields = dict(zip(does.fields, args[does.inputs :], strict=True))
-        arrays = [np.asarray(tensor) for tensor in args[: does.inputs]]
-        made = Call(arrays, [np.asarray(tensor) for tensor in outputs], stream, tactic)
-        del arrays
+        sides = [
+            [Port(t.dtype, t.format, tuple(t.shape), t.data_ptr, t) for t in side]
+            for side in (args[: does.inputs], outputs)
+        ]
+        made = Call(*sides, stream, tactic)
         return does.run(made, **fields)
 
     def autotune(*args):
         if "autotune" in members:
             return members["autotune"](*args)
-        text = {trt.float32: "FP32", trt.float16: "FP16", trt.int32: "INT32", trt.int64: "INT64"}
         descs = [*args[: does.inputs], *args[-1]]
         same = [[(desc.dtype, LINEAR) for desc in descs]]
         return [
             trtp.AutoTuneCombination(
-                ", ".join(text[dtype] for dtype, _ in combination),
+                ", ".join(TYPE_NAMES[dtype] for dtype, _ in combination),
                 ", ".join(layout.name for _, layout in combination),
                 list(does.tactics) or None,
             )
