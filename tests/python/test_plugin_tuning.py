@@ -375,22 +375,6 @@ def test_a_strongly_typed_network_keeps_its_types():
     assert y.dtype == np.float16
 
 
-def test_int8_quantizes_by_the_tensors_scales():
-    scales = []
-    plugin = Tuned([trtp.AutoTuneCombination("INT8, INT8")])
-
-    def run(x, y, tactic):
-        scales.append((x.scale, y.scale))
-        np.asarray(y)[...] = quantized(2 * np.asarray(x).astype("f4") * x.scale, y.scale)
-
-    plugin.run = run
-    engine = build(plugin.network(ranges=(2.54, 6.35)), ["INT8"])
-    a, b = np.float32(2.54) / np.float32(127), np.float32(6.35) / np.float32(127)
-    expected = quantized(2 * quantized(X, a).astype("f4") * a, b).astype("f4") * b
-    np.testing.assert_array_equal(engine(X), expected)
-    assert set(scales) == {(a, b)}
-
-
 @pytest.mark.parametrize("ranges, port", [((), "input 0"), ((2.54,), "output 0")])
 def test_int8_without_a_scale_is_dropped(ranges, port):
     plugin = Tuned([trtp.AutoTuneCombination("FP32|INT8, FP32|INT8")])
@@ -400,21 +384,6 @@ def test_int8_without_a_scale_is_dropped(ranges, port):
     assert dropped["Types"] == "INT8 -> INT8"
     assert dropped["Reason"].startswith(f"{port} is FP32 in the network, and INT8 needs a scale")
     assert {call[0] for call in plugin.calls} == {trt.float32}
-
-
-@pytest.mark.parametrize("ranges, scale", [((), 1), ((12.7, 12.7), np.float32(12.7) / 127)])
-def test_int8_tensors_of_the_network_pass_as_they_are(ranges, scale):
-    scales = []
-    plugin = Tuned([trtp.AutoTuneCombination("INT8, INT8")])
-
-    def run(x, y, tactic):
-        scales.append(x.scale)
-        np.copyto(np.asarray(y), np.asarray(x) // 2)
-
-    plugin.run = run
-    x = np.arange(-120, 120, dtype=np.int8).reshape(X.shape)
-    np.testing.assert_array_equal(build(plugin.network(trt.int8, ranges=ranges))(x), x // 2)
-    assert scales == pytest.approx([scale] * len(scales))
 
 
 def test_ports_may_differ_in_format():

@@ -34,6 +34,7 @@ class Port:
     address: int
     tensor: Any
     """What NumPy makes a view of."""
+    scale: float = 0
 
     @property
     def array(self) -> np.ndarray:
@@ -96,6 +97,14 @@ class Behaviour:
         """The extents of each output. Shape inputs follow the inputs."""
         return [inputs[0]] * self.outputs
 
+    def supports(self, ports):
+        """Whether the last of these descriptors goes together with those before it."""
+        here = [(port.type, port.format) for port in ports]
+        if self.combinations is None:
+            of = 0 if len(here) > self.inputs else -1
+            return here[-1] == (here[of][0], LINEAR)
+        return any(here == combination[: len(here)] for combination in self.combinations)
+
     def configure(self, inputs, outputs):
         """Types, formats and ranges of shapes."""
 
@@ -147,7 +156,7 @@ def ports_of(descs, addresses, strides=None):
     made = []
     for i, (desc, address) in enumerate(zip(descs, addresses, strict=True)):
         tensor = trtp.Tensor(desc, address) if strides is None else view(desc, address, strides[i])
-        made.append(Port(desc.type, desc.format, tuple(desc.dims), address, tensor))
+        made.append(Port(desc.type, desc.format, tuple(desc.dims), address, tensor, desc.scale))
     return made
 
 
@@ -186,12 +195,6 @@ class _Class:
         made = self.does.shapes(builder, *inputs, *shape_inputs, **self.fields)
         return [trt.DimsExprs(list(extents)) for extents in made]
 
-    def accepts(self, pos, descs, num_inputs):
-        here = [(desc.type, desc.format) for desc in descs[: pos + 1]]
-        if self.does.combinations is None:
-            return here[pos] == (here[0][0] if pos >= num_inputs else here[pos][0], LINEAR)
-        return any(here == combination[: pos + 1] for combination in self.does.combinations)
-
     def compute(self, inputs, outputs, stream, workspace=None):
         self.does.run(
             Call(inputs, outputs, stream, self.tactic, workspace, self.context), **self.fields
@@ -211,7 +214,8 @@ class V3(
         return self.extents(builder, inputs, shape_inputs)
 
     def supports_format_combination(self, pos, in_out, num_inputs):
-        return self.accepts(pos, [port.desc for port in in_out], num_inputs)
+        assert num_inputs == self.does.inputs and len(in_out) == num_inputs + self.does.outputs
+        return self.does.supports([port.desc for port in in_out[: pos + 1]])
 
     def get_workspace_size(self, inputs, outputs):
         shapes = [[tuple(port.max) for port in side] for side in (inputs, outputs)]
@@ -271,7 +275,8 @@ class V2(_Class, trt.IPluginV2DynamicExt):
         return self.extents(expr_builder, inputs)[output_index]
 
     def supports_format_combination(self, pos, in_out, num_inputs):
-        return self.accepts(pos, in_out, num_inputs)
+        assert num_inputs == self.does.inputs and len(in_out) == num_inputs + self.does.outputs
+        return self.does.supports(in_out[: pos + 1])
 
     def get_workspace_size(self, inputs, outputs):
         shapes = [[tuple(desc.dims) for desc in side] for side in (inputs, outputs)]
@@ -394,7 +399,7 @@ def _define_function(made, members):
         *args, outputs, stream = args
         fields = dict(zip(does.fields, args[does.inputs :], strict=True))
         sides = [
-            [Port(t.dtype, t.format, tuple(t.shape), t.data_ptr, t) for t in side]
+            [Port(t.dtype, t.format, tuple(t.shape), t.data_ptr, t, t.scale) for t in side]
             for side in (args[: does.inputs], outputs)
         ]
         made = Call(*sides, stream, tactic)
