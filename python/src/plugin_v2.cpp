@@ -22,13 +22,11 @@ bool is_plugin_v2(nb::handle object) {
   return !nb::hasattr(object, "get_capability_interface");
 }
 
-void check_plugin(nb::handle object) {
-  if (is_plugin_v2(object)) return;
+/// What is said of an object that is no plugin.
+std::string expected_plugin_v2(nb::handle object) {
   const bool is_v3 = nb::hasattr(object, "get_capability_interface");
-  throw nb::type_error(("expected an IPluginV2DynamicExt with clone, enqueue and "
-                        "supports_format_combination; " +
-                        shown(object) + " came" + (is_v3 ? ", which is an IPluginV3" : ""))
-                           .c_str());
+  return "expected an IPluginV2DynamicExt with clone, enqueue and supports_format_combination; " +
+         shown(object) + " came" + (is_v3 ? ", which is an IPluginV3" : "");
 }
 
 /// What a V2 plugin gets of its context.
@@ -284,6 +282,8 @@ Layer* add_plugin_v2(Network& network, nb::handle inputs, nb::handle plugin) {
             "; expected an ITensor of this network");
     tensors.push_back(nb::cast<Tensor*>(tensor));
   }
+  if (library_plugin_v2(plugin) == nullptr && !is_plugin_v2(plugin))
+    throw nb::type_error(expected_plugin_v2(plugin).c_str());
   // The network's own copy, so that what the caller does to the plugin later has no effect.
   const V2Plugin given(make_plugin_v2(plugin, false));
   OperatorPtr op = make_plugin_v2_operator(given.object(), static_cast<int>(tensors.size()));
@@ -299,7 +299,7 @@ IPluginV2DynamicExt* make_plugin_v2(nb::handle object, bool is_owned) {
             ": clone() returned null");
     return copy;
   }
-  check_plugin(object);
+  require(is_plugin_v2(object), expected_plugin_v2(object));
   return new V2Face(nb::borrow(object), is_owned);
 }
 

@@ -250,7 +250,7 @@ void bind_plugin_v3(nb::module_& m) {
   bind_quick_launch(m);
   auto network = nb::borrow<ReportingClass<Network>>(nb::type<Network>());
   network.def("add_plugin_v3", &add_plugin_v3, nb::arg("inputs"), nb::arg("shape_inputs"),
-              nb::arg("plugin"), nb::rv_policy::reference, nb::call_policy<HoldsMaker>(),
+              nb::arg("plugin").none(), nb::rv_policy::reference, nb::call_policy<HoldsMaker>(),
               "Adds an IPluginV3: a Python object, or one that a creator made. The network keeps a "
               "clone.");
   nb::class_<PluginV3Layer, Layer>(m, "IPluginV3Layer", "The layer of an IPluginV3.")

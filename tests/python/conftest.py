@@ -8,11 +8,41 @@ from pathlib import Path
 
 import pytest
 
+import opwright as trt
 from opwright.aot import _nvrtc
 
 ROOT = Path(__file__).resolve().parents[2]
 # Ray would put a function of its own in the place of print, which tests of the same process compile.
 os.environ["RAY_TQDM_PATCH_PRINT"] = "0"
+
+
+def creators_without_namespace() -> list:
+    """The creators of Python that a node without a namespace finds."""
+    creators = trt.get_plugin_registry().all_creators
+    python = [each for each in creators if each.api_language == trt.APILanguage.PYTHON]
+    return [each for each in python if each.plugin_namespace == ""]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_creator_is_left():
+    """Fails a file that leaves a creator in the empty namespace: later files would find it before their own."""
+    before = creators_without_namespace()
+    yield
+    left = [each.name for each in creators_without_namespace() if each not in before]
+    assert not left, (
+        f"this file leaves creators in the empty namespace registered: {', '.join(left)}; deregister"
+        " them (the fixture `creators_end` does), or register them in a namespace of the test's own"
+    )
+
+
+@pytest.fixture
+def creators_end():
+    """Deregisters the creators that the test registers in the empty namespace."""
+    before = creators_without_namespace()
+    yield
+    for creator in creators_without_namespace():
+        if creator not in before:
+            trt.get_plugin_registry().deregister_creator(creator)
 
 
 @pytest.fixture(scope="session")

@@ -118,6 +118,7 @@ def run_bash(block: Block, folder: Path, program: Path) -> None:
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}{done.stderr}"
 
 
+@pytest.mark.usefixtures("creators_end")
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_code_runs(page, program, tmp_path, monkeypatch):
     folder = tmp_path / "page"

@@ -264,7 +264,7 @@ class IdentityV3Creator(trt.IPluginCreatorV3One):
         return IdentityV3()
 
 
-def test_the_enqueue_of_a_class():
+def test_the_enqueue_of_a_class(creators_end):
     trt.get_plugin_registry().register_creator(IdentityV3Creator(), "")
     net = network()
     layer = net.add_plugin_v3([net.add_input("x0", trt.float32, X.shape)], [], IdentityV3())

@@ -540,26 +540,6 @@ def interrupts():
     signal.signal(signal.SIGINT, previous)
 
 
-class Stop(BaseException):
-    """No Exception, as SystemExit."""
-
-
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, Stop, MemoryError])
-def test_exceptions_of_every_kind_arrive_and_the_engine_stays_usable(kind):
-    fails = [True]
-
-    def impl(x, y):
-        if fails[0]:
-            raise kind("now")
-        copy(x, y)
-
-    engine = engine_of(impl)
-    with pytest.raises(kind, match="now"):
-        engine(X)
-    fails[0] = False
-    np.testing.assert_array_equal(engine(X), X)
-
-
 def test_ctrl_c_within_an_impl(interrupts):
     loops = [True]
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import enum
-import threading
-import traceback
 from typing import List, Tuple
 
 import numpy as np
@@ -58,20 +56,6 @@ def test_add_to_a_network_and_run():
     net, layer = one_plugin(scale(), X, factor=2.5)
     assert layer.get_output(0).shape == X.shape
     np.testing.assert_array_equal(build(net, layer.get_output(0))(X), X * np.float32(2.5))
-
-
-def test_circular_padding_agrees_with_numpy_for_dynamic_shapes():
-    plugin_id = circ_pad()
-    net = network()
-    x = net.add_input("x", trt.float32, (-1, 3, -1, -1))
-    layer = net.add_plugin(op_of(plugin_id)(x, pads=np.array([1, 2, 0, 3], np.int32)))
-    assert tuple(layer.get_output(0).shape) == (-1, 3, -1, -1)
-    shapes = {"x": ((1, 3, 4, 4), (2, 3, 8, 8), (4, 3, 16, 16))}
-    engine = build(net, layer.get_output(0), shapes=shapes)
-    rng = np.random.default_rng(0)
-    for shape in [(1, 3, 4, 4), (2, 3, 9, 5), (4, 3, 16, 16)]:
-        value = rng.random(shape, np.float32)
-        np.testing.assert_array_equal(engine(value), wrap(value, [1, 2, 0, 3]))
 
 
 def test_every_attribute_type_arrives():
@@ -342,61 +326,6 @@ def test_register_function_is_checked_when_types_are_inferred():
 # Running ---------------------------------------------------------------------------------------
 
 
-class OwnError(Exception):
-    pass
-
-
-def test_an_exception_arrives_with_its_type_and_traceback_and_the_engine_stays_usable():
-    plugin_id = new_id("raising")
-    fail = [False]
-
-    @trtp.register(plugin_id)
-    def desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
-        return x.like()
-
-    @trtp.impl(plugin_id)
-    def run(x, outputs, stream):
-        if fail[0]:
-            raise OwnError("on purpose")
-        np.copyto(np.asarray(outputs[0]), np.asarray(x))
-
-    net, layer = one_plugin(plugin_id, X)
-    engine = build(net, layer.get_output(0))
-    np.testing.assert_array_equal(engine(X), X)
-    fail[0] = True
-    with pytest.raises(OwnError, match="on purpose") as caught:
-        engine(X)
-    frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
-    assert frames[-1] == "run"
-    fail[0] = False
-    np.testing.assert_array_equal(engine(X), X)
-
-
-def test_exceptions_of_register_and_autotune_arrive_too():
-    plugin_id = new_id("raising")
-    where = ["register"]
-
-    @trtp.register(plugin_id)
-    def desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
-        if where[0] == "register":
-            raise OwnError("register")
-        return x.like()
-
-    @trtp.impl(plugin_id)
-    def run(x, outputs, stream): ...
-
-    @trtp.autotune(plugin_id)
-    def tune(x, outputs):
-        raise OwnError("autotune")
-
-    with pytest.raises(OwnError, match="register"):
-        one_plugin(plugin_id, X)
-    where[0] = "autotune"
-    net, layer = one_plugin(plugin_id, X)
-    with pytest.raises(OwnError, match="autotune"):
-        build(net, layer.get_output(0))
-
-
 def test_a_returned_value_is_an_error():
     plugin_id = new_id("returning")
 
@@ -429,61 +358,6 @@ def test_outputs_of_the_wrong_shape_cannot_be_written():
         build(net, layer.get_output(0))(X)
 
 
-def test_a_plugin_may_run_another_engine():
-    inner_net, inner_layer = one_plugin(scale(), X, factor=3.0)
-    inner = build(inner_net, inner_layer.get_output(0))
-    plugin_id = new_id("outer")
-
-    @trtp.register(plugin_id)
-    def desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
-        return x.like()
-
-    @trtp.impl(plugin_id)
-    def run(x, outputs, stream):
-        np.copyto(np.asarray(outputs[0]), inner(np.array(x)) + 1)
-
-    net, layer = one_plugin(plugin_id, X)
-    np.testing.assert_array_equal(build(net, layer.get_output(0))(X), X * 3 + 1)
-
-
-def test_threads_may_share_an_engine():
-    net, layer = one_plugin(scale(), X, factor=2.0)
-    engine = build(net, layer.get_output(0))
-    wrong = []
-
-    def work(seed):
-        x = np.full(X.shape, seed, np.float32)
-        for _ in range(50):
-            if not np.array_equal(engine(x), 2 * x):
-                wrong.append(seed)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-
-
-def test_several_outputs_and_tensors():
-    plugin_id = new_id("sum_difference")
-
-    @trtp.register(plugin_id)
-    def desc(a: trtp.TensorDesc, b: trtp.TensorDesc) -> Tuple[trtp.TensorDesc, trtp.TensorDesc]:
-        return a.like(), trtp.from_shape_expr((b.shape_expr.numel(),), trt.float32)
-
-    @trtp.impl(plugin_id)
-    def run(a, b, outputs, stream):
-        np.add(a, b, out=np.asarray(outputs[0]))
-        np.asarray(outputs[1])[...] = (np.asarray(a) - np.asarray(b)).reshape(-1)
-
-    net, layer = one_plugin(plugin_id, X, X)
-    engine = build(net, layer.get_output(0), layer.get_output(1))
-    result = engine(x0=X, x1=X * X)
-    np.testing.assert_array_equal(result["y0"], X + X * X)
-    np.testing.assert_array_equal(result["y1"], (X - X * X).reshape(-1))
-
-
 def test_in_place_plugin():
     """The chain of two in-place additions of TensorRT's sample."""
     plugin_id = new_id("add_")
@@ -509,50 +383,6 @@ def test_in_place_plugin():
         context.set_tensor_address(name, memory.ctypes.data)
     context.execute_async_v3(0)
     np.testing.assert_array_equal(memory, X + 11)
-
-
-def test_in_place_plugin_on_a_tensor_that_others_read():
-    plugin_id = new_id("add_")
-
-    @trtp.register(plugin_id)
-    def desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
-        return x.aliased()
-
-    @trtp.impl(plugin_id)
-    def run(x, outputs, stream):
-        np.asarray(outputs[0])[...] += 100
-
-    net = network()
-    x = net.add_input("x", trt.float32, X.shape)
-    doubled = net.add_elementwise(x, x, trt.ElementWiseOperation.SUM).get_output(0)
-    added = net.add_plugin(op_of(plugin_id)(doubled)).get_output(0)
-    total = net.add_elementwise(added, doubled, trt.ElementWiseOperation.SUM).get_output(0)
-    np.testing.assert_array_equal(build(net, total)(X), 2 * X + 100 + 2 * X)
-
-
-def test_data_dependent_shape():
-    """Non-zero, as in TensorRT's sample."""
-    plugin_id = new_id("non_zero")
-
-    @trtp.register(plugin_id)
-    def desc(x: trtp.TensorDesc) -> Tuple[trtp.TensorDesc, trtp.TensorDesc]:
-        upper_bound = x.shape_expr[0] * x.shape_expr[1]
-        size = trtp.size_tensor(upper_bound // 2, upper_bound)
-        return trtp.from_shape_expr((size.expr(), 2), dtype=trt.int32), size
-
-    @trtp.impl(plugin_id)
-    def run(x, outputs, stream):
-        found = np.argwhere(np.asarray(x))
-        assert outputs[0].is_data_dependent and outputs[0].shape == (x.numel(), 2)
-        np.asarray(outputs[0])[: len(found)] = found
-        np.asarray(outputs[1])[...] = len(found)
-
-    rng = np.random.default_rng(1)
-    net, layer = one_plugin(plugin_id, np.zeros((6, 5), np.float32))
-    engine = build(net, layer.get_output(0))
-    for density in (0.0, 0.3, 1.0):
-        x = (rng.random((6, 5)) < density).astype(np.float32)
-        np.testing.assert_array_equal(engine(x), np.argwhere(x))
 
 
 # Tuning ----------------------------------------------------------------------------------------
@@ -594,32 +424,6 @@ def test_the_fastest_tactic_is_chosen():
     np.testing.assert_array_equal(engine(X), X)
     assert seen == [Tactic.FAST]
     assert "FAST" in engine.inspect()
-
-
-def test_lower_precision_is_tried_where_allowed():
-    plugin_id = new_id("halves")
-    seen = set()
-
-    @trtp.register(plugin_id)
-    def desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
-        return x.like()
-
-    @trtp.autotune(plugin_id)
-    def tune(x, outputs):
-        return [trtp.AutoTuneCombination("FP32|FP16, FP32|FP16")]
-
-    @trtp.impl(plugin_id)
-    def run(x, outputs, stream):
-        seen.add((x.dtype, outputs[0].dtype))
-        np.copyto(np.asarray(outputs[0]), np.asarray(x))
-
-    for fp16 in (False, True):
-        seen.clear()
-        net, layer = one_plugin(plugin_id, X)
-        engine = build(net, layer.get_output(0), fp16=fp16)
-        np.testing.assert_allclose(engine(X), X, rtol=1e-3)
-        both = {(trt.float32, trt.float32), (trt.float16, trt.float16)}
-        assert seen == (both if fp16 else {(trt.float32, trt.float32)})
 
 
 @pytest.mark.parametrize(
@@ -811,12 +615,6 @@ def onnx_model(plugin_id: str, shape, **attributes) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
-def test_onnx_node():
-    """Integers of a node become the registered INT32."""
-    engine = trt.build(onnx_model(circ_pad(), X.shape, pads=[1, 2, 0, 1]))
-    np.testing.assert_array_equal(engine(X), wrap(X, [1, 2, 0, 1]))
-
-
 @pytest.mark.parametrize(
     "attributes, message",
     [
@@ -837,25 +635,6 @@ def test_onnx_aot_attribute():
     for chosen, expected in ((1, 2.0), (0, -1.0)):
         model = onnx_model(both, (2, 2), by=1.0, unused=0, aot=chosen)
         np.testing.assert_array_equal(trt.build(model)(x), np.full((2, 2), expected))
-
-
-def test_saved_engine_needs_the_definition(tmp_path):
-    plugin_id = scale()
-    net, layer = one_plugin(plugin_id, X, factor=3.0)
-    build(net, layer.get_output(0)).save(tmp_path / "engine")
-    loaded = trt.load(tmp_path / "engine")
-    np.testing.assert_array_equal(loaded(X), X * 3)
-    program = (
-        "import opwright, sys\n"
-        f"try: opwright.load({str(tmp_path / 'engine')!r})\n"
-        "except opwright.Error as error: print(error)"
-    )
-    import subprocess
-    import sys
-
-    text = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout
-    assert plugin_id in text and "import the module that defines it" in text
-    assert "python -m opwright run --plugins module.py" in text
 
 
 def test_only_attributes_of_impl_are_stored(tmp_path):

@@ -7,10 +7,8 @@ import json
 import subprocess
 import sys
 import traceback
-from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -18,7 +16,7 @@ import opwright as trt
 import opwright.plugin as trtp
 from opwright import aot
 from plugin_testing import build, network, new_id, op_of
-from quick_layer import FLOAT, HALF, LINEAR, JitPlugin, Scalar, define
+from quick_layer import FLOAT, HALF, LINEAR, Scalar, define
 
 Op, Request = trt.DimensionOperation, trt.QuickPluginCreationRequest
 X = np.random.default_rng(0).random((2, 3, 5, 7), np.float32)
@@ -69,19 +67,6 @@ def compile_rows(e, extents, in_out, tactic, k, shift=0):
 # Plugins that are called -----------------------------------------------------------------------
 
 
-def test_called_with_strides_and_dynamic_shapes(name):
-    plugin = scale(name)
-    net, layer = one(plugin, (-1, 3, -1, 7), k=2.5)
-    assert isinstance(layer.plugin, JitPlugin)
-    shapes = {"x": ((1, 3, 1, 7), X.shape, (4, 3, 9, 7))}
-    engine = build(net, layer.get_output(0), shapes=shapes)
-    np.testing.assert_array_equal(engine(X), np.float32(2.5) * X)
-    other = np.ones((4, 3, 9, 7), np.float32)
-    np.testing.assert_array_equal(engine(other), np.float32(2.5) * other)
-    np.testing.assert_array_equal(engine(X), np.float32(2.5) * X)
-    assert plugin.ranks == [4]
-
-
 def test_formats_types_and_tactics(name):
     """Each of a plugin's combinations is timed with its own tactics; strides follow the format."""
     seen = set()
@@ -113,71 +98,6 @@ def test_formats_types_and_tactics(name):
         ("float16", True, True, 0),
     }
     np.testing.assert_allclose(engine(X), 2 * X, rtol=2e-3)
-
-
-def test_aliased_output(name):
-    plugin = define(name)(same)
-    plugin.aliases = {0: 0}
-    addresses = []
-
-    def add(x, y, tactic, k):
-        addresses.append((x.ctypes.data, y.ctypes.data))
-        x += np.float32(k)
-
-    plugin.run = add
-    x = X.copy()
-    np.testing.assert_array_equal(run(plugin, x, k=3.0), X + 3)
-    assert all(first == second for first, second in addresses)
-
-
-def test_size_tensor_and_empty_tensors(name):
-    """Non-zero values of a vector: their number is known when the plugin has run."""
-
-    @define(name, num_outputs=2)
-    def plugin(e, inputs):
-        n = inputs[0][0]
-        half = e.operation(Op.CEIL_DIV, n, e.constant(2))
-        return [[e.declare_size_tensor(1, half, n)], []]
-
-    plugin.types = lambda types: [types[0], trt.int32]
-
-    def compute(x, values, count, tactic):
-        assert x.ctypes.data != 0 and values.ctypes.data != 0
-        found = x[x != 0]
-        values[: found.size] = found
-        count[...] = found.size
-
-    plugin.run = compute
-    net = network()
-    layer = net.add_plugin(plugin(net.add_input("x", FLOAT, (-1,))))
-    engine = build(net, layer.get_output(0), shapes={"x": ((0,), (6,), (9,))})
-    for x in ([0, 1, 0, 2, 3], [0, 0], [], [5, 6, 7, 8, 9, 1, 2, 3, 4]):
-        x = np.array(x, np.float32)
-        np.testing.assert_array_equal(engine(x), x[x != 0])
-
-
-def test_shape_inputs(name):
-    plugin = define(name)(same)
-    plugin.shapes = lambda e, inputs, k: [inputs[0]]
-    plugin.run = lambda x, y, tactic, k: np.copyto(y, k * x)
-
-    class Takes(JitPlugin):
-        def get_output_shapes(self, inputs, shape_inputs, exprBuilder):
-            assert len(inputs) == 1
-            return [trt.DimsExprs(list(shape_inputs[0]))]
-
-        def enqueue(self, input_desc, output_desc, inputs, outputs, in_strides, out_strides, _):
-            assert len(input_desc) == len(inputs) == 1
-            super().enqueue(input_desc, output_desc, inputs, outputs, in_strides, out_strides, 0)
-
-    net = network()
-    x, shape = net.add_input("x", FLOAT, (1, 4)), net.add_constant((2,), np.array([3, 4]))
-    layer = net.add_plugin_v3([x], [shape.get_output(0)], Takes(plugin, {"k": 2.0}))
-    assert tuple(layer.get_output(0).shape) == (3, 4)
-    x = np.arange(4, dtype=np.float32).reshape(1, 4)
-    np.testing.assert_array_equal(
-        build(net, layer.get_output(0))(x), np.broadcast_to(2 * x, (3, 4))
-    )
 
 
 # Plugins that bring a compiled kernel ----------------------------------------------------------
@@ -323,39 +243,6 @@ def test_from_onnx(name):
     assert plugin.creator.calls[0] == (trt.TensorRTPhase.BUILD, Request.STRICT_JIT)
 
 
-def test_loaded_in_another_process(name, tmp_path):
-    net, layer = one(scale(name), k=2.5)
-    build(net, layer.get_output(0)).save(tmp_path / "engine")
-    np.save(tmp_path / "x.npy", X)
-    program = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-import numpy as np
-import opwright
-from quick_layer import define
-
-x = np.load({str(tmp_path / "x.npy")!r})
-try:
-    opwright.load({str(tmp_path / "engine")!r})
-except opwright.Error as error:
-    assert {name!r} in str(error) and "'layer'" in str(error), error
-else:
-    raise AssertionError("loaded without its plugin")
-
-@define({name!r})
-def plugin(e, inputs, k: float): return [inputs[0]]
-
-plugin.run = lambda x, y, tactic, k: np.multiply(x, np.float32(k), out=y)
-engine = opwright.load({str(tmp_path / "engine")!r})
-assert plugin.creator.calls == [
-    (opwright.TensorRTPhase.RUNTIME, opwright.QuickPluginCreationRequest.STRICT_JIT)
-]
-np.testing.assert_array_equal(engine(x), np.float32(2.5) * x)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 SOURCE = """
 import ctypes
 import numpy as np
@@ -381,7 +268,7 @@ trt.get_plugin_registry().register_creator(NegateCreator())
 """
 
 
-def test_sources_in_the_engine(tmp_path, monkeypatch):
+def test_sources_in_the_engine(tmp_path, monkeypatch, creators_end):
     (tmp_path / "quick_negate.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(tmp_path)
     import quick_negate
@@ -432,21 +319,6 @@ def library_plugin(creator, request=Request.STRICT_JIT):
     return creator.create_plugin("quick_scale", "", fields, trt.TensorRTPhase.BUILD, request)
 
 
-def test_library_plugin_in_an_engine(library, tmp_path):
-    assert isinstance(library, trt.IPluginCreatorV3Quick)
-    assert [field.name for field in library.field_names] == ["scale"]
-    plugin = library_plugin(library)
-    assert isinstance(plugin, trt.IPluginV3QuickCore) and plugin.plugin_name == "quick_scale"
-    net = network()
-    layer = net.add_plugin_v3([net.add_input("x", FLOAT, X.shape)], [], plugin)
-    engine = build(net, layer.get_output(0))
-    np.testing.assert_array_equal(engine(X), np.float32(2.5) * X)
-    engine.save(tmp_path / "engine")
-    np.testing.assert_array_equal(trt.load(tmp_path / "engine")(X), np.float32(2.5) * X)
-    with pytest.raises(trt.Error, match="quick_scale.*refused"):
-        library_plugin(library, Request.STRICT_AOT)
-
-
 def test_library_plugin_has_its_parts(library):
     plugin = library_plugin(library).clone()
     parts = [plugin.get_capability_interface(t) for t in trt.PluginCapabilityType]
@@ -464,6 +336,8 @@ def test_library_plugin_has_its_parts(library):
     assert part.get_valid_tactics() == [3, 1] and part.get_timing_cache_id() == "scale"
     assert part.get_metadata_string() is None
     assert runtime.get_fields_to_serialize()[0].data == [2.5]
+    with pytest.raises(trt.Error, match="quick_scale.*refused"):
+        library_plugin(library, Request.STRICT_AOT)
 
     desc = trt.PluginTensorDesc()
     desc.dims, desc.type, desc.format = (1, 2, 1, 2), FLOAT, LINEAR
@@ -519,34 +393,6 @@ def no_argument(self, inputs, in_out, num_inputs, launchParams, symExprs, exprBu
     symExprs.nbSymExprs = 2
 
 
-DESC = trt.PluginTensorDesc
-BOTH = [
-    ("get_num_outputs", returning(None), "get_num_outputs.*int.*None"),
-    ("get_num_outputs", returning(0), r"returned 0"),
-    ("get_output_data_types", returning(None), "get_output_data_types.*list.*None"),
-    ("get_output_data_types", returning([]), "get_output_data_types.*0 came"),
-    ("get_output_data_types", returning([3.5]), "get_output_data_types.*DataType.*3.5"),
-    ("get_output_shapes", returning(None), "get_output_shapes.*list.*None"),
-    ("get_output_shapes", returning([1]), "get_output_shapes.*DimsExprs.*1"),
-    ("get_output_shapes", returning([[], []]), "get_output_shapes.*2 came"),
-    ("get_aliased_input", returning("x"), "get_aliased_input.*'x'"),
-    ("get_aliased_input", returning(7), r"returned 7"),
-    ("get_supported_format_combinations", returning(None), "format_combinations.*None"),
-    ("get_supported_format_combinations", returning([]), "format_combinations.* 0 "),
-    ("get_supported_format_combinations", returning([DESC()]), "format_combinations.* 1 "),
-    ("get_supported_format_combinations", returning([1, 2]), "PluginTensorDesc"),
-    ("get_valid_tactics", returning(None), "get_valid_tactics.*None"),
-    ("get_valid_tactics", returning(["1"]), "get_valid_tactics.*'1'"),
-    ("get_valid_tactics", returning([0]), "tactic 0"),
-    ("get_valid_tactics", returning([3, 3]), "tactic 3 twice"),
-    ("get_timing_cache_id", returning(3), "get_timing_cache_id.*3"),
-    ("get_capability_interface", returning(None), "core part"),
-    ("clone", returning(None), "clone.*None"),
-]
-JIT = [
-    ("get_fields_to_serialize", returning(None), "get_fields_to_serialize.*None"),
-    ("get_fields_to_serialize", returning("text"), "get_fields_to_serialize|PluginField"),
-]
 AOT = [
     ("get_launch_params", returning(None), "getLaunchParams.*gridX was not set"),
     ("get_launch_params", setting(grid_y="missing"), "gridY was not set"),
@@ -564,22 +410,12 @@ AOT = [
     ("get_kernel", returning(("", b"x")), "no kernel name"),
     ("get_kernel", returning(("f", b"PTX")), "no shared object for the CPU"),
 ]
-METHODS = [method for method, _, _ in BOTH]
-RAISING = [
-    *((False, m, raising, None) for m in {*METHODS, "configure_plugin", "set_tactic", "enqueue"}),
-    *((False, m, raising, None) for m in ("get_fields_to_serialize",)),
-    *((True, m, raising, None) for m in ("get_launch_params", "get_kernel", "set_tactic")),
-]
-CASES = [
-    *((False, *case) for case in BOTH + JIT),
-    *((True, *case) for case in AOT),
-    *sorted(RAISING, key=lambda case: case[:2]),
-]
+AOT += [(method, raising, None) for method in ("get_launch_params", "get_kernel", "set_tactic")]
 
 
-@pytest.mark.parametrize("compiled, method, body, message", CASES)
-def test_faults(name, compiled, method, body, message):
-    plugin = scale(name, compile=compile_rows if compiled else None)
+@pytest.mark.parametrize("method, body, message", AOT)
+def test_faults_of_what_brings_a_kernel(name, method, body, message):
+    plugin = scale(name, compile=compile_rows)
     x = np.ones((2, 7), np.float32)
 
     def create(request):
@@ -590,67 +426,14 @@ def test_faults(name, compiled, method, body, message):
     net = network()
     tensor = net.add_input("x", FLOAT, x.shape)
     with pytest.raises(OwnError if body is raising else trt.Error, match=message) as caught:
-        layer = net.add_plugin(create, aot=compiled)
+        layer = net.add_plugin(create, aot=True)
         build(net, layer.get_output(0))
     if body is raising:
         assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "raising"
-    elif method not in ("get_capability_interface", "clone"):
+    else:
         assert name in "".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
     # Others go on.
-    np.testing.assert_array_equal(run(plugin, x, k=2.0, aot=compiled), 2 * x)
-
-
-@pytest.mark.parametrize(
-    "create, message",
-    [
-        (returning(None), "refused"),
-        (returning(3), "IPluginV3"),
-        (returning(trt.IPluginV3()), "core part"),
-        (lambda self, name, namespace, fc, phase, qpcr: JitOnly(), "build part"),
-    ],
-)
-def test_creators_that_give_no_plugin(name, create, message):
-    plugin = scale(name)
-    plugin.creator.__class__ = type("Faulty", (type(plugin.creator),), {"create_plugin": create})
-    node = helper.make_node(name, ["x"], ["y"], plugin_namespace="layer", k=2.5)
-    values = [
-        helper.make_tensor_value_info(n, TensorProto.FLOAT, s)
-        for n, s in (("x", X.shape), ("y", None))
-    ]
-    graph = helper.make_graph([node], "graph", values[:1], values[1:])
-    opsets = [helper.make_opsetid("", 19)]
-    model: onnx.ModelProto = helper.make_model(graph, opset_imports=opsets, ir_version=9)
-    with pytest.raises((trt.Error, TypeError), match=message):
-        trt.build(model)
-
-
-class JitOnly(trt.IPluginV3, trt.IPluginV3QuickCore, trt.IPluginV3QuickRuntime):
-    plugin_name = "jit_only"
-
-    def clone(self):
-        return JitOnly()
-
-
-def test_an_engine_goes_on_after_enqueue_raised(name):
-    plugin = scale(name)
-    net, layer = one(plugin, k=2.0)
-    engine = build(net, layer.get_output(0))
-    good = plugin.run
-    plugin.run = lambda *args, **attrs: raising(None)
-    with pytest.raises(OwnError):
-        engine(X)
-    plugin.run = good
-    np.testing.assert_array_equal(engine(X), 2 * X)
-
-
-def test_expressions_end_with_their_builder(name):
-    kept = []
-    plugin = scale(name)
-    plugin.shapes = lambda e, inputs, k: kept.extend([inputs[0][0], e]) or [inputs[0]]
-    one(plugin, k=2.0)
-    for use in (lambda: kept[0].is_constant(), lambda: kept[1].constant(3)):
-        with pytest.raises(trt.Error, match="cannot be used after"):
-            use()
+    np.testing.assert_array_equal(run(plugin, x, k=2.0, aot=True), 2 * x)
 
 
 def test_launch_parameters_end_with_their_call(name):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import subprocess
 import sys
@@ -376,22 +375,6 @@ def test_a_strongly_typed_network_keeps_its_types():
     assert y.dtype == np.float16
 
 
-def test_int8_quantizes_by_the_tensors_scales():
-    scales = []
-    plugin = Tuned([trtp.AutoTuneCombination("INT8, INT8")])
-
-    def run(x, y, tactic):
-        scales.append((x.scale, y.scale))
-        np.asarray(y)[...] = quantized(2 * np.asarray(x).astype("f4") * x.scale, y.scale)
-
-    plugin.run = run
-    engine = build(plugin.network(ranges=(2.54, 6.35)), ["INT8"])
-    a, b = np.float32(2.54) / np.float32(127), np.float32(6.35) / np.float32(127)
-    expected = quantized(2 * quantized(X, a).astype("f4") * a, b).astype("f4") * b
-    np.testing.assert_array_equal(engine(X), expected)
-    assert set(scales) == {(a, b)}
-
-
 @pytest.mark.parametrize("ranges, port", [((), "input 0"), ((2.54,), "output 0")])
 def test_int8_without_a_scale_is_dropped(ranges, port):
     plugin = Tuned([trtp.AutoTuneCombination("FP32|INT8, FP32|INT8")])
@@ -401,76 +384,6 @@ def test_int8_without_a_scale_is_dropped(ranges, port):
     assert dropped["Types"] == "INT8 -> INT8"
     assert dropped["Reason"].startswith(f"{port} is FP32 in the network, and INT8 needs a scale")
     assert {call[0] for call in plugin.calls} == {trt.float32}
-
-
-@pytest.mark.parametrize("ranges, scale", [((), 1), ((12.7, 12.7), np.float32(12.7) / 127)])
-def test_int8_tensors_of_the_network_pass_as_they_are(ranges, scale):
-    scales = []
-    plugin = Tuned([trtp.AutoTuneCombination("INT8, INT8")])
-
-    def run(x, y, tactic):
-        scales.append(x.scale)
-        np.copyto(np.asarray(y), np.asarray(x) // 2)
-
-    plugin.run = run
-    x = np.arange(-120, 120, dtype=np.int8).reshape(X.shape)
-    np.testing.assert_array_equal(build(plugin.network(trt.int8, ranges=ranges))(x), x // 2)
-    assert scales == pytest.approx([scale] * len(scales))
-
-
-def memory(tensor, dtype, *shape):
-    """A tensor's memory as an array of this shape."""
-    raw = (ctypes.c_uint8 * (np.dtype(dtype).itemsize * int(np.prod(shape)))).from_address(
-        tensor.data_ptr
-    )
-    return np.frombuffer(raw, dtype).reshape(shape)
-
-
-VECTOR_FORMATS = [
-    # format, channels in a block, whether the channels are last, dimensions
-    ("CHW2", 2, False, 4),
-    ("CHW4", 4, False, 4),
-    ("CHW16", 16, False, 4),
-    ("CHW32", 32, False, 4),
-    ("CHW4", 4, False, 3),
-    ("CDHW32", 32, False, 5),
-    ("HWC8", 8, True, 4),
-    ("HWC16", 16, True, 4),
-    ("DHWC8", 8, True, 5),
-    ("HWC", 1, True, 4),
-    ("DHWC", 1, True, 5),
-    ("HWC", 1, True, 3),
-]
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("layout, block, channels_last, rank", VECTOR_FORMATS)
-def test_formats(layout, block, channels_last, rank, dtype):
-    """y = x * (1 + channel), read and written where the format says that elements lie."""
-    n, c, *space = shape = (2, 6, 4, 5, 3)[:rank]
-    blocks = -(-c // block)
-    name = {np.float32: "FP32", np.float16: "FP16"}[dtype]
-    plugin = Tuned([trtp.AutoTuneCombination(f"{name}, {name}", layout)])
-
-    def run(x, y, tactic):
-        assert x.shape == shape and x.format == getattr(trt.TensorFormat, layout)
-        if channels_last:
-            a, b = (memory(t, dtype, n, *space, blocks * block) for t in (x, y))
-            factor = 1 + np.arange(blocks * block)
-        else:
-            a, b = (memory(t, dtype, n, blocks, *space, block) for t in (x, y))
-            factor = 1 + np.arange(blocks * block).reshape(blocks, *[1] * len(space), block)
-        b[...] = np.where(factor <= c, a * factor.astype(dtype), np.nan)  # padding holds anything
-        if channels_last:  # strides describe it, the padding is left out
-            np.testing.assert_array_equal(np.asarray(x), np.moveaxis(a, -1, 1)[:, :c])
-        else:
-            with pytest.raises(BufferError, match=f"format {layout} cannot be described"):
-                memoryview(x)
-
-    plugin.run = run
-    x = np.random.default_rng(1).integers(-9, 9, shape).astype(np.float32)
-    expected = x * (1 + np.arange(c)).reshape(c, *[1] * len(space))
-    np.testing.assert_array_equal(build(plugin.network(shape=shape), ["FP16"])(x), expected)
 
 
 def test_ports_may_differ_in_format():

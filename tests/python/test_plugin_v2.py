@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import gc
 import json
-import subprocess
 import sys
-import textwrap
-import weakref
-from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
 
 import opwright as trt
-from plugin_testing import build, network, wrap
+from plugin_testing import network, wrap
 from v2_plugins import Creator, Twice, as_array, one_layer, registered
 
 X = np.random.default_rng(0).random((2, 3, 5, 7), np.float32)
@@ -55,14 +50,6 @@ class CircPad(Twice):
     def serialize(self):
         self.note("serialize")
         return json.dumps({"pads": self.pads})
-
-    def supports_format_combination(self, pos, in_out, num_inputs):
-        assert num_inputs == 1 and len(in_out) == 2
-        if in_out[pos].format != trt.TensorFormat.LINEAR:
-            return False
-        if pos == 0:
-            return in_out[pos].type in (trt.DataType.FLOAT, trt.DataType.HALF)
-        return in_out[0].type == in_out[pos].type
 
     def configure_plugin(self, inp, out):
         self.note(f"configure_plugin {tuple(inp[0].desc.dims)} max {tuple(out[0].max)}")
@@ -198,210 +185,19 @@ def test_text_is_stored_as_utf8(size):
     assert stored == ["größe".encode()]
 
 
-def test_dynamic_shapes_and_two_contexts(creator):
-    net, _ = one_layer(circ_pad(), (-1, 3, -1, -1))
-    shapes = {"x": ((1, 3, 4, 4), X.shape, (4, 3, 9, 9))}
-    engine = trt.build(net, shapes=shapes)
-    np.testing.assert_array_equal(engine(X), wrap(X, PADS))
-    other = np.random.default_rng(1).random((4, 3, 9, 4), np.float32)
-    np.testing.assert_array_equal(engine(other), wrap(other, PADS))
+def test_the_spelling_of_tensorrts_v2ext_comes_first():
+    class Spelled(Twice):
+        def get_output_datatype(self, index, input_types):
+            return trt.int32
 
+        def get_output_data_type(self, index, input_types):
+            assert index == 0 and list(input_types) == [trt.float32]
+            return trt.float32
 
-def test_saved_and_loaded_in_a_fresh_process(creator, tmp_path):
-    net, _ = one_layer(circ_pad(), X.shape)
-    trt.build(net).save(tmp_path / "engine")
-    np.save(tmp_path / "x.npy", X)
-    script = textwrap.dedent("""
-        import sys
-        import numpy as np
-        import opwright as trt
-        try:
-            trt.load("engine")
-        except trt.Error as error:
-            assert "'CircPadV2' (version 1, namespace '')" in str(error), error
-        else:
-            raise AssertionError("loaded without its plugin")
-        from test_plugin_v2 import CircPadCreator
-        creator = CircPadCreator()
-        assert trt.get_plugin_registry().register_creator(creator, "")
-        np.save("y.npy", trt.load("engine")(np.load("x.npy")))
-    """)
-    path = [*sys.path, str(Path(__file__).parent)]
-    subprocess.run(
-        [sys.executable, "-c", f"import sys\nsys.path[:] = {path!r}\n{script}"],
-        cwd=tmp_path,
-        check=True,
-    )
-    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), wrap(X, PADS))
-
-
-def model(**attributes):
-    node = helper.make_node("CircPadV2", ["x"], ["y"], **attributes)
-    graph = helper.make_graph(
-        [node],
-        "graph",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
-
-
-def test_from_onnx(creator):
-    engine = trt.build(model(pads=PADS, plugin_version="1"))
-    np.testing.assert_array_equal(engine(X), wrap(X, PADS))
-
-
-def test_namespaces():
-    class InNamespace(CircPadCreator):
-        pass
-
-    creator = InNamespace()
-    registry = trt.get_plugin_registry()
-    assert registry.register_creator(creator, "padding")
-    try:
-        assert creator.plugin_namespace == "padding", "the creator is told where it is registered"
-        assert registry.get_creator("CircPadV2", "1", "padding") is creator
-        engine = trt.build(model(pads=PADS, plugin_namespace="padding"))
-        np.testing.assert_array_equal(engine(X), wrap(X, PADS))
-    finally:
-        registry.deregister_creator(creator)
-
-
-def test_fp16_beside_fp32(creator):
-    """Both types are tried; the result is the same to FP16's precision."""
-    net, _ = one_layer(circ_pad(), X.shape)
-    CircPad.calls.clear()
-    engine = trt.build(net, fp16=True)
-    assert len([c for c in CircPad.calls if c == "attach_to_context"]) >= 3, "two were timed"
-    np.testing.assert_allclose(engine(X), wrap(X, PADS), rtol=1e-3)
-
-
-class ChannelsLast(Twice):
-    """Adds the channel's number; in HWC8 and FP16 only, so that the engine reformats."""
-
-    def supports_format_combination(self, pos, in_out, num_inputs):
-        return in_out[pos].format == trt.TensorFormat.HWC8 and in_out[pos].type == trt.float16
-
-    def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
-        assert input_desc[0].format == trt.TensorFormat.HWC8
-        n, c, h, w = input_desc[0].dims
-        padded = (c + 7) // 8 * 8
-        count = n * h * w * padded
-        x, y = (
-            np.frombuffer((np.ctypeslib.ctypes.c_byte * (2 * count)).from_address(at), np.float16)
-            for at in (inputs[0], outputs[0])
-        )
-        y = y.reshape(n, h, w, padded)
-        np.add(x.reshape(n, h, w, padded), np.arange(padded, dtype=np.float16), out=y)
-
-
-def test_formats_beyond_linear():
-    plugin = ChannelsLast()
-    with registered(plugin):
-        net, _ = one_layer(plugin, X.shape)
-        engine = trt.build(net, fp16=True)
-        expected = X + np.arange(3, dtype=np.float32)[:, None, None]
-        np.testing.assert_allclose(engine(X), expected, rtol=1e-3, atol=2e-3)
-
-
-class TopAndRest(Twice):
-    """Two outputs of other types and shapes from two inputs, by way of the workspace."""
-
-    def __init__(self):
-        Twice.__init__(self)
-        self.num_outputs = 2
-
-    # The spelling of TensorRT's IPluginV2Ext.
-    def get_output_data_type(self, index, input_types):
-        assert list(input_types) == [trt.float32, trt.int32]
-        return input_types[index]
-
-    def get_output_dimensions(self, output_index, inputs, expr_builder):
-        if output_index == 1:
-            return [expr_builder.constant(2)]
-        op = trt.DimensionOperation
-        return [expr_builder.operation(op.SUM, inputs[0][0], inputs[1][0])]
-
-    def supports_format_combination(self, pos, in_out, num_inputs):
-        types = [trt.float32, trt.int32, trt.float32, trt.int32]
-        return in_out[pos].type == types[pos] and in_out[pos].format == trt.TensorFormat.LINEAR
-
-    def get_workspace_size(self, inp, out):
-        assert tuple(inp[0].dims) == (6,), "the profile's maximum"
-        return 4 * 6
-
-    def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
-        x, i = (as_array(at, desc) for at, desc in zip(inputs, input_desc))
-        y, j = (as_array(at, desc) for at, desc in zip(outputs, output_desc))
-        scratch = as_array(workspace, input_desc[0])
-        np.negative(x, out=scratch)
-        y[: x.size], y[x.size :] = scratch, i
-        j[:] = x.size, i.size
-
-
-def test_several_inputs_and_outputs_with_workspace():
-    plugin = TopAndRest()
-    with registered(plugin):
-        net = network()
-        x, i = net.add_input("x", trt.float32, (-1,)), net.add_input("i", trt.int32, (2,))
-        layer = net.add_plugin_v2([x, i], plugin)
-        assert layer.num_outputs == 2
-        engine = build(
-            net, layer.get_output(0), layer.get_output(1), shapes={"x": ((1,), (4,), (6,))}
-        )
-        x, i = np.arange(5, dtype=np.float32), np.array([7, 8], np.int32)
-        result = engine(x=x, i=i)
-        np.testing.assert_array_equal(result["y0"], np.concatenate([-x, i]))
-        np.testing.assert_array_equal(result["y1"], [5, 2])
-
-
-def test_empty_tensors_reach_enqueue_with_addresses():
-    seen = []
-
-    class Empty(Twice):
-        def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
-            seen.append((tuple(input_desc[0].dims), inputs[0] != 0, outputs[0] != 0))
-            super().enqueue(input_desc, output_desc, inputs, outputs, workspace, stream)
-
-    with registered(Empty()):
-        net, _ = one_layer(Empty(), (-1, 3))
-        engine = trt.build(net, shapes={"x": ((0, 3), (2, 3), (4, 3))})
-        assert engine(np.empty((0, 3), np.float32)).shape == (0, 3)
-    assert seen[-1] == ((0, 3), True, True)
-
-
-def test_constructor_need_not_call_its_base():
-    class Forgetful(Twice):
-        def __init__(self):
-            self.num_outputs = 1
-            self.plugin_type = "Forgetful"
-
-    class ForgetfulCreator(Creator):
-        plugin_version = "1"
-
-        def __init__(self):
-            self.name = "Forgetful"
-            self.make = lambda given: Forgetful()
-
-    with registered(ForgetfulCreator()):
-        net, _ = one_layer(Forgetful(), X.shape)
+    with registered(Spelled()):
+        net, layer = one_layer(Spelled(), X.shape)
+        assert layer.get_output(0).dtype == trt.float32
         np.testing.assert_array_equal(trt.build(net)(X), 2 * X)
-
-
-def test_expressions_end_with_their_call():
-    kept = []
-
-    class Keeper(Twice):
-        def get_output_dimensions(self, output_index, inputs, expr_builder):
-            kept.extend([inputs[0][0], expr_builder])
-            return inputs[0]
-
-    with registered(Keeper()):
-        one_layer(Keeper(), X.shape)
-    with pytest.raises(trt.Error, match="cannot be used after the call"):
-        kept[0].is_constant()
-    with pytest.raises(trt.Error, match="cannot be used after the call"):
-        kept[1].constant(3)
 
 
 def test_allocators_end_with_their_context(creator):
@@ -428,51 +224,82 @@ def test_answers_of_a_plugin_for_fixed_shapes():
     assert plugin.FORMAT_COMBINATION_LIMIT == 100
 
 
-# Registry --------------------------------------------------------------------------------------
+# Faults that only V2 plugins have ---------------------------------------------------------------
 
 
-def test_registry_knows_creators_of_v2_plugins(creator):
-    registry = trt.get_plugin_registry()
-    assert registry.get_creator("CircPadV2", "1", "") is creator
-    assert creator in registry.all_creators
-    assert not registry.register_creator(CircPadCreator(), ""), "name and version are taken"
+class OwnError(Exception):
+    pass
 
 
-def test_no_object_outlives_its_engine(creator):
-    plugin = circ_pad()
-    made = []
+def faulty(**members):
+    """A Twice whose class has these members besides."""
 
-    class Tracked(CircPad):
-        def __init__(self, fc=None):
-            super().__init__(fc)
-            made.append(weakref.ref(self))
+    def init(self):
+        Twice.__init__(self)
+        self.plugin_type, self.plugin_version = "Faulty", "7"
+        self.__dict__.update({k: v for k, v in members.items() if not callable(v)})
 
-    plugin.__class__ = Tracked
-    made.append(weakref.ref(plugin))
-    net = one_layer(plugin, X.shape)[0]
-    engine = trt.build(net)
-    np.testing.assert_array_equal(engine(X), wrap(X, PADS))
-    del net, engine, plugin
-    gc.collect()
-    assert len(made) > 4 and all(ref() is None for ref in made)
+    return type("Faulty", (Twice,), {"__init__": init, **members})()
 
 
-def test_many_cycles_leave_no_references(creator):
-    fields = trt.PluginFieldCollection([trt.PluginField("pads", np.array(PADS, np.int32))])
+def build_and_run(plugin, creator=None):
+    with registered(creator or Creator("Faulty", lambda given: plugin, "7")):
+        net, _ = one_layer(plugin, X.shape)
+        return trt.build(net)(X)
 
-    def cycle(times):
-        for _ in range(times):
-            # Each makes a face of the plugin and ends it.
-            creator.create_plugin("layer", fields).clone().get_output_shape(0, [X.shape])
-        CircPad.calls.clear()
-        gc.collect()
 
-    cycle(10)
-    before = sys.getrefcount(CircPad), sys.getrefcount(creator), len(gc.get_objects())
-    cycle(10_000)
-    assert sys.getrefcount(CircPad) <= before[0]
-    assert sys.getrefcount(creator) <= before[1]
-    assert len(gc.get_objects()) < before[2] + 100
+def returns(value):
+    return lambda self, *args: value
+
+
+def raising(self, *args):
+    raise OwnError("on purpose")
+
+
+def test_wrong_answers_once_the_engine_is_loaded(tmp_path):
+    """What only a loaded plugin answers wrongly: the engine is built of one that works."""
+    cases = [
+        ({"initialize": returns(-1)}, "initialize() returned -1 instead of 0"),
+        ({"clone": returns(None)}, "expected an IPluginV2DynamicExt; None came"),
+        ({"plugin_type": 3}, "to be a str; it is 3"),
+    ]
+    net, _ = one_layer(faulty(), X.shape)
+    path = tmp_path / "engine"
+    with registered(Creator("Faulty", lambda given: faulty(), "7")):
+        trt.build(net).save(path)
+    loaded = []
+    with registered(Creator("Faulty", lambda given: loaded[0], "7")):
+        for members, message in cases:
+            loaded[:] = [faulty(**members)]
+            with pytest.raises(trt.Error) as caught:
+                trt.load(path)(X)
+            assert message in str(caught.value) and "the layer" in str(caught.value)
+
+
+def test_what_is_no_plugin():
+    net = network()
+    x = net.add_input("x", trt.float32, X.shape)
+    with pytest.raises(TypeError, match="expected an IPluginV2DynamicExt.*None came"):
+        net.add_plugin_v2([x], None)
+
+    class V3(trt.IPluginV3):
+        enqueue = clone = supports_format_combination = returns(None)
+
+    with pytest.raises(TypeError, match="which is an IPluginV3"):
+        net.add_plugin_v2([x], V3())
+    with pytest.raises(trt.Error, match="add_plugin_v2: inputs has 3"):
+        net.add_plugin_v2([3], Twice())
+    with pytest.raises(trt.Error, match="inputs must be a list"):
+        net.add_plugin_v2(3, Twice())
+
+
+@pytest.mark.parametrize("method", ["terminate", "detach_from_context", "destroy"])
+def test_exceptions_of_an_end_are_reported_as_those_of_del(method, monkeypatch):
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: reported.append(args.exc_type))
+    np.testing.assert_array_equal(build_and_run(faulty(**{method: raising})), 2 * X)
+    gc.collect()  # all that raises is gone before the hook is
+    assert set(reported) == {OwnError}
 
 
 # C++ libraries ---------------------------------------------------------------------------------
@@ -493,19 +320,6 @@ def cpp_plugin():
     assert [field.name for field in creator.field_names] == ["pads"]
     pads = trt.PluginField("pads", np.array(PADS, np.int32), trt.PluginFieldType.INT32)
     return creator, creator.create_plugin("pad", trt.PluginFieldCollection([pads]))
-
-
-def test_cpp_plugin_end_to_end(library, tmp_path):
-    _, plugin = cpp_plugin()
-    assert isinstance(plugin, trt.IPluginV2DynamicExt)
-    net, layer = one_layer(plugin, (-1, 3, 5, 7))
-    assert layer.plugin.plugin_type == "circ_pad_v2_plugin"
-    shapes = {"x": ((1, 3, 5, 7), X.shape, (4, 3, 5, 7))}
-    engine = trt.build(net, shapes=shapes)
-    np.testing.assert_array_equal(engine(X), wrap(X, PADS))
-    np.testing.assert_array_equal(engine(X[:1]), wrap(X[:1], PADS))
-    engine.save(tmp_path / "engine")
-    np.testing.assert_array_equal(trt.load(tmp_path / "engine")(X), wrap(X, PADS))
 
 
 def test_every_method_of_a_cpp_plugin(library):

@@ -3,129 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 import pytest
 
 import opwright as trt
 import opwright.plugin as trtp
 from plugin_testing import build, network, wrap
-from v3_plugins import Twice, as_array, layers_of, registered
+from v3_plugins import Twice, layers_of, registered
 
 X = np.random.default_rng(0).random((2, 3, 4), np.float32)
-
-
-def test_shape_inputs_and_several_outputs():
-    class Tile(Twice):
-        """Repeats the rows as often as a shape tensor says; gives the first row as well."""
-
-        plugin_name = "Tile"
-        num_outputs = 2
-
-        def get_output_data_types(self, types):
-            assert types == [trt.float32], "shape inputs are not among the types"
-            return [trt.float32, trt.float32]
-
-        def get_output_shapes(self, inputs, shape_inputs, builder):
-            assert len(inputs) == 1 and len(shape_inputs) == 1 and len(shape_inputs[0]) == 2
-            dims = trt.DimsExprs(inputs[0])
-            dims[0] = builder.operation(
-                trt.DimensionOperation.PROD, inputs[0][0], shape_inputs[0][1]
-            )
-            return [dims, trt.DimsExprs([inputs[0][1]])]
-
-        def supports_format_combination(self, pos, in_out, num_inputs):
-            assert len(in_out) == 3 and num_inputs == 1
-            return super().supports_format_combination(pos, in_out, num_inputs)
-
-        def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
-            assert len(inputs) == 1 and len(outputs) == 2
-            x = as_array(inputs[0], input_desc[0])
-            y = as_array(outputs[0], output_desc[0])
-            y[...] = np.tile(x, (len(y) // len(x), 1))
-            as_array(outputs[1], output_desc[1])[...] = x[0]
-
-    plugin = Tile()
-    with registered(plugin):
-        net = network()
-        x = net.add_input("x", trt.float32, (-1, 3))
-        times = net.add_input("times", trt.int32, (2,))
-        layer = net.add_plugin_v3([x], [times], plugin)
-        engine = build(
-            net,
-            layer.get_output(0),
-            layer.get_output(1),
-            shapes={"x": ((1, 3), (2, 3), (4, 3))},
-            values={"times": ((1, 1), (1, 2), (1, 5))},
-        )
-        for rows, count in ((2, 3), (4, 5), (1, 1)):
-            data = np.random.default_rng(rows).random((rows, 3), np.float32)
-            y = engine(x=data, times=np.array([1, count], np.int32))
-            np.testing.assert_array_equal(y["y0"], np.tile(data, (count, 1)))
-            np.testing.assert_array_equal(y["y1"], data[0])
-
-
-class Positive(Twice):
-    """The indices of positive elements of a matrix, and how many there are."""
-
-    plugin_name = "Positive"
-    num_outputs = 2
-
-    def get_output_data_types(self, types):
-        return [trt.int32, trt.int32]
-
-    def get_output_shapes(self, inputs, shape_inputs, builder):
-        op = trt.DimensionOperation
-        upper = builder.operation(op.PROD, inputs[0][0], inputs[0][1])
-        count = builder.declare_size_tensor(
-            1, builder.operation(op.FLOOR_DIV, upper, builder.constant(2)), upper
-        )
-        assert count.is_size_tensor() and not upper.is_size_tensor()
-        return [trt.DimsExprs([count, builder.constant(2)]), trt.DimsExprs(0)]
-
-    def supports_format_combination(self, pos, in_out, num_inputs):
-        return in_out[pos].desc.format == trt.TensorFormat.LINEAR
-
-    def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
-        found = np.argwhere(as_array(inputs[0], input_desc[0]) > 0).astype(np.int32)
-        as_array(outputs[0], output_desc[0], found.shape)[...] = found
-        as_array(outputs[1], output_desc[1])[...] = len(found)
-
-
-def test_declare_size_tensor():
-    with registered(Positive()):
-        net = network()
-        layer = net.add_plugin_v3([net.add_input("x", trt.float32, (-1, 5))], [], Positive())
-        shapes = {"x": ((1, 5), (4, 5), (8, 5))}
-        engine = build(net, layer.get_output(0), layer.get_output(1), shapes=shapes)
-        for rows in (1, 4, 8):
-            data = np.random.default_rng(rows).standard_normal((rows, 5)).astype(np.float32)
-            y = engine(data)
-            np.testing.assert_array_equal(y["y0"], np.argwhere(data > 0))
-            assert y["y1"] == (data > 0).sum()
-        assert len(engine(-np.ones((2, 5), np.float32))["y0"]) == 0
-
-
-@pytest.mark.parametrize("shape", [(0, 3, 4), (2, 0, 4), (2, 3, 0), (0, 0, 0)])
-def test_empty_tensors_have_addresses(shape):
-    class Empty(Twice):
-        plugin_name = "Empty"
-        seen: list = []
-
-        def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
-            Empty.seen.append((tuple(input_desc[0].dims), *inputs, *outputs))
-            super().enqueue(input_desc, output_desc, inputs, outputs, workspace, stream)
-
-    with registered(Empty()):
-        net = network()
-        x = net.add_input("x", trt.float32, (-1, -1, -1))
-        first = net.add_plugin_v3([x], [], Empty())
-        second = net.add_plugin_v3([first.get_output(0)], [], Empty())
-        engine = build(net, second.get_output(0), shapes={"x": ((0, 0, 0), (2, 3, 4), (2, 3, 4))})
-        np.testing.assert_array_equal(engine(X), 4 * X)
-        Empty.seen.clear()
-        assert engine(np.empty(shape, np.float32)).shape == shape
-        assert [dims for dims, *_ in Empty.seen] == [shape, shape]
-        assert all(address != 0 for _, *addresses in Empty.seen for address in addresses)
 
 
 def test_lists_are_made_once_and_kept_ones_stay():
@@ -219,27 +104,6 @@ def test_shape_changes_and_descriptors():
         ]
 
 
-def test_workspace_is_there_and_aligned():
-    class Working(Twice):
-        plugin_name = "Working"
-
-        def get_workspace_size(self, inputs, outputs):
-            return 4 * int(np.prod(inputs[0].max))
-
-        def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
-            assert workspace != 0 and workspace % 64 == 0
-            scratch = as_array(workspace, input_desc[0])
-            scratch[...] = as_array(inputs[0], input_desc[0])
-            as_array(outputs[0], output_desc[0])[...] = scratch + scratch
-
-    with registered(Working()):
-        net = network()
-        layer = net.add_plugin_v3([net.add_input("x", trt.float32, (-1, 3))], [], Working())
-        engine = build(net, layer.get_output(0), shapes={"x": ((1, 3), (2, 3), (4, 3))})
-        x = np.arange(12, dtype=np.float32).reshape(4, 3)
-        np.testing.assert_array_equal(engine(x), 2 * x)
-
-
 def test_parts_that_are_objects_of_their_own():
     class Core(trt.IPluginV3OneCore):
         plugin_name = "Parts"
@@ -302,24 +166,6 @@ def test_only_plugin_layers_are_plugin_layers():
     for one in (layer, net.get_layer(1), net[1]):
         assert type(one) is trt.IPluginV3Layer and isinstance(one, trt.ILayer)
         assert isinstance(one.plugin, Twice)
-
-
-def test_plugin_layers_of_the_parser():
-    node = onnx.helper.make_node("Twice", ["x"], ["y"])
-    value = onnx.helper.make_tensor_value_info
-    graph = onnx.helper.make_graph(
-        [node],
-        "graph",
-        [value("x", onnx.TensorProto.FLOAT, X.shape)],
-        [value("y", onnx.TensorProto.FLOAT, None)],
-    )
-    opsets = [onnx.helper.make_opsetid("", 19)]
-    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
-    with registered(Twice()):
-        net = network()
-        assert trt.OnnxParser(net, trt.Logger()).parse(model.SerializeToString())
-        (layer,) = [net.get_layer(i) for i in range(net.num_layers)]
-        assert type(layer) is trt.IPluginV3Layer and isinstance(layer.plugin, Twice)
 
 
 # trtp.Tensor -----------------------------------------------------------------------------------
@@ -391,32 +237,6 @@ def test_tensor_in_enqueue():
         net = network()
         layer = net.add_plugin_v3([net.add_input("x", trt.float32, X.shape)], [], WithTensor())
         np.testing.assert_array_equal(build(net, layer.get_output(0))(X), 2 * X)
-
-
-TYPES = [trt.float16, trt.bfloat16, trt.fp8, trt.int8, trt.uint8, trt.int64, trt.bool]
-
-
-@pytest.mark.parametrize("dtype", TYPES, ids=str)
-def test_types_reach_enqueue(dtype):
-    """Strongly typed, each tensor comes in its own type, and trtp.Tensor knows it."""
-    if dtype in (trt.bfloat16, trt.fp8):
-        pytest.importorskip("ml_dtypes")
-
-    class Through(Twice):
-        plugin_name = "Through"
-
-        def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
-            assert input_desc[0].type == output_desc[0].type == dtype
-            x = np.asarray(trtp.Tensor(input_desc[0], inputs[0], read_only=True))
-            np.copyto(np.asarray(trtp.Tensor(output_desc[0], outputs[0])), x)
-
-    with registered(Through()):
-        net = network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
-        layer = net.add_plugin_v3([net.add_input("x", dtype, (2, 4))], [], Through())
-        x = np.arange(8).reshape(2, 4).astype(trt.nptype(dtype))
-        y = build(net, layer.get_output(0), strongly_typed=True)(x)
-    assert y.dtype == x.dtype
-    np.testing.assert_array_equal(y.astype(np.float32), x.astype(np.float32))
 
 
 # C++ plugins seen from Python ------------------------------------------------------------------

@@ -116,29 +116,6 @@ def test_every_combination_and_tactic_is_timed():
     assert all(f"  {types} -> {types}  " in line for types in ("FP32", "FP32:HWC", "FP16:HWC"))
 
 
-def test_the_fastest_tactic_is_chosen():
-    class Sleepy(Twice):
-        plugin_name = "Sleepy"
-        ran: list = []
-
-        def get_valid_tactics(self):
-            return [1, 2, 3]
-
-        def enqueue(self, *args):
-            import time
-
-            Sleepy.ran.append(self.tactic)
-            if self.tactic != 2:
-                time.sleep(0.01)
-            super().enqueue(*args)
-
-    with registered(Sleepy()):
-        engine = trt.Engine(build(chain([Sleepy()])))
-        Sleepy.ran.clear()
-        np.testing.assert_array_equal(engine(X), 2 * X)
-    assert set(Sleepy.ran) == {2}
-
-
 def test_the_limit_of_combinations_holds():
     class Limited(Tuned):
         plugin_name = "Limited"
@@ -258,9 +235,3 @@ def test_caches_of_another_device_are_refused():
         new_cache().combine(cache, ignore_mismatch=False)
     assert new_cache().combine(cache, ignore_mismatch=True)
     assert config.set_timing_cache(cache, ignore_mismatch=True)
-
-
-def test_lower_precision_is_only_tried_where_it_is_allowed():
-    with registered(Tuned()):
-        build(chain([Tuned()]))
-        assert {type for type, _, _ in Tuned.enqueued} == {trt.float32}
