@@ -96,13 +96,12 @@ void bench(const BenchOptions& options) {
   plan.warmup_runs = options.warmup;
   plan.runs = std::max(options.iterations, 1);
   plan.seconds = options.iterations > 0 ? 0 : options.seconds;
-  size_t warmups = 0;
-  const std::vector<RunTrace> runs = measure(runners, plan, warmups);
+  const Measured measured = measure(runners, plan);
+  const std::vector<RunTrace>& runs = measured.runs;
   const auto times = sorted(runs, [](const RunTrace& run) { return run.end - run.start; });
   const auto host_times = sorted(runs, [](const RunTrace& run) { return run.enqueue(); });
   const auto device_times = sorted(runs, [](const RunTrace& run) { return run.compute(); });
-  const double rate =
-      1000 * static_cast<double>(runs.size()) / (runs.back().end - runs.front().start);
+  const double rate = measured.per_second();
   const bool is_host = engine->device().is_host();
   std::vector<LayerTimes> layers;
   if (options.profile)
@@ -119,7 +118,7 @@ void bench(const BenchOptions& options) {
         "{\"runs\": %zu, \"median_ms\": %.6f, \"p90_ms\": %.6f, \"p99_ms\": %.6f, \"min_ms\": "
         "%.6f, "
         "\"runs_per_second\": %.3f, \"load_ms\": %.3f, \"memory_bytes\": %zu",
-        times.size(), quantile(times, 0.5), quantile(times, 0.9), quantile(times, 0.99),
+        measured.count, quantile(times, 0.5), quantile(times, 0.9), quantile(times, 0.99),
         times.front(), rate, load_ms, memory);
     if (!is_host)
       std::printf(", \"host_ms\": %.6f, \"device_ms\": %.6f", quantile(host_times, 0.5),
@@ -142,7 +141,7 @@ void bench(const BenchOptions& options) {
   char throughput[32];
   std::snprintf(throughput, sizeof throughput, "%.1f runs/s", rate);
   std::vector<std::vector<std::string>> rows = {
-      {"runs", std::to_string(times.size())},
+      {"runs", std::to_string(measured.count)},
       {"median", time_text(quantile(times, 0.5))},
       {"p90", time_text(quantile(times, 0.9))},
       {"p99", time_text(quantile(times, 0.99))},

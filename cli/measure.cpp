@@ -5,6 +5,7 @@
 #include <cmath>
 #include <exception>
 #include <random>
+#include <span>
 #include <thread>
 
 #include "base/half.h"
@@ -59,39 +60,50 @@ class Measurement {
     offset_ = milliseconds_since(origin_);
   }
 
-  std::vector<RunTrace> runs;
-  size_t warmups = 0;
-
-  void measure() {
-    double start = milliseconds_since(origin_);
-    for (; warmups < static_cast<size_t>(options_.warmup_runs) ||
-           milliseconds_since(origin_) < start + options_.warmup_ms;
-         ++warmups) {
-      runs.clear();
+  Measured measure() {
+    Measured found;
+    const double begin = milliseconds_since(origin_);
+    for (; found.warmups < static_cast<size_t>(options_.warmup_runs) ||
+           milliseconds_since(origin_) < begin + options_.warmup_ms;
+         ++found.warmups)
       run();
-    }
-    runs.clear();
-    constexpr size_t kEnough = 1'000'000;
-    start = milliseconds_since(origin_);
-    while (
-        runs.size() < static_cast<size_t>(options_.runs) ||
-        (runs.size() < kEnough && milliseconds_since(origin_) < start + 1000 * options_.seconds)) {
+    found.start = found.end = milliseconds_since(origin_);
+    size_t step = 1;  // from one run that is kept to the next
+    for (; found.count < static_cast<size_t>(options_.runs) ||
+           found.end < found.start + 1000 * options_.seconds;
+         ++found.count) {
       if (options_.idle_ms > 0)
         std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(options_.idle_ms));
-      run();
+      const RunTrace trace = run();
+      found.end = trace.end;
+      if (found.count % step != 0) continue;
+      if (found.runs.size() == kMost) {
+        halve(found.runs);
+        step *= 2;
+      }
+      found.runs.push_back(trace);
     }
+    return found;
   }
 
  private:
-  void run() {
-    RunTrace& trace = runs.emplace_back();
+  static constexpr size_t kMost = 1'000'000;  // an even number
+
+  /// Keeps the first of each two.
+  static void halve(std::vector<RunTrace>& runs) {
+    for (size_t i = 0; i < runs.size() / 2; ++i) runs[i] = runs[2 * i];
+    runs.resize(runs.size() / 2);
+  }
+
+  RunTrace run() {
+    RunTrace trace;
     trace.start = milliseconds_since(origin_);
     if (device_.is_host()) {
       runner_.start();
       trace.end = milliseconds_since(origin_);
       trace.enqueue_start = trace.h2d_start = trace.h2d_end = trace.start;
       trace.enqueue_end = trace.compute_end = trace.d2h_end = trace.end;
-      return;
+      return trace;
     }
     const DeviceScope scope(device_);
     begin_->record(runner_.queue());
@@ -109,6 +121,7 @@ class Measurement {
     trace.h2d_end = device_time(*copied_);
     trace.compute_end = device_time(*computed_);
     trace.d2h_end = device_time(*ended_);
+    return trace;
   }
   double device_time(Event& event) const { return offset_ + event.milliseconds_since(*first_); }
 
@@ -122,36 +135,35 @@ class Measurement {
 
 }  // namespace
 
-std::vector<RunTrace> measure(const std::vector<std::unique_ptr<Runner>>& runners,
-                              const MeasureOptions& options, size_t& warmups) {
+Measured measure(const std::vector<std::unique_ptr<Runner>>& runners,
+                 const MeasureOptions& options) {
   const Clock::time_point origin = Clock::now();
   std::vector<std::unique_ptr<Measurement>> all;
   for (const std::unique_ptr<Runner>& runner : runners)
     all.push_back(std::make_unique<Measurement>(*runner, options, origin));
-  if (all.size() == 1) {
-    all.front()->measure();
-  } else {
-    std::vector<std::exception_ptr> problems(all.size());
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < all.size(); ++i)
-      threads.emplace_back([&, i] {
-        try {
-          all[i]->measure();
-        } catch (...) {
-          problems[i] = std::current_exception();
-        }
-      });
-    for (std::thread& thread : threads) thread.join();
-    for (const std::exception_ptr& problem : problems)
-      if (problem) std::rethrow_exception(problem);
+  if (all.size() == 1) return all.front()->measure();
+  std::vector<Measured> found(all.size());
+  std::vector<std::exception_ptr> problems(all.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < all.size(); ++i)
+    threads.emplace_back([&, i] {
+      try {
+        found[i] = all[i]->measure();
+      } catch (...) {
+        problems[i] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& problem : problems)
+    if (problem) std::rethrow_exception(problem);
+  Measured sum = std::move(found.front());
+  for (const Measured& each : std::span(found).subspan(1)) {
+    sum.runs.insert(sum.runs.end(), each.runs.begin(), each.runs.end());
+    sum.count += each.count, sum.warmups += each.warmups;
+    sum.start = std::min(sum.start, each.start), sum.end = std::max(sum.end, each.end);
   }
-  std::vector<RunTrace> runs = std::move(all.front()->runs);
-  for (size_t i = 0; i < all.size(); ++i) {
-    warmups += all[i]->warmups;
-    if (i > 0) runs.insert(runs.end(), all[i]->runs.begin(), all[i]->runs.end());
-  }
-  if (all.size() > 1) std::ranges::sort(runs, {}, &RunTrace::end);
-  return runs;
+  std::ranges::sort(sum.runs, {}, &RunTrace::end);
+  return sum;
 }
 
 void set_inputs(Runner& runner, const InputOptions& options) {

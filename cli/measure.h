@@ -33,11 +33,20 @@ struct MeasureOptions {
   bool transfers = false;  ///< whether inputs and outputs are copied from and to the host
 };
 
-/// The runs of all runners, each in a thread of its own where there are several, in the order of
-/// their ends. Those that warm up are only counted, in `warmups`. A million runs of a runner are
-/// enough, whatever time is left.
-std::vector<RunTrace> measure(const std::vector<std::unique_ptr<Runner>>& runners,
-                              const MeasureOptions& options, size_t& warmups);
+/// What was measured. Of more than a million runs of a runner every second, fourth ... one is kept.
+struct Measured {
+  std::vector<RunTrace> runs;  ///< that are kept, in the order of their ends
+  size_t count = 0;            ///< of all runs
+  size_t warmups = 0;          ///< before them
+  double start = 0, end = 0;   ///< of the first and the last of all, in milliseconds
+
+  double milliseconds() const { return end - start; }
+  double per_second() const { return 1000 * static_cast<double>(count) / milliseconds(); }
+};
+
+/// Measures all runners, each in a thread of its own where there are several.
+Measured measure(const std::vector<std::unique_ptr<Runner>>& runners,
+                 const MeasureOptions& options);
 
 /// What the inputs of a run are to be, by their names.
 struct InputOptions {

@@ -677,13 +677,13 @@ void run(const std::shared_ptr<Engine>& engine, const Arguments& arguments) {
   tell_bindings(runner);
   set_crash_stage("running the engine");
   tell_info("Starting inference");
-  const std::vector<RunTrace> runs = measure(runners, options, report.warmups);
-  report_runs(runs, report);
-  if (arguments.has("exportTimes")) write_text(arguments.get("exportTimes"), times_json(runs));
+  const Measured measured = measure(runners, options);
+  report_runs(measured, report);
+  if (arguments.has("exportTimes"))
+    write_text(arguments.get("exportTimes"), times_json(measured.runs));
   report_outputs(runner, arguments);
   if (!arguments.has("dumpProfile") && !arguments.has("exportProfile")) return;
-  const auto measured = static_cast<int>(runs.size());
-  const int profiled = std::clamp(measured, 1, 100);
+  const auto profiled = static_cast<int>(std::clamp<size_t>(measured.count, 1, 100));
   const std::vector<LayerTimes> layers = profile_layers(runner, profiled);
   if (arguments.has("dumpProfile")) report_layers(layers, profiled);
   if (arguments.has("exportProfile"))

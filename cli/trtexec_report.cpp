@@ -134,13 +134,12 @@ std::string number_text(double value) {
   return digits;
 }
 
-void report_runs(const std::vector<RunTrace>& runs, const ReportOptions& options) {
-  const auto begins = Part(runs, [](const RunTrace& run) { return run.start; });
-  const auto ends = Part(runs, [](const RunTrace& run) { return run.end; });
-  const double wall_ms = ends.percentile(100) - begins.percentile(0);
-  tell_info(str("Warmup completed ", options.warmups, " queries over ", options.warmup_ms, " ms"));
-  tell_info(
-      str("Timing trace has ", runs.size(), " queries over ", number_text(wall_ms / 1000), " s"));
+void report_runs(const Measured& measured, const ReportOptions& options) {
+  const std::vector<RunTrace>& runs = measured.runs;
+  const double wall_ms = measured.milliseconds();
+  tell_info(str("Warmup completed ", measured.warmups, " queries over ", options.warmup_ms, " ms"));
+  tell_info(str("Timing trace has ", measured.count, " queries over ", number_text(wall_ms / 1000),
+                " s"));
   report_means(runs, options.average);
   const Part latency(runs, [](const RunTrace& run) { return run.latency(); });
   const Part enqueue(runs, [](const RunTrace& run) { return run.enqueue(); });
@@ -151,14 +150,15 @@ void report_runs(const std::vector<RunTrace>& runs, const ReportOptions& options
   tell_info();
   tell_info("=== Performance summary ===");
   tell_info(
-      str("Throughput: ", number_text(1000 * static_cast<double>(runs.size()) / wall_ms), " qps"));
+      str("Throughput: ", number_text(measured.per_second()), " qps"));
   tell_info("Latency: " + latency.text(percentiles));
   tell_info("Enqueue Time: " + enqueue.text(percentiles));
   tell_info("H2D Latency: " + h2d.text(percentiles));
   tell_info("GPU Compute Time: " + compute.text(percentiles));
   tell_info("D2H Latency: " + d2h.text(percentiles));
   tell_info(str("Total Host Walltime: ", number_text(wall_ms / 1000), " s"));
-  tell_info(str("Total GPU Compute Time: ", number_text(compute.sum() / 1000), " s"));
+  const double kept = static_cast<double>(runs.size()) / static_cast<double>(measured.count);
+  tell_info(str("Total GPU Compute Time: ", number_text(compute.sum() / kept / 1000), " s"));
   constexpr double kUnstable = 2.5;
   if (compute.variation() > kUnstable)
     tell_warning(str("* GPU compute time is unstable, with coefficient of variance = ",

@@ -23,10 +23,9 @@ struct ReportOptions {
   int average = 10;
   std::vector<double> percentiles = {90, 95, 99};
   double warmup_ms = 0;
-  size_t warmups = 0;  ///< runs before
   int streams = 1;
 };
-void report_runs(const std::vector<RunTrace>& runs, const ReportOptions& options);
+void report_runs(const Measured& measured, const ReportOptions& options);
 /// The runs as trtexec's --exportTimes writes them.
 std::string times_json(const std::vector<RunTrace>& runs);
 

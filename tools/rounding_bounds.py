@@ -86,18 +86,24 @@ def rounding(value: Array, error: Array, kind: np.dtype[Any]) -> Array:
 def conv_transpose(node: onnx.NodeProto, x: Array, w: Array, bias: Array | None = None) -> Array:
     """The reference takes seconds, and of groups adds the bias of others."""
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    if attributes.get("auto_pad", b"NOTSET") != b"NOTSET" or "output_shape" in attributes:
+    padding = attributes.get("auto_pad", b"NOTSET")
+    if "output_shape" in attributes:
         raise NotImplementedError
     rank, group = x.ndim - 2, attributes.get("group", 1)
     strides, dilations = (attributes.get(name, [1] * rank) for name in ("strides", "dilations"))
-    pads, more = (
-        attributes.get("pads", [0] * 2 * rank),
-        attributes.get("output_padding", [0] * rank),
-    )
+    more = attributes.get("output_padding", [0] * rank)
     extents = [
         (n - 1) * s + (k - 1) * d + 1 + extra
         for n, s, k, d, extra in zip(x.shape[2:], strides, w.shape[2:], dilations, more)
     ]
+    pads = attributes.get("pads", [0] * 2 * rank) if padding == b"NOTSET" else [0] * 2 * rank
+    if padding in (b"SAME_UPPER", b"SAME_LOWER"):
+        # The extents are those of x times the strides.
+        totals = [e - n * s for e, n, s in zip(extents, x.shape[2:], strides)]
+        if min(totals) < 0:
+            raise NotImplementedError
+        less, larger = [t // 2 for t in totals], [t - t // 2 for t in totals]
+        pads = less + larger if padding == b"SAME_UPPER" else larger + less
     y = np.zeros((x.shape[0], group, w.shape[1], *extents))
     parts = x.reshape(x.shape[0], group, -1, *x.shape[2:])
     weights = w.reshape(group, -1, *w.shape[1:])
@@ -275,6 +281,10 @@ class Bounds:
             return self.again(node, read, errors)
         if operator in PRODUCTS:
             return self.of_product(node, attributes, read, magnitudes, errors, kind)
+        if operator == "BatchNormalization":
+            return self.of_batch_normalization(attributes, floats, errors)
+        if operator == "Pow":
+            return self.of_power(node, read, value, errors)
         if operator == "Softmax":
             axis = attributes.get("axis", -1)
             spread = floats[0].max(axis, keepdims=True) - floats[0]
@@ -297,6 +307,34 @@ class Bounds:
             moved = np.maximum(moved, np.abs(self.again(node, read, [at + step]) - value))
         # What a function makes of numbers that cancel is as exact as the numbers.
         return 2 * moved + FUNCTION_ROUNDINGS * UNIT * (np.abs(value) + np.abs(at) + 1)
+
+    def of_power(
+        self, node: onnx.NodeProto, read: list[Known | None], value: Array, errors: list[Array]
+    ) -> Array | None:
+        if errors[1].any() or read[0] is None or read[1] is None:
+            return None
+        at, exponent = read[0].value, read[1].value
+        moved = np.zeros(value.shape)
+        for step in (errors[0], -errors[0], errors[0] / 2, -errors[0] / 2):
+            # A number that is not negative stays so.
+            other = np.where(at >= 0, np.maximum(at + step, 0), at + step)
+            moved = np.maximum(moved, np.abs(self.again(node, read, [other, exponent]) - value))
+        turns = 1 + np.abs(exponent * np.log(np.maximum(np.abs(at), 2.0**-149)))
+        return 2 * moved + FUNCTION_ROUNDINGS * UNIT * np.abs(value) * turns
+
+    @staticmethod
+    def of_batch_normalization(
+        attributes: dict[str, Any], floats: list[Array], errors: list[Array]
+    ) -> Array | None:
+        if attributes.get("training_mode", 0) or any(error.any() for error in errors[1:]):
+            return None
+        x = floats[0]
+        shape = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
+        scale, bias, mean, variance = (array.reshape(shape) for array in floats[1:])
+        # Factor and shift are FP32, whatever the type.
+        factor = np.abs(scale) / np.sqrt(variance + attributes.get("epsilon", 1e-5))
+        sums = factor * (np.abs(x) + errors[0] + np.abs(mean)) + np.abs(bias)
+        return factor * errors[0] + gamma(8) * sums
 
     def of_product(
         self, node: onnx.NodeProto, attributes: dict[str, Any], read: list[Known | None], magnitudes: list[Array],

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -48,14 +49,16 @@ class Views {
     if (!meets_data || !is_builtin_operator(node->op->kind()) || node->as<Reshape>()) return;
     Equalities equal;
     for (const Agreements::Agreement& each : Agreements(graph_, *node).find()) {
+      if (each.relation == ExtentRelation::kAtLeast) continue;
+      const bool broadcasts = each.relation == ExtentRelation::kBroadcast;
       const SymShape& dims = node->inputs[static_cast<size_t>(each.input)]->info.dims;
       const Expr own = equal(dims[static_cast<size_t>(each.axis)]), other = equal(each.expected);
       if (own == other) continue;
       if (!own.depends_on(by_data_) && !other.depends_on(by_data_)) {
-        if (!each.broadcasts && are_apart(own, other)) add_smaller(own, other, equal);
+        if (!broadcasts && are_apart(own, other)) add_smaller(own, other, equal);
         continue;
       }
-      if (!is_planned_apart(own, other, each.broadcasts)) continue;
+      if (!is_planned_apart(own, other, broadcasts)) continue;
       if (own.depends_on(by_data_))
         equal.add(own, other);
       else
@@ -67,7 +70,7 @@ class Views {
       SymShape dims = node->inputs[i]->info.dims;
       std::ranges::transform(dims, dims.begin(), equal);
       if (dims == node->inputs[i]->info.dims) continue;
-      set_view(node, static_cast<int>(i), std::move(dims));
+      set_view(node, i, std::move(dims));
       has_views = true;
     }
     if (has_views) follow(node);
@@ -106,15 +109,43 @@ class Views {
     return planned != 1 && planned != context_.ranges.opt(other);
   }
 
-  void set_view(GraphNode* node, int input, SymShape dims) {
-    GraphValue* const value = node->inputs[static_cast<size_t>(input)];
+  /// The view's name is what a run says that refuses it.
+  static std::string view_name(const GraphNode& node, size_t input, const SymShape& dims) {
+    const SymShape& before = node.inputs[input]->info.dims;
+    std::string needs;
+    for (size_t axis = 0; axis < dims.size(); ++axis) {
+      if (dims[axis] == before[axis]) continue;
+      needs += str(needs.empty() ? "" : " and ", "extent ", dims[axis].str(), " on axis ", axis);
+      if (const GraphValue* const other = source_of(node, input, dims[axis]))
+        needs += str(", as ", other->is_constant() ? "weight '" : "'",
+                     other->weight.empty() ? other->name : other->weight, "' has it");
+    }
+    return str(node.name, " view of '", node.inputs[input]->name, "' with ", needs);
+  }
+
+  /// Another input that has the extent: a weight, if any.
+  static const GraphValue* source_of(const GraphNode& node, size_t input, const Expr& extent) {
+    const GraphValue* source = nullptr;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const GraphValue* const other = node.inputs[i];
+      if (i == input || other == nullptr ||
+          std::ranges::find(other->info.dims, extent) == other->info.dims.end())
+        continue;
+      if (source == nullptr || (other->is_constant() && !source->is_constant())) source = other;
+    }
+    return source;
+  }
+
+  void set_view(GraphNode* node, size_t input, SymShape dims) {
+    GraphValue* const value = node->inputs[input];
+    std::string name = view_name(*node, input, dims);
     TensorInfo info;
     info.dtype = value->info.dtype;
     info.dims = std::move(dims);
     GraphNode* const view = graph_.insert_before(node, std::make_shared<Reshape>(), {value},
-                                                 std::move(info), node->name + " view");
+                                                 std::move(info), std::move(name));
     view->outputs[0]->scale = value->scale;
-    graph_.set_input(node, input, view->outputs[0]);
+    graph_.set_input(node, static_cast<int>(input), view->outputs[0]);
   }
 
   /// The outputs have the extents of the views; what reads them sees those that they had.
@@ -133,29 +164,76 @@ class Views {
   const std::vector<bool> by_data_;
 };
 
-/// The size tensor that an extent is, or -1.
-int size_symbol(const Expr& extent, const SymbolTable& symbols) {
-  if (extent.op() != ExprOp::kSymbol) return -1;
-  const int id = extent.symbol_id();
-  return symbols[id].kind == Symbol::Kind::kSizeTensor ? id : -1;
-}
+/// Plans for extents that data decides.
+class SizePlans {
+ public:
+  SizePlans(const SymbolTable& symbols, ProfileRanges& ranges)
+      : symbols_(symbols), ranges_(ranges) {}
+
+  void broadcast(const Expr& own, const Expr& expected) {
+    const int64_t planned = ranges_.opt(own), wanted = ranges_.opt(expected);
+    if (own.op() == ExprOp::kSymbol && planned != 1 && planned != wanted) plan(own, wanted, false);
+  }
+
+  /// The larger one grows, or the smaller one shrinks.
+  void order(const Expr& large, const Expr& small) {
+    if (ranges_.opt(large) < ranges_.opt(small)) plan(large, ranges_.opt(small), true);
+    if (ranges_.opt(large) < ranges_.opt(small)) plan(small, ranges_.opt(large), false);
+  }
+
+ private:
+  std::vector<int> size_symbols(const Expr& e) const {
+    std::vector<int> found;
+    if (e.op() == ExprOp::kSymbol && symbols_[e.symbol_id()].kind == Symbol::Kind::kSizeTensor)
+      found.push_back(e.symbol_id());
+    for (int i = 0; i < e.arity(); ++i)
+      for (const int id : size_symbols(e.operand(i)))
+        if (std::ranges::find(found, id) == found.end()) found.push_back(id);
+    return found;
+  }
+
+  /// Plans for the least size for which the extent is `wanted` or more, or the largest one for
+  /// which it is that or less. Extents that follow from one size grow with it.
+  void plan(const Expr& extent, int64_t wanted, bool at_least) {
+    const std::vector<int> found = size_symbols(extent);
+    if (found.size() != 1) return;
+    const int symbol = found[0];
+    const Expr size = Expr::symbol(symbol);
+    const ProfileRanges::Bounds range = ranges_.bounds(size);
+    const int64_t before = ranges_.opt(size);
+    int64_t low = range.low, high = range.high;
+    while (low < high) {
+      const int64_t middle = low + (high - low + (at_least ? 0 : 1)) / 2;
+      ranges_.set_opt(symbol, middle);
+      const int64_t planned = ranges_.opt(extent);
+      if (at_least)
+        (planned >= wanted ? high : low) = planned >= wanted ? middle : middle + 1;
+      else
+        (planned <= wanted ? low : high) = planned <= wanted ? middle : middle - 1;
+    }
+    ranges_.set_opt(symbol, low);
+    const int64_t planned = ranges_.opt(extent);
+    if (at_least ? planned < wanted : planned > wanted) ranges_.set_opt(symbol, before);
+  }
+
+  const SymbolTable& symbols_;
+  ProfileRanges& ranges_;
+};
 
 }  // namespace
 
-void plan_for_broadcasts(const Graph& graph, std::span<ProfileRanges> profiles) {
+void plan_for_layers(const Graph& graph, std::span<ProfileRanges> profiles) {
   const std::vector<bool> by_data = symbols_of_data(graph.symbols());
   if (std::ranges::find(by_data, true) == by_data.end()) return;
   for (const GraphNode* node : graph.nodes()) {
     if (!is_builtin_operator(node->op->kind())) continue;
     for (const Agreements::Agreement& each : Agreements(graph, *node).find()) {
-      if (!each.broadcasts) continue;
       const GraphValue& value = *node->inputs[static_cast<size_t>(each.input)];
       const Expr& own = value.info.dims[static_cast<size_t>(each.axis)];
-      const int symbol = size_symbol(own, graph.symbols());
-      if (symbol < 0) continue;
       for (ProfileRanges& ranges : profiles) {
-        const int64_t planned = ranges.opt(own), wanted = ranges.opt(each.expected);
-        if (planned != 1 && planned != wanted) ranges.set_opt(symbol, wanted);
+        SizePlans plans(graph.symbols(), ranges);
+        if (each.relation == ExtentRelation::kBroadcast) plans.broadcast(own, each.expected);
+        if (each.relation == ExtentRelation::kAtLeast) plans.order(own, each.expected);
       }
     }
   }

@@ -13,7 +13,7 @@ class Agreements final : public InferContext, public ExtentListener {
   struct Agreement {
     int input, axis;
     Expr expected;
-    bool broadcasts;
+    ExtentRelation relation;
   };
 
   Agreements(const Graph& graph, const GraphNode& node);
@@ -25,8 +25,8 @@ class Agreements final : public InferContext, public ExtentListener {
   Expr declare_size_tensor(int output, const Expr&, const Expr&) override;
   bool is_non_negative(int symbol) const override;
   const SymbolTable* symbols() const override { return &graph_.symbols(); }
-  void agree(int input, int axis, const Expr& expected, bool broadcasts) const override {
-    found_.push_back({input, axis, expected, broadcasts});
+  void agree(int input, int axis, const Expr& expected, ExtentRelation relation) const override {
+    found_.push_back({input, axis, expected, relation});
   }
 
  private:

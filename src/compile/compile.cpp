@@ -389,7 +389,7 @@ Plan compile_for(const Device& device, const Network& declared, const BuilderCon
   Graph graph(network, config.constraints() != PrecisionConstraints::kIGNORE);
   std::vector<RefitWeight> weights = mark_refittable(graph, network, config.refit());
   budget.set_given(constant_bytes(graph));
-  plan_for_broadcasts(graph, profiles);
+  plan_for_layers(graph, profiles);
   settle_broadcasts(graph, profiles);
   run_passes(graph, {device, config, profiles[0], network.flags().strongly_typed, &budget,
                      fuses_attention, profiles});

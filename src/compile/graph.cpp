@@ -78,6 +78,8 @@ Graph::Graph(const Network& network, bool constrained) : symbols_(&network.symbo
       GraphValue* value = value_of(tensor);
       value->producer = node.get();
       value->producer_output = j;
+      if (value->is_constant() && network.weight_names().has_name(layer))
+        value->weight = network.weight_names().name(layer);
       node->outputs.push_back(value);
       node->aliased_inputs.push_back(tensor->aliased_input());
       auto symbol = size_symbols.find(tensor->name());

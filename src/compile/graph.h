@@ -27,6 +27,7 @@ struct GraphValue {
   };
   using Uses = std::list<Use>;
   std::string name;
+  std::string weight;  ///< the model's name of the constant that it is, where it has one
   TensorInfo info;
   float scale = 0;                      ///< see Tensor::scale()
   std::optional<DataType> stored_type;  ///< see Tensor::stored_type()

@@ -39,8 +39,8 @@ bool fits(const Operator& op, std::string_view layer, const std::vector<GraphVal
 // goes with Graph::remove_dead().
 
 /// Extents that data decides, and that broadcast to others, are planned to be those: a run may have
-/// them so or as 1.
-void plan_for_broadcasts(const Graph& graph, std::span<ProfileRanges> profiles);
+/// them so or as 1. Those that have to be as large as others are planned so.
+void plan_for_layers(const Graph& graph, std::span<ProfileRanges> profiles);
 /// Inputs whose extents data decides, or a calculation whose bounds are too wide, and which have to
 /// be those of other inputs or of weights, become views that a run refuses in which they are
 /// others: so what follows is planned for extents that fit each other.

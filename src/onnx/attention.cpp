@@ -37,14 +37,18 @@ void rotate(NodeImporter& node, Tensor* x, Tensor* cosines, Tensor* sines, Tenso
 
 namespace {
 
-/// The mask, which may end before the last key: what is behind is masked.
+/// The mask, which may end before the last key: what is behind is masked. It must not go on.
 Tensor* padded_mask(NodeImporter& node, Tensor* mask, const Expr& keys) {
   const Expr given = mask->dims().back();
   if (given == keys || given == Expr(1)) return mask;
-  std::vector<Expr> size(mask->dims().begin(), mask->dims().end());
-  size.back() = keys;
-  Tensor* fill = node.scalar(mask->dtype() == DataType::kBOOL ? 0 : -kInfinity, mask->dtype());
-  return node.slice(mask, std::vector<Expr>(size.size(), 0), size, {}, SampleMode::kFILL, fill);
+  if (given.is_constant() && keys.is_constant() && given.constant() > keys.constant())
+    node.error("rows of the mask have ", given.constant(), " elements, but there are ",
+               keys.constant(), " keys; expected at most as many");
+  // A run whose mask goes on is refused: there would be less than nothing behind it.
+  SymShape behind = mask->dims();
+  behind.back() = keys - given;
+  Tensor* masked = node.scalar(mask->dtype() == DataType::kBOOL ? 0 : -kInfinity, mask->dtype());
+  return node.concatenate({mask, node.expand(masked, behind)}, mask->rank() - 1);
 }
 
 Mask attention_mask(NodeImporter& node, const Heads& heads, Tensor* past) {

@@ -248,6 +248,27 @@ std::optional<Expr> cast(const Expr& value, DataType from, DataType to) {
   return value;
 }
 
+/// The elements of x behind its batch are `count`, which decides the only open one of its extents.
+void require_elements(const Inference& inference, const Expr& count) {
+  const SymShape& x = inference.input(0).dims;
+  int open = 0;  // none
+  Expr known(1);
+  for (int axis = 1; axis < inference.rank(0); ++axis) {
+    if (x[axis].is_constant()) {
+      known = known * x[axis];
+    } else if (open == 0) {
+      open = axis;
+    } else {
+      return;
+    }
+  }
+  if (open == 0 || !count.is_constant() || known == Expr(0)) return;
+  inference.require(count.constant() % known.constant() == 0, inference.port(0), " of shape ",
+                    str(x), " cannot have as many elements behind its first axis as the scale, ",
+                    count.str());
+  inference.require_extent(0, open, floor_div(count, known), "the elements of the scale");
+}
+
 }  // namespace
 
 std::vector<OutputInfo> ElementWise::infer(InferContext& context) const {
@@ -384,6 +405,7 @@ std::vector<OutputInfo> Scale::infer(InferContext& context) const {
     if (params().mode == ScaleMode::kCHANNEL)
       inference.require_extent(0, static_cast<int>(params().channel_axis), count,
                                "the elements of the scale");
+    if (params().mode == ScaleMode::kELEMENTWISE) require_elements(inference, count);
   }
   return {make_output(x.dtype, x.dims)};
 }

@@ -37,11 +37,13 @@ SymShape gather_shape(const Inference& inference, const GatherParams& params) {
       inference.require(batch == 0, "gathering elements takes no elementwise dimensions, but ",
                         batch, " are asked for");
       inference.require_rank(1, inference.rank(0), inference.rank(0));
-      for (int i = 0; i < inference.rank(0); ++i)
+      for (int i = 0; i < inference.rank(0); ++i) {
         inference.require(i == params.axis || !data[i].is_constant() || !indices[i].is_constant() ||
                               indices[i].constant() <= data[i].constant(),
                           inference.port(1), " of shape ", str(indices), " exceeds ",
                           inference.port(0), " of shape ", str(data), " on axis ", i);
+        if (i != params.axis) inference.agree_at_least(0, i, indices[i]);
+      }
       return indices;
     case GatherMode::kND: {
       inference.require_rank(1, 1, Dims::MAX_DIMS);

@@ -6,6 +6,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
@@ -113,3 +114,53 @@ def test_transposed_convolutions_are_those_of_pytorch(group):
     ).numpy()
     assert bounds({"x": x, "w": w, "b": b}, node).difference("y", right) is None
     assert bounds({"x": x, "w": w, "b": b}, node).difference("y", right * 1.001) is not None
+
+
+@pytest.mark.parametrize("padding", ["VALID", "SAME_UPPER", "SAME_LOWER"])
+def test_transposed_convolutions_that_pad_by_themselves(padding):
+    """Against ONNX Runtime: the standard's reference takes seconds."""
+    node = helper.make_node(
+        "ConvTranspose", ["x", "w"], ["y"], strides=[2, 3], auto_pad=padding
+    )
+    inputs = {"x": numbers((2, 3, 4, 5), np.float32), "w": numbers((3, 2, 3, 4), np.float32, 1)}
+    made = bounds(inputs, node)
+    values = [helper.make_tensor_value_info(k, TensorProto.FLOAT, v.shape) for k, v in inputs.items()]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    model = helper.make_model(
+        helper.make_graph([node], "padded", values, [output]),
+        opset_imports=[helper.make_opsetid("", 21)], ir_version=8,
+    )  # fmt: skip
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (right,) = session.run(None, inputs)
+    assert made.difference("y", right) is None
+    assert made.difference("y", right + np.float32(1e-3)) is not None
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_batch_normalization_has_factors_of_fp32(kind):
+    x = numbers((2, 3, 40), kind)
+    given = {f"p{i}": np.abs(numbers(3, kind, i)) + kind(0.25) for i in range(1, 5)}
+    nodes = [
+        helper.make_node("Add", ["x", "x"], ["a"]),  # what is stored, or not
+        helper.make_node("BatchNormalization", ["a", *given], ["y"]),
+    ]
+    made = bounds({"x": x, **given}, *nodes)
+    scale, bias, mean, variance = (v.astype(np.float32).reshape(1, 3, 1) for v in given.values())
+    right = (x.astype(np.float32) * 2 - mean) * (scale / np.sqrt(variance + np.float32(1e-5))) + bias
+    assert made.difference("y", right.astype(kind)) is None
+    factor = np.float64(scale) / np.sqrt(np.float64(variance))
+    step = 8 * np.finfo(np.float32).eps if kind == np.float32 else 4 * float(ml_dtypes.finfo(kind).eps)
+    wrong = right + step * (np.abs(right) + factor)
+    assert made.difference("y", wrong.astype(kind)) is not None
+
+
+def test_powers_are_as_exact_as_their_bases():
+    x, e = np.abs(numbers(50, np.float32)), np.linspace(0.5, 3, 50).astype(np.float32)
+    made = bounds(
+        {"x": x, "e": e},
+        helper.make_node("Add", ["x", "x"], ["a"]),
+        helper.make_node("Pow", ["a", "e"], ["y"]),
+    )
+    right = np.power(2 * x.astype(np.float64), e)
+    assert made.difference("y", right.astype(np.float32)) is None
+    assert made.difference("y", (right * (1 + 2e-5)).astype(np.float32)) is not None

@@ -11,8 +11,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper
 
-from small_models import circular_padding, convolution, two_inputs
+from small_models import circular_padding, convolution, model, two_inputs
 
 X = np.random.default_rng(1).normal(size=(1, 3, 8, 8)).astype(np.float32)
 QUICK = ["--duration=0", "--iterations=10", "--warmUp=1"]
@@ -88,6 +89,22 @@ def test_the_summary_has_the_lines_that_scripts_parse(trtexec):
     (runs,) = re.findall(r"Timing trace has (\d+) queries over", text)
     assert int(runs) >= 10 and throughput == pytest.approx(int(runs) / wall, rel=0.01)
     assert re.search(r"Average on 10 runs - GPU latency: [\d.e-]+ ms - Host latency: ", text)
+
+
+def test_a_duration_is_measured_in_full(trtexec):
+    # A run takes half a microsecond, so that a second has more runs than are kept.
+    nodes = [helper.make_node("Neg", ["x"], ["y"])]
+    ports = [(name, TensorProto.FLOAT, [1]) for name in "xy"]
+    onnx.save(model(nodes, ports[:1], ports[1:]), trtexec.folder / "neg.onnx")
+    text = trtexec.passes("--onnx=neg.onnx", "--duration=1", "--exportTimes=neg.json")
+    runs, seconds = re.search(r"Timing trace has (\d+) queries over ([\d.]+) s", text).groups()
+    assert 1 <= float(seconds) < 3
+    throughput = float(re.search(r"\[I\] Throughput: ([\d.]+) qps", text)[1])
+    assert throughput == pytest.approx(int(runs) / float(seconds), rel=0.01)
+    kept = json.loads((trtexec.folder / "neg.json").read_text())
+    assert len(kept) <= 1_000_000
+    spent = kept[-1]["endComputeMs"] - kept[0]["startComputeMs"]
+    assert spent == pytest.approx(1000 * float(seconds), rel=0.05)
 
 
 def test_percentiles_and_streams(trtexec):

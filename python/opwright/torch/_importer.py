@@ -23,7 +23,7 @@ from . import (  # noqa: F401 (they fill CONVERTERS)
     _scans,
 )
 from ._complex import Complex, complex_converter, is_complex, real_meta, stacked, unstacked
-from ._converters import CONVERTERS, Converter
+from ._converters import CONVERTERS, FOREIGN, Converter
 from ._custom_ops import custom_converter
 from ._writer import TO_NETWORK, Unsupported, Writer
 
@@ -73,6 +73,8 @@ def is_double_number(node: Node) -> bool:
 def find_converter(target: Any) -> Converter | None:
     if target in CONVERTERS:
         return CONVERTERS[target]
+    if isinstance(target, torch._ops.OpOverload) and target._schema.name in FOREIGN:
+        return FOREIGN[target._schema.name]
     return custom_converter(target)
 
 

@@ -12,6 +12,7 @@ from .._core import (
     ElementWiseOperation,
     ITensor,
     ReduceOperation,
+    ScatterMode,
     TopKOperation,
     UnaryOperation,
 )
@@ -284,3 +285,65 @@ def _cdist(w: Writer, a: ITensor, b: ITensor, p: float, _mode: Any = None) -> IT
     x, y = w.unsqueeze(a, [len(a.shape) - 1]), w.unsqueeze(b, [len(b.shape) - 2])
     difference = w.binary(ElementWiseOperation.SUB, *w.align(x, y))
     return _vector_norm(w, difference, p, [-1])
+
+
+@converter("histc")
+def _histc(w: Writer, x: ITensor, bins: int = 100, min: float = 0, max: float = 0) -> ITensor:
+    op, dtype = ElementWiseOperation, x.dtype
+    working = DataType.FLOAT if is_float(x) else dtype
+    x = w.cast(w.reshape(x, [-1]), working)
+
+    def rounded(y: ITensor) -> ITensor:
+        return w.cast(w.cast(y, dtype), working)
+
+    least, most = (rounded(w.tensor(each, working, 1)) for each in (min, max))
+    if min == max:
+        least, most = (
+            w.reduce(kind, x, [0], True) for kind in (ReduceOperation.MIN, ReduceOperation.MAX)
+        )
+        is_one = w.binary(op.EQUAL, least, most)
+        least = w.select(is_one, rounded(w.binary(op.SUB, least, 1, working)), least)
+        most = w.select(is_one, rounded(w.binary(op.SUM, most, 1, working)), most)
+    # Elements that are no number, or beyond the range, are not counted.
+    outside = w.binary(op.OR, w.binary(op.LESS, x, least), w.binary(op.GREATER, x, most))
+    if is_float(x):
+        outside = w.binary(op.OR, outside, w.unary(UnaryOperation.ISNAN, x))
+    counts = w.unary(UnaryOperation.NOT, outside)
+    # The order in which PyTorch rounds.
+    offset = w.binary(op.PROD, rounded(w.binary(op.SUB, x, least)), bins, working)
+    place = w.binary(op.DIV, rounded(offset), rounded(w.binary(op.SUB, most, least)))
+    place = w.select(counts, rounded(place), w.full(0, working, 1))
+    place = w.binary(op.MIN, w.cast(place, DataType.INT64), bins - 1, DataType.INT64)
+    kind = DataType.INT32 if working == DataType.FLOAT else working
+    empty = w.expand(w.full(0, kind, 1), [bins])
+    result = w.scatter(empty, place, w.cast(counts, kind), ScatterMode.ELEMENT, 0, "add")
+    return w.cast(result, w.dtype)
+
+
+@converter("_grouped_mm", "transformers::grouped_mm_fallback")
+def _grouped_mm(
+    w: Writer,
+    a: ITensor,
+    b: ITensor,
+    offs: ITensor | None = None,
+    bias: ITensor | None = None,
+    out_dtype: Any = None,
+) -> ITensor:
+    """Rows of a [rows, inner], of which group g ends before offs[g], times b [groups, inner, columns]."""
+    if len(a.shape) == 3 and len(b.shape) == 3 and offs is None:
+        return w.cast(w.matmul(a, b), w.dtype)
+    if len(a.shape) != 2 or len(b.shape) != 3 or offs is None or bias is not None:
+        raise Unsupported("groups of columns, or of what is summed, and a bias")
+    op = ElementWiseOperation
+    # All rows times all matrices, [groups, rows, columns]; each row keeps its own group's.
+    products = w.matmul(w.unsqueeze(a, [0]), b)
+    row = w.unsqueeze(w.numbers(w.size(a, 0)), [0])
+    ends = w.unsqueeze(w.cast(offs, DataType.INT64), [1])
+    is_before = w.cast(w.binary(op.LESS, row, ends), DataType.INT32)
+    # Ends grow, so that the first end behind a row is that of its group.
+    group = w.reduce(ReduceOperation.SUM, is_before, [0], True)
+    number = w.unsqueeze(w.numbers(w.size(b, 0)), [1])
+    left = w.binary(op.SUB, w.size(b, 0), number, DataType.INT64)
+    is_own = w.unsqueeze(w.binary(op.EQUAL, w.cast(group, DataType.INT64), left), [2])
+    kept = w.select(is_own, products, w.full(0, products.dtype, 3))
+    return w.cast(w.reduce(ReduceOperation.SUM, kept, [0], False), w.dtype)
