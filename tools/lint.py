@@ -61,7 +61,7 @@ def wraps_prose() -> bool:
 
 def main() -> int:
     good = wraps_prose()
-    present = git("ls-files", "--cached", "--others", "--exclude-standard", "*.cpp", "*.h")
+    present = git("ls-files", "--cached", "--others", "--exclude-standard", "*.cpp", "*.h", "*.cuh")
     sources = [path for path in present if (ROOT / path).exists()]
     if shutil.which("clang-format-14") is None:
         print("-- lint: clang-format-14 is not installed, C++ formatting not checked")

@@ -25,10 +25,13 @@ CodeObject compile_cuda(const CudaDevice& device, const std::string& source,
                            ? nvrtc.portable_target_for(kAmpere)
                            : nvrtc.target_for(10 * capability.major + capability.minor);
   if (is_for_one_architecture) target += 'a';
+  const std::vector<gpu::DeviceSource> headers = gpu::included_sources(source);
   std::vector<std::string_view> parts = {source, target, nvrtc.identity()};
   parts.insert(parts.end(), options.begin(), options.end());
+  for (const gpu::DeviceSource& header : headers)
+    parts.insert(parts.end(), {header.name, header.text});
   const Blob code = KernelCache::get().find_or_compile(
-      parts, [&] { return nvrtc.compile(source, name, target, options, gives_up); });
+      parts, [&] { return nvrtc.compile(source, name, target, headers, options, gives_up); });
   return {.name = name, .target = target, .bytes = code, .host = false};
 }
 

@@ -138,6 +138,7 @@ int Nvrtc::newest_known(int architecture) const {
 }
 
 Blob Nvrtc::compile(const std::string& source, const std::string& name, const std::string& target,
+                    std::span<const gpu::DeviceSource> headers,
                     std::span<const std::string> options,
                     const std::function<bool()>* gives_up) const {
   const Functions& nvrtc = *functions_;
@@ -145,8 +146,11 @@ Blob Nvrtc::compile(const std::string& source, const std::string& name, const st
     if (result != 0) fail(name, ": ", what, ": ", nvrtc.nvrtcGetErrorString(result));
   };
   Functions::Program program = nullptr;
-  check(nvrtc.nvrtcCreateProgram(&program, source.c_str(), (name + ".cu").c_str(), 0, nullptr,
-                                 nullptr),
+  std::vector<const char*> texts, names;
+  for (const gpu::DeviceSource& header : headers)
+    texts.push_back(header.text), names.push_back(header.name);
+  check(nvrtc.nvrtcCreateProgram(&program, source.c_str(), (name + ".cu").c_str(),
+                                 static_cast<int>(headers.size()), texts.data(), names.data()),
         "starting NVRTC");
   const auto destroy = [&nvrtc](Functions::Program made) { nvrtc.nvrtcDestroyProgram(&made); };
   const std::unique_ptr<struct NvrtcProgram, decltype(destroy)> owner(program, destroy);

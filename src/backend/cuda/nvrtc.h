@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "backend/gpu/device_sources.h"
 #include "base/blob.h"
 
 namespace opwright::cuda {
@@ -23,11 +24,12 @@ class Nvrtc {
   std::string target_for(int architecture) const;
   /// As target_for(), always PTX: "compute_80" for all from sm_80 on.
   std::string portable_target_for(int architecture) const;
-  /// The cubin, or PTX for a "compute_..." target. Throws Error that begins with `name` and quotes
-  /// the compiler. `gives_up` is asked meanwhile, by this thread; once it is true the compilation
-  /// ends, with an Error, where this NVRTC can be ended (13 and newer). Null: nobody asks.
+  /// The cubin, or PTX for a "compute_..." target. The source includes `headers`. Throws Error that
+  /// begins with `name` and quotes the compiler. `gives_up` is asked meanwhile, by this thread;
+  /// once it is true the compilation ends, with an Error, where this NVRTC can be ended (13 and
+  /// newer). Null: nobody asks.
   Blob compile(const std::string& source, const std::string& name, const std::string& target,
-               std::span<const std::string> options,
+               std::span<const gpu::DeviceSource> headers, std::span<const std::string> options,
                const std::function<bool()>* gives_up = nullptr) const;
 
  private:

@@ -5,11 +5,8 @@
 #include <limits>
 #include <numbers>
 
-#include "backend/gpu/attention_text.h"
-#include "backend/gpu/direct_attention_text.h"
 #include "backend/gpu/part_counters.h"
 #include "backend/gpu/pointwise_math.h"
-#include "backend/gpu/shared_memory_text.h"
 
 namespace opwright::gpu::attention {
 namespace {
@@ -105,27 +102,18 @@ void AttentionWriter::write_declarations() {
           constant("kSize", rounded(params_.size, tile_.is_direct  ? 32
                                                   : tile_.is_group ? 64
                                                                    : 16)),
-          constant("kValueSize", rounded(params_.value_size, is_wide() ? 64 : 16)), kCopyGroups,
-          params_.fused.present() ? pointwise_functions(true) : std::string(kApproximations),
-          kAttentionTiles, write_result());
-  if (tile_.is_tensor) {
-    std::string unit;
-    if (tile_.is_direct)
-      unit = str(constant("kGivenSize", params_.size),
-                 constant("kGivenValueSize", params_.value_size), kDirectAttention);
-    else if (tile_.is_group)
-      unit = write_group_declarations();
-    else
-      unit = str(kLoadMatrices, kTensorAttention);
-    constexpr std::string_view kName = "PRODUCT_TYPE";
-    for (size_t i = 0; (i = unit.find(kName, i)) != std::string::npos;)
-      unit.replace(i, kName.size(), type_ == DataType::kHALF ? "f16" : "bf16");
-    text += unit;
-  } else {
-    text += kScalarAttention;
-  }
-  if (!tile_.is_group) text += kAttentionState;
-  if (tile_.is_direct) text += str(kClusters, kDirectMerging);
+          constant("kValueSize", rounded(params_.value_size, is_wide() ? 64 : 16)),
+          params_.fused.present() ? pointwise_functions(true) : std::string(),
+          include("attention_tiles.cuh"), write_result());
+  if (tile_.is_direct)
+    text += str(constant("kGivenSize", params_.size),
+                constant("kGivenValueSize", params_.value_size), include("attention_direct.cuh"));
+  else if (tile_.is_group)
+    text += write_group_declarations();
+  else
+    text += include(tile_.is_tensor ? "attention_tensor.cuh" : "attention_scalar.cuh");
+  if (!tile_.is_group) text += include("attention_state.cuh");
+  if (tile_.is_direct) text += include("attention_merging.cuh");
   source_.add_declarations(text);
 }
 

@@ -5,7 +5,6 @@
 
 #include "backend/candidates.h"
 #include "backend/device.h"
-#include "backend/gpu/convolution_text.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/product.h"
 #include "backend/gpu/row_product.h"
@@ -89,7 +88,7 @@ class ConvolutionWriter {
                          const Expr& channel, const Expr& pixel, const std::string& is_aligned) {
     writer_.add_reader(shape_.windows.constants());
     writer_.add_reader(Windows::text());
-    writer_.add_reader(kWindowReader);
+    writer_.add_reader(include("window_reader.cuh"));
     const auto value = [&](const Expr& number) { return source_.value(number); };
     ProductOperand operand = {
         is_a, args_.inputs[0].type.dtype,
@@ -137,7 +136,7 @@ class ConvolutionWriter {
       map.steps[axis == kWidth ? 1 : 2] = static_cast<int32_t>(stride);
       map.lower.push_back(lower), map.upper.push_back(upper);
     }
-    writer_.add_box_reader(kWindowBoxes);
+    writer_.add_box_reader(include("window_boxes.cuh"));
     const auto value = [&](const Expr& number) { return source_.value(number); };
     const std::string width = value(windows.y[kWidth]), height = value(windows.y[kHeight]);
     const auto start = [&](const std::string& number, int axis) {
@@ -155,7 +154,7 @@ class ConvolutionWriter {
 
   /// The kernel of a transposed convolution, from the first of its maps in the tile on.
   ProductOperand transposed_kernel(bool is_a, const MatrixStackPlace& place) {
-    writer_.add_reader(kKernelReader);
+    writer_.add_reader(include("kernel_reader.cuh"));
     const std::string from = shape_.groups == Expr(1) ? std::string("in1")
                                                       : str("(in1 + ", place.number, " * ",
                                                             source_.value(place.stride), ")");
@@ -207,8 +206,8 @@ class ConvolutionWriter {
     // The kernel's rows begin at multiples of that.
     const int64_t vector = kMostPieceBytes * 8 / bits(args_.inputs[1].type.dtype);
     const int64_t row_piece = std::gcd(k_.constant(), vector);
-    writer_.add_reader(
-        str("constexpr int kPiece = ", piece_, ", kRowPiece = ", row_piece, ";\n", kPatchReader));
+    writer_.add_reader(str("constexpr int kPiece = ", piece_, ", kRowPiece = ", row_piece, ";\n",
+                           include("patch_reader.cuh")));
     std::string is_aligned = str("is_aligned<ElementA, kPiece>(in0)");
     if (!row.is_constant() || row.constant() % piece_ != 0)
       is_aligned += str(" && ", value(row), " % kPiece == 0");

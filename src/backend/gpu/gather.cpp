@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "backend/candidates.h"
-#include "backend/gpu/indexing.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/rows.h"
 #include "base/error.h"
@@ -43,7 +42,7 @@ class GatherWriter {
   const RowMove& move() const { return move_; }
 
   GeneratedKernel write(const RowPlan& plan) {
-    source_.add_declarations(kFindIndex);
+    source_.add_declarations(include("indexing.cuh"));
     source_.set_input_type(0, carrier_type(size_));
     return generate_rows(source_, move_, plan);
   }

@@ -1,10 +1,7 @@
 #include <algorithm>
 #include <numbers>
 
-#include "backend/gpu/attention_text.h"
 #include "backend/gpu/attention_writer.h"
-#include "backend/gpu/group_attention_text.h"
-#include "backend/gpu/shared_memory_text.h"
 
 namespace opwright::gpu::attention {
 namespace {
@@ -104,8 +101,8 @@ std::string AttentionWriter::write_group_declarations() {
   add_maps();
   return str("constexpr float kScoreFactor = ", float_literal(group_score_factor()),
              ";\nconstexpr int kCopiers = ", kCopiers,
-             ";\nconstexpr bool kHasMaps = ", has_maps_ ? "true" : "false", ";\n", kBarriers,
-             has_maps_ ? kBoxes : std::string_view(), group_instructions(), kGroupTiles);
+             ";\nconstexpr bool kHasMaps = ", has_maps_ ? "true" : "false", ";\n",
+             group_instructions(), include("attention_group.cuh"));
 }
 
 std::string AttentionWriter::write_group_copy(int input) {
@@ -225,35 +222,36 @@ std::string AttentionWriter::write_group_output() {
   for (const Expr& stride : {s.batch, s.head, s.length})
     if (!stride.is_constant() || stride.constant() % vector_of(type_) != 0)
       vectors += str(" && ", source_.value(stride), " % kVector == 0");
-  return str("if (", vectors,
-             ") {\n"
-             "#pragma unroll\n"
-             "for (int i = 0; i < Unit::kRows; ++i) {\n"
-             "const Index row = first_row + warp_m + Unit::row(i);\n"
-             "Output* const to = out0 + ",
-             place(3, "batch", "head_of(row)", "(row % queries)"),
-             ";\n"
-             "const float factor = state.sum[i] == 0.0f ? 0.0f : 1.0f / state.sum[i];\n"
-             "#pragma unroll\n"
-             "for (int j = 0; j < Unit::kOutputs; j += 8) {\n"
-             "unsigned pairs[4];\n"
-             "#pragma unroll\n"
-             "for (int e = 0; e < 4; ++e)\n"
-             "pairs[e] = pair(state.sums[i][j + 2 * e] * factor, state.sums[i][j + 2 * e + 1] * "
-             "factor);\n"
-             "gather_row(pairs);\n"
-             "const int column = 4 * j + (int)threadIdx.x % 4 * 8;\n"
-             "if (row < rows && column < ",
-             params_.value_size, ") {\n",
-             params_.fused.present()
-                 ? "const Pack<Element, kVector> own = *(const Pack<Element, kVector>*)pairs;\n"
-                   "Pack<Output, kVector> results;\n"
-                   "#pragma unroll\n"
-                   "for (int e = 0; e < kVector; ++e)\n"
-                   "results.at[e] = make_result(load(own.at[e]));\n"
-                   "*(Pack<Output, kVector>*)(to + column) = results;\n"
-                 : "*(uint4*)(to + column) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);\n",
-             "}\n}\n}\n} else {\n", write_output(), "}\n");
+  return str(
+      "if (", vectors,
+      ") {\n"
+      "#pragma unroll\n"
+      "for (int i = 0; i < Unit::kRows; ++i) {\n"
+      "const Index row = first_row + warp_m + Unit::row(i);\n"
+      "Output* const to = out0 + ",
+      place(3, "batch", "head_of(row)", "(row % queries)"),
+      ";\n"
+      "const float factor = state.sum[i] == 0.0f ? 0.0f : 1.0f / state.sum[i];\n"
+      "#pragma unroll\n"
+      "for (int j = 0; j < Unit::kOutputs; j += 8) {\n"
+      "unsigned pairs[4];\n"
+      "#pragma unroll\n"
+      "for (int e = 0; e < 4; ++e)\n"
+      "pairs[e] = pair<Element>(state.sums[i][j + 2 * e] * factor, state.sums[i][j + 2 * e + 1] * "
+      "factor);\n"
+      "gather_row(pairs);\n"
+      "const int column = 4 * j + (int)threadIdx.x % 4 * 8;\n"
+      "if (row < rows && column < ",
+      params_.value_size, ") {\n",
+      params_.fused.present()
+          ? "const Pack<Element, kVector> own = *(const Pack<Element, kVector>*)pairs;\n"
+            "Pack<Output, kVector> results;\n"
+            "#pragma unroll\n"
+            "for (int e = 0; e < kVector; ++e)\n"
+            "results.at[e] = make_result(load(own.at[e]));\n"
+            "*(Pack<Output, kVector>*)(to + column) = results;\n"
+          : "*(uint4*)(to + column) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);\n",
+      "}\n}\n}\n} else {\n", write_output(), "}\n");
 }
 
 GeneratedKernel AttentionWriter::write_groups(const Expr& tasks) {

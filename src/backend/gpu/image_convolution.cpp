@@ -1,9 +1,7 @@
 #include <algorithm>
 
 #include "backend/gpu/convolution.h"
-#include "backend/gpu/image_convolution_text.h"
 #include "backend/gpu/pointwise_math.h"
-#include "backend/gpu/shared_memory_text.h"
 #include "backend/gpu/warpgroup_product.h"
 #include "base/types.h"
 #include "operators/type_rules.h"
@@ -79,14 +77,6 @@ std::optional<ImageTiles> ImageTiles::find(const ConvolutionShape& shape) {
 }
 
 /// kImageTiles for elements of the type, whose exponent's bits it knows.
-std::string image_tiles(DataType type) {
-  constexpr std::string_view kExponent = "EXPONENT";
-  std::string text(kImageTiles);
-  for (size_t at = 0; (at = text.find(kExponent, at)) != std::string::npos;)
-    text.replace(at, kExponent.size(), type == DataType::kHALF ? "0x7c00u" : "0x7f80u");
-  return text;
-}
-
 }  // namespace
 
 bool is_image_convolution(const ConvolutionShape& shape, const ConvolutionParams& params,
@@ -128,9 +118,11 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
       constant("kPixels", tiles.pixels), constant("kWindowY", tiles.window_y),
       constant("kWindowX", tiles.window_x), constant("kStrideY", tiles.stride_y),
       constant("kLead", tiles.lead), constant("kTaps", tiles.taps),
-      constant("kColumns", tiles.columns), constant("kTileN", tiles.maps), kCopyGroups,
-      warp_group_instruction(static_cast<int>(tiles.maps), operand, operand), image_tiles(type),
-      packed_results_text(args.outputs[0].type.dtype));
+      constant("kColumns", tiles.columns), constant("kTileN", tiles.maps),
+      // The bits of an exponent.
+      constant("kExponent", operand.type == DataType::kHALF ? 0x7c00 : 0x7f80),
+      warp_group_instruction(static_cast<int>(tiles.maps), operand, operand),
+      include("image_convolution.cuh"), include("packed_results.cuh"));
   if (params.activation.present() || params.fused.present())
     declarations += pointwise_functions(/*has_short_results=*/true);
   source.add_declarations(declarations);

@@ -15,7 +15,8 @@ namespace opwright::gpu {
 
 /// The source for one way to run an operator, and how it is launched.
 struct GeneratedKernel {
-  /// Defines `extern "C" __global__ void NAME(...)`, where NAME is launch.name; needs no headers.
+  /// Defines `extern "C" __global__ void NAME(...)`, where NAME is launch.name; includes
+  /// headers of device/ alone.
   std::string source;
   /// All but `object`, which the device compiles from the source.
   KernelCode launch;

@@ -5,7 +5,6 @@
 
 #include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
-#include "backend/gpu/lane_reductions.h"
 #include "backend/gpu/product.h"
 #include "backend/gpu/source.h"
 #include "base/types.h"
@@ -210,7 +209,7 @@ std::optional<GeneratedKernel> generate_matmul_nbits(const Operator& op, const K
                               ", kPack = ", pack, ", kRows = ", rows,
                               ", kVectors = ", vectors_at_once, ";\n"));
   source.add_declarations(kNBitsFunctions);
-  source.add_declarations(kLaneReductions);
+  source.add_declarations(include("lane_reductions.cuh"));
   const Expr vectors = numel(std::span(a).first(a.size() - 1));
   const Expr warps = ceil_div(vectors, Expr(vectors_at_once)) * Expr(groups);
   const int64_t row_bytes = p.blocks() * p.bytes_per_block();

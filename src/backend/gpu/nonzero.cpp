@@ -1,5 +1,4 @@
 #include "backend/candidates.h"
-#include "backend/gpu/indexing.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/source.h"
 #include "operators/selection.h"
@@ -26,7 +25,7 @@ std::optional<GeneratedKernel> generate_nonzero(const Operator&, const KernelArg
     write += str("out0[", i, " * total + at] = (", storage_type(args.outputs[0].type.dtype), ")c",
                  i, ";\n");
   }
-  source.add_declarations(kRankOf);
+  source.add_declarations(include("indexing.cuh"));
   const std::string round =
       str("for (Index first = 0; first < ", count, "; first += ", kCounting,
           ") {\nconst Index i = first + (Index)threadIdx.x;\nconst bool is_met = i < ", count,

@@ -4,7 +4,6 @@
 
 #include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
-#include "backend/gpu/lane_reductions.h"
 #include "backend/gpu/pointwise_math.h"
 #include "backend/gpu/rows.h"
 #include "base/error.h"
@@ -192,9 +191,9 @@ class NormalizationWriter {
   }
 
   GeneratedKernel write() {
-    source_.add_declarations(kLaneReductions);
+    source_.add_declarations(include("lane_reductions.cuh"));
     source_.add_declarations(kColumnSum);
-    if (quantizes()) source_.add_declarations(kQuantization);
+    if (quantizes()) source_.add_declarations(include("quantization.cuh"));
     std::vector<std::string> conditions;
     const int size = element_size(args_.inputs[0].type.dtype);
     int width = 1;

@@ -1,5 +1,4 @@
 #include "backend/candidates.h"
-#include "backend/gpu/indexing.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/rows.h"
 #include "operators/indexing.h"
@@ -24,7 +23,7 @@ std::optional<GeneratedKernel> generate_one_hot(const Operator& op, const Kernel
   const std::string element = carrier_type(element_size(args.outputs[0].type.dtype)).data();
   source.set_input_type(1, element);
   source.set_output_type(0, element);
-  source.add_declarations(kFindIndex);
+  source.add_declarations(include("indexing.cuh"));
   const std::vector<std::string> names = {"o", "d", "i"};
   const std::string extents[] = {source.value(inner), source.value(depth)};
   return source.finish(

@@ -2,7 +2,6 @@
 
 #include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
-#include "backend/gpu/lane_reductions.h"
 #include "backend/gpu/rows.h"
 #include "backend/gpu/window_writer.h"
 #include "base/error.h"
@@ -64,7 +63,7 @@ std::optional<GeneratedKernel> generate_pooling(const Operator& op, const Kernel
   const std::string_view value = register_type(type);
   const bool takes_most = params.type != PoolingType::kAVERAGE;
   const bool takes_mean = params.type != PoolingType::kMAX;
-  source.add_declarations(kLaneReductions);
+  source.add_declarations(include("lane_reductions.cuh"));
   source.add_declarations(kMostFunction);
   std::string before, visit = str("const ", value, " value = load(in0[place]);\n"), after;
   if (takes_most) {

@@ -6,9 +6,7 @@
 #include "backend/gpu/numbered.h"
 #include "backend/gpu/part_counters.h"
 #include "backend/gpu/pointwise_math.h"
-#include "backend/gpu/product_text.h"
 #include "backend/gpu/row_product.h"
-#include "backend/gpu/shared_memory_text.h"
 #include "backend/gpu/warpgroup_product.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -138,25 +136,7 @@ bool has_parts(const ProductTile& tile) {
   return !tile.is_persistent && !is_tall;
 }
 
-void replace_all(std::string& text, std::string_view name, std::string_view by) {
-  for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += by.size())
-    text.replace(at, name.size(), by);
-}
-
 }  // namespace
-
-std::string tensor_instruction(DataType a, DataType b) {
-  if (a == DataType::kFP8) return std::string(kFp8Instruction);
-  std::string text(kTensorInstruction);
-  const auto byte = [](DataType type) { return type == DataType::kINT8 ? ".s8" : ".u8"; };
-  replace_all(text, "PRODUCT_INSTRUCTION",
-              a == DataType::kHALF    ? "m16n8k16.row.col.f32.f16.f16.f32"
-              : a == DataType::kBF16  ? "m16n8k16.row.col.f32.bf16.bf16.f32"
-              : a == DataType::kFLOAT ? "m16n8k8.row.col.f32.tf32.tf32.f32"
-                                      : str("m16n8k32.row.col.s32", byte(a), byte(b), ".s32"));
-  replace_all(text, "PRODUCT_SUM", is_floating(a) ? "f" : "r");
-  return text;
-}
 
 std::vector<DataType> product_types(const CandidateQuery& query) {
   const DataType type = query.inputs[0].type.dtype;
@@ -602,19 +582,19 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
   if (tile_.unit == ProductUnit::kWarpGroup) {
     declarations += declare_warp_groups(a, b);
   } else if (tile_.unit == ProductUnit::kRows) {
-    declarations += declare_rows(a.type);
+    declarations += declare_rows();
   } else if (tile_.unit == ProductUnit::kStreamedRows) {
-    declarations += declare_row_stream(a.type, m, k, epilogue);
+    declarations += declare_row_stream(m, k, epilogue);
   } else {
-    declarations += str(kPaddedTiles, kCopyGroups, kTileCopies);
-    declarations += tile_.unit == ProductUnit::kTensor
-                        ? str(constant("kPromotes", flag(a.type == DataType::kFP8)), kLoadMatrices,
-                              tensor_instruction(a.type, b.type), kTensorProduct)
-                        : str(constant("kStepsOfPart", steps_of_part(k)), kScalarProduct);
-    declarations += kProductLoop;
+    declarations +=
+        tile_.unit == ProductUnit::kTensor
+            ? str(constant("kPromotes", flag(a.type == DataType::kFP8)),
+                  include("product_tensor.cuh"))
+            : str(constant("kStepsOfPart", steps_of_part(k)), include("product_scalar.cuh"));
+    declarations += include("product_loop.cuh");
   }
   if (tile_.unit != ProductUnit::kRows && tile_.unit != ProductUnit::kStreamedRows)
-    declarations += kColumnPrefetch;
+    declarations += include("column_prefetch.cuh");
   source_.add_declarations(declarations + (has_boxes ? box_readers_ : readers_));
 
   const Expr tiles_m = ceil_div(m, Expr(tile_.m)), tiles_n = ceil_div(n, Expr(tile_.n));

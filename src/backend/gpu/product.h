@@ -29,10 +29,6 @@ enum class ProductUnit {
 /// ones that the query allows; none where there is no kernel.
 std::vector<DataType> product_types(const CandidateQuery& query);
 
-/// The function `multiply_fragments` of tensor cores, of elements of these types and the type Sum:
-/// see kTensorInstruction and kFp8Instruction.
-std::string tensor_instruction(DataType a, DataType b);
-
 /// Types and formats of the output of a product with a fused program, and of the inputs that it
 /// reads. False where they cannot have the format.
 bool set_fused_types(Candidate& candidate, const FusedProgram& program, const CandidateQuery& query,
@@ -189,13 +185,12 @@ class ProductWriter {
   GeneratedKernel write_warp_groups(ProductOperand a, ProductOperand b,
                                     const ProductEpilogue& epilogue, const ProductTasks& tasks);
   /// Likewise of a few rows.
-  static std::string declare_rows(DataType type);
+  static std::string declare_rows();
   GeneratedKernel write_rows(const ProductOperand& a, const ProductOperand& b,
                              const ProductEpilogue& epilogue, const ProductTasks& tasks);
   /// The input that is a matrix beside b, of which the program takes sums; -1: there is none.
   int second_matrix(const ProductEpilogue& epilogue) const;
-  std::string declare_row_stream(DataType type, const Expr& m, const Expr& k,
-                                 const ProductEpilogue& epilogue);
+  std::string declare_row_stream(const Expr& m, const Expr& k, const ProductEpilogue& epilogue);
   GeneratedKernel write_row_stream(const ProductOperand& a, const ProductOperand& b,
                                    const ProductEpilogue& epilogue, const ProductTasks& tasks,
                                    const Expr& m);

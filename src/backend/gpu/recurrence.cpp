@@ -5,9 +5,7 @@
 #include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/pointwise_math.h"
-#include "backend/gpu/recurrence_text.h"
 #include "backend/gpu/rows.h"
-#include "backend/gpu/shared_memory_text.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -132,8 +130,8 @@ class RecurrenceWriter {
   GeneratedKernel write() {
     const SymShape& x = source_.dims(kX);
     check_recurrent_shapes(source_, args_);
-    source_.add_declarations(kRecurrentProducts);
-    if (is_cluster()) source_.add_declarations(str(kCopyGroups, kClusters, kRecurrentCluster));
+    source_.add_declarations(include("recurrence.cuh"));
+    if (is_cluster()) source_.add_declarations(include("recurrence_cluster.cuh"));
     declare_recurrent_cell(source_, params_, has(kP), false);
     const Expr groups = ceil_div(x[1], Expr(rows_));
     const Expr tasks = groups * params_.directions();
@@ -511,7 +509,7 @@ void check_recurrent_shapes(KernelSource& source, const KernelArgs& args) {
 
 void declare_recurrent_cell(KernelSource& source, const RecurrenceParams& params,
                             bool has_peepholes, bool is_quick) {
-  std::string text = is_quick ? str(kApproximations, kQuickActivations) : std::string();
+  std::string text = is_quick ? include("quick_activations.cuh") : std::string();
   const int count = activation_count(params.cell);
   for (int i = 0; i < count; ++i) {
     std::string of[2];

@@ -4,8 +4,6 @@
 #include "backend/candidates.h"
 #include "backend/gpu/product.h"
 #include "backend/gpu/recurrence.h"
-#include "backend/gpu/recurrence_tiles_text.h"
-#include "backend/gpu/shared_memory_text.h"
 #include "base/types.h"
 
 namespace opwright::gpu {
@@ -139,10 +137,9 @@ class RecurrentTileWriter {
             "constexpr int kRows = ", plan_.rows, ", kTiles = ", plan_.tiles,
             ", kWarps = ", plan_.warps, ", kBlocks = ", plan_.blocks, ", kSteps = ", memory_.steps,
             ";\nconstexpr int kHidden = ", hidden_, ", kInput = ", input_,
-            ";\nconstexpr bool kSplits = ", flag(is_float && !plan_.is_rounded),
-            ", kRounds = ", flag(is_float && plan_.is_rounded), ";\n", kCopyGroups,
-            tensor_instruction(type_, type_), kRecurrentTiles));
-    if (is_cluster()) source_.add_declarations(str(kClusters, kBarriers, kRecurrentTileCluster));
+            ";\nconstexpr bool kSplits = ", flag(is_float && !plan_.is_rounded), ", kRounds = ",
+            flag(is_float && plan_.is_rounded), ";\n", include("recurrence_tiles.cuh")));
+    if (is_cluster()) source_.add_declarations(include("recurrence_tile_cluster.cuh"));
     declare_recurrent_cell(source_, params_, has(kP), !is_float);
     // Of the slots, which gates are there; -1: none.
     const bool is_gru = params_.cell == RecurrentCell::kGRU;

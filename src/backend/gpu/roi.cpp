@@ -1,7 +1,6 @@
 #include <cstdio>
 
 #include "backend/candidates.h"
-#include "backend/gpu/indexing.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/source.h"
 #include "base/types.h"
@@ -59,7 +58,7 @@ class RoiWriter {
     const SymShape& x = source_.dims(0);
     images = source_.value(x[0]), channels = source_.value(x[1]);
     rows = source_.value(x[2]), columns = source_.value(x[3]);
-    source_.add_declarations(kFindIndex);
+    source_.add_declarations(include("indexing.cuh"));
     source_.add_declarations(kBounded);
     source_.add_declarations(str("constexpr double kScale = ", literal(scale), ";\n"));
   }

@@ -1,7 +1,6 @@
 #include "operators/rotary_embedding.h"
 
 #include "backend/candidates.h"
-#include "backend/gpu/indexing.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/source.h"
 #include "base/types.h"
@@ -32,7 +31,7 @@ std::optional<GeneratedKernel> generate_rotary(const Operator& op, const KernelA
   source.check_equal(places[1], length, "angles for each place of the sequence are expected");
   source.check_equal((places[0] - Expr(1)) * (places[0] - x[0]), Expr(0),
                      "angles for one or each sequence of the batch are expected");
-  source.add_declarations(kFindIndex);
+  source.add_declarations(include("indexing.cuh"));
   const std::vector<std::string> names = params.sequence_first
                                              ? std::vector<std::string>{"batch", "t", "head", "e"}
                                              : std::vector<std::string>{"batch", "head", "t", "e"};

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "backend/gpu/row_product_text.h"
-#include "backend/gpu/shared_memory_text.h"
 #include "base/error.h"
 #include "base/types.h"
 
@@ -148,22 +146,9 @@ std::vector<int64_t> row_product_tactics(DataType a, DataType b, const ProductSi
   return tactics;
 }
 
-namespace {
-
-std::string with_type(std::string_view text, DataType type) {
-  std::string unit(text);
-  constexpr std::string_view kName = "PRODUCT_TYPE";
-  for (size_t at = 0; (at = unit.find(kName, at)) != std::string::npos;)
-    unit.replace(at, kName.size(), type == DataType::kHALF ? "f16" : "bf16");
-  return unit;
-}
-
-}  // namespace
-
-std::string ProductWriter::declare_rows(DataType type) {
-  return str(kRowReaders, "constexpr int kMatrices = 1, kSumRow = kTileN + ", kSumPadding,
-             ", kSumSize = kTileM * kSumRow;\n", with_type(kRowInstruction, type), kRowProduct,
-             kRowSums, kRowLoop);
+std::string ProductWriter::declare_rows() {
+  return str("constexpr int kMatrices = 1, kSumRow = kTileN + ", kSumPadding,
+             ", kSumSize = kTileM * kSumRow;\n", include("row_product.cuh"));
 }
 
 int ProductWriter::second_matrix(const ProductEpilogue& epilogue) const {
@@ -174,15 +159,15 @@ int ProductWriter::second_matrix(const ProductEpilogue& epilogue) const {
          static_cast<int>(found - program.places.begin());
 }
 
-std::string ProductWriter::declare_row_stream(DataType type, const Expr& m, const Expr& k,
+std::string ProductWriter::declare_row_stream(const Expr& m, const Expr& k,
                                               const ProductEpilogue& epilogue) {
-  return str(kRowReaders, "constexpr Index kDepth = ", source_.value(k),
+  return str("constexpr Index kDepth = ", source_.value(k),
              ";\nconstexpr int kMatrices = ", second_matrix(epilogue) < 0 ? 1 : 2,
              ", kSumRows = ", source_.value(m), ", kSumRow = kTileN + ", kSumPadding,
              ", kSumSize = kSumRows * kSumRow;\nconstexpr bool kNormalizes = ",
              scale_ < 0 ? "false" : "true",
-             ";\nconstexpr float kEpsilon = ", float_literal(epsilon_), ";\n", kCopyGroups,
-             kBarriers, with_type(kRowInstruction, type), kRowSums, kRowStream);
+             ";\nconstexpr float kEpsilon = ", float_literal(epsilon_), ";\n",
+             include("row_stream.cuh"));
 }
 
 GeneratedKernel ProductWriter::write_row_stream(const ProductOperand& a, const ProductOperand& b,

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "backend/candidates.h"
-#include "backend/gpu/indexing.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/rows.h"
 #include "base/types.h"
@@ -102,7 +101,7 @@ class ScatterWriter {
         updates_(source_.dims(2)),
         strides_(row_major_strides(data_)),
         total_(numel(data_)) {
-    source_.add_declarations(kFindIndex);
+    source_.add_declarations(include("indexing.cuh"));
     if (params.reduction == ScatterReduction::kNONE) {
       const std::string_view element = carrier_type(element_size(type_));
       source_.set_input_type(0, element);
@@ -269,7 +268,7 @@ std::optional<GeneratedKernel> generate_max_unpool(const Operator&, const Kernel
     source.check_equal(indices[i], maxima[i], str("indices and maxima must agree in axis ", i));
   const std::string_view element = carrier_type(element_size(args.outputs[0].type.dtype));
   source.set_input_type(0, element), source.set_output_type(0, element);
-  source.add_declarations(kFindIndex);
+  source.add_declarations(include("indexing.cuh"));
   declare_replacing(source, element);
   PartsText text;
   text.total = numel(source.shape_values(2)), text.count = numel(maxima);

@@ -4,7 +4,6 @@
 
 #include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
-#include "backend/gpu/lane_reductions.h"
 #include "backend/gpu/rows.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -53,7 +52,7 @@ GeneratedKernel write(const SoftmaxParams& params, const KernelArgs& args) {
   const bool keeps = kept <= kMaxKept;
   const std::string_view type = storage_type(args.outputs[0].type.dtype);
 
-  source.add_declarations(kLaneReductions);
+  source.add_declarations(include("lane_reductions.cuh"));
   const std::string length = source.value(extent), stride = source.value(inner);
   std::string text =
       str("const int lane = (int)threadIdx.x % ", lanes, ";\nfor (Index row = (Index)blockIdx.x * ",

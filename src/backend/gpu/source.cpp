@@ -263,8 +263,8 @@ GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, 
   std::string& source = kernel.source;
   source = narrow_ ? "typedef int Index;\ntypedef unsigned UIndex;\n"
                    : "typedef long long Index;\ntypedef unsigned long long UIndex;\n";
-  source += prelude();
-  if (!maps_.empty()) source += "struct alignas(64) TensorMap { char bytes[128]; };\n";
+  source += include("prelude.cuh");
+  if (!maps_.empty()) source += include("tma.cuh");
   source += declarations_;
   std::string parameters;
   const auto add = [&](const auto&... parts) {

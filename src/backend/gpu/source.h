@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/gpu/device_sources.h"
 #include "backend/gpu/kernels.h"
 #include "network/operator.h"
 #include "plugin/kernel/compiled_kernel.h"
@@ -48,9 +49,6 @@ inline constexpr int64_t kBoxPattern = 1024;
 /// A floating constant as code that gives exactly that value, NaN and infinities included.
 std::string float_literal(float value);
 
-/// What sources begin with; see KernelSource. Each backend's library has its own.
-std::string_view prelude();
-
 /// The axis of a tensor of that rank that is number `place` in memory, the outermost being 0:
 /// channels-last, axis 1 comes last. Blocked formats have no such order.
 int axis_in_memory(TensorFormat format, int rank, int place);
@@ -76,7 +74,8 @@ class PortsInMemory {
 /// profile leaves open, `out0`, `out1`, ... Every source begins with:
 ///  - `Index` and `UIndex`, the signed and unsigned integers for elements and offsets: 32 bits wide
 ///    where the profile lets no tensor have more than 2^30 elements, else 64;
-///  - the storage types with `load` and `store`, `convert<To>(register value)` between register
+///  - prelude.cuh: the storage types with `load` and `store`, `convert<To>(register value)` between
+///  register
 ///    types with the conversions of base/half.h, `Pack<T, n>` of n neighbours that is loaded and
 ///    stored in one access (`is_aligned<T, n>(pointer)` tells whether it may be);
 ///  - `first_index()` and `index_step()` of a loop over elements by all threads of the grid.

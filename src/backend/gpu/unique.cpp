@@ -2,7 +2,6 @@
 #include <bit>
 
 #include "backend/candidates.h"
-#include "backend/gpu/indexing.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/source.h"
 #include "base/checked.h"
@@ -116,7 +115,7 @@ std::optional<GeneratedKernel> generate_unique(const Operator& op, const KernelA
   const auto padded = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(most) + 1));
   source.add_scratch("Index", checked_product("the memory to sort in",
                                               {5, padded, static_cast<int64_t>(sizeof(int64_t))}));
-  source.add_declarations(kRankOf);
+  source.add_declarations(include("indexing.cuh"));
   const DataType type = args.inputs[0].type.dtype;
   std::string text =
       str("const Index count = ", source.value(slices.count),

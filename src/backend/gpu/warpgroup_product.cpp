@@ -3,9 +3,6 @@
 #include <algorithm>
 
 #include "backend/gpu/pointwise_math.h"
-#include "backend/gpu/product_text.h"
-#include "backend/gpu/shared_memory_text.h"
-#include "backend/gpu/warpgroup_text.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "operators/type_rules.h"
@@ -97,14 +94,6 @@ std::string warp_group_instruction(int n, const ProductOperand& a, const Product
              ";\"\n: ", operands, " : \"l\"(a), \"l\"(b), \"n\"(adds));\n}\n");
 }
 
-std::string packed_results_text(DataType output) {
-  std::string put(bits(output) == 8 ? kPutBytes : kPutHalves), text(kPackedResults);
-  constexpr std::string_view kPair = "OUTPUT_PAIR", kPut = "PUT_RESULTS";
-  if (const size_t at = put.find(kPair); at != std::string::npos)
-    put.replace(at, kPair.size(), output == DataType::kHALF ? "f16x2" : "bf16x2");
-  return text.replace(text.find(kPut), kPut.size(), put);
-}
-
 std::string ProductWriter::declare_warp_groups(const ProductOperand& a, const ProductOperand& b) {
   const WarpGroupMemory memory(tile_, a.type, is_packed_);
   const bool has_boxes = copies_boxes(a, b);
@@ -114,15 +103,15 @@ std::string ProductWriter::declare_warp_groups(const ProductOperand& a, const Pr
       str("constexpr int kWarpGroups = ", tile_.warps_m / 4, ", kTurns = ", turns(tile_),
           ", kWarpN = ", columns, ", kThreads = ", copying_threads(tile_, has_boxes),
           ";\nconstexpr bool kHasMaps = ", has_boxes ? "true" : "false",
-          ", kPromotes = ", a.type == DataType::kFP8 ? "true" : "false", ";\n", kSwizzledTiles,
-          kCopyGroups, kBarriers, has_boxes ? kBoxes : std::string_view(),
-          warp_group_instruction(tile_.n, a, b), kWarpGroupProduct, kWarpGroupLoop);
-  text += has_boxes ? std::string(kBoxCopies) : str(kTileCopies, kThreadCopies);
+          ", kPromotes = ", a.type == DataType::kFP8 ? "true" : "false", ";\n",
+          warp_group_instruction(tile_.n, a, b), include("warpgroup_product.cuh"),
+          include(has_boxes ? "box_copies.cuh" : "thread_copies.cuh"));
   if (staged_ >= 0)
     text += str("typedef ", storage_type(args_.inputs[staged_].type.dtype), " Behind;\n",
-                kLoadMatrices, kBoxesBehind);
-  if (is_packed_) text += packed_results_text(output_);
-  if (parts_ > 1) text += str("constexpr int kParts = ", parts_, ";\n", kClusters, kClusterSums);
+                include("boxes_behind.cuh"));
+  if (is_packed_) text += include("packed_results.cuh");
+  if (parts_ > 1)
+    text += str("constexpr int kParts = ", parts_, ";\n", include("cluster_sums.cuh"));
   return text;
 }
 

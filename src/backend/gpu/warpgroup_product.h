@@ -23,9 +23,7 @@ struct WarpGroupMemory {
 /// or in their place. Bytes are along k.
 std::string warp_group_instruction(int n, const ProductOperand& a, const ProductOperand& b);
 
-/// What write_packed_results() uses, for results of 8 or 16 bits.
-std::string packed_results_text(DataType output);
-/// Code of results of 8 or 16 bits.
+/// Code of results of 8 or 16 bits, behind packed_results.cuh.
 struct PackedResults {
   /// Reads what lies along the tile's columns, from `first_column` on: in front of the products,
   /// which hide how long that takes.

@@ -70,7 +70,7 @@ TEST(CudaCode, ThatHasNoSuchKernelIsRefused) {
 TEST(CudaCode, ForAnotherArchitectureIsRefusedWithBoth) {
   const CudaDevice& device = gpu();
   CodeObject code{.name = "plugin", .target = "sm_80", .bytes = {}, .host = false};
-  code.bytes = Nvrtc::get().compile(kScale, "plugin", "sm_80", {});
+  code.bytes = Nvrtc::get().compile(kScale, "plugin", "sm_80", {}, {});
   const std::string text = message([&] { device.load_function(code, "scale"); });
   EXPECT_NE(text.find("'plugin' cannot be loaded"), std::string::npos) << text;
   EXPECT_NE(text.find("for sm_80 and the GPU is sm_90"), std::string::npos) << text;
@@ -79,7 +79,7 @@ TEST(CudaCode, ForAnotherArchitectureIsRefusedWithBoth) {
 TEST(CudaCode, PtxIsCompiledByTheDriver) {
   const CudaDevice& device = gpu();
   CodeObject code{.name = "ptx", .target = "compute_80", .bytes = {}, .host = false};
-  code.bytes = Nvrtc::get().compile(kScale, "ptx", "compute_80", {});
+  code.bytes = Nvrtc::get().compile(kScale, "ptx", "compute_80", {}, {});
   EXPECT_EQ(device.load_function(code, "scale")->num_parameters(), 4);
 }
 
@@ -115,7 +115,7 @@ TEST(CudaCode, ALaunchThatCannotBeNamesTheKernelAndItsShape) {
 
 TEST(CudaNvrtc, QuotesTheCompilerWhereItFails) {
   const std::string text =
-      message([] { Nvrtc::get().compile("this is no code", "kernel x", "sm_90", {}); });
+      message([] { Nvrtc::get().compile("this is no code", "kernel x", "sm_90", {}, {}); });
   EXPECT_TRUE(text.starts_with("kernel x does not compile for sm_90")) << text;
   EXPECT_NE(text.find("error"), std::string::npos) << text;
 }

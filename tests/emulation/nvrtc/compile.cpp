@@ -145,6 +145,8 @@ bool includes_files(const Request& request) {
     if (line.find("#include") == std::string::npos) continue;
     bool known = false;
     for (const OwnHeader& own : kOwnHeaders) known |= line.find(own.name) != std::string::npos;
+    for (const Header& header : request.headers)
+      known |= line.find('"' + header.name + '"') != std::string::npos;
     if (!known) return true;
   }
   return false;
@@ -200,7 +202,8 @@ std::string program(const Request& request, const std::string& preprocessed) {
          (translation.collective ? "1" : "0") + "};\n";
 }
 
-/// In the folder that the environment names: for a look at it, and for other compilers.
+/// In the folder that the environment names, with its headers: for a look at it, and for other
+/// compilers.
 void keep_source(const Request& request) {
   const char* const folder = std::getenv("OPWRIGHT_EMULATED_SOURCES");
   if (folder == nullptr) return;
@@ -208,6 +211,8 @@ void keep_source(const Request& request) {
   std::snprintf(name, sizeof(name), "%016lx.cu",
                 static_cast<unsigned long>(hash(request.source, 0xcbf29ce484222325u)));
   write_file(fs::path(folder) / name, request.source);
+  for (const Header& header : request.headers)
+    write_file(fs::path(folder) / header.name, header.content);
 }
 
 }  // namespace

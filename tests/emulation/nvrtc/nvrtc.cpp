@@ -211,7 +211,11 @@ bool make_images(Program& program, const std::string& bytes) {
   }
   int architecture = program.request.architecture;
   if (program.real) program.cubin = make_cubin(bytes, architecture);
-  const bool waits = program.request.source.find("griddepcontrol.wait") != std::string::npos;
+  const auto has_wait = [](const std::string& text) {
+    return text.find("griddepcontrol.wait") != std::string::npos;
+  };
+  bool waits = has_wait(program.request.source);
+  for (const Header& header : program.request.headers) waits |= has_wait(header.content);
   program.ptx = make_ptx(bytes, architecture, table, names, waits);
   dlclose(library);
   return true;

@@ -1,23 +1,20 @@
+// Indices: counted from the end, and numbers of what is met.
+// Expects the type Index.
 #pragma once
 
-#include <string_view>
-
-namespace opwright::gpu {
-
-/// Code that counts negative indices from the end; -1 where an index is out of range.
-inline constexpr std::string_view kFindIndex = R"(
+// Counts negative indices from the end; -1 where an index is out of range.
 template <class T>
 __device__ inline Index find(T index, Index extent) {
   const auto at = index + (index < 0 ? extent : (Index)0);
   return at >= 0 && at < extent ? (Index)at : (Index)-1;
 }
-)";
 
-/// Code of a block's threads that number what is met in their order: rank_of() gives how many were
-/// met before the thread's own, and counts all of the block in `before`. The type Ranks is for
-/// shared memory. All threads of the block must call it.
-inline constexpr std::string_view kRankOf = R"(
-struct Ranks { int counts[32]; };
+// The threads of a block number what is met in their order: rank_of() gives how many were met
+// before the thread's own, and counts all of the block in `before`. The type Ranks is for shared
+// memory. All threads of the block must call it.
+struct Ranks {
+  int counts[32];
+};
 __device__ inline Index rank_of(bool is_met, Index& before, Ranks& ranks) {
   const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
   __syncthreads();  // the last counts were read
@@ -31,6 +28,3 @@ __device__ inline Index rank_of(bool is_met, Index& before, Ranks& ranks) {
   }
   return rank;
 }
-)";
-
-}  // namespace opwright::gpu

@@ -1,22 +1,19 @@
-#include "backend/gpu/source.h"
+// What every kernel includes: stored and computed types, and what NVRTC has no header for.
+// Expects the types Index and UIndex.
+#pragma once
 
-namespace opwright::gpu {
-
-// What every generated source begins with, behind the definitions of Index and UIndex. No headers:
-// NVRTC has none of its own, and finding CUDA's would be one more thing that can be missing.
-std::string_view prelude() {
-  return R"(
-struct Half { unsigned short bits; };
-struct BFloat16 { unsigned short bits; };
-struct Fp8 { unsigned char bits; };
-struct Bool { unsigned char value; };
-
-// Whether there are instructions of FP8.
-#if __CUDA_ARCH__ >= 890
-constexpr bool kHasFp8 = true;
-#else
-constexpr bool kHasFp8 = false;
-#endif
+struct Half {
+  unsigned short bits;
+};
+struct BFloat16 {
+  unsigned short bits;
+};
+struct Fp8 {
+  unsigned char bits;
+};
+struct Bool {
+  unsigned char value;
+};
 
 // Stored elements to and from the values that are computed with.
 __device__ inline float load(float x) { return x; }
@@ -42,14 +39,17 @@ __device__ inline float load(Fp8 x) {
 #endif
 }
 
-template <class T> struct Storing {
+template <class T>
+struct Storing {
   __device__ static T of(T x) { return x; }
 };
-template <> struct Storing<Bool> {
+template <>
+struct Storing<Bool> {
   __device__ static Bool of(bool x) { return Bool{(unsigned char)x}; }
 };
 // Floating types round to nearest even.
-template <> struct Storing<BFloat16> {
+template <>
+struct Storing<BFloat16> {
   __device__ static BFloat16 of(float x) {
 #if __CUDA_ARCH__ >= 800
     BFloat16 y;
@@ -57,12 +57,13 @@ template <> struct Storing<BFloat16> {
     return y;
 #else
     const unsigned bits = __float_as_uint(x);
-    return BFloat16{(unsigned short)(x != x ? bits >> 16 | 0x40u
-                                            : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
+    return BFloat16{
+        (unsigned short)(x != x ? bits >> 16 | 0x40u : (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
 #endif
   }
 };
-template <> struct Storing<Fp8> {
+template <>
+struct Storing<Fp8> {
   __device__ static Fp8 of(float x) {
 #if __CUDA_ARCH__ >= 890
     unsigned short pair;
@@ -88,7 +89,8 @@ __device__ inline float load(Half x) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
   return y;
 }
-template <> struct Storing<Half> {
+template <>
+struct Storing<Half> {
   __device__ static Half of(float x) {
     Half y;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
@@ -96,42 +98,69 @@ template <> struct Storing<Half> {
   }
 };
 template <class T, class Value>
-__device__ inline T store(Value x) { return Storing<T>::of(x); }
+__device__ inline T store(Value x) {
+  return Storing<T>::of(x);
+}
+
+// Two neighbours of 16 bits, rounded.
+template <class T>
+__device__ unsigned pair(float low, float high);
+template <>
+__device__ inline unsigned pair<Half>(float low, float high) {
+  unsigned both;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
+template <>
+__device__ inline unsigned pair<BFloat16>(float low, float high) {
+  unsigned both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+}
 
 // Between values: from float toward zero and saturating, NaN gives 0; integers wrap around.
 template <class To>
 __device__ inline To saturate(float x, float low, float beyond, To lowest, To highest) {
   return x >= beyond ? highest : x <= low ? lowest : x == x ? (To)x : (To)0;
 }
-template <class To, class From> struct Converting {
+template <class To, class From>
+struct Converting {
   __device__ static To of(From x) { return (To)x; }
 };
-template <> struct Converting<signed char, float> {
+template <>
+struct Converting<signed char, float> {
   __device__ static signed char of(float x) {
     return saturate<signed char>(x, -128.0f, 128.0f, -128, 127);
   }
 };
-template <> struct Converting<unsigned char, float> {
+template <>
+struct Converting<unsigned char, float> {
   __device__ static unsigned char of(float x) {
     return saturate<unsigned char>(x, 0.0f, 256.0f, 0, 255);
   }
 };
-template <> struct Converting<int, float> {
+template <>
+struct Converting<int, float> {
   __device__ static int of(float x) {
     return saturate<int>(x, -2147483648.0f, 2147483648.0f, -2147483647 - 1, 2147483647);
   }
 };
-template <> struct Converting<long long, float> {
+template <>
+struct Converting<long long, float> {
   __device__ static long long of(float x) {
     return saturate<long long>(x, -9223372036854775808.0f, 9223372036854775808.0f,
                                -9223372036854775807LL - 1, 9223372036854775807LL);
   }
 };
 template <class To, class From>
-__device__ inline To convert(From x) { return Converting<To, From>::of(x); }
+__device__ inline To convert(From x) {
+  return Converting<To, From>::of(x);
+}
 
 template <class T, int n>
-struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack { T at[n]; };
+struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack {
+  T at[n];
+};
 template <class T, int n>
 __device__ inline bool is_aligned(const T* pointer) {
   return (unsigned long long)pointer % alignof(Pack<T, n>) == 0;
@@ -161,8 +190,3 @@ __device__ inline Index first_index() {
   return (Index)blockIdx.x * (Index)blockDim.x + (Index)threadIdx.x;
 }
 __device__ inline Index index_step() { return (Index)gridDim.x * (Index)blockDim.x; }
-
-)";
-}
-
-}  // namespace opwright::gpu

@@ -1,16 +1,11 @@
+// Tiles in shared memory, and what is known of a warpgroup's queries. The functions begin_scores,
+// add_scores and add_values are the instructions, which AttentionWriter writes.
 #pragma once
 
-#include <string_view>
+#include "approximations.cuh"
+#include "attention_tiles.cuh"
+#include "barriers.cuh"
 
-// The parts of kernels of attention whose products are those of warpgroups (wgmma), beside those of
-// attention_text.h. kSize and kValueSize are the sizes of heads rounded up to 64. kCopiers threads,
-// behind kThreads that multiply, copy keys and values: kHasMaps tells whether one of them lets the
-// copying unit (TMA) do it.
-namespace opwright::gpu {
-
-/// Tiles in shared memory, and what is known of a warpgroup's queries. The functions begin_scores,
-/// add_scores and add_values are the instructions, which AttentionWriter writes.
-inline constexpr std::string_view kGroupTiles = R"(
 constexpr int kSwizzled = 64;  // neighbours of one row of a column of blocks: 128 bytes
 
 // Columns of blocks of 8 rows of 128 bytes, of which row r has its vector i at i ^ r.
@@ -44,16 +39,14 @@ template <int rows>
 __device__ inline constexpr int place_of(int k) {
   return (k / kSwizzled * (rows * 128) + k % kSwizzled * 2) / 16;
 }
-__device__ inline void begin_products() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
+__device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void end_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 // Until all but the last `count` groups of products are done.
 template <int count>
 __device__ inline void wait_for_products() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(count) : "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(count) : "memory");
 }
 // The products read by another way than threads' copies have written.
 __device__ inline void fence_copies() {
@@ -61,7 +54,7 @@ __device__ inline void fence_copies() {
 }
 // The threads of one warpgroup.
 __device__ inline void sync_group(int group) {
-  asm volatile("bar.sync %0, 128;" :: "r"(group + 1) : "memory");
+  asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
 }
 constexpr int kGroups = kWarpsM / 4;
 // Stages of keys, or of values, that are filled and multiplied in turns, each with two barriers:
@@ -102,8 +95,8 @@ struct Turns {
     if (threadIdx.x % 32 == 0) arrive(barriers + 8 * (group + 1 == kGroups ? 0 : group + 1));
   }
 };
-// Numbers of tasks, which the thread that copies tells the others: two places, each with two barriers
-// behind the numbers.
+// Numbers of tasks, which the thread that copies tells the others: two places, each with two
+// barriers behind the numbers.
 struct Tasks {
   Index* numbers;
   int place = 0;
@@ -163,12 +156,7 @@ __device__ inline void keep(float (&numbers)[2][count]) {
 #pragma unroll
   for (int i = 0; i < 2; ++i)
 #pragma unroll
-    for (int j = 0; j < count; ++j) asm volatile("" : "+f"(numbers[i][j]) :: "memory");
-}
-__device__ inline unsigned pair(float low, float high) {
-  unsigned both;
-  asm("cvt.rn.PRODUCT_TYPEx2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-  return both;
+    for (int j = 0; j < count; ++j) asm volatile("" : "+f"(numbers[i][j])::"memory");
 }
 struct Unit {
   static constexpr int kRows = 2, kColumns = kTileN / 4, kOutputs = kValueSize / 4;
@@ -176,21 +164,25 @@ struct Unit {
   __device__ static int row(int i) { return (int)threadIdx.x % 32 / 4 + 8 * i; }
   __device__ static int column(int j) { return j / 2 * 8 + (int)threadIdx.x % 4 * 2 + j % 2; }
 };
-// Of 32 neighbours of a row, of which the four lanes of a row have pairs of each 8: 8 neighbours for
-// each lane.
+// Of 32 neighbours of a row, of which the four lanes of a row have pairs of each 8: 8 neighbours
+// for each lane.
 __device__ inline void gather_row(unsigned (&pairs)[4]) {
   const int lane = (int)threadIdx.x;
 #pragma unroll
   for (int i = 0; i < 4; i += 2) {
     const unsigned got = __shfl_xor_sync(0xffffffffu, lane & 1 ? pairs[i] : pairs[i + 1], 1);
-    if (lane & 1) pairs[i] = got;
-    else pairs[i + 1] = got;
+    if (lane & 1)
+      pairs[i] = got;
+    else
+      pairs[i + 1] = got;
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const unsigned got = __shfl_xor_sync(0xffffffffu, lane & 2 ? pairs[i] : pairs[i + 2], 2);
-    if (lane & 2) pairs[i] = got;
-    else pairs[i + 2] = got;
+    if (lane & 2)
+      pairs[i] = got;
+    else
+      pairs[i + 2] = got;
   }
 }
 // Starts the products of the queries with a tile of keys.
@@ -249,10 +241,10 @@ struct State {
   __device__ void pack(const float (&own)[2][Unit::kColumns]) {
 #pragma unroll
     for (int k = 0; k < kTileN / 16; ++k) {
-      weights[k][0] = pair(own[0][4 * k], own[0][4 * k + 1]);
-      weights[k][1] = pair(own[1][4 * k], own[1][4 * k + 1]);
-      weights[k][2] = pair(own[0][4 * k + 2], own[0][4 * k + 3]);
-      weights[k][3] = pair(own[1][4 * k + 2], own[1][4 * k + 3]);
+      weights[k][0] = pair<Element>(own[0][4 * k], own[0][4 * k + 1]);
+      weights[k][1] = pair<Element>(own[1][4 * k], own[1][4 * k + 1]);
+      weights[k][2] = pair<Element>(own[0][4 * k + 2], own[0][4 * k + 3]);
+      weights[k][3] = pair<Element>(own[1][4 * k + 2], own[1][4 * k + 3]);
     }
   }
   // Starts the products of the weights with a tile of values.
@@ -270,6 +262,3 @@ struct State {
         sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], distance);
   }
 };
-)";
-
-}  // namespace opwright::gpu

@@ -1,21 +1,20 @@
+// Code that puts the values of a warp, or of a block of `lanes` threads, together: reduce<Sum,
+// lanes>(value) gives all of them the result. With one lane it is the value. All threads of the
+// warp or block must call it.
 #pragma once
 
-#include <string_view>
-
-namespace opwright::gpu {
-
-/// Code that puts the values of a warp, or of a block of `lanes` threads, together: reduce<Sum,
-/// lanes>(value) gives all of them the result. With one lane it is the value. All threads of the
-/// warp or block must call it.
-inline constexpr std::string_view kLaneReductions = R"(
 struct Largest {
   template <class T>
-  __device__ static T of(T a, T b) { return a < b ? b : a; }
+  __device__ static T of(T a, T b) {
+    return a < b ? b : a;
+  }
   __device__ static float of(float a, float b) { return fmaxf(a, b); }
 };
 struct Sum {
   template <class T>
-  __device__ static T of(T a, T b) { return a + b; }
+  __device__ static T of(T a, T b) {
+    return a + b;
+  }
 };
 template <class Reduction, int lanes, class T>
 __device__ inline T reduce(T value) {
@@ -35,6 +34,3 @@ __device__ inline T reduce(T value) {
   }
   return value;
 }
-)";
-
-}  // namespace opwright::gpu

@@ -1,24 +1,17 @@
+// A place of the image in shared memory is the kPixels neighbours of a row that a step of a window
+// goes over, all channels of them, in 16 bytes: (channel, pixel), then zeros. So windows below
+// each other in a product's operand are neighbours of one row of places, and taps along k are
+// neighbours, too: the instruction reads windows out of the image as it is, overlapping.
 #pragma once
 
-#include <string_view>
+#include "copies.cuh"
 
-// The parts of convolutions of images of few channels, beside those of warpgroup_text.h. They use
-// the types ElementA and ElementB of image and weights, Multiplied, which both become, and Output,
-// and the constants kVector, kRowsOfTile, kZeroPoint, kChannels, kPixels, kWindowY, kWindowX,
-// kStrideY, kLead, kTaps, kColumns and kTileN.
-namespace opwright::gpu {
-
-/// A place of the image in shared memory is the kPixels neighbours of a row that a step of a window
-/// goes over, all channels of them, in 16 bytes: (channel, pixel), then zeros. So windows below
-/// each other in a product's operand are neighbours of one row of places, and taps along k are
-/// neighbours, too: the instruction reads windows out of the image as it is, overlapping.
-inline constexpr std::string_view kImageTiles = R"(
 constexpr int kPack = 16 / sizeof(Output);  // neighbours of 16 bytes
 constexpr int kWarpN = kTileN, kBlocks = kColumns / 8;
 constexpr int kPlacesY = (kRowsOfTile - 1) * kStrideY + kWindowY, kPlacesX = kColumns + kTaps - 1;
 constexpr int kSteps = kWindowY * kTaps;  // places of a window
 // Whether places of a window have pixels that lie beside it.
-constexpr bool kHasOthers = kLead > 0 || kTaps * kPixels != kWindowX;
+constexpr bool kHasOthers = kLead > 0 || kTaps* kPixels != kWindowX;
 static_assert(kChannels * kPixels <= kVector && kTaps % 2 == 0, "an instruction takes two places");
 typedef Pack<Multiplied, kVector> Place;
 // Bytes are whole numbers of FP16, without the zero point.
@@ -51,7 +44,7 @@ __device__ inline void put_weights(Place* to, const ElementB* kernel, Index maps
 }
 // Whether an element is an infinity or a NaN: both have all bits of the exponent.
 __device__ inline bool has_infinite(const Place& place) {
-  constexpr unsigned kExponents = EXPONENT * 0x10001u, kNext = (0x8000u - EXPONENT) * 0x10001u;
+  constexpr unsigned kExponents = kExponent * 0x10001u, kNext = (0x8000u - kExponent) * 0x10001u;
   unsigned found = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) found |= (((const unsigned*)&place)[i] & kExponents) + kNext;
@@ -117,7 +110,7 @@ struct Product {
 #pragma unroll
       for (int tap = 0; tap < kTaps; tap += 2)
         multiply_matrices<1>(sums[0], windows + (y * kPlacesX + tap),
-                          maps + (y * kTaps + tap) * kTileN);
+                             maps + (y * kTaps + tap) * kTileN);
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
   }
@@ -150,6 +143,3 @@ struct Product {
     }
   }
 };
-)";
-
-}  // namespace opwright::gpu

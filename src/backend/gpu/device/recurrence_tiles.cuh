@@ -1,20 +1,17 @@
+// Uses the type Element, the constants kRows, kTiles, kWarps, kBlocks, kSteps, kHidden, kInput,
+// kKeepsW, kSplits and kRounds, and of product_text.h multiply_fragments<Element, Element>().
+//
+// Tensor cores take 16 rows of weights at once, a tile: four units in four slots each, which are
+// gates. A lane finds the four slots of one of the tile's units, and of one row of the batch, in
+// its sums and those of one other lane.
+//
+// A part of a row of weights, inputs or states is 64 bytes long. Tensor cores do not care in which
+// order they go along k, so that each of four lanes takes 16 bytes, and multiplies twice.
 #pragma once
 
-#include <string_view>
+#include "copies.cuh"
+#include "mma.cuh"
 
-// What kernels of recurrent layers on tensor cores are put together from.
-namespace opwright::gpu {
-
-/// Uses the type Element, the constants kRows, kTiles, kWarps, kBlocks, kSteps, kHidden, kInput,
-/// kKeepsW, kSplits and kRounds, and of product_text.h multiply_fragments().
-///
-/// Tensor cores take 16 rows of weights at once, a tile: four units in four slots each, which are
-/// gates. A lane finds the four slots of one of the tile's units, and of one row of the batch, in
-/// its sums and those of one other lane.
-///
-/// A part of a row of weights, inputs or states is 64 bytes long. Tensor cores do not care in which
-/// order they go along k, so that each of four lanes takes 16 bytes, and multiplies twice.
-inline constexpr std::string_view kRecurrentTiles = R"(
 constexpr int kOf16 = 16 / sizeof(Element);  // elements of 16 bytes
 constexpr int kDepth = 4 * kOf16;            // of a part
 constexpr int kThreads = 32 * kWarps, kColumns = kRows / 8;
@@ -27,7 +24,9 @@ constexpr int kStateBytes = parts_of(kBlocks * kUnits) * kRows * 64;
 constexpr int kSentBytes = kRows * kBlocks * kUnits * (int)sizeof(Element);
 
 // Rows r and r + 8 of a tile.
-struct Fragment { uint4 low, high; };
+struct Fragment {
+  uint4 low, high;
+};
 // What TF32 does not have of a float.
 __device__ inline unsigned rest(unsigned word) {
   const bool is_finite = (word & 0x7f800000u) != 0x7f800000u;
@@ -43,11 +42,11 @@ __device__ inline void multiply_words(float (&sums)[4], const unsigned (&a)[4],
     const unsigned b_first[2] = {b[0] & 0xffffe000u, b[1] & 0xffffe000u};
     const unsigned a_rest[4] = {rest(a[0]), rest(a[1]), rest(a[2]), rest(a[3])};
     const unsigned b_rest[2] = {rest(b[0]), rest(b[1])};
-    multiply_fragments(sums, a_rest, b_first);
-    multiply_fragments(sums, a_first, b_rest);
-    multiply_fragments(sums, a_first, b_first);
+    multiply_fragments<Element, Element>(sums, a_rest, b_first);
+    multiply_fragments<Element, Element>(sums, a_first, b_rest);
+    multiply_fragments<Element, Element>(sums, a_first, b_first);
   } else {
-    multiply_fragments(sums, a, b);
+    multiply_fragments<Element, Element>(sums, a, b);
   }
 }
 // Adds the products of a part to sums of which the second may be the first.
@@ -71,7 +70,10 @@ __device__ inline uint4 fetch(const Element* row, int k, int length, bool is_ali
 #pragma unroll
   for (int i = 0; i < kOf16; ++i)
     if (k + i < length) elements.at[i] = row[k + i];
-  union { Pack<Element, kOf16> elements; uint4 words; } bits = {elements};
+  union {
+    Pack<Element, kOf16> elements;
+    uint4 words;
+  } bits = {elements};
   return bits.words;
 }
 // What a lane multiplies of a tile, of which it has a unit in two gates; -1: zeros.
@@ -88,8 +90,8 @@ __device__ inline Fragment fetch_weights(const Element* weights, int low_gate, i
 __device__ inline void copy_inputs(char* to, const Element* row, int k, bool is_aligned) {
   if (is_aligned) {
     const bool is_there = k < kInput;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :: "r"(shared_address(to)), "l"(row + (is_there ? k : 0)), "r"(is_there ? 16 : 0)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+                 "l"(row + (is_there ? k : 0)), "r"(is_there ? 16 : 0)
                  : "memory");
   } else {
     *(uint4*)to = fetch(row, k, kInput, false);
@@ -119,8 +121,9 @@ __device__ inline void multiply_inputs(float4* sums, const char* inputs, const W
       for (int t = 0; t < kTiles; ++t) a[t] = weights(t, p);
 #pragma unroll
       for (int i = 0; i < kGroup; ++i) {
-        const uint4 b = rounded(*(const uint4*)(inputs + ((first + i) * 8 + lane / 4) * kInputBytes +
-                                                p * 64 + lane % 4 * 16));
+        const uint4 b =
+            rounded(*(const uint4*)(inputs + ((first + i) * 8 + lane / 4) * kInputBytes + p * 64 +
+                                    lane % 4 * 16));
 #pragma unroll
         for (int t = 0; t < kTiles; ++t) multiply_part(group[t][i], group[t][i], a[t], b);
       }
@@ -138,8 +141,7 @@ __device__ inline void load_sums(float (&to)[kTiles][kColumns][4], const float4*
   for (int t = 0; t < kTiles; ++t)
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      const float4 four =
-          sums[((step * kColumns + c) * kTiles + t) * kThreads + (int)threadIdx.x];
+      const float4 four = sums[((step * kColumns + c) * kTiles + t) * kThreads + (int)threadIdx.x];
       to[t][c][0] = four.x, to[t][c][1] = four.y, to[t][c][2] = four.z, to[t][c][3] = four.w;
     }
 }
@@ -156,8 +158,8 @@ __device__ inline void multiply_state(float (&sums)[kTiles][kColumns][4], const 
   for (int p = 0; p < kPartsH; ++p)
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      const uint4 b = rounded(
-          *(const uint4*)(state + (p * kRows + c * 8 + lane / 4) * 64 + lane % 4 * 16));
+      const uint4 b =
+          rounded(*(const uint4*)(state + (p * kRows + c * 8 + lane / 4) * 64 + lane % 4 * 16));
 #pragma unroll
       for (int t = 0; t < kTiles; ++t)
         multiply_part(chains[2 * p % kAtOnce][t][c], chains[(2 * p + 1) % kAtOnce][t][c],
@@ -185,32 +187,3 @@ __device__ inline Element* place_in_state(char* state, int row, int unit) {
   const int byte = unit * (int)sizeof(Element);
   return (Element*)(state + (byte / 64 * kRows + row) * 64 + byte % 64);
 }
-)";
-
-/// How the blocks of a cluster hand each other their units of a state: the bytes count for a
-/// barrier in the block that gets them, its own among them. A block sends when its warps have read
-/// the state before, so that whoever has all of a state may write over the one before it. Behind
-/// kBarriers and kClusters.
-inline constexpr std::string_view kRecurrentTileCluster = R"(
-// A warp sends to one block at a time, whole rows of memory together.
-__device__ inline void send_state(char* state, int rank, unsigned barrier) {
-  constexpr int kPieces = kUnits / kOf16;  // of a row
-  const int lane = (int)threadIdx.x % 32;
-#pragma unroll
-  for (int to = (int)threadIdx.x / 32; to < kBlocks; to += kWarps) {
-    const unsigned distance = place_in_block(barrier, to) - barrier;
-#pragma unroll
-    for (int i = lane; i < kRows * kPieces; i += 32) {
-      const Element* const from =
-          place_in_state(state, i / kPieces, rank * kUnits + i % kPieces * kOf16);
-      const uint4 piece = *(const uint4*)from;
-      asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
-                   "[%0], {%1, %2, %3, %4}, [%5];"
-                   :: "r"(shared_address(from) + distance), "r"(piece.x), "r"(piece.y),
-                      "r"(piece.z), "r"(piece.w), "r"(barrier + distance) : "memory");
-    }
-  }
-}
-)";
-
-}  // namespace opwright::gpu

@@ -1,0 +1,11 @@
+# cmake -D FOLDER=... -D OUTPUT=... -P EmbedDeviceSources.cmake: the folder's CUDA headers as strings of C++.
+file(GLOB files ${FOLDER}/*.cuh)
+set(text "#include \"backend/gpu/device_sources.h\"\n\nnamespace opwright::gpu {\n\n")
+string(APPEND text "std::span<const DeviceSource> device_sources() {\n  static constexpr DeviceSource kSources[] = {\n")
+foreach(file ${files})
+  get_filename_component(name ${file} NAME)
+  file(READ ${file} content)
+  string(APPEND text "{\"${name}\", R\"device(${content})device\"},\n")
+endforeach()
+string(APPEND text "};\n  return kSources;\n}\n\n}  // namespace opwright::gpu\n")
+file(WRITE ${OUTPUT} "${text}")

@@ -1,0 +1,84 @@
+// What is known of a warp's queries: the largest score, in powers of 2, and sums that belong to
+// it.
+#pragma once
+
+#include "approximations.cuh"
+#include "attention_tiles.cuh"
+
+struct State {
+  float most[Unit::kRows], sum[Unit::kRows], sums[Unit::kRows][Unit::kOutputs];
+  __device__ State() {
+#pragma unroll
+    for (int i = 0; i < Unit::kRows; ++i) {
+      most[i] = nothing(), sum[i] = 0.0f;
+#pragma unroll
+      for (int j = 0; j < Unit::kOutputs; ++j) sums[i][j] = 0.0f;
+    }
+  }
+  // Raises the largest score of a row, and gives what scores are subtracted from: never infinity.
+  __device__ float raise(int i, float score) {
+    const float next = fmaxf(most[i], score), base = next == nothing() ? 0.0f : next;
+    const float factor = power_of_two(most[i] - base);
+    most[i] = next;
+    sum[i] *= factor;
+#pragma unroll
+    for (int j = 0; j < Unit::kOutputs; ++j) sums[i][j] *= factor;
+    return base;
+  }
+  // Takes the scores, which become weights.
+  __device__ void add(float (&scores)[Unit::kRows][Unit::kColumns], const Unit& unit,
+                      const Element* values) {
+#pragma unroll
+    for (int i = 0; i < Unit::kRows; ++i) {
+      float largest = scores[i][0];
+#pragma unroll
+      for (int j = 1; j < Unit::kColumns; ++j) largest = fmaxf(largest, scores[i][j]);
+#pragma unroll
+      for (int distance = 1; distance < Unit::kLanes; distance *= 2)
+        largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, distance));
+      const float base = raise(i, largest);
+#pragma unroll
+      for (int j = 0; j < Unit::kColumns; ++j) {
+        scores[i][j] = power_of_two(scores[i][j] - base);
+        sum[i] += scores[i][j];
+      }
+    }
+    unit.add_values(sums, scores, values);
+  }
+  // Of the lanes that have parts of a row.
+  __device__ void add_lanes() {
+#pragma unroll
+    for (int i = 0; i < Unit::kRows; ++i)
+#pragma unroll
+      for (int distance = 1; distance < Unit::kLanes; distance *= 2)
+        sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], distance);
+  }
+  // Puts each number `threads` elements behind the one before, and takes what was put so.
+  __device__ void save(float* to, int threads) const {
+#pragma unroll
+    for (int i = 0; i < Unit::kRows; ++i) {
+      *to = most[i], to += threads;
+      *to = sum[i], to += threads;
+#pragma unroll
+      for (int j = 0; j < Unit::kOutputs; ++j, to += threads) *to = sums[i][j];
+    }
+  }
+  template <bool is_global>
+  __device__ static float saved(const float* from) {
+    return is_global ? __ldcg(from) : *from;
+  }
+  template <bool is_global>
+  __device__ void add_saved(const float* from, int threads) {
+#pragma unroll
+    for (int i = 0; i < Unit::kRows; ++i) {
+      const float score = saved<is_global>(from);
+      const float factor = power_of_two(score - raise(i, score));
+      from += threads;
+      sum[i] = fmaf(saved<is_global>(from), factor, sum[i]), from += threads;
+#pragma unroll
+      for (int j = 0; j < Unit::kOutputs; ++j, from += threads)
+        sums[i][j] = fmaf(saved<is_global>(from), factor, sums[i][j]);
+    }
+  }
+};
+constexpr int kStateSize = Unit::kRows * (2 + Unit::kOutputs);  // numbers of a lane

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace opwright::gpu {
+
+/// A CUDA header of src/backend/gpu/device, which the build embeds. Both strings end with 0, as
+/// NVRTC takes them.
+struct DeviceSource {
+  const char *name, *text;
+};
+/// All of them; the build writes this function.
+std::span<const DeviceSource> device_sources();
+
+/// Those that `source` includes, and those that these include.
+std::vector<DeviceSource> included_sources(std::string_view source);
+
+/// The line that includes such a header.
+inline std::string include(std::string_view name) {
+  return "#include \"" + std::string(name) + "\"\n";
+}
+
+}  // namespace opwright::gpu

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""What the kernels of a folder compile to: name, architecture, SHA-256 and size of each cubin, one a line.
+
+With --ptx that of the PTX, which takes less time: equal PTX becomes equal cubins.
+
+The folder is what OPWRIGHT_EMULATED_SOURCES names while tests run on the emulated GPU. NVRTC is NVIDIA's, which
+needs no GPU. Sources of the same tokens compile to the same cubin: what NVRTC has made of them is kept in
+build/cubins. A change that leaves kernels as they are prints the same lines before and after:
+
+    export OPWRIGHT_ALL_TACTICS=once
+    OPWRIGHT_EMULATED_SOURCES=build/before build/dev/tests/test_cuda  # then change, build, and fill build/after
+    tools/kernel_cubins.py build/before > before.txt
+    tools/kernel_cubins.py build/after > after.txt
+    diff before.txt after.txt
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import ctypes
+import hashlib
+import os
+import re
+import time
+from pathlib import Path
+
+import nvidia.cu13 as cuda  # python -m pip install nvidia-cuda-nvrtc
+
+LIBRARY = Path(list(cuda.__path__)[0]) / "lib" / "libnvrtc.so.13"
+KEPT = Path(__file__).resolve().parent.parent / "build" / "cubins"
+INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
+
+
+def included(folder: Path, source: str, names: set[str]) -> str:
+    """The source with the folder's headers in it, each once."""
+
+    def header(match: re.Match[str]) -> str:
+        name = match[1]
+        if name in names:
+            return ""
+        names.add(name)
+        return included(folder, (folder / name).read_text(), names)
+
+    return INCLUDE.sub(header, source)
+
+
+def tokens(text: str) -> str:
+    text = re.sub(r"//[^\n]*|/\*.*?\*/|^#pragma once$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r" ?(\W) ?", r"\1", re.sub(r"\s+", " ", text))
+
+
+def compile_source(folder: Path, source: str, architecture: str) -> tuple[bytes, float]:
+    """The cubin (of compute_90 the PTX), empty where the kernel needs other GPUs, and seconds."""
+    nvrtc = ctypes.CDLL(str(LIBRARY))
+    program = ctypes.c_void_p()
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
+    options = [f"--gpu-architecture={architecture}", "--std=c++17", f"--include-path={folder}"]
+    values = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+    begin = time.perf_counter()
+    failed = nvrtc.nvrtcCompileProgram(program, len(options), values)
+    seconds = time.perf_counter() - begin
+    kind = "PTX" if architecture.startswith("compute_") else "CUBIN"
+    size = ctypes.c_size_t()
+    if not failed:
+        nvrtc[f"nvrtcGet{kind}Size"](program, ctypes.byref(size))
+    code = ctypes.create_string_buffer(size.value)
+    if not failed:
+        nvrtc[f"nvrtcGet{kind}"](program, code)
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return code.raw, seconds
+
+
+def describe(file: Path, architecture: str, again: bool) -> tuple[str, float]:
+    source = file.read_text()
+    name = re.findall(r'extern "C" __global__ void .*?(\w+)\((?:const|unsigned|\w+\*)', source)
+    whole = tokens(included(file.parent, source, set()))
+    key = hashlib.sha256(f"{LIBRARY.stat().st_mtime} {architecture} {whole}".encode()).hexdigest()
+    kept = KEPT / key
+    if kept.exists() and not again:
+        return kept.read_text(), 0.0
+    code, seconds = compile_source(file.parent, source, architecture)
+    digest = hashlib.sha256(code).hexdigest() if code else "-"
+    line = f"{name[-1] if name else '?'} {architecture} {digest} {len(code)}"
+    kept.write_text(line)
+    return line, seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--architectures", nargs="+", default=["sm_80", "sm_90a"])
+    parser.add_argument("--ptx", action="store_true", help="PTX in place of cubins")
+    parser.add_argument("--again", action="store_true", help="compile what is kept, too")
+    parser.add_argument("--seconds", action="store_true", help="end with NVRTC's time")
+    arguments = parser.parse_args()
+    KEPT.mkdir(parents=True, exist_ok=True)
+    if arguments.ptx:
+        arguments.architectures = [a.replace("sm_", "compute_") for a in arguments.architectures]
+    files = sorted(arguments.folder.resolve().glob("*.cu"))
+    with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
+        results = [
+            pool.submit(describe, file, architecture, arguments.again)
+            for file in files
+            for architecture in arguments.architectures
+        ]
+    lines = [result.result() for result in results]
+    print(*sorted({line for line, _ in lines}), sep="\n")
+    if arguments.seconds:
+        print(f"{sum(seconds for _, seconds in lines):.1f} seconds")
+
+
+if __name__ == "__main__":
+    main()
