@@ -9,6 +9,7 @@
 
 #include "compile/optimization_profile.h"
 #include "network/network.h"
+#include "network/shape_source.h"
 #include "plan/plan.h"
 
 namespace opwright {
