@@ -48,7 +48,7 @@ std::optional<GeneratedKernel> generate_col2im(const Operator& op, const KernelA
   source.check_equal(floor_div(columns[1], taps) * taps, columns[1],
                      "the columns must have whole blocks");
   source.add_declarations(windows.constants());
-  source.add_declarations(Windows::text());
+  source.add_declarations(include("windows.cuh"));
   const std::string names[] = {"plane", "pixel"};
   const Expr extents[] = {planes, pixels};
   const Expr count = planes * pixels;

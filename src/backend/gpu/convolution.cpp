@@ -87,7 +87,7 @@ class ConvolutionWriter {
   ProductOperand windows(bool is_a, const std::string& x, const Expr& count, const Expr& image,
                          const Expr& channel, const Expr& pixel, const std::string& is_aligned) {
     writer_.add_reader(shape_.windows.constants());
-    writer_.add_reader(Windows::text());
+    writer_.add_reader(include("windows.cuh"));
     writer_.add_reader(include("window_reader.cuh"));
     const auto value = [&](const Expr& number) { return source_.value(number); };
     ProductOperand operand = {
@@ -202,7 +202,7 @@ class ConvolutionWriter {
     const Expr count = shape_.images * shape_.pixels(), &row = windows.x.back();
     const auto value = [&](const Expr& number) { return source_.value(number); };
     writer_.add_reader(windows.constants());
-    writer_.add_reader(Windows::text());
+    writer_.add_reader(include("windows.cuh"));
     // The kernel's rows begin at multiples of that.
     const int64_t vector = kMostPieceBytes * 8 / bits(args_.inputs[1].type.dtype);
     const int64_t row_piece = std::gcd(k_.constant(), vector);

@@ -7,45 +7,6 @@
 namespace opwright::gpu {
 namespace {
 
-/// `Running`: what is added up, or multiplied, so far. Of floats `rest` collects what is lost to
-/// rounding: sums by the two-sum of D. E. Knuth (The Art of Computer Programming 2, 4.2.2),
-/// products by the fused operation. Of infinities no rest is known.
-std::string_view running(const CumulativeParams& params, DataType type) {
-  if (!is_floating(type)) {
-    if (params.product)
-      return "struct Running {\n  Value all = 1;\n"
-             "  __device__ void take(Value x) { all = (Value)((UValue)all * (UValue)x); }\n"
-             "  __device__ Value value() const { return all; }\n};\n";
-    return "struct Running {\n  Value all = 0;\n"
-           "  __device__ void take(Value x) { all = (Value)((UValue)all + (UValue)x); }\n"
-           "  __device__ Value value() const { return all; }\n};\n";
-  }
-  if (params.product)
-    return R"(
-struct Running {
-  float all = 1.0f, rest = 0.0f;
-  __device__ void take(float x) {
-    const float product = __fmul_rn(all, x);
-    rest = fmaf(rest, x, fmaf(all, x, -product));
-    all = product;
-  }
-  __device__ float value() const { return rest - rest == 0.0f ? all + rest : all; }
-};
-)";
-  return R"(
-struct Running {
-  float all = 0.0f, rest = 0.0f;
-  __device__ void take(float x) {
-    const float sum = __fadd_rn(all, x), part = __fsub_rn(sum, all);
-    const float lost = __fadd_rn(__fsub_rn(all, __fsub_rn(sum, part)), __fsub_rn(x, part));
-    rest = __fadd_rn(rest, lost);
-    all = sum;
-  }
-  __device__ float value() const { return rest - rest == 0.0f ? all + rest : all; }
-};
-)";
-}
-
 /// A thread adds up its line, so that neighbours read neighbours.
 std::string write_lines(KernelSource& source, const CumulativeParams& params, const Expr& lines,
                         const Expr& extent, const Expr& inner, DataType type) {
@@ -127,10 +88,10 @@ std::optional<GeneratedKernel> generate_cumulative(const Operator& op, const Ker
   const Expr lines = numel(std::span(dims).first(axis)) * inner;
   const DataType type = args.outputs[0].type.dtype;
   const std::string_view value = register_type(type);
-  source.add_declarations(
-      str("typedef ", value, " Value;\n",
-          is_floating(type) ? "" : str("typedef unsigned ", value, " UValue;\n"),
-          running(params, type)));
+  const std::string unsigned_value = is_floating(type) ? str(value) : str("unsigned ", value);
+  source.add_declarations(str(include("cumulative.cuh"), "typedef ", value,
+                              " Value;\ntypedef RunningTotal<", value, ", ", unsigned_value, ", ",
+                              params.product ? "true" : "false", "> Running;\n"));
   if (ways(params, args).at(args.candidate->tactic) == kBlocks)
     return source.finish(write_blocks(source, params, lines, dims[axis], type), lines, kThreads);
   return source.finish(write_lines(source, params, lines, dims[axis], inner, type),

@@ -7,8 +7,8 @@
 
 namespace opwright::gpu {
 
-/// A CUDA header of src/backend/gpu/device, which the build embeds. Both strings end with 0, as
-/// NVRTC takes them.
+/// A header of src/backend/gpu/device, which kernels include and the build embeds. Both strings end
+/// with 0, as compilers take them.
 struct DeviceSource {
   const char *name, *text;
 };

@@ -23,20 +23,11 @@ class DirectConvolutionWriter {
     if (shape_.windows.reaches_far()) source_.widen();
     const DataType x = args_.inputs[0].type.dtype, y = args_.outputs[0].type.dtype;
     std::string declarations = shape_.windows.constants();
-    declarations += Windows::text();
+    declarations += include("windows.cuh");
     declarations +=
         str("typedef ", storage_type(x), " X;\ntypedef ", storage_type(y), " Y;\ntypedef ",
             register_type(sums_of(x)), " Sum;\nconstexpr int kPack = ", pack_, ";\n");
-    declarations += R"(
-template <class T>
-__device__ inline Pack<T, kPack> read_pack(const T* from, bool is_aligned) {
-  if (is_aligned) return *(const Pack<T, kPack>*)from;
-  Pack<T, kPack> pack;
-#pragma unroll
-  for (int i = 0; i < kPack; ++i) pack.at[i] = from[i];
-  return pack;
-}
-)";
+    declarations += include("direct_convolution.cuh");
     const FusedProgram& program = params_.fused;
     if (params_.activation.present() || program.present()) declarations += pointwise_functions();
     source_.add_declarations(declarations);

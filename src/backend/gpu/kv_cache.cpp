@@ -8,24 +8,6 @@
 namespace opwright::gpu {
 namespace {
 
-/// Where the tokens of a batch come from and go to.
-constexpr std::string_view kSpan = R"(
-// Tokens [skipped, count) of a batch, from `first` on in the update, go to place `start` + token.
-struct Span {
-  Index first, skipped, count, start;
-};
-// Nothing is where the numbers, which may be any, do not lie in the cache or the update.
-__device__ inline Span span_of(long long start, long long from, long long to, Index tokens,
-                               Index room) {
-  from = from < 0 ? 0 : from > tokens ? tokens : from;
-  to = to < from ? from : to > tokens ? tokens : to;
-  if (start >= room || start < -(long long)tokens) return Span{0, 0, 0, 0};
-  const long long fits = room - start;
-  return Span{(Index)from, start < 0 ? (Index)-start : 0,
-              (Index)(to - from < fits ? to - from : fits), (Index)start};
-}
-)";
-
 std::vector<Candidate> kv_cache_candidates(const Operator&, const CandidateQuery& query) {
   if (!is_floating(query.inputs[0].type.dtype)) return {};
   return {linear_candidate(query, "a thread per element")};
@@ -55,7 +37,7 @@ std::optional<GeneratedKernel> generate_kv_cache(const Operator& op, const Kerne
   const std::string heads = source.value(cache[1]), room = source.value(result[2]),
                     before = source.value(cache[2]), size = source.value(cache[3]),
                     all = source.value(tokens);
-  source.add_declarations(kSpan);
+  source.add_declarations(include("kv_cache.cuh"));
   const std::string span = str("const Span span = span_of(in2[b], ", is_packed ? "in3[b]" : "0",
                                ", ", is_packed ? "in3[b + 1]" : all, ", ", all, ", ", room, ");\n");
   const std::vector<std::string> names = {"b", "h", "place", "e"};

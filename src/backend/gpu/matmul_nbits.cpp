@@ -21,92 +21,6 @@ constexpr std::string_view kWarpName = "a warp for a few rows";
 /// Vectors from which on tensor cores multiply.
 constexpr int64_t kTensorVectors = 3;
 
-/// A lane takes codes that are loaded at once, and elements of vectors in packs of 16 bytes.
-constexpr std::string_view kNBitsFunctions = R"(
-struct Codes {
-  unsigned words[kCodeBytes / 4];
-  __device__ float number(int i) const {
-    constexpr int kPerWord = 32 / kBits;
-    return (float)(words[i / kPerWord] >> i % kPerWord * kBits & ((1u << kBits) - 1));
-  }
-};
-__device__ inline Codes read_codes(const unsigned char* from, bool is_aligned) {
-  Codes codes;
-  if (is_aligned) {
-    const Pack<unsigned, kCodeBytes / 4> pack = *(const Pack<unsigned, kCodeBytes / 4>*)from;
-#pragma unroll
-    for (int i = 0; i < kCodeBytes / 4; ++i) codes.words[i] = pack.at[i];
-    return codes;
-  }
-#pragma unroll
-  for (int i = 0; i < kCodeBytes / 4; ++i)
-    codes.words[i] = (unsigned)from[4 * i] | (unsigned)from[4 * i + 1] << 8 |
-                     (unsigned)from[4 * i + 2] << 16 | (unsigned)from[4 * i + 3] << 24;
-  return codes;
-}
-template <class T>
-__device__ inline void read_vector(const T* from, Index there, bool is_aligned, float* to) {
-  if (is_aligned && there >= kPack) {
-    const Pack<T, kPack> pack = *(const Pack<T, kPack>*)from;
-#pragma unroll
-    for (int i = 0; i < kPack; ++i) to[i] = load(pack.at[i]);
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < kPack; ++i) to[i] = i < there ? load(from[i]) : 0.0f;
-}
-)";
-
-/// A tile of the weights, which threads unpack into shared memory: kVector neighbours each.
-constexpr std::string_view kUnpackingReader = R"(
-template <class Scale, class Zero>
-struct UnpackingReader {
-  const unsigned char* codes;
-  const Scale* scales;
-  const Zero* zeros;
-  Index first, count;
-  bool is_aligned;  // the codes of a thread
-  __device__ float zero(Index row, Index block) const {
-    return ZERO_POINT;
-  }
-  __device__ unsigned long long read(const unsigned char* from) const {
-    if (is_aligned) {
-      const Pack<unsigned char, kBits> pack = *(const Pack<unsigned char, kBits>*)from;
-      unsigned long long word = 0;
-#pragma unroll
-      for (int i = 0; i < kBits; ++i) word |= (unsigned long long)pack.at[i] << 8 * i;
-      return word;
-    }
-    unsigned long long word = 0;
-#pragma unroll
-    for (int i = 0; i < kBits; ++i) word |= (unsigned long long)from[i] << 8 * i;
-    return word;
-  }
-  __device__ void copy(ElementB* tile, Index k) const {
-    constexpr int kPacks = kTileK / kVector;
-#pragma unroll 4
-    for (int at = copying_thread(); at < kTileN * kPacks; at += kThreads) {
-      const int line = at / kPacks, inner = at % kPacks * kVector;
-      const Index row = first + line, element = k + inner;
-      Pack<ElementB, kVector> pack;
-      const bool is_there = row < count && element < kColumns;
-      const Index block = is_there ? element / kBlock : 0, place = is_there ? row : 0;
-      const unsigned long long word =
-          read(codes + place * kRowBytes + (is_there ? element : 0) * kBits / 8);
-      const float scale = load(scales[place * kBlocks + block]);
-      const float offset = -scale * zero(place, block);
-#pragma unroll
-      for (int i = 0; i < kVector; ++i) {
-        const float code = (float)(unsigned)(word >> i * kBits & ((1u << kBits) - 1));
-        pack.at[i] = store<ElementB>(is_there && element + i < kColumns ? code * scale + offset
-                                                                        : 0.0f);
-      }
-      *(Pack<ElementB, kVector>*)(tile + TileLayout<kTileK, kTileN>::place(line, inner)) = pack;
-    }
-  }
-};
-)";
-
 std::vector<Candidate> matmul_nbits_candidates(const Operator& op, const CandidateQuery& query) {
   const MatMulNBitsParams& p = static_cast<const MatMulNBits&>(op).params();
   const DataType type = query.inputs[0].type.dtype;
@@ -169,13 +83,13 @@ GeneratedKernel generate_tiles(const MatMulNBitsParams& p, const KernelArgs& arg
       writer.matrix(true, 0, true, {}, vectors, columns, columns, writer.alignment(0, {columns}));
   const bool has_zeros = args.inputs.size() > 3 && args.inputs[3].present;
   const bool has_bias = args.inputs.size() > 4 && args.inputs[4].present;
-  std::string reader(kUnpackingReader);
-  constexpr std::string_view kZero = "ZERO_POINT";
-  reader.replace(reader.find(kZero), kZero.size(), zero_text(p, args, "zeros"));
   const int64_t row_bytes = p.blocks() * p.bytes_per_block();
   writer.add_reader(str("constexpr int kBits = ", p.bits, ", kBlock = ", p.block,
                         ";\nconstexpr Index kColumns = ", p.columns, ", kBlocks = ", p.blocks(),
-                        ", kRowBytes = ", row_bytes, ";\n", reader));
+                        ", kRowBytes = ", row_bytes,
+                        ";\ntemplate <class Zero>\n__device__ inline float zero_point(const Zero* "
+                        "zeros, Index row, Index block) {\nreturn ",
+                        zero_text(p, args, "zeros"), ";\n}\n", include("unpacking_reader.cuh")));
   const auto storage = [&](int input) { return storage_type(args.inputs[input].type.dtype); };
   ProductOperand b;
   b.type = a.type;
@@ -208,7 +122,7 @@ std::optional<GeneratedKernel> generate_matmul_nbits(const Operator& op, const K
   source.add_declarations(str("constexpr int kBits = ", p.bits, ", kCodeBytes = ", code_bytes,
                               ", kPack = ", pack, ", kRows = ", rows,
                               ", kVectors = ", vectors_at_once, ";\n"));
-  source.add_declarations(kNBitsFunctions);
+  source.add_declarations(include("matmul_nbits.cuh"));
   source.add_declarations(include("lane_reductions.cuh"));
   const Expr vectors = numel(std::span(a).first(a.size() - 1));
   const Expr warps = ceil_div(vectors, Expr(vectors_at_once)) * Expr(groups);

@@ -143,23 +143,6 @@ Ways<NormalizationLanes> lanes_of(const NormalizationParams& params, const Shape
   return result;
 }
 
-/// Threads of a column lie a row of the block's threads apart.
-constexpr std::string_view kColumnSum = R"(
-template <int lanes, int teams>
-__device__ inline float column_sum(float value) {
-  if constexpr (lanes > 1) {
-    __shared__ float parts[lanes * teams];
-    __syncthreads();
-    parts[threadIdx.x] = value;
-    __syncthreads();
-    value = 0.0f;
-#pragma unroll
-    for (int i = 0; i < lanes; ++i) value += parts[i * teams + (int)threadIdx.x % teams];
-  }
-  return value;
-}
-)";
-
 /// A team of lanes takes what is normalized together: mean, then the squares of what differs from
 /// it, so that nothing cancels, then the outputs. It is read once where it fits the registers.
 class NormalizationWriter {
@@ -192,7 +175,7 @@ class NormalizationWriter {
 
   GeneratedKernel write() {
     source_.add_declarations(include("lane_reductions.cuh"));
-    source_.add_declarations(kColumnSum);
+    source_.add_declarations(include("normalization.cuh"));
     if (quantizes()) source_.add_declarations(include("quantization.cuh"));
     std::vector<std::string> conditions;
     const int size = element_size(args_.inputs[0].type.dtype);

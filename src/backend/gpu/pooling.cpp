@@ -10,14 +10,6 @@
 namespace opwright::gpu {
 namespace {
 
-/// NaN stays.
-constexpr std::string_view kMostFunction = R"(
-struct Most {
-  template <class T>
-  __device__ static T of(T a, T b) { return a != a || b <= a ? a : b; }
-};
-)";
-
 std::string name_of_window_lanes(int lanes) {
   return lanes == 1 ? std::string("a thread per window") : str(lanes, " threads per window");
 }
@@ -64,7 +56,6 @@ std::optional<GeneratedKernel> generate_pooling(const Operator& op, const Kernel
   const bool takes_most = params.type != PoolingType::kAVERAGE;
   const bool takes_mean = params.type != PoolingType::kMAX;
   source.add_declarations(include("lane_reductions.cuh"));
-  source.add_declarations(kMostFunction);
   std::string before, visit = str("const ", value, " value = load(in0[place]);\n"), after;
   if (takes_most) {
     before += str(value, " most = ", least_of(type), ";\n");

@@ -21,42 +21,6 @@ std::string_view value_type(ReduceOperation op, DataType type) {
   return type == DataType::kINT64 || op == ReduceOperation::kAVG ? "long long" : "int";
 }
 
-constexpr std::string_view kCompensated = R"(
-// The two-sum of D. E. Knuth (The Art of Computer Programming 2, 4.2.2): `rest` collects what the
-// sums lose to rounding.
-struct Total { float sum, rest; };
-__device__ inline Total neutral() { return Total{0.0f, 0.0f}; }
-__device__ inline float combine(float x, float y) { return x + y; }
-__device__ inline void add(Total& total, float x) {
-  const float sum = __fadd_rn(total.sum, x), part = __fsub_rn(sum, total.sum);
-  const float lost = __fadd_rn(__fsub_rn(total.sum, __fsub_rn(sum, part)), __fsub_rn(x, part));
-  total.sum = sum;
-  total.rest = __fadd_rn(total.rest, lost);
-}
-__device__ inline void merge(Total& total, const Total& other) {
-  add(total, other.sum);
-  total.rest += other.rest;
-}
-__device__ inline Total exchange(const Total& total, int distance) {
-  return Total{__shfl_xor_sync(0xffffffffu, total.sum, distance),
-               __shfl_xor_sync(0xffffffffu, total.rest, distance)};
-}
-// Of infinities no rest is known.
-__device__ inline float value_of(const Total& total) {
-  return total.sum - total.sum == 0.0f ? total.sum + total.rest : total.sum;
-}
-)";
-
-constexpr std::string_view kPlain = R"(
-struct Total { Value value; };
-__device__ inline void add(Total& total, Value x) { total.value = combine(total.value, x); }
-__device__ inline void merge(Total& total, const Total& other) { add(total, other.value); }
-__device__ inline Total exchange(const Total& total, int distance) {
-  return Total{__shfl_xor_sync(0xffffffffu, total.value, distance)};
-}
-__device__ inline Value value_of(const Total& total) { return total.value; }
-)";
-
 std::string_view combination(ReduceOperation op, bool is_float) {
   switch (op) {
     case ReduceOperation::kPROD:
@@ -100,12 +64,12 @@ std::string reduce_functions(ReduceOperation op, DataType input, DataType output
   const bool is_float = value == "float", is_average = op == ReduceOperation::kAVG;
   std::string text = str("typedef ", value, " Value;\n");
   if (is_float && (is_average || op == ReduceOperation::kSUM)) {
-    text += kCompensated;
+    text += include("compensated_total.cuh");
   } else {
     // Integers wrap around, which is defined for unsigned ones alone.
     if (!is_float) text += str("typedef unsigned ", value, " UValue;\n");
     text += str("__device__ inline Value combine(Value x, Value y) { return ",
-                combination(op, is_float), "; }\n", kPlain,
+                combination(op, is_float), "; }\n", include("plain_total.cuh"),
                 "__device__ inline Total neutral() { return Total{", neutral(op, input), "}; }\n");
   }
   text += str("__device__ inline ", register_type(output),

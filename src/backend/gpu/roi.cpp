@@ -9,38 +9,6 @@
 namespace opwright::gpu {
 namespace {
 
-/// As on the CPU, positions are computed in double precision.
-constexpr std::string_view kBounded = R"(
-__device__ inline double least(double a, double b) { return a < b ? a : b; }
-__device__ inline double greater(double a, double b) { return a > b ? a : b; }
-// A number that a long long holds, whatever it is.
-__device__ inline double bounded(double x) {
-  return x == x ? least(greater(x, -2147483648.0), 2147483648.0) : 0.0;
-}
-)";
-
-/// The value at a position; `greatest` is the greatest of the weighted neighbours, which ONNX takes
-/// the maximum of.
-constexpr std::string_view kInterpolate = R"(
-template <class T>
-__device__ inline double interpolate(const T* x, Index height, Index width, double y, double at,
-                                     double& greatest) {
-  greatest = 0;
-  if (!(y >= -1 && y <= (double)height && at >= -1 && at <= (double)width)) return 0;
-  y = least(greater(y, 0.0), (double)(height - 1));
-  at = least(greater(at, 0.0), (double)(width - 1));
-  const Index y0 = (Index)y, x0 = (Index)at;
-  const Index y1 = y0 + 1 < height ? y0 + 1 : y0, x1 = x0 + 1 < width ? x0 + 1 : x0;
-  const double v = y - (double)y0, u = at - (double)x0;
-  const double a = (1 - v) * (1 - u) * (double)load(x[y0 * width + x0]);
-  const double b = (1 - v) * u * (double)load(x[y0 * width + x1]);
-  const double c = v * (1 - u) * (double)load(x[y1 * width + x0]);
-  const double d = v * u * (double)load(x[y1 * width + x1]);
-  greatest = greater(greater(a, b), greater(c, d));
-  return a + b + c + d;
-}
-)";
-
 std::string literal(double x) {
   char text[40];
   std::snprintf(text, sizeof text, "(%.17e)", x);
@@ -59,7 +27,7 @@ class RoiWriter {
     images = source_.value(x[0]), channels = source_.value(x[1]);
     rows = source_.value(x[2]), columns = source_.value(x[3]);
     source_.add_declarations(include("indexing.cuh"));
-    source_.add_declarations(kBounded);
+    source_.add_declarations(include("roi.cuh"));
     source_.add_declarations(str("constexpr double kScale = ", literal(scale), ";\n"));
   }
 
@@ -94,7 +62,6 @@ std::optional<GeneratedKernel> generate_align(const Operator& op, const KernelAr
   const RoiAlignParams& params = static_cast<const RoiAlign&>(op).params();
   RoiWriter writer("roi_align", args, params.height, params.width, params.spatial_scale);
   KernelSource& source = writer.source();
-  source.add_declarations(kInterpolate);
   source.check_equal(source.dims(2)[0], source.dims(1)[0], "an image for each region is expected");
   source.check_equal(source.dims(1)[1], Expr(4), "regions must have four numbers each");
   const std::string shift = params.half_pixel ? "0.5" : "0.0";
@@ -139,11 +106,6 @@ std::optional<GeneratedKernel> generate_pool(const Operator& op, const KernelArg
   RoiWriter writer("roi_pool", args, params.height, params.width, params.spatial_scale);
   KernelSource& source = writer.source();
   source.check_equal(source.dims(1)[1], Expr(5), "regions must have five numbers each");
-  source.add_declarations(R"(
-__device__ inline Index within(double position, Index extent) {
-  return (Index)least(greater(position, 0.0), (double)extent);
-}
-)");
   std::string text =
       str("const double image = (double)load(in1[region * 5]);\n"
           "const bool is_there = image >= 0 && image < (double)",

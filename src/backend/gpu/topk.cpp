@@ -12,128 +12,6 @@
 namespace opwright::gpu {
 namespace {
 
-/// An element and its index as one key that is greater the earlier the element comes: no two are
-/// equal, and all differ from the key 0, which comes behind them.
-constexpr std::string_view kKeys = R"(
-typedef unsigned long long Word;
-// Floats in the order of their values as unsigned integers: -0 equals 0, NaN is above infinity.
-__device__ inline unsigned ordered(float x) {
-  if (x != x) return 0xffffffffu;
-  const unsigned bits = __float_as_uint(x + 0.0f);
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-__device__ inline unsigned ordered(signed char x) { return (unsigned)((int)x + 128); }
-__device__ inline unsigned ordered(unsigned char x) { return x; }
-__device__ inline unsigned ordered(bool x) { return x; }
-__device__ inline unsigned ordered(int x) { return (unsigned)x ^ 0x80000000u; }
-__device__ inline Word ordered(long long x) { return (Word)x ^ 0x8000000000000000ull; }
-
-struct NarrowKey {
-  static constexpr int kDigits = 8;
-  Word all;
-  __device__ static NarrowKey of(unsigned value, unsigned index) {
-    return NarrowKey{(Word)value << 32 | (unsigned)~index};
-  }
-  __device__ long long index() const { return (unsigned)~(unsigned)all; }
-  // 8 bits, the most significant ones first.
-  __device__ unsigned digit(int i) const { return (unsigned)(all >> (56 - 8 * i)) & 255u; }
-  __device__ bool has_digits_of(const NarrowKey& other, int count) const {
-    return count == 0 || (all ^ other.all) >> (64 - 8 * count) == 0;
-  }
-  __device__ void set(int i, unsigned digit) { all |= (Word)digit << (56 - 8 * i); }
-  __device__ bool operator<(const NarrowKey& other) const { return all < other.all; }
-  __device__ NarrowKey from(int distance) const {
-    return NarrowKey{__shfl_xor_sync(0xffffffffu, all, distance)};
-  }
-};
-struct WideKey {
-  static constexpr int kDigits = 16;
-  Word value, place;
-  __device__ static WideKey of(Word value, Word index) { return WideKey{value, ~index}; }
-  __device__ long long index() const { return (long long)~place; }
-  __device__ unsigned digit(int i) const {
-    return (unsigned)(i < 8 ? value >> (56 - 8 * i) : place >> (120 - 8 * i)) & 255u;
-  }
-  __device__ bool has_digits_of(const WideKey& other, int count) const {
-    if (count == 0) return true;
-    if (count <= 8) return (value ^ other.value) >> (64 - 8 * count) == 0;
-    return value == other.value && (place ^ other.place) >> (128 - 8 * count) == 0;
-  }
-  __device__ void set(int i, unsigned digit) {
-    if (i < 8)
-      value |= (Word)digit << (56 - 8 * i);
-    else
-      place |= (Word)digit << (120 - 8 * i);
-  }
-  __device__ bool operator<(const WideKey& other) const {
-    return value != other.value ? value < other.value : place < other.place;
-  }
-  __device__ WideKey from(int distance) const {
-    return WideKey{__shfl_xor_sync(0xffffffffu, value, distance),
-                   __shfl_xor_sync(0xffffffffu, place, distance)};
-  }
-};
-)";
-
-/// K. E. Batcher, "Sorting networks and their applications" (AFIPS 1968): the keys of a block's
-/// shared memory, a power of 2 of them, in descending order.
-constexpr std::string_view kBitonicSort = R"(
-template <int size>
-__device__ inline void sort(Key* keys) {
-  for (int run = 2; run <= size; run *= 2)
-    for (int distance = run / 2; distance > 0; distance /= 2) {
-      __syncthreads();
-      for (int i = (int)threadIdx.x; i < size / 2; i += (int)blockDim.x) {
-        const int low = i / distance * (2 * distance) + i % distance, high = low + distance;
-        const bool descends = (low & run) == 0;
-        const Key a = keys[low], b = keys[high];
-        if ((a < b) == descends) keys[low] = b, keys[high] = a;
-      }
-    }
-  __syncthreads();
-}
-)";
-
-/// The key that so many of a row's keys below `bound` are not less than, digit by digit: how many
-/// have each value of a digit tells in which the key lies, and once all keys with the digits so far
-/// are taken the others do not matter.
-constexpr std::string_view kSelect = R"(
-struct Selection {
-  unsigned counts[256];
-  unsigned digit, rest, is_done;
-};
-template <class ReadKey>
-__device__ inline Key select(const ReadKey& key_at, Index length, bool is_bounded, Key bound,
-                             unsigned wanted, Selection& shared) {
-  Key found = {};
-  int known = 0;
-  while (known < Key::kDigits) {
-    __syncthreads();
-    for (int i = (int)threadIdx.x; i < 256; i += (int)blockDim.x) shared.counts[i] = 0;
-    __syncthreads();
-    for (Index i = (Index)threadIdx.x; i < length; i += (Index)blockDim.x) {
-      const Key key = key_at(i);
-      bool belongs = !is_bounded || key < bound;
-      belongs = belongs && key.has_digits_of(found, known);
-      if (belongs) atomicAdd(&shared.counts[key.digit(known)], 1u);
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      unsigned rest = wanted;
-      int digit = 255;
-      while (digit > 0 && shared.counts[digit] < rest) rest -= shared.counts[digit--];
-      shared.digit = (unsigned)digit, shared.rest = rest;
-      shared.is_done = shared.counts[digit] == rest;
-    }
-    __syncthreads();
-    found.set(known++, shared.digit);
-    wanted = shared.rest;
-    if (shared.is_done) break;
-  }
-  return found;  // the least key with these digits
-}
-)";
-
 constexpr int64_t kMaxInThread = 16;  ///< keys that a thread keeps
 constexpr int64_t kMaxInWarp = 1024;  ///< elements that a warp keeps
 constexpr int64_t kMaxFromWarp = 32;  ///< keys that a warp takes one after the other
@@ -220,7 +98,7 @@ class TopKWriter {
   }
 
   GeneratedKernel write() {
-    source_.add_declarations(kKeys);
+    source_.add_declarations(include("topk_keys.cuh"));
     source_.add_declarations(
         str("typedef ", type_ == DataType::kINT64 ? "WideKey" : "NarrowKey", " Key;\n"));
     switch (way_) {
@@ -295,7 +173,7 @@ class TopKWriter {
   }
 
   std::string begin_block(int64_t size) {
-    source_.add_declarations(kBitonicSort);
+    source_.add_declarations(include("topk_sort.cuh"));
     return str("__shared__ Key keys[", size, "];\nconst Index k = ", k_,
                ", length = ", source_.value(length_),
                ";\nfor (Index row = (Index)blockIdx.x; row < ", source_.value(rows_),
@@ -320,7 +198,7 @@ class TopKWriter {
         static_cast<uint64_t>(std::clamp<int64_t>(extents_.k, 2, extents_.capacity))));
     const int threads = extents_.most >= 8192 ? 1024 : 512;
     const std::string text = begin_block(size);
-    source_.add_declarations(kSelect);
+    source_.add_declarations(include("topk_select.cuh"));
     return source_.finish(
         str("__shared__ Selection selection;\n__shared__ unsigned taken;\n", text,
             "Key bound = {};\nfor (Index done = 0; done < k; done += ", size,

@@ -82,13 +82,7 @@ WindowWriter::WindowWriter(std::string_view name, const PoolingParams& params,
 }
 
 std::string WindowWriter::padded_count() {
-  source_.add_declarations(R"(
-// Elements of a window, so far apart, that begin before a distance.
-__device__ inline Index taps_before(Index distance, Index dilation, Index window) {
-  const Index count = (distance + dilation - 1) / dilation;
-  return count < 1 ? 1 : count < window ? count : window;
-}
-)");
+  source_.add_declarations(include("window_taps.cuh"));
   return padded_;
 }
 

@@ -23,12 +23,9 @@ struct Windows {
 
   /// Whether positions may need Index to be 64 bits wide.
   bool reaches_far() const;
-  /// The type `Windows` of the code, whose find() gives where a tap of a window lies among the
-  /// elements of a channel, and find_row() where a row of taps does.
-  static std::string_view text();
-  /// What an object of the type is initialized with.
+  /// What an object of the type `Windows` of windows.cuh is initialized with.
   std::string make(KernelSource& source) const;
-  /// Declares the constants that the text uses.
+  /// Declares the constants that windows.cuh expects.
   std::string constants() const;
 };
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "backend/cuda/kernel_cache.h"
 #include "backend/cuda/nvrtc.h"
@@ -34,6 +35,31 @@ TEST(CudaCode, IsLoadedOncePerDeviceAndContent) {
   EXPECT_EQ(calls("cuModuleUnload"), unloaded);
   second.reset();
   EXPECT_EQ(calls("cuModuleUnload"), unloaded + 1);
+}
+
+TEST(CudaCode, IncludesDeviceSources) {
+  std::set<std::string> names, all;
+  for (const gpu::DeviceSource& each : gpu::included_sources(gpu::include("cluster.cuh")))
+    names.insert(each.name);
+  EXPECT_EQ(names, (std::set<std::string>{"cluster.cuh", "copies.cuh"}));
+  EXPECT_TRUE(gpu::included_sources("// cluster.cuh\n").empty());
+  // What one of them includes is there.
+  for (const gpu::DeviceSource& each : gpu::device_sources()) all.insert(each.name);
+  for (const gpu::DeviceSource& each : gpu::device_sources()) {
+    const std::string text = each.text;
+    for (size_t at = 0; (at = text.find("#include \"", at)) != std::string::npos;) {
+      at += 10;
+      const std::string name = text.substr(at, text.find('"', at) - at);
+      EXPECT_TRUE(all.contains(name)) << each.name << " includes " << name;
+    }
+  }
+}
+
+TEST(CudaCode, KeepsTheLinesOfHeaders) {
+  const gpu::DeviceSource headers[] = {{"broken.cuh", "\n\nint broken = nothing;\n"}};
+  const std::string text = message(
+      [&] { Nvrtc::get().compile("#include \"broken.cuh\"\n", "kernel x", "sm_90", headers, {}); });
+  EXPECT_NE(text.find("broken.cuh:3:"), std::string::npos) << text;
 }
 
 TEST(CudaCode, IsPtxWhereOlderDevicesAreToRunIt) {

@@ -211,8 +211,10 @@ void keep_source(const Request& request) {
   std::snprintf(name, sizeof(name), "%016lx.cu",
                 static_cast<unsigned long>(hash(request.source, 0xcbf29ce484222325u)));
   write_file(fs::path(folder) / name, request.source);
-  for (const Header& header : request.headers)
-    write_file(fs::path(folder) / header.name, header.content);
+  for (const Header& header : request.headers) {
+    const fs::path file = fs::path(folder) / header.name;
+    if (read_file(file) != header.content) write_file(file, header.content);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
-// `Unit`: what a warp does with 16 keys. kGivenSize and kGivenValueSize are the sizes of heads,
-// kSize and kValueSize those rounded up to 32 and 64.
+// Attention of few queries: a warp reads keys and values from memory straight into the registers
+// that tensor cores take, since the order of a head's elements is the same for both sides of a
+// product. `Unit`: what a warp does with 16 keys.
+// Expects what attention_tiles.cuh expects, of which kSize and kValueSize are rounded up to 32 and
+// 64, and the sizes of heads themselves, kGivenSize and kGivenValueSize.
 #pragma once
 
 #include "attention_tiles.cuh"

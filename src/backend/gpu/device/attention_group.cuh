@@ -1,5 +1,9 @@
-// Tiles in shared memory, and what is known of a warpgroup's queries. The functions begin_scores,
-// add_scores and add_values are the instructions, which AttentionWriter writes.
+// Attention by warpgroups (wgmma): tiles in shared memory, and what is known of a warpgroup's
+// queries. kCopiers threads, behind kThreads that multiply, copy keys and values.
+// Expects what attention_tiles.cuh expects, of which kSize and kValueSize are rounded up to 64;
+// kCopiers; kHasMaps: one of them lets the copying unit (TMA) do it; kScoreFactor: what scores are
+// multiplied by; and the instructions begin_scores(), add_scores() and add_values(), which the
+// host's code writes.
 #pragma once
 
 #include "approximations.cuh"

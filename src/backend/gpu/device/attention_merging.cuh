@@ -1,5 +1,6 @@
 // What warps, and the blocks of a cluster, have found of their keys, and how it is merged: of each
-// row the largest score, the sum and the sums of values. Behind kClusters.
+// row the largest score, the sum and the sums of values.
+// Expects attention_direct.cuh.
 #pragma once
 
 #include "approximations.cuh"

@@ -1,5 +1,5 @@
-// What is known of a warp's queries: the largest score, in powers of 2, and sums that belong to
-// it.
+// What is known of a warp's queries: the largest score, in powers of 2, and sums that belong to it.
+// Expects `Unit`: attention_scalar.cuh, attention_tensor.cuh or attention_direct.cuh.
 #pragma once
 
 #include "approximations.cuh"

@@ -1,4 +1,4 @@
-// `Unit` on tensor cores, by instructions of 16 x 8 x 16 that NVIDIA's GPUs have since 8.0.
+// `Unit`: what a warp does with tiles on tensor cores.
 #pragma once
 
 #include "attention_tiles.cuh"

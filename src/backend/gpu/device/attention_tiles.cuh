@@ -1,4 +1,7 @@
-// Tiles in shared memory and how they are copied there.
+// Attention: tiles of queries, keys and values in shared memory, and how they are copied there.
+// Expects prelude.cuh, the type Element and the constants kTileM and kTileN, queries and keys of a
+// tile; kWarpsM and kWarpsN, how warps share them; kStages; kSize and kValueSize, the sizes of
+// heads rounded up to 16.
 #pragma once
 
 #include "copies.cuh"

@@ -1,6 +1,7 @@
-// Likewise where one thread lets the copying unit (TMA) copy boxes of tensors, whose rows come as
-// TileLayout has them. A barrier counts the bytes, those of a box being the same where a part of
-// it lies outside of the tensor and becomes 0.
+// The loop over tiles along k where one thread lets the copying unit (TMA) copy boxes of tensors,
+// whose rows come as TileLayout has them. A barrier counts the bytes; a box that lies partly
+// outside of the tensor has as many, and zeros there.
+// Expects warpgroup_product.cuh.
 #pragma once
 
 #include "tma.cuh"

@@ -1,5 +1,6 @@
 // A tensor of the type Behind that lies as the output does and goes into it: its part of a tile
 // takes the stages behind those of the products.
+// Expects box_copies.cuh and the type Behind.
 #pragma once
 
 #include "mma.cuh"

@@ -1,5 +1,5 @@
-// How the blocks of a cluster, each of which has the sums of a part of k, add them up. Behind
-// kClusters.
+// The blocks of a cluster, each of which has the sums of a part of k, add them up.
+// Expects warpgroup_product.cuh and kParts, the blocks of a cluster.
 #pragma once
 
 #include "cluster.cuh"

@@ -1,4 +1,5 @@
 // What the epilogue reads of a tile's columns, where it is constant, comes near meanwhile.
+// Expects kTileN and kThreads.
 #pragma once
 
 template <class T>

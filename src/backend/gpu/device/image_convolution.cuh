@@ -1,7 +1,12 @@
-// A place of the image in shared memory is the kPixels neighbours of a row that a step of a window
-// goes over, all channels of them, in 16 bytes: (channel, pixel), then zeros. So windows below
-// each other in a product's operand are neighbours of one row of places, and taps along k are
-// neighbours, too: the instruction reads windows out of the image as it is, overlapping.
+// Convolutions of images of few channels by warpgroups (wgmma). A place of the image in shared
+// memory is the kPixels neighbours of a row that a step of a window goes over, all channels of
+// them, in 16 bytes: (channel, pixel), then zeros. So windows below each other in a product's
+// operand are neighbours of one row of places, and taps along k are neighbours, too: the
+// instruction reads windows out of the image as it is, overlapping.
+// Expects the types ElementA and ElementB of image and weights, Multiplied, which both become, and
+// Output; the constants kVector, kRowsOfTile, kZeroPoint, kChannels, kPixels, kWindowY, kWindowX,
+// kStrideY, kLead, kTaps, kColumns, kTileN and kExponent, the bits of an exponent of Multiplied;
+// and the instruction multiply_matrices(), which the host's code writes.
 #pragma once
 
 #include "copies.cuh"

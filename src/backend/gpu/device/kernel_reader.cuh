@@ -1,4 +1,5 @@
 // `KernelReader`: the weights of a transposed convolution.
+// Expects what product_tiles.cuh expects, and tile_copies.cuh.
 #pragma once
 
 // [channels, maps, taps] along k, which goes channel by channel over the taps, or [channels, taps,

@@ -1,4 +1,4 @@
-// Code that puts the values of a warp, or of a block of `lanes` threads, together: reduce<Sum,
+// The values of a warp, or of a block of `lanes` threads, are put together: reduce<Sum,
 // lanes>(value) gives all of them the result. With one lane it is the value. All threads of the
 // warp or block must call it.
 #pragma once
@@ -9,6 +9,13 @@ struct Largest {
     return a < b ? b : a;
   }
   __device__ static float of(float a, float b) { return fmaxf(a, b); }
+};
+// NaN stays.
+struct Most {
+  template <class T>
+  __device__ static T of(T a, T b) {
+    return a != a || b <= a ? a : b;
+  }
 };
 struct Sum {
   template <class T>

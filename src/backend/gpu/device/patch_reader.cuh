@@ -1,6 +1,7 @@
 // `PatchReader`: windows of a linear x that lie inside of it, along k: channel by channel the rows
-// of a window, `kPiece` neighbours of which are copied at once. `PieceReader`: the rows of a
-// matrix along k, which begin at multiples of `kRowPiece` elements.
+// of a window, kPiece neighbours of which are copied at once. `PieceReader`: the rows of a matrix
+// along k, which begin at multiples of kRowPiece elements.
+// Expects windows.cuh, tile_copies.cuh, kPiece and kRowPiece.
 #pragma once
 
 #include "copies.cuh"

@@ -1,4 +1,6 @@
 // The loop over tiles along k.
+// Expects product_scalar.cuh or product_tensor.cuh, and the constants kIsConstantA and
+// kIsConstantB.
 #pragma once
 
 #include "copies.cuh"

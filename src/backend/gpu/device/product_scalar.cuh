@@ -1,6 +1,7 @@
 // `Product`: a warp's sums, by multiply-adds. A lane has every fourth row and every eighth column.
-// kStepsOfPart: of long sums, after how many steps what they add up to is added to what those
-// before do, since a sum that grows loses what is added to it; 0 of others.
+// Expects what product_tiles.cuh expects, and kStepsOfPart: of long sums, after how many steps what
+// they add up to is added to what those before do, since a sum that grows loses what is added to
+// it; 0 of others.
 #pragma once
 
 #include "product_tiles.cuh"

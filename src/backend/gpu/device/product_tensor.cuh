@@ -1,5 +1,6 @@
-// `Product` by that. kPromotes: tensor cores keep some 14 bits of a sum of FP8 (DeepSeek-V3, 2024,
-// section 3.3.2), so that those of a tile are added up in FP32.
+// `Product`: a warp's sums, on tensor cores.
+// Expects what product_tiles.cuh expects, and kPromotes: tensor cores keep some 14 bits of a sum of
+// FP8 (DeepSeek-V3, 2024, section 3.3.2), so that those of a tile are added up in FP32.
 #pragma once
 
 #include "mma.cuh"

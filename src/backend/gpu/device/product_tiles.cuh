@@ -1,4 +1,7 @@
 // How tiles lie in shared memory where each thread copies and multiplies.
+// Expects the types ElementA, ElementB, Sum and Output, and the constants kTileM, kTileN and
+// kTileK; kWarpsM and kWarpsN, how warps share a tile; kStages; kAlongKA and kAlongKB: neighbours
+// of an operand lie along k.
 #pragma once
 
 constexpr int kThreads = 32 * kWarpsM * kWarpsN;

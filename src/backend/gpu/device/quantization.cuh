@@ -1,4 +1,4 @@
-// What quantizes.
+// Numbers are divided by scales and rounded to bytes.
 #pragma once
 
 // x / y for y whose reciprocal is given, rounded correctly (Markstein, 1990).

@@ -1,5 +1,4 @@
 // Sigmoid and tanh by approximations of the exponential and the reciprocal, some 1e-7 off.
-// Behind kApproximations.
 #pragma once
 
 #include "approximations.cuh"

@@ -1,3 +1,5 @@
+// Recurrent layers without tensor cores: products of states and inputs with weights.
+// Expects prelude.cuh.
 #pragma once
 
 // What a lane has of the products of some rows of x with one row of each gate's weights.

@@ -1,5 +1,4 @@
-// What the blocks of a cluster have in common: each holds some units' weights, and hands these
-// units' states to all. Behind kClusters.
+// The blocks of a cluster hold some units' weights each, and hand these units' states to all.
 #pragma once
 
 #include "cluster.cuh"

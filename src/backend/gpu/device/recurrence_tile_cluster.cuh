@@ -1,7 +1,7 @@
-// How the blocks of a cluster hand each other their units of a state: the bytes count for a
-// barrier in the block that gets them, its own among them. A block sends when its warps have read
-// the state before, so that whoever has all of a state may write over the one before it. Behind
-// kBarriers and kClusters.
+// How the blocks of a cluster hand each other their units of a state: the bytes count for a barrier
+// in the block that gets them, its own among them. A block sends when its warps have read the state
+// before, so that whoever has all of a state may write over the one before it.
+// Expects recurrence_tiles.cuh.
 #pragma once
 
 #include "barriers.cuh"

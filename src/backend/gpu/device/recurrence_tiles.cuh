@@ -1,5 +1,4 @@
-// Uses the type Element, the constants kRows, kTiles, kWarps, kBlocks, kSteps, kHidden, kInput,
-// kKeepsW, kSplits and kRounds, and of product_text.h multiply_fragments<Element, Element>().
+// Recurrent layers on tensor cores.
 //
 // Tensor cores take 16 rows of weights at once, a tile: four units in four slots each, which are
 // gates. A lane finds the four slots of one of the tile's units, and of one row of the batch, in
@@ -7,6 +6,9 @@
 //
 // A part of a row of weights, inputs or states is 64 bytes long. Tensor cores do not care in which
 // order they go along k, so that each of four lanes takes 16 bytes, and multiplies twice.
+//
+// Expects the types Element and Sum, and the constants kRows, kTiles, kWarps, kBlocks, kSteps,
+// kHidden, kInput, kSplits and kRounds.
 #pragma once
 
 #include "copies.cuh"

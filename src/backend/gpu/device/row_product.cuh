@@ -1,3 +1,5 @@
+// A few rows of a times all of b: nothing is copied to shared memory.
+// Expects what row_readers.cuh and row_sums.cuh expect.
 #pragma once
 
 #include "mma.cuh"

@@ -1,4 +1,7 @@
-// MatrixReader, and where a lane's columns lie in a tile.
+// Products of a few rows: a lane has what it reads of b in the order that tensor cores want,
+// because the same order of k serves a and b. MatrixReader, and where a lane's columns lie in a
+// tile.
+// Expects what product_tiles.cuh expects.
 #pragma once
 
 constexpr int kWarps = kWarpsM * kWarpsN, kThreads = 32 * kWarps;

@@ -1,7 +1,9 @@
-// Instead of kRowProduct and kRowLoop, for blocks that stay: columns come to shared memory long
-// before they are multiplied, while kernels before are at work. A warp has every column's part of
+// A few rows of a times all of b, by blocks that stay: columns come to shared memory long before
+// they are multiplied, while kernels before are at work. A warp has every column's part of
 // kWarpDepth elements along k, and stages of its own, which it has filled again by itself. With
-// kMatrices 2 a tile is one of each matrix. Behind kBarriers.
+// kMatrices 2 a tile is one of each matrix.
+// Expects what row_readers.cuh and row_sums.cuh expect; kDepth, the elements along k; kSumRows, the
+// rows of a; kNormalizes: rows are normalized first, with kEpsilon.
 #pragma once
 
 #include "barriers.cuh"

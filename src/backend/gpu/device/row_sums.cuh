@@ -1,4 +1,6 @@
-// `WarpSums`: what the epilogue reads.
+// `WarpSums`: what the epilogue reads of products of a few rows.
+// Expects kWarps, kWarpN, kMatrices, and kSumRow and kSumSize, the elements of a row of sums and of
+// all.
 #pragma once
 
 // kWarpN columns of the sums of all warps, kSumSize apart, always in one order; those of a second

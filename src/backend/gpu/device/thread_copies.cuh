@@ -1,4 +1,5 @@
 // The loop over tiles along k of threads that copy (cp.async).
+// Expects warpgroup_product.cuh.
 #pragma once
 
 #include "tile_copies.cuh"

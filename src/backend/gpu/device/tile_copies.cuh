@@ -1,6 +1,7 @@
-// How tiles are copied to shared memory. TileLayout<inner, outer>::place() tells where an element
-// of one of `outer` rows of `inner` lies; the first of kThreads threads that copy has
-// copying_thread() 0.
+// How tiles are copied to shared memory.
+// Expects a type TileLayout<inner, outer>, whose place() tells where an element of one of `outer`
+// rows of `inner` lies, and copying_thread(), which is 0 of the first of kThreads threads that
+// copy.
 #pragma once
 
 #include "copies.cuh"

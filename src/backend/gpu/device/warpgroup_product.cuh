@@ -1,3 +1,10 @@
+// Products by warpgroups (wgmma), behind which some warps copy tiles.
+// Expects what product_tiles.cuh expects, and the constants kWarpGroups, of those that multiply;
+// kThreads, those that copy, which are behind them; kTurns, how many tiles are multiplied by
+// threads of their own; kHasMaps: the threads that copy let the copying unit (TMA) do it; kWarpN,
+// the columns that a warp stores at once; kPromotes: tensor cores keep some 14 bits of a sum of FP8
+// (DeepSeek-V3, 2024, section 3.3.2), so that those of a tile are added up in FP32; and the
+// instruction multiply_matrices(), which the host's code writes.
 #pragma once
 
 #include "barriers.cuh"
@@ -26,10 +33,6 @@ constexpr int kSizeA = kTileM * kTileK, kSizeB = kTileN * kTileK;
 // A stage: a tile of a, and behind it one of b.
 constexpr int kStageBytes = (kSizeA + kSizeB) * (int)sizeof(ElementA);
 
-// `Product`: the sums of a warpgroup's threads. `multiply_matrices` is the instruction, which
-// warp_group_instruction writes; it adds to the sums or replaces them. kPromotes: tensor cores
-// keep some 14 bits of a sum of FP8 (DeepSeek-V3, 2024, section 3.3.2), so that those of a tile
-// are added up in FP32.
 // How the instruction is told where a tile begins in shared memory: across k its columns of blocks
 // are kTileK rows long, and along k blocks follow each other.
 template <bool is_along_k>
@@ -48,6 +51,7 @@ __device__ inline constexpr int place_along_k(int k) {
 // The sum is not read before what comes before this.
 __device__ inline void keep_behind(float& sum) { asm volatile("" : "+f"(sum)::"memory"); }
 __device__ inline void keep_behind(int&) {}
+// The sums of a warpgroup's threads.
 struct Product {
   static constexpr int kBlocks = kTileM / (64 * kWarpGroups);
   // Of 64 rows, in the same units.

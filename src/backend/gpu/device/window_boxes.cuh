@@ -1,6 +1,7 @@
-// `WindowBoxes`: channels-last windows along k by the copying unit, behind kBoxCopies. Windows of
-// a tile follow each other as a map of windows has them, from the one that begins at (x, y) on;
-// neighbours along k that are copied at once are channels of one tap.
+// `WindowBoxes`: channels-last windows along k by the copying unit (TMA). Windows of a tile follow
+// each other as a map of windows has them, from the one that begins at (x, y) on; neighbours along
+// k that are copied at once are channels of one tap.
+// Expects warpgroup_product.cuh.
 #pragma once
 
 #include "tma.cuh"

@@ -1,5 +1,6 @@
-// `WindowReader`: the elements of windows, of x channels-last (along k: tap by tap the channels)
-// or linear (across k, which goes channel by channel over the taps).
+// `WindowReader`: the elements of windows, of x channels-last (along k: tap by tap the channels) or
+// linear (across k, which goes channel by channel over the taps).
+// Expects windows.cuh and tile_copies.cuh.
 #pragma once
 
 // Windows are numbered from `first` on, over `count` of them in all; those of an image follow each
