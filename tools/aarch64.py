@@ -49,8 +49,7 @@ PYTHON_TESTS = """builder_config check_classes check_tensors context_names cumul
 data_dependent_layers device_memory dims direct_io dynamic_quantization element_values
 error_recorder extreme_values fill growth idle_taps integer_products layer_parameters
 layer_precision network onnx_backend onnx_control_flow onnx_signal onnx_standard_operators
-plugin_classes plugin_functions plugin_v2 plugin_v3_int8 pointwise_plugins refit save
-scatter types""".split()
+plugin_classes plugin_functions plugin_v2 pointwise_plugins refit save scatter types""".split()
 
 
 def run(*command: str | Path, **settings: object) -> None:
@@ -225,6 +224,7 @@ def test_python() -> None:
     program = ROOT / "opwright"
     write_script(program, "qemu-aarch64", "-L", ROOT, BUILD / "cli" / "opwright")
     tests = [f"tests/python/test_{name}.py" for name in PYTHON_TESTS]
+    tests.append("tests/python/plugins")
     env = environment() | {
         "OPWRIGHT_PROGRAM": str(program),
         "OPWRIGHT_TEST_PLUGIN_DIR": str(BUILD / "tests" / "cpp" / "plugins"),

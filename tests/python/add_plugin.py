@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import ctypes
 
 import numpy as np
 from onnx import TensorProto, helper
 
 import opwright as trt
+from v3_plugins import as_array
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -22,11 +22,6 @@ class Recorder(trt.IErrorRecorder):
     def report_error(self, code, desc):
         self.errors.append((code, desc))
         return False
-
-
-def as_array(address, desc):
-    memory = (ctypes.c_float * int(np.prod(tuple(desc.dims)))).from_address(address)
-    return np.frombuffer(memory, np.float32).reshape(tuple(desc.dims))
 
 
 class Add(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime):

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 
 import numpy as np
 
 import opwright as trt
 from plugin_testing import network
-
-
-def as_array(address: int, desc: trt.PluginTensorDesc) -> np.ndarray:
-    shape, dtype = tuple(desc.dims), np.dtype(trt.nptype(desc.type))
-    memory = (ctypes.c_byte * (int(np.prod(shape)) * dtype.itemsize)).from_address(address)
-    return np.frombuffer(memory, dtype).reshape(shape)
+from v3_plugins import as_array
 
 
 class Twice(trt.IPluginV2DynamicExt):

@@ -90,6 +90,10 @@ class Behaviour:
     """Types and formats of all tensors, inputs first; None for LINEAR and the network's types."""
     tactics: tuple[int, ...] = ()
 
+    def tactics_for(self, dtype):
+        """The tactics of a combination that begins with this type."""
+        return self.tactics
+
     def types(self, types):
         return [types[0]] * self.outputs
 
@@ -163,7 +167,9 @@ def ports_of(descs, addresses, strides=None):
 class _Class:
     """What plugin classes of all kinds share."""
 
-    tactic = workspace_at = context = None
+    tactic = context = configured_type = None
+    # Without it every instance is timed.
+    timing_cache_id: str | None = ""
     does: Behaviour
 
     def __init__(self, fields=None):
@@ -180,7 +186,7 @@ class _Class:
         self.tactic = tactic
 
     def get_valid_tactics(self):
-        return list(self.does.tactics)
+        return list(self.does.tactics_for(self.configured_type))
 
     def get_aliased_input(self, output):
         return self.does.aliases.get(output, -1)
@@ -189,6 +195,7 @@ class _Class:
         return collection(self.fields)
 
     def configure_plugin(self, inputs, outputs):
+        self.configured_type = inputs[0].desc.type
         self.does.configure(inputs, outputs)
 
     def extents(self, builder, inputs, shape_inputs=()):
@@ -205,7 +212,6 @@ class V3(
     _Class, trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuildV2, trt.IPluginV3OneRuntime
 ):
     bases = trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuildV2, trt.IPluginV3OneRuntime
-    timing_cache_id = ""
 
     def get_output_data_types(self, input_types):
         return self.does.types(input_types)
@@ -251,6 +257,9 @@ class Quick(
 
     def get_output_shapes(self, inputs, shape_inputs, exprBuilder):
         return self.extents(exprBuilder, inputs, shape_inputs)
+
+    def get_timing_cache_id(self):
+        return self.timing_cache_id
 
     def get_supported_format_combinations(self, in_out, num_inputs):
         types = [port.desc.type for port in in_out]
@@ -414,7 +423,7 @@ def _define_function(made, members):
             trtp.AutoTuneCombination(
                 ", ".join(TYPE_NAMES[dtype] for dtype, _ in combination),
                 ", ".join(layout.name for _, layout in combination),
-                list(does.tactics) or None,
+                list(does.tactics_for(combination[0][0])) or None,
             )
             for combination in does.combinations or same
         ]

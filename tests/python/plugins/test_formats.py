@@ -100,7 +100,7 @@ def test_another_format_at_the_output(kind, formats, make_plugin):
     np.testing.assert_array_equal(engine(x), 2 * x)
 
 
-@pytest.mark.parametrize("format", [F.HWC8, F.CHW2], ids=str)
+@pytest.mark.parametrize("format", LAYOUTS, ids=str)
 def test_a_format_of_lower_precision(kind, format, make_plugin):
     x = example(format, trt.float32)
     does = InFormats((format, format), trt.float16)
