@@ -1,7 +1,7 @@
 """Base classes of plugins and creators that Python implements.
 
-They say what to define and hold no state, so that one class may derive from several of them, as
-plugins written for TensorRT do. The engine calls a plugin's methods by name.
+They list the methods to define and hold no state. So one class may derive from several of them, as
+in plugins for TensorRT. The engine calls a plugin's methods by name.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class APILanguage(enum.IntEnum):
 
 
 class InterfaceInfo(NamedTuple):
-    """Which interface a class implements, and in which version."""
+    """The interface that a class implements, and its version."""
 
     kind: str
     major: int
@@ -47,7 +47,7 @@ class InterfaceInfo(NamedTuple):
 
 
 class IVersionedInterface:
-    """Base of all classes below. A class that is several of them says of the first what it is."""
+    """Base of all classes below. A class with several bases has the first one's interface."""
 
     api_language = APILanguage.PYTHON
     interface_info = InterfaceInfo("", 1, 0)
@@ -60,13 +60,13 @@ class IPluginCapability(IVersionedInterface):
 class IPluginV3(IVersionedInterface):
     """A plugin made of parts: core, build and runtime, often all one class.
 
-    A class that is all of them inherits ``get_capability_interface`` as it is.
+    A class that is all parts inherits ``get_capability_interface`` unchanged.
     """
 
     interface_info = InterfaceInfo("PLUGIN", 1, 0)
 
     def get_capability_interface(self, type: _core.PluginCapabilityType) -> Any:
-        """The part that is asked for; None for one that the plugin has not."""
+        """The requested part; None if the plugin lacks it."""
         return self if isinstance(self, PARTS[type]) else None
 
     def clone(self) -> IPluginV3:
@@ -88,7 +88,7 @@ class IPluginV3OneCore(IPluginCapability):
 
 
 class IPluginV3OneBuild(IPluginCapability):
-    """What a build needs to know. Set ``num_outputs`` in the constructor or as a class attribute.
+    """The build part. Set ``num_outputs`` in the constructor or as a class attribute.
 
     ``timing_cache_id`` is the same for two plugins that take the same time on the same shapes,
     types and formats; None to be timed each time.
@@ -108,7 +108,7 @@ class IPluginV3OneBuild(IPluginCapability):
         in_: Sequence[_core.DynamicPluginTensorDesc],
         out: Sequence[_core.DynamicPluginTensorDesc],
     ) -> None:
-        """Hear of the types and formats of a candidate and of the ranges of shapes."""
+        """Called with the types and formats of a candidate and the ranges of shapes."""
 
     def get_output_data_types(self, input_types: Sequence[_core.DataType]) -> list[_core.DataType]:
         """The type of each output."""
@@ -134,11 +134,11 @@ class IPluginV3OneBuild(IPluginCapability):
     def supports_format_combination(
         self, pos: int, in_out: Sequence[_core.DynamicPluginTensorDesc], num_inputs: int
     ) -> bool:
-        """Whether ``in_out[pos].desc`` goes together with those before it."""
+        """Whether the plugin supports ``in_out[pos].desc`` together with the entries before it."""
         _missing(self, "supports_format_combination(self, pos, in_out, num_inputs)")
 
     def get_valid_tactics(self) -> list[int]:
-        """Positive numbers of the ways to run for the last configuration; each is timed."""
+        """The tactics for the last configuration, as positive numbers; each is timed."""
         return []
 
 
@@ -153,17 +153,17 @@ class IPluginV3OneBuildV2(IPluginV3OneBuild):
 
 
 class IPluginV3OneRuntime(IPluginCapability):
-    """What running needs."""
+    """The runtime part."""
 
     interface_info = InterfaceInfo("PLUGIN_V3ONE_RUNTIME", 1, 0)
 
     def set_tactic(self, tactic: int) -> None:
-        """Hear which tactic ``enqueue`` is to use; 0 where the plugin has none."""
+        """Called with the tactic for ``enqueue``; 0 if the plugin has none."""
 
     def on_shape_change(
         self, in_: Sequence[_core.PluginTensorDesc], out: Sequence[_core.PluginTensorDesc]
     ) -> None:
-        """Hear of the shapes of the next runs."""
+        """Called with the shapes of the next runs."""
 
     def enqueue(
         self,
@@ -174,7 +174,8 @@ class IPluginV3OneRuntime(IPluginCapability):
         workspace: int,
         stream: int,
     ) -> None:
-        """Compute. Pointers are integers; on the CPU the work is done on return, stream is 0."""
+        """Compute. Pointers are integers. On the CPU the work is done on return, and stream is
+        0."""
         _missing(self, "enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream)")
 
     def attach_to_context(self, resource_context: _core.IPluginResourceContext) -> Any:
@@ -182,7 +183,7 @@ class IPluginV3OneRuntime(IPluginCapability):
         return self.clone()  # type: ignore[attr-defined]
 
     def get_fields_to_serialize(self) -> _core.PluginFieldCollection:
-        """What the creator makes the plugin from when an engine is loaded."""
+        """The fields from which the creator makes the plugin when an engine is loaded."""
         return _core.PluginFieldCollection()
 
 
@@ -212,7 +213,7 @@ class IPluginCreatorV3One(IPluginCreatorInterface):
     def create_plugin(
         self, name: str, field_collection: _core.PluginFieldCollection, phase: _core.TensorRTPhase
     ) -> IPluginV3 | None:
-        """A plugin from the fields that the user gave, or that an engine stored; None refuses."""
+        """A plugin from the user's or an engine's fields; None refuses."""
         _missing(self, "create_plugin(self, name, field_collection, phase)")
 
 

@@ -1,8 +1,8 @@
-"""Base classes of plugins of the Quick family, on which layers of decorators are built.
+"""Base classes of plugins of the Quick family, for layers of decorators.
 
-A plugin derives from IPluginV3, IPluginV3QuickCore and either IPluginV3QuickBuild and
-IPluginV3QuickRuntime, when it is to be called, or IPluginV3QuickAOTBuild, when it brings a compiled
-kernel. A creator makes plugins of either kind as it is asked to.
+A plugin derives from IPluginV3 and IPluginV3QuickCore. If the engine calls it, it also derives from
+IPluginV3QuickBuild and IPluginV3QuickRuntime. If it has a compiled kernel, it derives from
+IPluginV3QuickAOTBuild instead. A creator makes plugins of the requested kind.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class IPluginV3QuickCore(IPluginCapability):
 
 
 class IPluginV3QuickBuild(IPluginCapability):
-    """What a build needs to know. Set ``num_outputs``, or define ``get_num_outputs``."""
+    """The build part. Set ``num_outputs``, or define ``get_num_outputs``."""
 
     interface_info = InterfaceInfo("PLUGIN_V3QUICK_BUILD", 1, 0)
 
@@ -72,14 +72,14 @@ class IPluginV3QuickBuild(IPluginCapability):
         inputs: Sequence[_core.DynamicPluginTensorDesc],
         outputs: Sequence[_core.DynamicPluginTensorDesc],
     ) -> None:
-        """Hear of the types and formats of a candidate and of the ranges of shapes."""
+        """Called with the types and formats of a candidate and the ranges of shapes."""
 
     def get_supported_format_combinations(
         self, in_out: Sequence[_core.DynamicPluginTensorDesc], num_inputs: int
     ) -> list[_core.PluginTensorDesc]:
         """All combinations of types and formats in one list, a descriptor for each input and output
-        of the first combination, then of the second, and so on. Of the descriptors only ``type``
-        and ``format`` count."""
+        of the first combination, then of the second, and so on. Only ``type`` and ``format`` of a
+        descriptor count."""
         _missing(self, "get_supported_format_combinations(self, in_out, num_inputs)")
 
     def get_aliased_input(self, output_index: int) -> int:
@@ -87,7 +87,7 @@ class IPluginV3QuickBuild(IPluginCapability):
         return -1
 
     def get_valid_tactics(self) -> list[int]:
-        """Positive numbers of the ways to run for the last configuration; each is timed."""
+        """The tactics for the last configuration, as positive numbers; each is timed."""
         return []
 
     def get_timing_cache_id(self) -> str | None:
@@ -101,16 +101,16 @@ class IPluginV3QuickBuild(IPluginCapability):
 
 
 class IPluginV3QuickAOTBuild(IPluginV3QuickBuild):
-    """The build part of a plugin that brings a compiled kernel.
+    """The build part of a plugin with a compiled kernel.
 
     The kernel's parameters are a pointer for each input, the extra arguments, a pointer for each
-    output. Engines store the kernel; the plugin is not needed where they run.
+    output. Engines store the kernel and run without the plugin.
     """
 
     interface_info = InterfaceInfo("PLUGIN_V3QUICKAOT_BUILD", 1, 0)
 
     def set_tactic(self, tactic: int) -> None:
-        """Hear which tactic the methods below are to answer for; 0 where the plugin has none."""
+        """Called with the tactic for the methods below; 0 if the plugin has none."""
 
     def get_launch_params(
         self,
@@ -140,12 +140,12 @@ class IPluginV3QuickAOTBuild(IPluginV3QuickBuild):
 
 
 class IPluginV3QuickRuntime(IPluginCapability):
-    """What running needs of a plugin that is called."""
+    """The runtime part of a plugin that the engine calls."""
 
     interface_info = InterfaceInfo("PLUGIN_V3QUICK_RUNTIME", 1, 0)
 
     def set_tactic(self, tactic: int) -> None:
-        """Hear which tactic ``enqueue`` is to use; 0 where the plugin has none."""
+        """Called with the tactic for ``enqueue``; 0 if the plugin has none."""
 
     def enqueue(
         self,
@@ -166,7 +166,7 @@ class IPluginV3QuickRuntime(IPluginCapability):
         )
 
     def get_fields_to_serialize(self) -> _core.PluginFieldCollection:
-        """What the creator makes the plugin from when an engine is loaded."""
+        """The fields from which the creator makes the plugin when an engine is loaded."""
         return _core.PluginFieldCollection()
 
 
@@ -195,9 +195,9 @@ class IPluginCreatorV3Quick(IPluginCreatorInterface):
         phase: _core.TensorRTPhase,
         quickPluginType: _core.QuickPluginCreationRequest,
     ) -> IPluginV3 | None:
-        """A plugin from the fields that the user gave, or that an engine stored; None refuses.
+        """A plugin from the user's or an engine's fields; None refuses.
 
-        ``name`` and ``namespace`` are the plugin's, so that one class can stand for many plugins.
+        ``name`` and ``namespace`` are the plugin's, so one class can make many plugins.
         """
         _missing(
             self, "create_plugin(self, name, namespace, field_collection, phase, quickPluginType)"

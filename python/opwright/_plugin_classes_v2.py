@@ -1,6 +1,6 @@
 """Base classes of V2 plugins and their creators that Python implements.
 
-As those of V3 plugins, they say what to define and hold no state; the engine calls a plugin's
+They list the methods to define and hold no state, as for V3 plugins. The engine calls a plugin's
 methods by name.
 """
 
@@ -23,8 +23,8 @@ __all__ = [
 
 
 class IPluginV2:
-    """What all V2 plugins have. Those that Python implements are an :class:`IPluginV2DynamicExt`; C++
-    has :class:`IPluginV2Ext` for fixed shapes, too.
+    """The base of all V2 plugins. Python plugins are an :class:`IPluginV2DynamicExt`; C++ also has
+    :class:`IPluginV2Ext` for fixed shapes.
 
     Set ``num_outputs``, ``plugin_type`` and the rest in the constructor or as class attributes.
     """
@@ -37,7 +37,7 @@ class IPluginV2:
 
     @property
     def tensorrt_version(self) -> int:
-        """The API level that the plugin is written for, as TensorRT counts it."""
+        """The API level of the plugin, as TensorRT counts it."""
         return _core._TENSORRT_VERSION
 
     def get_output_shape(self, index: int, input_shapes: Sequence[Any]) -> tuple[int, ...]:
@@ -56,7 +56,7 @@ class IPluginV2:
         format: _core.TensorFormat,
         max_batch_size: int,
     ) -> None:
-        """Hear of shapes, type and format."""
+        """Called with shapes, type and format."""
 
     def get_workspace_size(self, max_batch_size: int) -> int:
         """Bytes of workspace."""
@@ -74,7 +74,8 @@ class IPluginV2:
         _missing(self, "execute_async(self, batch_size, inputs, outputs, workspace, stream_handle)")
 
     def initialize(self) -> int | None:
-        """Called once when an engine is made or loaded. Another status than None or 0 is failure."""
+        """Called once when an engine is made or loaded. A status other than None or 0 is a
+        failure."""
         return None
 
     def terminate(self) -> None:
@@ -86,11 +87,11 @@ class IPluginV2:
         return len(self.serialize())
 
     def serialize(self) -> bytes:
-        """What the creator's ``deserialize_plugin`` makes the plugin from."""
+        """The bytes from which the creator's ``deserialize_plugin`` makes the plugin."""
         _missing(self, "serialize(self)")
 
     def destroy(self) -> None:
-        """Hear that the network, builder or engine that owned the plugin has ended."""
+        """Called when the network, builder or engine that owned the plugin ends."""
 
     def clone(self) -> Any:
         """A plugin with the same state; initialized if this one is."""
@@ -202,7 +203,8 @@ class IPluginV2DynamicExt(IPluginV2DynamicExtBase):
         workspace: int,
         stream: int,
     ) -> None:
-        """Compute. Pointers are integers; on the CPU the work is done on return, stream is 0."""
+        """Compute. Pointers are integers. On the CPU the work is done on return, and stream is
+        0."""
         _missing(self, "enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream)")
 
     def get_serialization_size(self) -> int:

@@ -1,7 +1,8 @@
-"""Base classes of what a program gives to builders, engines and registries: error recorders,
-allocators, resources that plugins share.
+"""Base classes of objects that a program gives to builders, engines and registries: error
+recorders, allocators, resources that plugins share.
 
-They say what to define and hold no state. The engine calls their methods by name, from any thread.
+They list the methods to define and hold no state. The engine calls the methods by name, from any
+thread.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ def _missing(self: object, method: str) -> NoReturn:
 
 
 class IErrorRecorder(IVersionedInterface):
-    """Hears of errors: derive from it and assign it to ``error_recorder`` of an object.
+    """Gets errors: derive from it and assign it to ``error_recorder`` of an object.
 
-    An engine takes over its runtime's recorder, a context its engine's, a network its builder's; a
-    plugin finds its context's in ``attach_to_context``. What a recorder raises is printed and
-    otherwise ignored.
+    An engine inherits its runtime's recorder, a context its engine's, a network its builder's. A
+    plugin finds its context's recorder in ``attach_to_context``. An exception of a recorder is
+    printed and otherwise ignored.
     """
 
     interface_info = InterfaceInfo("IErrorRecorder", 1, 0)
@@ -39,7 +40,7 @@ class IErrorRecorder(IVersionedInterface):
     MAX_DESC_LENGTH = 127
 
     def num_errors(self) -> int:
-        """Number of errors since the last ``clear``, at most as many as are kept."""
+        """Number of kept errors since the last ``clear``."""
         _missing(self, "num_errors(self)")
 
     def get_error_code(self, arg0: int) -> _core.ErrorCodeTRT:
@@ -59,7 +60,7 @@ class IErrorRecorder(IVersionedInterface):
         _missing(self, "clear(self)")
 
     def report_error(self, arg0: _core.ErrorCodeTRT, arg1: str) -> bool:
-        """Take note of an error; True where it is to end what is being done."""
+        """Record an error; True ends the current operation."""
         _missing(self, "report_error(self, code, description)")
 
 
@@ -76,11 +77,11 @@ class IGpuAllocator(IVersionedInterface):
         _missing(self, "allocate(self, size, alignment, flags)")
 
     def deallocate(self, memory: int) -> bool:
-        """Free a block; whether that was possible."""
+        """Free a block; False on failure."""
         _missing(self, "deallocate(self, memory)")
 
     def reallocate(self, address: int, alignment: int, new_size: int) -> int | None:
-        """The new address of a block that grows or shrinks; None or 0 where it cannot."""
+        """The new address of a block that grows or shrinks; None or 0 on failure."""
         return None
 
     def allocate_async(self, size: int, alignment: int, flags: int, stream: int) -> int | None:
@@ -115,7 +116,7 @@ class IProgressMonitor(IVersionedInterface):
     interface_info = InterfaceInfo("IProgressMonitor", 1, 0)
 
     def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
-        """A phase of so many steps begins; ``parent_phase`` is what it is a part of, or None."""
+        """A phase of ``num_steps`` steps begins within ``parent_phase``, or None."""
         _missing(self, "phase_start(self, phase_name, parent_phase, num_steps)")
 
     def step_complete(self, phase_name: str, step: int) -> bool:
@@ -136,10 +137,10 @@ class Profiler(_core.IProfiler):
 
 
 class IPluginResource(IVersionedInterface):
-    """Something that plugins share by a key.
+    """An object that plugins share by a key.
 
     ``IPluginRegistry.acquire_plugin_resource(key, resource)`` keeps a clone of the first resource
-    for a key and gives that to everybody who asks.
+    for a key and gives it to every caller.
     """
 
     interface_info = InterfaceInfo("IPluginResource", 1, 0)
@@ -149,7 +150,7 @@ class IPluginResource(IVersionedInterface):
         _missing(self, "clone(self)")
 
     def release(self) -> None:
-        """Free what is behind a clone, after the last plugin has released it."""
+        """Free the clone's contents, after the last plugin has released it."""
         _missing(self, "release(self)")
 
 

@@ -47,13 +47,14 @@ _PERMISSIONS = {
 
 
 def install(version: str | None = None) -> None:
-    """From now on ``import tensorrt`` and ``import tensorrt.plugin`` give Opwright in this process.
+    """Makes ``import tensorrt`` and ``import tensorrt.plugin`` give Opwright in this process.
 
     Processes of `multiprocessing` find it, too; others that the program starts do not.
 
-    :param version: what ``tensorrt.__version__`` and the metadata of its distribution say, such as
-        ``"10.13"``. Default: the environment's ``OPWRIGHT_TENSORRT_VERSION``, or the level of the API.
-    :raises ImportError: where TensorRT itself, or Opwright with another version, is imported already.
+    :param version: the version in ``tensorrt.__version__`` and the metadata of its distribution,
+        such as ``"10.13"``. Default: the environment's ``OPWRIGHT_TENSORRT_VERSION``, or the level
+        of the API.
+    :raises ImportError: if TensorRT itself, or Opwright with another version, is already imported.
     :raises opwright.Error: the version is not one of TensorRT 10 or 11.
     """
     chosen = chosen_version(version)

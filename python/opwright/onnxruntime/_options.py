@@ -19,8 +19,8 @@ CPU, CUDA, TENSORRT = (
 
 
 class GraphOptimizationLevel(enum.IntEnum):
-    """Below ORT_ENABLE_EXTENDED kernels are not timed, whatever the session's entries say. What
-    changes no result but rounding is done in any case."""
+    """Below ORT_ENABLE_EXTENDED no kernel is timed, for any entries of the session. Optimizations
+    that change no result but rounding are always on."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -30,14 +30,14 @@ class GraphOptimizationLevel(enum.IntEnum):
 
 
 class ExecutionMode(enum.IntEnum):
-    """Kept, without effect."""
+    """Stored without effect."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
 class ExecutionOrder(enum.IntEnum):
-    """Kept, without effect."""
+    """Stored without effect."""
 
     DEFAULT = 0
     PRIORITY_BASED = 1
@@ -45,7 +45,7 @@ class ExecutionOrder(enum.IntEnum):
 
 
 class RunOptions:
-    """Options of a run. ``terminate`` keeps a run from beginning; the others are kept, without
+    """Options of a run. ``terminate`` keeps a run from beginning; the others are stored without
     effect."""
 
     def __init__(self) -> None:
@@ -57,11 +57,11 @@ class RunOptions:
         self._entries: dict[str, str] = {}
 
     def add_run_config_entry(self, key: str, value: str) -> None:
-        """Kept, without effect."""
+        """Stored without effect."""
         self._entries[key] = value
 
     def get_run_config_entry(self, key: str) -> str:
-        """What add_run_config_entry was given; an empty text otherwise."""
+        """The entry of add_run_config_entry; an empty text without one."""
         return self._entries.get(key, "")
 
 

@@ -243,11 +243,11 @@ def create_app(
 ) -> Starlette:
     """An ASGI application that serves the KServe v2 protocol over HTTP.
 
-    :param source: such as a ``Repository``.
-    :param read_seconds: within which a request's body has to come.
-    :param tracer_provider: an ``opentelemetry.trace.TracerProvider`` that gets spans of each request
-        that is answered, of its time in the queue and of its run; None: there are no spans.
-    :param options: of ``Starlette``, such as ``lifespan``.
+    :param source: the models, such as a ``Repository``.
+    :param read_seconds: the time in which a request's body must come.
+    :param tracer_provider: an ``opentelemetry.trace.TracerProvider`` that gets spans of each
+        answered request, of its time in the queue and of its run; None: no spans.
+    :param options: options of ``Starlette``, such as ``lifespan``.
     """
     return _application(source, _admit, read_seconds, tracer_provider, **options)
 

@@ -33,13 +33,14 @@ class ModelOptions:
     """How an engine serves."""
 
     max_queue: int = 256
-    """The most requests that are accepted and not yet answered; each keeps its body."""
+    """The largest number of accepted requests without an answer; each keeps its body."""
     delay: float = 0.0
-    """Seconds that a request waits at most for others to make a batch with."""
+    """The longest time in seconds that a request waits for others of its batch."""
     instances: int = 1
-    """How many batches run at once, each in a context of its own."""
+    """The number of batches that run at once, each in its own context."""
     max_batch: int = 0
-    """The most rows in a batch; 1: requests run one by one; 0: as the profiles say."""
+    """The largest number of rows in a batch; 1: requests run one by one; 0: the profiles'
+    largest."""
     load: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of ``opwright.load``, such as ``allow_host_code``."""
 
