@@ -118,10 +118,10 @@ def read(files: list[Path]) -> dict[str, Counts]:
             counts.exists[line["kind"]] = line["tactics"]
             continue
         ports = line["inputs"] + line["outputs"]
-        if not ports or not line["outputs"] or any(has_no_element(port) for port in ports):
+        if not ports or any(has_no_element(port) for port in ports):
             continue
         tactic = tactic_of(line["device"], line["tactic"])
-        shapes = kind_of_shapes(ports, line["outputs"][0])
+        shapes = kind_of_shapes(ports, (line["outputs"] or ports)[0])
         key = (line["kind"], tactic, ports[0][0], shapes)
         counts.listed.add(key)
         if line["event"] == "run":

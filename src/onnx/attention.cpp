@@ -44,11 +44,14 @@ Tensor* padded_mask(NodeImporter& node, Tensor* mask, const Expr& keys) {
   if (given.is_constant() && keys.is_constant() && given.constant() > keys.constant())
     node.error("rows of the mask have ", given.constant(), " elements, but there are ",
                keys.constant(), " keys; expected at most as many");
-  // A run whose mask goes on is refused: there would be less than nothing behind it.
-  SymShape behind = mask->dims();
-  behind.back() = keys - given;
-  Tensor* masked = node.scalar(mask->dtype() == DataType::kBOOL ? 0 : -kInfinity, mask->dtype());
-  return node.concatenate({mask, node.expand(masked, behind)}, mask->rank() - 1);
+  SymShape size = mask->dims();
+  size.back() = max(keys, given);
+  Tensor* fill = node.scalar(mask->dtype() == DataType::kBOOL ? 0 : -kInfinity, mask->dtype());
+  Tensor* padded =
+      node.slice(mask, std::vector<Expr>(size.size(), 0), size, {}, SampleMode::kFILL, fill);
+  // A run in which the mask goes on is refused, since there are too many elements.
+  size.back() = keys;
+  return node.reshape(padded, size);
 }
 
 Mask attention_mask(NodeImporter& node, const Heads& heads, Tensor* past) {

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
+from onnx.reference import ReferenceEvaluator
 
+import emulated_gpu
 import opwright as trt
 
 torch = pytest.importorskip("torch")
@@ -54,9 +58,10 @@ CAUSAL = trt.CausalMaskKind
 
 
 def attention_engine(
-    shapes, causal=CAUSAL.NONE, mask=None, lengths=False, dtype=trt.float32, **options
+    shapes, causal=CAUSAL.NONE, mask=None, lengths=False, dtype=trt.float32, profile=None, **options
 ):
-    """An attention of the API; `shapes` are those of query, key and value, `mask` is a type and a shape."""
+    """An attention of the API; `shapes` are those of query, key and value, `mask` is a type and a shape, `profile` has
+    the ranges of open extents."""
     builder = trt.Builder(trt.Logger())
     network = builder.create_network()
     inputs = [network.add_input(name, dtype, shape) for name, shape in zip("qkv", shapes)]
@@ -69,7 +74,7 @@ def attention_engine(
     output = layer.get_output(0)
     output.name = "y"
     network.mark_output(output)
-    return trt.build(network, timing=False, **options)
+    return trt.build(network, timing=False, shapes=profile, **options)
 
 
 @pytest.mark.parametrize("causal", [CAUSAL.NONE, CAUSAL.UPPER_LEFT, CAUSAL.LOWER_RIGHT], ids=str)
@@ -142,3 +147,69 @@ def test_projections_that_are_one_product_already_stay_so():
         assert product["Outputs"][0]["Dimensions"][-1] == 96
         assert models.steps(engine, "FusedAttention")
         np.testing.assert_allclose(engine(x=x.numpy()), module(x).numpy(), atol=1e-5)
+
+
+EXTENTS = {"k": [1, 6, 9], "v": [1, 6, 9], "mask": [1, 6, 12]}
+
+
+def masked_model(dtype: str) -> onnx.ModelProto:
+    made = onnx.parser.parse_model(
+        '<ir_version: 11, opset_import: ["": 24]> net (float[1, 2, 5, 8] q, float[1, 2, n, 8] k, '
+        f"float[1, 2, n, 8] v, {dtype}[5, m] mask) => (float y) {{ y = Attention(q, k, v, mask) }}"
+    )
+    made.graph.output[0].ClearField("type")
+    return made
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=emulated_gpu.required)])
+@pytest.mark.parametrize("dtype", ["float", "bool"])
+def test_a_mask_may_end_before_the_keys_and_not_go_on(dtype, device):
+    """As in the standard's reference; ONNX Runtime refuses either."""
+    made = masked_model(dtype)
+    shapes = {
+        name: [(5, n) if name == "mask" else (1, 2, n, 8) for n in extents]
+        for name, extents in EXTENTS.items()
+    }
+    engine = trt.build(made, shapes=shapes, device=device, timing=False)
+    rng = np.random.default_rng(0)
+    for keys, given in ((6, 6), (6, 4), (9, 9), (9, 1), (6, 8), (1, 5)):
+        feeds = {"q": rng.normal(size=(1, 2, 5, 8)), "k": rng.normal(size=(1, 2, keys, 8))}
+        feeds["v"] = rng.normal(size=(1, 2, keys, 8))
+        feeds = {name: array.astype(np.float32) for name, array in feeds.items()}
+        mask = rng.normal(size=(5, given)).astype(np.float32)
+        feeds["mask"] = mask > -0.5 if dtype == "bool" else mask
+        if given > keys:
+            with pytest.raises(Exception):
+                ReferenceEvaluator(made).run(None, feeds)
+            with pytest.raises(trt.Error):
+                engine(**feeds)
+            continue
+        (want,) = ReferenceEvaluator(made).run(None, feeds)
+        np.testing.assert_allclose(np.asarray(engine(**feeds)), want, atol=1e-5)
+
+
+def test_a_mask_of_more_elements_than_keys_is_refused_by_name():
+    made = masked_model("bool")
+    with pytest.raises(trt.Error, match="rows of the mask have 8 elements, but there are 6 keys"):
+        trt.build(made, shapes={"k": (1, 2, 6, 8), "v": (1, 2, 6, 8), "mask": (5, 8)}, device="cpu")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=emulated_gpu.required)])
+def test_a_mask_of_the_layer_has_as_many_elements_as_keys(device):
+    shapes = [(2, 3, 9, 8), (2, 3, -1, 8), (2, 3, -1, 8)]
+    profile = {
+        name: [(2, 3, n, 8) if name != "mask" else (2, 1, 9, n) for n in (2, 6, 9)]
+        for name in ("k", "v", "mask")
+    }
+    engine = attention_engine(shapes, mask=(trt.bool, (2, 1, 9, -1)), device=device, profile=profile)
+    torch.manual_seed(4)
+    for keys, given in ((6, 6), (6, 8), (8, 6)):
+        q, k, v = (torch.randn(2, 3, n, 8) for n in (9, keys, keys))
+        mask = torch.rand(2, 1, 9, given) < 0.7
+        feeds = {"q": q.numpy(), "k": k.numpy(), "v": v.numpy(), "mask": mask.numpy()}
+        if given != keys:
+            with pytest.raises(trt.Error):
+                engine(**feeds)
+            continue
+        want = F.scaled_dot_product_attention(q, k, v, mask, scale=1.0).nan_to_num(0.0)
+        np.testing.assert_allclose(np.asarray(engine(**feeds)), want.numpy(), atol=2e-5)

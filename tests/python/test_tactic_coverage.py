@@ -57,6 +57,12 @@ def test_what_no_kernel_declares_is_an_error(count):
     assert status == 1 and "cuda: not declared: Sum: secret" in said
 
 
+def test_a_kernel_without_outputs_counts(count):
+    run = {**event("run", "Check", "look"), "outputs": []}
+    status, said = count(exists("Check"), run)
+    assert status == 0 and "| Check | 1 | 1 | 1 | 1 |  |" in said
+
+
 def test_classes_differ_by_type_and_shapes(count):
     odd, wide = "3x7", "3x8"
     _, said = count(

@@ -423,19 +423,23 @@ ConvolutionShape::ConvolutionShape(const ConvolutionParams& params, bool is_tran
 
 namespace {
 
+constexpr std::initializer_list<ProductUnit> kUnits = {
+    ProductUnit::kTensor, ProductUnit::kScalar, ProductUnit::kWarpGroup};
+
 std::vector<std::string> deconvolution_tactics() {
-  std::vector<std::string> names = product_tactic_names(
-      {ProductUnit::kTensor, ProductUnit::kScalar, ProductUnit::kWarpGroup}, true);
+  std::vector<std::string> names =
+      product_tactic_names(kUnits, {DataType::kHALF, DataType::kFLOAT});
   names.emplace_back("a thread per element");
   return names;
 }
 
 std::vector<std::string> convolution_tactics() {
-  std::vector<std::string> names = deconvolution_tactics();
-  for (const std::string& name : product_tactic_names(
-           {ProductUnit::kTensor, ProductUnit::kScalar, ProductUnit::kWarpGroup}, true))
-    names.push_back(str("patches, ", name));
-  for (const std::string& name : product_tactic_names({ProductUnit::kRows}, false))
+  const std::vector<std::string> tiles = product_tactic_names(
+      kUnits, {DataType::kHALF, DataType::kFP8, DataType::kINT8, DataType::kFLOAT});
+  std::vector<std::string> names = tiles;
+  names.emplace_back("a thread per element");
+  for (const std::string& name : tiles) names.push_back(str("patches, ", name));
+  for (const std::string& name : product_tactic_names({ProductUnit::kRows}, {}))
     names.push_back(name);
   names.emplace_back("image, 4 warps");
   for (const std::string& name : depthwise_names()) names.push_back(name);

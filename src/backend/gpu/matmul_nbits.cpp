@@ -192,7 +192,7 @@ const RegisteredKernels<MatMulNBits> kMatMulNBitsKernels(
      .make = nullptr,
      .tactics = [] {
        std::vector<std::string> names =
-           product_tactic_names({ProductUnit::kTensor, ProductUnit::kWarpGroup}, false);
+           product_tactic_names({ProductUnit::kTensor, ProductUnit::kWarpGroup}, {DataType::kHALF});
        names.emplace_back(kWarpName);
        return names;
      }});

@@ -168,7 +168,7 @@ const RegisteredKernels<MatrixMultiply> kMatrixMultiplyKernels(
        return product_tactic_names(
            {ProductUnit::kTensor, ProductUnit::kScalar, ProductUnit::kWarpGroup, ProductUnit::kRows,
             ProductUnit::kStreamedRows},
-           true);
+           {DataType::kHALF, DataType::kFP8, DataType::kINT8, DataType::kFLOAT});
      }});
 
 std::vector<Candidate> row_product_candidates(const Operator& op, const CandidateQuery& query) {
@@ -210,7 +210,7 @@ const RegisteredKernels<RowProduct> kRowProductKernels({.candidates = row_produc
                                                         .make = nullptr,
                                                         .tactics = [] {
                                                           return product_tactic_names(
-                                                              {ProductUnit::kStreamedRows}, false);
+                                                              {ProductUnit::kStreamedRows}, {});
                                                         }});
 
 }  // namespace

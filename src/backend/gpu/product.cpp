@@ -129,6 +129,12 @@ int64_t shared_bytes(const ProductTile& tile, DataType type, bool a_along_k, boo
   return std::max(operands, parts);
 }
 
+/// Whether the tile can multiply operands of that type, of any size and layout.
+bool fits_type(const ProductTile& tile, DataType type, int64_t most_shared) {
+  return takes_type(tile, type) && shared_bytes(tile, type, true, true) <= most_shared &&
+         shared_bytes(tile, type, false, false) <= most_shared;
+}
+
 /// Whether there is code for several blocks that share such a tile. The compiler serializes
 /// products of a single warpgroup's tall tiles in clusters.
 bool has_parts(const ProductTile& tile) {
@@ -205,15 +211,20 @@ ProductTactic product_tactic(int64_t number) {
 }
 
 std::vector<std::string> product_tactic_names(std::initializer_list<ProductUnit> units,
-                                              bool has_tf32) {
+                                              std::initializer_list<DataType> types) {
   std::vector<std::string> names;
+  const int64_t most = most_shared_memory(kWarpGroupArchitecture);
   const auto is_asked = [&](const ProductTile& tile) {
     return std::ranges::find(units, tile.unit) != units.end();
   };
   for (const auto& [number, tile] : kTiles) {
     if (!is_asked(tile)) continue;
     for (const std::string_view prefix : {"", "TF32 "}) {
-      if (!prefix.empty() && (!has_tf32 || tile.unit != ProductUnit::kTensor)) continue;
+      const bool is_tf32 = !prefix.empty(), is_scalar = tile.unit == ProductUnit::kScalar;
+      const bool is_used = std::ranges::any_of(types, [&, &each = tile](DataType type) {
+        return (type == DataType::kFLOAT) == (is_tf32 || is_scalar) && fits_type(each, type, most);
+      });
+      if (!is_used || (is_tf32 && tile.unit != ProductUnit::kTensor)) continue;
       names.push_back(str(prefix, tile.name()));
       if (has_parts(tile)) names.push_back(str(prefix, tile.name(), ", in parts"));
     }
@@ -242,10 +253,8 @@ std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const Prod
   const int64_t most = most_shared_memory(architecture);
   // Whether the tile can multiply operands of any size.
   const auto can_compute = [&](const ProductTile& tile) {
-    return takes_type(tile, type) &&
-           (tile.unit == unit || (tile.unit == ProductUnit::kWarpGroup && can_group)) &&
-           shared_bytes(tile, type, true, true) <= most &&
-           shared_bytes(tile, type, false, false) <= most;
+    return (tile.unit == unit || (tile.unit == ProductUnit::kWarpGroup && can_group)) &&
+           fits_type(tile, type, most);
   };
   // Whether several blocks can share a tile, of a number that is known.
   const auto can_divide = [&](const ProductTile& tile, int64_t blocks) {

@@ -66,9 +66,10 @@ inline constexpr int64_t kProductTacticsEnd = 1000;
 /// Throws Error for a number that is none.
 ProductTactic product_tactic(int64_t number);
 
-/// KernelTactics::names of the tiles for these units, of TF32 as well where that is asked for.
+/// KernelTactics::names of the tiles for these units that can multiply one of these types. On tensor
+/// cores FP32 is TF32.
 std::vector<std::string> product_tactic_names(std::initializer_list<ProductUnit> units,
-                                              bool has_tf32);
+                                              std::initializer_list<DataType> types);
 
 /// How large products are at the profile's optimum.
 struct ProductSize {

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <map>
 #include <string>
 
+#include "base/error.h"
 #include "base/types.h"
 #include "cpu/window_reference.h"
+#include "operators/assertion.h"
+#include "operators/bit_cast.h"
 #include "operators/convolution.h"
 #include "operators/fused_attention.h"
 #include "operators/indexing.h"
@@ -121,6 +125,7 @@ TEST_F(AllTactics, Convolutions) {
     Shape x, kernel;
     int64_t groups, stride, pre;
     int every;
+    bool tf32 = false;
   };
   const Case cases[] = {
       {DataType::kHALF, {2, 16, 7, 5}, {24, 16, 3, 3}, 1, 1, 1, 23},
@@ -131,6 +136,7 @@ TEST_F(AllTactics, Convolutions) {
       {DataType::kHALF, {1, 6, 5, 5}, {9, 2, 3, 3}, 3, 1, 0, 23},
       {DataType::kFLOAT, {1, 5, 7, 7}, {13, 5, 3, 3}, 1, 1, 1, 5},
       {DataType::kFLOAT, {1, 4, 19}, {4, 1, 5}, 4, 1, 2, 4},
+      {DataType::kFLOAT, {1, 8, 6, 7}, {12, 8, 3, 3}, 1, 1, 1, 41, true},
       {DataType::kBF16, {1, 1, 1, 1}, {1, 1, 1, 1}, 1, 1, 0, 37},
   };
   for (const Case& c : cases) {
@@ -148,9 +154,66 @@ TEST_F(AllTactics, Convolutions) {
                                             params.stride, spatial(1), params.pre_padding);
     for (int64_t i = 0; i < expected.size(); ++i)
       expected[i] += inputs[2].values[i / y.numel(2, rank) % y[1]];
-    check(Convolution(params), inputs, {{y, c.type}}, expected, tolerance(c.type), c.every);
+    QueryOptions options;
+    options.tf32 = c.tf32;
+    check(Convolution(params), inputs, {{y, c.type}}, expected,
+          c.tf32 ? 3e-2 : tolerance(c.type), c.every, options);
     if (HasFailure()) return;
   }
+}
+
+TEST_F(AllTactics, Deconvolutions) {
+  constexpr int64_t kIn = 8, kOut = 12, kHeight = 3, kWidth = 5, kStride = 2, kKernel = 3;
+  constexpr int64_t kRows = (kHeight - 1) * kStride + kKernel,
+                    kColumns = (kWidth - 1) * kStride + kKernel;
+  for (const DataType type : {DataType::kFLOAT, DataType::kHALF}) {
+    ConvolutionParams params;
+    params.stride = {kStride, kStride}, params.pre_padding = params.post_padding = {0, 0};
+    const TestInput x = input({1, kIn, kHeight, kWidth}, 1, type),
+                    kernel = input({kIn, kOut, kKernel, kKernel}, 2, type, true),
+                    bias = input({kOut}, 3, type);
+    Values expected = make_values({1, kOut, kRows, kColumns}, [&](int64_t i) {
+      return bias.values[i / (kRows * kColumns)];
+    });
+    for (int64_t i = 0; i < x.values.size(); ++i)
+      for (int64_t e = 0; e < kOut * kKernel * kKernel; ++e) {
+        const int64_t row = i / kWidth % kHeight * kStride + e / kKernel % kKernel,
+                      column = i % kWidth * kStride + e % kKernel,
+                      to = (e / (kKernel * kKernel) * kRows + row) * kColumns + column;
+        expected[to] +=
+            x.values[i] * kernel.values[i / (kHeight * kWidth) * kOut * kKernel * kKernel + e];
+      }
+    QueryOptions options;
+    options.tf32 = type == DataType::kFLOAT;
+    const bool is_rounded = options.tf32 && !test_device().is_host();
+    check(Deconvolution(params), {x, kernel, bias}, {{expected.shape, type}}, expected,
+          is_rounded ? 3e-2 : tolerance(type), 17, options);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(AllTactics, BitCasts) {
+  const TestInput floats = input({3, 5}, 1, DataType::kFLOAT);
+  const TestInput integers = {make_values({3, 5},
+                                          [&](int64_t i) {
+                                            const auto value = static_cast<float>(floats.values[i]);
+                                            return std::bit_cast<int32_t>(value);
+                                          }),
+                              DataType::kINT32};
+  check(BitCast({DataType::kINT32}), {floats}, {{{3, 5}, DataType::kINT32}}, integers.values, 0);
+  check(BitCast({DataType::kFLOAT}), {integers}, {{{3, 5}, DataType::kFLOAT}}, floats.values, 0);
+}
+
+TEST_F(AllTactics, Assertions) {
+  if (!test_device().is_host()) GTEST_SKIP() << "assertions run on the CPU alone";
+  const Assertion op({"all hold"});
+  const TestInput holds = {make_values({3}, [](int64_t) { return 1; }), DataType::kBOOL};
+  const TestInput fails = {make_values({3}, [](int64_t i) { return i != 1; }), DataType::kBOOL};
+  const std::vector<Candidate> candidates = candidates_of(op, std::vector{holds}, {});
+  ASSERT_EQ(candidates.size(), 1U);
+  TestKernel kernel(op, candidates[0], std::vector{holds}, {});
+  EXPECT_TRUE(kernel.run(std::vector{holds}, {}).empty());
+  EXPECT_THROW(kernel.run(std::vector{fails}, {}), Error);
 }
 
 TEST_F(AllTactics, Movement) {
@@ -274,6 +337,21 @@ TEST_F(AllTactics, Reductions) {
       });
       check(Normalization(normalization), {x, absent(), absent()}, {{shape, type}}, normal,
             4 * tolerance(type), every);
+      if (!test_device().is_host()) {
+        QuantizedNormalizationParams quantized;
+        quantized.axes = params.axes, quantized.keeps_result = false;
+        constexpr double kScale = 1.0 / 16, kZeroPoint = 3;
+        const TestInput scale = {make_values({1}, [&](int64_t) { return kScale; }),
+                                 DataType::kFLOAT, true},
+                        zero = {make_values({1}, [&](int64_t) { return kZeroPoint; }),
+                                DataType::kINT8, true};
+        const Values bytes = make_values(shape, [&](int64_t i) {
+          return std::clamp(std::nearbyint(normal[i] / kScale) + kZeroPoint, -128.0, 127.0);
+        });
+        // What lies between two numbers may become either.
+        check(QuantizedNormalization(quantized), {x, absent(), absent(), scale, zero},
+              {{shape, DataType::kINT8}}, bytes, 1, every);
+      }
       SoftmaxParams softmax;
       softmax.axes = is_inner ? 4 : 2;
       const int64_t length = is_inner ? 5 : 67, step = is_inner ? 1 : 5;
