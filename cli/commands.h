@@ -1,7 +1,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,16 +37,14 @@ struct LimitOptions {
 struct EngineOptions {
   std::string path;
   std::vector<std::string> plugins;
-  bool allow_host_code = false;
-  bool allow_device_code = false;
+  LoadOptions how;  ///< what flags say of it
   bool defer_weight_check = false;
   bool verbose = false;
   std::string device;  ///< empty: the engine's
   LimitOptions limits;
 
   void add_to(CLI::App& command);
-  /// `debug_plugins` is empty for what the engine was built with.
-  std::shared_ptr<Engine> load(std::optional<bool> debug_plugins = {}) const;
+  std::shared_ptr<Engine> load() const;
 };
 
 /// Whether a file of plugins is Python.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
 #include <mutex>
+#include <optional>
 
 #include "backend/backend.h"
 #include "base/printable.h"
@@ -39,10 +40,10 @@ void EngineOptions::add_to(CLI::App& command) {
                   "A plugin library, or a Python file of plugins, to load first (repeatable)")
       ->type_name("FILE")
       ->allow_extra_args(false);
-  command.add_flag("--allow-host-code", allow_host_code,
+  command.add_flag("--allow-host-code", how.allow_host_code,
                    "Execute code that the engine file holds. Only for files that you trust");
   command.add_flag(
-      "--allow-device-code", allow_device_code,
+      "--allow-device-code", how.allow_device_code,
       "Execute code for a GPU that the engine file holds, and no other. Only for files "
       "that you trust");
   command.add_flag("--defer-weight-check", defer_weight_check,
@@ -69,17 +70,14 @@ uint64_t LimitOptions::memory_bytes() const {
   return memory.empty() ? 0 : parse_bytes(memory, "--max-memory");
 }
 
-std::shared_ptr<Engine> EngineOptions::load(std::optional<bool> debug_plugins) const {
-  LoadOptions options;
+std::shared_ptr<Engine> EngineOptions::load() const {
+  LoadOptions options = how;
   options.limits.memory = limits.memory_bytes();
   end_after(limits.seconds, limits.seconds);
   load_plugins(plugins);
   set_crash_stage("loading '" + path + "'");
-  options.allow_host_code = allow_host_code;
-  options.allow_device_code = allow_device_code;
   options.weights = defer_weight_check ? WeightCheck::kDeferred : WeightCheck::kVerify;
   options.log = make_log(verbose);
-  options.debug_plugins = debug_plugins;
   if (device.empty()) return Engine::load_file(path, options);
   const DeviceId id = parse_device(device, "--device");
   Plan plan = read_plan(path, options.weights);

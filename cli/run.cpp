@@ -24,7 +24,6 @@ struct RunOptions {
   std::vector<std::string> inputs, outputs, feeds;
   int steps = 1;
   bool json = false;
-  std::optional<bool> debug_plugins;
 };
 
 /// Paths of the shared libraries of this process.
@@ -128,7 +127,7 @@ StepTimes run_steps(Runner& runner, int steps, const std::vector<Feed>& feeds,
 }
 
 void run(const RunOptions& options) {
-  const std::shared_ptr<Engine> engine = options.engine.load(options.debug_plugins);
+  const std::shared_ptr<Engine> engine = options.engine.load();
   const Plan& plan = engine->plan();
   for (const std::vector<PlanPort>* ports : {&plan.inputs, &plan.outputs})
     for (const PlanPort& port : *ports)
@@ -394,7 +393,7 @@ void add_run(CLI::App& app) {
       ->allow_extra_args(false);
   command->add_flag("--json", options->json,
                     "Print the outputs' types and shapes, and the process's libraries, as JSON");
-  command->add_flag("--debug-plugins,!--no-debug-plugins", options->debug_plugins,
+  command->add_flag("--debug-plugins,!--no-debug-plugins", options->engine.how.debug_plugins,
                     "Check every call of a plugin; without either, as the engine was built");
   command->callback([options] { run(*options); });
 }

@@ -141,14 +141,14 @@ void bind_profile(nb::module_& m) {
            nb::sig("def get_shape_input(self, input: str) -> list[list[int]]"),
            "The same for values.")
       .def("__bool__", [](const Self&) { return true; });
-  Self::visit(SettingBinder<Self>(c));
+  bind_settings<Self>(c, kItself);
 }
 
 /// The settings of configs that Python gives in ways of its own.
-class ConfigBinder : public SettingBinder<BuilderConfig> {
+class ConfigBinder : public SettingBinder<BuilderConfig, BuilderConfig, decltype(kItself)> {
  public:
   using Self = BuilderConfig;
-  using SettingBinder::SettingBinder;
+  explicit ConfigBinder(nb::class_<Self>& c) : SettingBinder(c, kItself) {}
   using SettingBinder::operator();
 
   void operator()(const Setting<Self, std::shared_ptr<BuildMonitor>>& row) {

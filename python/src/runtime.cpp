@@ -14,6 +14,7 @@
 #include "runtime/context.h"
 #include "runtime/dla.h"
 #include "runtime/runtime.h"
+#include "settings.h"
 #include "streams.h"
 
 namespace opwright::python {
@@ -48,15 +49,6 @@ std::shared_ptr<Engine> deserialize_engine(PyRuntime& runtime, nb::handle serial
       runtime.load(is_stream ? read_stream(reader(serialized)) : aligned(borrow_bytes(serialized)));
   runtime.options().allocator = own_face(runtime.options().allocator);
   return engine;
-}
-
-/// A property of the engines that are loaded from now on.
-template <class T>
-void bind_option(ReportingClass<PyRuntime>& c, const char* name, T LoadOptions::*option,
-                 const char* doc) {
-  c.def_prop_rw(
-      name, [option](const PyRuntime& self) { return self.options().*option; },
-      [option](PyRuntime& self, T value) { self.options().*option = value; }, doc);
 }
 
 /// IOutputAllocator and IProfiler are called by name; the classes only say what to define.
@@ -105,15 +97,6 @@ LayerTimeCallback to_layer_time_callback(nb::handle profiler) {
     nb::gil_scoped_acquire gil;
     profiler.attr("report_layer_time")(layer, milliseconds);
   };
-}
-
-/// A property of what a context keeps without effect.
-template <class T>
-void bind_note(ReportingClass<ExecutionContext>& c, const char* name, T ContextNotes::*note,
-               const char* doc) {
-  c.def_prop_rw(
-      name, [note](const ExecutionContext& self) { return self.notes().*note; },
-      [note](ExecutionContext& self, T value) { self.notes().*note = std::move(value); }, doc);
 }
 
 /// Shapes and memory of inputs and outputs.
@@ -314,16 +297,8 @@ void bind_context(nb::module_& m) {
   add_context_manager(c);
   bind_debugging(c);
   c.def("__repr__", [](Self& self) { return describe(self); });
-  bind_note(c, "name", &ContextNotes::name, "Kept for the caller.");
-  bind_note(c, "persistent_cache_limit", &ContextNotes::persistent_cache_limit,
-            "A hint on how much of the L2 cache may hold intermediate tensors from layer to layer, "
-            "in bytes; without effect.");
-  bind_note(
-      c, "nvtx_verbosity", &ContextNotes::nvtx_verbosity,
-      "How much ranges say that mark the layers for NVIDIA's tools (Nsight Systems): "
-      "LAYER_NAMES_ONLY at first, DETAILED with kind, types and tactic, NONE for no ranges. "
-      "Without effect where no tool listens; where one does, ranges keep CUDA graphs from being "
-      "replayed.");
+  bind_settings<ContextNotes>(
+      c, [](auto& self) -> auto& { return self.notes(); });
   c.def_prop_ro("engine", [](const Self& self) { return self.engine_object; })
       .def_error_recorder()
       .def_prop_rw(
@@ -396,17 +371,8 @@ void bind_runtime(nb::module_& m) {
   ReportingClass<Self> c(m, "Runtime", "Loads engines.",
                          nb::type_slots(holder_slots<Self, tell_runtime>()));
   add_context_manager(c);
-  bind_option(c, "engine_host_code_allowed", &LoadOptions::allow_host_code,
-              "Whether code in the engine that would run on the host may be executed. At first "
-              "False, unless the environment variable OPWRIGHT_ALLOW_HOST_CODE is 1.");
-  bind_option(c, "engine_device_code_allowed", &LoadOptions::allow_device_code,
-              "Whether code for a GPU in the engine, which another process built, may be executed, "
-              "which can read and change whatever the GPU reaches of the process's memory. At "
-              "first False, unless the environment variable OPWRIGHT_ALLOW_DEVICE_CODE is 1. "
-              "Where host code is allowed, this is, too.");
-  bind_option(c, "tempfile_control_flags", &LoadOptions::tempfile_flags,
-              "Bits 1 << int(TempfileControlFlag), all at first. Without ALLOW_IN_MEMORY_FILES an "
-              "engine that contains libraries is refused.");
+  bind_settings<LoadOptions>(
+      c, [](auto& self) -> auto& { return self.options(); });
   c.def(
        "__init__", [](Self* self, nb::object logger) { new (self) Self(std::move(logger)); },
        nb::arg("logger"))

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <type_traits>
 
 #include "backend/device.h"
 #include "base/flags.h"
@@ -11,44 +10,67 @@
 
 namespace opwright::python {
 
-/// Binds what a struct's visit() describes as properties of its class. A struct with settings of
-/// types of its own derives from this and has overloads for them.
-template <class Owner>
+/// Binds what a struct's visit() describes as properties of a class `Class`. `of` gives the struct
+/// of an object, which may be a part of it. A struct with settings of types of its own derives from
+/// this and has overloads for them.
+template <class Owner, class Class, class Of>
 class SettingBinder {
  public:
-  explicit SettingBinder(nb::class_<Owner>& c) : class_(c) {}
+  SettingBinder(nb::class_<Class>& c, Of of) : class_(c), of_(of) {}
 
   template <class T>
   void operator()(const Setting<Owner, T>& row) {
     class_.def_prop_rw(
-        row.name, [member = row.member](const Owner& self) -> const T& { return self.*member; },
-        [row](Owner& self, const T& value) { row.set(self, value); }, row.doc);
+        row.name,
+        [of = of_, member = row.member](const Class& self) -> const T& { return of(self).*member; },
+        [of = of_, row](Class& self, const T& value) { row.set(of(self), value); }, row.doc);
   }
   template <class E>
   void operator()(const Setting<Owner, Flags<E>>& row) {
     class_.def_prop_rw(
-        row.name, [member = row.member](const Owner& self) { return (self.*member).bits; },
-        [member = row.member](Owner& self, uint32_t bits) { (self.*member).bits = bits; }, row.doc);
+        row.name,
+        [of = of_, member = row.member](const Class& self) { return (of(self).*member).bits; },
+        [of = of_, member = row.member](Class& self, uint32_t bits) {
+          (of(self).*member).bits = bits;
+        },
+        row.doc);
   }
   void operator()(const Setting<Owner, Queue>& row) {
     class_.def_prop_rw(
         row.name,
-        [member = row.member](const Owner& self) {
-          return reinterpret_cast<uintptr_t>(self.*member);
+        [of = of_, member = row.member](const Class& self) {
+          return reinterpret_cast<uintptr_t>(of(self).*member);
         },
-        [member = row.member](Owner& self, Handle stream) { self.*member = stream.as<Queue>(); },
+        [of = of_, member = row.member](Class& self, Handle stream) {
+          of(self).*member = stream.as<Queue>();
+        },
         row.doc);
   }
   template <class T>
   void operator()(const ComputedSetting<Owner, T>& row) {
     if (row.set == nullptr)
-      class_.def_prop_ro(row.name, row.get, row.doc);
+      class_.def_prop_ro(
+          row.name, [of = of_, get = row.get](const Class& self) { return get(of(self)); },
+          row.doc);
     else
-      class_.def_prop_rw(row.name, row.get, row.set, row.doc);
+      class_.def_prop_rw(
+          row.name, [of = of_, get = row.get](const Class& self) { return get(of(self)); },
+          [of = of_, set = row.set](Class& self, const T& value) { set(of(self), value); },
+          row.doc);
   }
 
  protected:
-  nb::class_<Owner>& class_;
+  nb::class_<Class>& class_;
+  const Of of_;
 };
+
+/// Gives an object as what holds its settings.
+inline constexpr auto kItself = [](auto& self) -> auto& { return self; };
+
+/// The same for a struct without settings of types of its own.
+template <class Owner, class Class, class Of>
+void bind_settings(nb::class_<Class>& c, Of of) {
+  Owner::visit(SettingBinder<Owner, Class, Of>(c, of));
+}
 
 }  // namespace opwright::python

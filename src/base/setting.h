@@ -52,7 +52,7 @@ template <class Owner, class T>
 struct ComputedSetting {
   const char* name;
   T (*get)(const Owner& owner);
-  void (*set)(Owner& owner, T value) = nullptr;  ///< may throw Error; null: it is only read
+  void (*set)(Owner& owner, const T& value) = nullptr;  ///< may throw Error; null: it is only read
   const char* doc = "";
 };
 

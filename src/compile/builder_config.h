@@ -206,7 +206,7 @@ void BuilderConfig::visit(V&& v) {
   v(ComputedSetting<Self, DeviceType>{
       .name = "default_device_type",
       .get = [](const Self& self) { return self.default_device_type(); },
-      .set = [](Self& self, DeviceType type) { self.set_default_device_type(type); },
+      .set = [](Self& self, const DeviceType& type) { self.set_default_device_type(type); },
       .doc = "What the engine is to run on: the GPU where one can be used, unless the environment "
              "variable OPWRIGHT_DEVICE says cpu, else the CPU. A GPU that was not asked for is "
              "left for the CPU where it has no kernel for some layer."});
@@ -217,7 +217,7 @@ void BuilderConfig::visit(V&& v) {
   v(ComputedSetting<Self, int>{
       .name = "device_ordinal",
       .get = [](const Self& self) { return self.device.ordinal; },
-      .set = [](Self& self, int ordinal) { self.device.ordinal = ordinal; },
+      .set = [](Self& self, const int& ordinal) { self.device.ordinal = ordinal; },
       .doc = "Which of several GPUs; -1: the one that the thread has chosen with CUDA, else the "
              "first."});
   v(Setting<Self, std::shared_ptr<BuildMonitor>>{.name = "progress_monitor",
@@ -246,7 +246,7 @@ void BuilderConfig::visit(V&& v) {
   v(ComputedSetting<Self, EngineCapability>{
       .name = "engine_capability",
       .get = [](const Self&) { return EngineCapability::kSTANDARD; },
-      .set = [](Self&, EngineCapability given) { set_engine_capability(given); },
+      .set = [](Self&, const EngineCapability& given) { set_engine_capability(given); },
       .doc = "STANDARD; any other raises Error."});
   v(Setting<Self, HardwareCompatibilityLevel>{
       .name = "hardware_compatibility_level",
@@ -259,7 +259,7 @@ void BuilderConfig::visit(V&& v) {
   v(ComputedSetting<Self, RuntimePlatform>{
       .name = "runtime_platform",
       .get = [](const Self&) { return RuntimePlatform::kSAME_AS_BUILD; },
-      .set = [](Self&, RuntimePlatform given) { set_runtime_platform(given); },
+      .set = [](Self&, const RuntimePlatform& given) { set_runtime_platform(given); },
       .doc = "SAME_AS_BUILD; any other raises Error."});
   v(Setting<Self, int>{
       .name = "max_aux_streams",
@@ -285,13 +285,13 @@ void BuilderConfig::visit(V&& v) {
   v(ComputedSetting<Self, std::nullptr_t>{
       .name = "remote_auto_tuning_config",
       .get = [](const Self&) { return nullptr; },
-      .set = [](Self&, std::nullptr_t) { set_remote_auto_tuning_config(); },
+      .set = [](Self&, const std::nullptr_t&) { set_remote_auto_tuning_config(); },
       .doc = "None; setting it raises Error: only engines for safety are tuned elsewhere, and they "
              "are not here."});
   v(ComputedSetting<Self, std::string>{
       .name = "build_route",
       .get = [](const Self&) { return std::string(); },
-      .set = [](Self&, std::string route) { set_build_route(route); },
+      .set = [](Self&, const std::string& route) { set_build_route(route); },
       .doc = "Options of TensorRT's compiler, of which there are none: an empty text; any other "
              "raises Error."});
   v(ComputedSetting<Self, std::string>{

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/setting.h"
 #include "opwright/runtime.h"
 #include "runtime/debug_tensors.h"
 #include "runtime/engine.h"
@@ -47,6 +48,26 @@ struct ContextNotes {
   /// How much NVTX ranges of its steps say: kNONE for no ranges. Without effect where no tool of
   /// NVIDIA's listens. With ranges nothing is replayed.
   ProfilingVerbosity nvtx_verbosity = ProfilingVerbosity::kLAYER_NAMES_ONLY;
+
+  /// The properties of Python's IExecutionContext that they are.
+  template <class V>
+  static void visit(V&& v) {
+    using Self = ContextNotes;
+    v(Setting<Self, std::string>{
+        .name = "name", .member = &Self::name, .doc = "Kept for the caller."});
+    v(Setting<Self, size_t>{
+        .name = "persistent_cache_limit",
+        .member = &Self::persistent_cache_limit,
+        .doc = "A hint on how much of the L2 cache may hold intermediate tensors from layer to "
+               "layer, in bytes; without effect."});
+    v(Setting<Self, ProfilingVerbosity>{
+        .name = "nvtx_verbosity",
+        .member = &Self::nvtx_verbosity,
+        .doc = "How much ranges say that mark the layers for NVIDIA's tools (Nsight Systems): "
+               "LAYER_NAMES_ONLY at first, DETAILED with kind, types and tactic, NONE for no "
+               "ranges. Without effect where no tool listens; where one does, ranges keep CUDA "
+               "graphs from being replayed."});
+  }
 };
 
 /// State for running an engine: shapes, addresses, kernels, and while it runs an arena. One thread

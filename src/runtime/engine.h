@@ -13,6 +13,7 @@
 
 #include "backend/device.h"
 #include "base/error_report.h"
+#include "base/setting.h"
 #include "opwright/resource_limits.h"
 #include "opwright/runtime.h"
 #include "plan/plan.h"
@@ -66,6 +67,29 @@ struct LoadOptions {
   int max_threads = 0;                   ///< see Engine::max_threads()
   EnclosingEngine* enclosing = nullptr;  ///< of a body, which counts in its limits; null: none
   bool is_body = false;                  ///< see Engine::is_body()
+
+  /// The properties of Python's Runtime that say what its engines may do.
+  template <class V>
+  static void visit(V&& v) {
+    using Self = LoadOptions;
+    v(Setting<Self, bool>{
+        .name = "engine_host_code_allowed",
+        .member = &Self::allow_host_code,
+        .doc = "Whether code in the engine that would run on the host may be executed. At first "
+               "False, unless the environment variable OPWRIGHT_ALLOW_HOST_CODE is 1."});
+    v(Setting<Self, bool>{
+        .name = "engine_device_code_allowed",
+        .member = &Self::allow_device_code,
+        .doc = "Whether code for a GPU in the engine, which another process built, may be "
+               "executed, which can read and change whatever the GPU reaches of the process's "
+               "memory. At first False, unless the environment variable "
+               "OPWRIGHT_ALLOW_DEVICE_CODE is 1. Where host code is allowed, this is, too."});
+    v(Setting<Self, TempfileControlFlags>{
+        .name = "tempfile_control_flags",
+        .member = &Self::tempfile_flags,
+        .doc = "Bits 1 << int(TempfileControlFlag), all at first. Without ALLOW_IN_MEMORY_FILES "
+               "an engine that contains libraries is refused."});
+  }
 };
 
 /// A network input or output of an engine.

@@ -71,7 +71,7 @@ API_NAMES = {
     "cuda_graphs",
 }
 # Whose texts are the Python API's documentation.
-DOCUMENTATION = {"src/compile/builder_config.h"}
+DOCUMENTATION = {"src/compile/builder_config.h", "src/runtime/context.h"}
 # Where the backend's name stands: in the table of libraries, and as an example of a device.
 NAMES_CUDA = {
     "cli/completion.cpp",
