@@ -149,8 +149,7 @@ void report_runs(const Measured& measured, const ReportOptions& options) {
   const auto& percentiles = options.percentiles;
   tell_info();
   tell_info("=== Performance summary ===");
-  tell_info(
-      str("Throughput: ", number_text(measured.per_second()), " qps"));
+  tell_info(str("Throughput: ", number_text(measured.per_second()), " qps"));
   tell_info("Latency: " + latency.text(percentiles));
   tell_info("Enqueue Time: " + enqueue.text(percentiles));
   tell_info("H2D Latency: " + h2d.text(percentiles));

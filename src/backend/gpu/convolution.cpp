@@ -423,8 +423,8 @@ ConvolutionShape::ConvolutionShape(const ConvolutionParams& params, bool is_tran
 
 namespace {
 
-constexpr std::initializer_list<ProductUnit> kUnits = {
-    ProductUnit::kTensor, ProductUnit::kScalar, ProductUnit::kWarpGroup};
+constexpr std::initializer_list<ProductUnit> kUnits = {ProductUnit::kTensor, ProductUnit::kScalar,
+                                                       ProductUnit::kWarpGroup};
 
 std::vector<std::string> deconvolution_tactics() {
   std::vector<std::string> names =

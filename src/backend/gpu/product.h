@@ -66,8 +66,8 @@ inline constexpr int64_t kProductTacticsEnd = 1000;
 /// Throws Error for a number that is none.
 ProductTactic product_tactic(int64_t number);
 
-/// KernelTactics::names of the tiles for these units that can multiply one of these types. On tensor
-/// cores FP32 is TF32.
+/// KernelTactics::names of the tiles for these units that can multiply one of these types. On
+/// tensor cores FP32 is TF32.
 std::vector<std::string> product_tactic_names(std::initializer_list<ProductUnit> units,
                                               std::initializer_list<DataType> types);
 

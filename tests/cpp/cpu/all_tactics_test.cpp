@@ -156,8 +156,8 @@ TEST_F(AllTactics, Convolutions) {
       expected[i] += inputs[2].values[i / y.numel(2, rank) % y[1]];
     QueryOptions options;
     options.tf32 = c.tf32;
-    check(Convolution(params), inputs, {{y, c.type}}, expected,
-          c.tf32 ? 3e-2 : tolerance(c.type), c.every, options);
+    check(Convolution(params), inputs, {{y, c.type}}, expected, c.tf32 ? 3e-2 : tolerance(c.type),
+          c.every, options);
     if (HasFailure()) return;
   }
 }
@@ -172,9 +172,8 @@ TEST_F(AllTactics, Deconvolutions) {
     const TestInput x = input({1, kIn, kHeight, kWidth}, 1, type),
                     kernel = input({kIn, kOut, kKernel, kKernel}, 2, type, true),
                     bias = input({kOut}, 3, type);
-    Values expected = make_values({1, kOut, kRows, kColumns}, [&](int64_t i) {
-      return bias.values[i / (kRows * kColumns)];
-    });
+    Values expected = make_values({1, kOut, kRows, kColumns},
+                                  [&](int64_t i) { return bias.values[i / (kRows * kColumns)]; });
     for (int64_t i = 0; i < x.values.size(); ++i)
       for (int64_t e = 0; e < kOut * kKernel * kKernel; ++e) {
         const int64_t row = i / kWidth % kHeight * kStride + e / kKernel % kKernel,
