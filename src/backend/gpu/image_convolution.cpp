@@ -119,8 +119,8 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
       constant("kWindowX", tiles.window_x), constant("kStrideY", tiles.stride_y),
       constant("kLead", tiles.lead), constant("kTaps", tiles.taps),
       constant("kColumns", tiles.columns), constant("kTileN", tiles.maps),
-      // The bits of an exponent.
-      constant("kExponent", operand.type == DataType::kHALF ? 0x7c00 : 0x7f80),
+      // The bits of an exponent. Bytes have no infinities.
+      constant("kExponent", type == DataType::kHALF ? 0x7c00 : 0x7f80),
       warp_group_instruction(static_cast<int>(tiles.maps), operand, operand),
       include("image_convolution.cuh"), include("packed_results.cuh"));
   if (params.activation.present() || params.fused.present())
@@ -179,8 +179,7 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
       value(shape.channels * height * width), ";\n",
       "const bool is_infinite = ", may_be_pairs ? "are_pairs ? put_places<true>" + put + " : " : "",
       "put_places<false>", put, ";\n",
-      // The products read by another way than threads have written.
-      "asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\");\n"
+      "fence_copies();\n"
       "const bool may_be_infinite = __syncthreads_or(is_infinite) != 0;\n",
       results.columns,
       "for (int of_row = 0; of_row < kBlocks; ++of_row) {\n"

@@ -44,12 +44,11 @@ std::vector<Candidate> matmul_nbits_candidates(const Operator& op, const Candida
 }
 
 /// What is taken from the codes of block `block` of row `row`.
-std::string zero_text(const MatMulNBitsParams& p, const KernelArgs& args,
-                      std::string_view zeros = "in3") {
+std::string zero_text(const MatMulNBitsParams& p, const KernelArgs& args) {
   if (args.inputs.size() <= 3 || !args.inputs[3].present) return str((1 << (p.bits - 1)), ".0f");
   const std::string at = str("row * (Index)", p.blocks(), " + block");
-  if (args.inputs[3].type.dtype != DataType::kUINT8) return str("load(", zeros, "[", at, "])");
-  return str("(float)(", zeros, "[row * (Index)", p.zero_bytes(), " + block / ", p.codes_per_byte(),
+  if (args.inputs[3].type.dtype != DataType::kUINT8) return str("load(in3[", at, "])");
+  return str("(float)(in3[row * (Index)", p.zero_bytes(), " + block / ", p.codes_per_byte(),
              "] >> (int)(block % ", p.codes_per_byte(), ") * ", p.bits, " & ", (1 << p.bits) - 1,
              ")");
 }
@@ -84,12 +83,13 @@ GeneratedKernel generate_tiles(const MatMulNBitsParams& p, const KernelArgs& arg
   const bool has_zeros = args.inputs.size() > 3 && args.inputs[3].present;
   const bool has_bias = args.inputs.size() > 4 && args.inputs[4].present;
   const int64_t row_bytes = p.blocks() * p.bytes_per_block();
-  writer.add_reader(str("constexpr int kBits = ", p.bits, ", kBlock = ", p.block,
-                        ";\nconstexpr Index kColumns = ", p.columns, ", kBlocks = ", p.blocks(),
-                        ", kRowBytes = ", row_bytes,
-                        ";\ntemplate <class Zero>\n__device__ inline float zero_point(const Zero* "
-                        "zeros, Index row, Index block) {\nreturn ",
-                        zero_text(p, args, "zeros"), ";\n}\n", include("unpacking_reader.cuh")));
+  writer.add_reader(
+      str("constexpr int kBits = ", p.bits, ", kBlock = ", p.block,
+          ";\nconstexpr Index kColumns = ", p.columns, ", kBlocks = ", p.blocks(), ", kRowBytes = ",
+          row_bytes, ", kZeroBytes = ", p.zero_bytes(), ", kPerByte = ", p.codes_per_byte(),
+          ";\nconstexpr bool kHasZeros = ", has_zeros ? "true" : "false", ", kPacksZeros = ",
+          has_zeros && args.inputs[3].type.dtype == DataType::kUINT8 ? "true" : "false", ";\n",
+          include("unpacking_reader.cuh")));
   const auto storage = [&](int input) { return storage_type(args.inputs[input].type.dtype); };
   ProductOperand b;
   b.type = a.type;

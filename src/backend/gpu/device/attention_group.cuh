@@ -9,6 +9,7 @@
 #include "approximations.cuh"
 #include "attention_tiles.cuh"
 #include "barriers.cuh"
+#include "wgmma.cuh"
 
 constexpr int kSwizzled = 64;  // neighbours of one row of a column of blocks: 128 bytes
 
@@ -30,31 +31,10 @@ __device__ inline void copy_rows(Element* tile, const RowReader& reader, Index f
                 first + row < reader.count ? reader.size - inner : 0, reader.is_aligned);
   }
 }
-// How the instruction is told where a tile begins in shared memory: along the sum blocks follow
-// each other, across it columns of blocks are `rows` long.
-template <bool is_along_sum, int rows>
-__device__ inline unsigned long long describe_matrix(const Element* tile) {
-  constexpr unsigned long long kLeading = is_along_sum ? 1 : rows * 128 / 16;
-  constexpr unsigned long long kBlock = 1024 / 16, kSwizzle128 = 1;
-  return (shared_address(tile) & 0x3ffffu) >> 4 | kLeading << 16 | kBlock << 32 | kSwizzle128 << 62;
-}
 // Where element k of a tile's rows begins, in the units of the description.
 template <int rows>
 __device__ inline constexpr int place_of(int k) {
   return (k / kSwizzled * (rows * 128) + k % kSwizzled * 2) / 16;
-}
-__device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void end_products() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-// Until all but the last `count` groups of products are done.
-template <int count>
-__device__ inline void wait_for_products() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(count) : "memory");
-}
-// The products read by another way than threads' copies have written.
-__device__ inline void fence_copies() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 // The threads of one warpgroup.
 __device__ inline void sync_group(int group) {
@@ -192,9 +172,9 @@ __device__ inline void gather_row(unsigned (&pairs)[4]) {
 // Starts the products of the queries with a tile of keys.
 __device__ inline void multiply_keys(float (&scores)[2][Unit::kColumns], const Element* queries,
                                      const Element* keys) {
-  const unsigned long long a =
-      describe_matrix<true, kTileM>(queries) + (int)threadIdx.x / 128 * (64 * 128 / 16);
-  const unsigned long long b = describe_matrix<true, kTileN>(keys);
+  const unsigned long long a = describe_matrix<true, kTileM>(shared_address(queries)) +
+                               (int)threadIdx.x / 128 * (64 * 128 / 16);
+  const unsigned long long b = describe_matrix<true, kTileN>(shared_address(keys));
   begin_scores(scores, a, b);
 #pragma unroll
   for (int k = 16; k < kSize; k += 16)
@@ -253,7 +233,7 @@ struct State {
   }
   // Starts the products of the weights with a tile of values.
   __device__ void multiply_values(const Element* values) {
-    const unsigned long long b = describe_matrix<false, kTileN>(values);
+    const unsigned long long b = describe_matrix<false, kTileN>(shared_address(values));
 #pragma unroll
     for (int k = 0; k < kTileN / 16; ++k) add_values(sums, weights[k], b + k * (16 * 128 / 16));
   }

@@ -9,7 +9,7 @@
 // and the instruction multiply_matrices(), which the host's code writes.
 #pragma once
 
-#include "copies.cuh"
+#include "wgmma.cuh"
 
 constexpr int kPack = 16 / sizeof(Output);  // neighbours of 16 bytes
 constexpr int kWarpN = kTileN, kBlocks = kColumns / 8;
@@ -109,15 +109,15 @@ struct Product {
   __device__ void add_places(const Place* first, const Place* weights) {
     const unsigned long long windows = describe_rows(first, 1, kStrideY * kPlacesX);
     const unsigned long long maps = describe_rows(weights, kTileN, 8);
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    begin_products();
 #pragma unroll
     for (int y = 0; y < kWindowY; ++y)
 #pragma unroll
       for (int tap = 0; tap < kTaps; tap += 2)
         multiply_matrices<1>(sums[0], windows + (y * kPlacesX + tap),
                              maps + (y * kTaps + tap) * kTileN);
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    end_products();
+    wait_for_products<0>();
   }
   // By multiply-adds, those of the window alone.
   __device__ void add_pixels(const Place* first, const Place* weights) {

@@ -1,6 +1,7 @@
 // A tile of the weights, which threads unpack into shared memory: kVector neighbours each.
-// Expects tile_copies.cuh or thread_copies.cuh, and kBits, kBlock, kColumns, kBlocks, kRowBytes and
-// the function zero_point().
+// Expects tile_copies.cuh or thread_copies.cuh, and the constants kBits, kBlock, kColumns, kBlocks,
+// kRowBytes; kHasZeros: there are zero points; kPacksZeros: kPerByte of them lie in a byte, in rows
+// of kZeroBytes, else each is an element.
 #pragma once
 
 template <class Scale, class Zero>
@@ -10,7 +11,15 @@ struct UnpackingReader {
   const Zero* zeros;
   Index first, count;
   bool is_aligned;  // the codes of a thread
-  __device__ float zero(Index row, Index block) const { return zero_point(zeros, row, block); }
+  __device__ float zero(Index row, Index block) const {
+    if constexpr (!kHasZeros)
+      return (float)(1 << (kBits - 1));
+    else if constexpr (kPacksZeros)
+      return (float)(zeros[row * kZeroBytes + block / kPerByte] >> (int)(block % kPerByte) * kBits &
+                     ((1 << kBits) - 1));
+    else
+      return load(zeros[row * kBlocks + block]);
+  }
   __device__ unsigned long long read(const unsigned char* from) const {
     if (is_aligned) {
       const Pack<unsigned char, kBits> pack = *(const Pack<unsigned char, kBits>*)from;

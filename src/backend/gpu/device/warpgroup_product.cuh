@@ -8,6 +8,7 @@
 #pragma once
 
 #include "barriers.cuh"
+#include "wgmma.cuh"
 
 // How tiles lie in shared memory, and who copies them: the warps behind those that multiply.
 constexpr int kMultipliers = 128 * kWarpGroups;    // threads that multiply a tile
@@ -33,14 +34,6 @@ constexpr int kSizeA = kTileM * kTileK, kSizeB = kTileN * kTileK;
 // A stage: a tile of a, and behind it one of b.
 constexpr int kStageBytes = (kSizeA + kSizeB) * (int)sizeof(ElementA);
 
-// How the instruction is told where a tile begins in shared memory: across k its columns of blocks
-// are kTileK rows long, and along k blocks follow each other.
-template <bool is_along_k>
-__device__ inline unsigned long long describe_matrix(unsigned address) {
-  constexpr unsigned long long kLeading = is_along_k ? 1 : kTileK * 128 / 16;
-  constexpr unsigned long long kBlock = 1024 / 16, kSwizzle128 = 1;
-  return (address & 0x3ffffu) >> 4 | kLeading << 16 | kBlock << 32 | kSwizzle128 << 62;
-}
 // Where element k of a tile's rows begins, in the units of the description.
 template <bool is_along_k, int extent>
 __device__ inline constexpr int place_along_k(int k) {
@@ -69,9 +62,10 @@ struct Product {
   // Starts products of the tiles at these addresses in shared memory.
   __device__ void add(unsigned a, unsigned b) {
     const int group = (int)threadIdx.x / 128 % kWarpGroups;
-    const unsigned long long rows = describe_matrix<kAlongKA>(a) + group * (kBlocks * kBlock);
-    const unsigned long long columns = describe_matrix<kAlongKB>(b);
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    const unsigned long long rows =
+        describe_matrix<kAlongKA, kTileK>(a) + group * (kBlocks * kBlock);
+    const unsigned long long columns = describe_matrix<kAlongKB, kTileK>(b);
+    begin_products();
 #pragma unroll
     for (int k = 0; k < kTileK; k += kStep)
 #pragma unroll
@@ -85,7 +79,7 @@ struct Product {
         else
           multiply_matrices<1>(of_tile[i], row, column);
       }
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    end_products();
   }
   // Behind the wait for the products.
   __device__ void promote() {
@@ -113,11 +107,6 @@ struct Product {
         }
   }
 };
-// Until all but the last `count` of the thread's steps are done.
-template <int count>
-__device__ inline void wait_for_products() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(count) : "memory");
-}
 // The 16 rows of a warp in one of the product's blocks, and kWarpN columns of them.
 struct ProductPart {
   const Product& product;
@@ -191,8 +180,7 @@ __device__ inline unsigned multiply_tiles(Product& product, Ring& ring, Index fi
   unsigned before = 0;
   for (Index step = first; step < end; ++step) {
     wait(ring.is_full(), ring.parity);
-    // The products read by another way than threads' copies have written.
-    if (!kHasMaps) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    if (!kHasMaps) fence_copies();
     product.add(shared_address(ring.tile_a()), shared_address(ring.tile_b()));
     if constexpr (kPromotes) {
       wait_for_products<0>();
