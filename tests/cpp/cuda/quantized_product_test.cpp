@@ -285,8 +285,9 @@ TEST(CudaQuantizedConvolution, Windows) {
         if (::testing::Test::HasFailure()) return;
       }
       // Where each class of a tactic runs once, what ran before is not listed again.
-      if (std::getenv("OPWRIGHT_ALL_TACTICS") == nullptr)
+      if (std::getenv("OPWRIGHT_ALL_TACTICS") == nullptr) {
         EXPECT_EQ(formats.size(), 2u) << "a layout is missing";
+      }
     }
   if (before >= 0) {
     EXPECT_GE(tensor_maps() - before, 2l * 2 * 3) << "windows came otherwise";
