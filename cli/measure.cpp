@@ -139,6 +139,7 @@ Measured measure(const std::vector<std::unique_ptr<Runner>>& runners,
                  const MeasureOptions& options) {
   const Clock::time_point origin = Clock::now();
   std::vector<std::unique_ptr<Measurement>> all;
+  all.reserve(runners.size());
   for (const std::unique_ptr<Runner>& runner : runners)
     all.push_back(std::make_unique<Measurement>(*runner, options, origin));
   if (all.size() == 1) return all.front()->measure();

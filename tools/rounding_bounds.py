@@ -177,6 +177,7 @@ class Bounds:
         self.scales = any(
             node.op_type in ("BatchNormalization", "Mul", "Div") for node in model.graph.node
         )
+        self.convolves = any(node.op_type.startswith("Conv") for node in model.graph.node)
         for node in model.graph.node:
             try:
                 self.add(node)
@@ -282,7 +283,7 @@ class Bounds:
         if operator in PRODUCTS:
             return self.of_product(node, attributes, read, magnitudes, errors, kind)
         if operator == "BatchNormalization":
-            return self.of_batch_normalization(attributes, floats, errors)
+            return self.of_batch_normalization(attributes, floats, errors, kind)
         if operator == "Pow":
             return self.of_power(node, read, value, errors)
         if operator == "Softmax":
@@ -322,19 +323,21 @@ class Bounds:
         turns = 1 + np.abs(exponent * np.log(np.maximum(np.abs(at), 2.0**-149)))
         return 2 * moved + FUNCTION_ROUNDINGS * UNIT * np.abs(value) * turns
 
-    @staticmethod
     def of_batch_normalization(
-        attributes: dict[str, Any], floats: list[Array], errors: list[Array]
-    ) -> Array | None:
+        self, attributes: dict[str, Any], floats: list[Array], errors: list[Array], kind: np.dtype[Any],
+    ) -> Array | None:  # fmt: skip
         if attributes.get("training_mode", 0) or any(error.any() for error in errors[1:]):
             return None
         x = floats[0]
         shape = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
         scale, bias, mean, variance = (array.reshape(shape) for array in floats[1:])
         # Factor and shift are FP32, whatever the type.
-        factor = np.abs(scale) / np.sqrt(variance + attributes.get("epsilon", 1e-5))
-        sums = factor * (np.abs(x) + errors[0] + np.abs(mean)) + np.abs(bias)
-        return factor * errors[0] + gamma(8) * sums
+        factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
+        magnitude = np.abs(factor)
+        sums = magnitude * (np.abs(x) + errors[0] + np.abs(mean)) + np.abs(bias)
+        error = magnitude * errors[0] + gamma(8) * sums
+        # Behind a convolution the shift becomes its bias, which is rounded to its type.
+        return error + ROUNDOFF[kind] * np.abs(bias - factor * mean) if self.convolves else error
 
     def of_product(
         self, node: onnx.NodeProto, attributes: dict[str, Any], read: list[Known | None], magnitudes: list[Array],

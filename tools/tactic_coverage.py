@@ -1,6 +1,6 @@
 """Counts which tactics of which kernels were run, on the CPU and on a GPU, of all that there are.
 
-    python3 tools/tactic_coverage.py --seconds 600 --page docs/results/tactics-2026-11-28.md
+    python3 tools/tactic_coverage.py --seconds 600 --page docs/results/tactic-coverage-DATE.md
     python3 tools/tactic_coverage.py --device cpu --quick
     python3 tools/tactic_coverage.py --device cuda --only tests --tests 'OpenRecurrence*' --out build/tactics/a
     python3 tools/tactic_coverage.py --records build/tactics/*/cuda-*

@@ -119,18 +119,20 @@ def test_transposed_convolutions_are_those_of_pytorch(group):
 @pytest.mark.parametrize("padding", ["VALID", "SAME_UPPER", "SAME_LOWER"])
 def test_transposed_convolutions_that_pad_by_themselves(padding):
     """Against ONNX Runtime: the standard's reference takes seconds."""
-    node = helper.make_node(
-        "ConvTranspose", ["x", "w"], ["y"], strides=[2, 3], auto_pad=padding
-    )
+    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[2, 3], auto_pad=padding)
     inputs = {"x": numbers((2, 3, 4, 5), np.float32), "w": numbers((3, 2, 3, 4), np.float32, 1)}
     made = bounds(inputs, node)
-    values = [helper.make_tensor_value_info(k, TensorProto.FLOAT, v.shape) for k, v in inputs.items()]
+    values = [
+        helper.make_tensor_value_info(k, TensorProto.FLOAT, v.shape) for k, v in inputs.items()
+    ]
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     model = helper.make_model(
         helper.make_graph([node], "padded", values, [output]),
         opset_imports=[helper.make_opsetid("", 21)], ir_version=8,
     )  # fmt: skip
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     (right,) = session.run(None, inputs)
     assert made.difference("y", right) is None
     assert made.difference("y", right + np.float32(1e-3)) is not None
@@ -146,10 +148,14 @@ def test_a_batch_normalization_has_factors_of_fp32(kind):
     ]
     made = bounds({"x": x, **given}, *nodes)
     scale, bias, mean, variance = (v.astype(np.float32).reshape(1, 3, 1) for v in given.values())
-    right = (x.astype(np.float32) * 2 - mean) * (scale / np.sqrt(variance + np.float32(1e-5))) + bias
+    right = (x.astype(np.float32) * 2 - mean) * (
+        scale / np.sqrt(variance + np.float32(1e-5))
+    ) + bias
     assert made.difference("y", right.astype(kind)) is None
     factor = np.float64(scale) / np.sqrt(np.float64(variance))
-    step = 8 * np.finfo(np.float32).eps if kind == np.float32 else 4 * float(ml_dtypes.finfo(kind).eps)
+    step = (
+        8 * np.finfo(np.float32).eps if kind == np.float32 else 4 * float(ml_dtypes.finfo(kind).eps)
+    )
     wrong = right + step * (np.abs(right) + factor)
     assert made.difference("y", wrong.astype(kind)) is not None
 

@@ -137,6 +137,7 @@ TEST_F(AllTactics, Convolutions) {
       {DataType::kFLOAT, {1, 5, 7, 7}, {13, 5, 3, 3}, 1, 1, 1, 5},
       {DataType::kFLOAT, {1, 4, 19}, {4, 1, 5}, 4, 1, 2, 4},
       {DataType::kFLOAT, {1, 8, 6, 7}, {12, 8, 3, 3}, 1, 1, 1, 41, true},
+      {DataType::kFLOAT, {1, 3, 8, 12}, {17, 3, 4, 4}, 1, 4, 0, 43, true},
       {DataType::kBF16, {1, 1, 1, 1}, {1, 1, 1, 1}, 1, 1, 0, 37},
   };
   for (const Case& c : cases) {

