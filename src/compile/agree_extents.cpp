@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <string>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "compile/agreements.h"
@@ -182,13 +184,21 @@ class SizePlans {
   }
 
  private:
-  std::vector<int> size_symbols(const Expr& e) const {
+  /// The size tensors that occur in the extent, but no more than two.
+  std::vector<int> size_symbols(const Expr& extent) const {
     std::vector<int> found;
-    if (e.op() == ExprOp::kSymbol && symbols_[e.symbol_id()].kind == Symbol::Kind::kSizeTensor)
-      found.push_back(e.symbol_id());
-    for (int i = 0; i < e.arity(); ++i)
-      for (const int id : size_symbols(e.operand(i)))
-        if (std::ranges::find(found, id) == found.end()) found.push_back(id);
+    const auto hash = [](const Expr& e) { return e.hash(); };
+    std::unordered_set<Expr, decltype(hash)> seen(1, hash);
+    std::vector<Expr> pending = {extent};
+    while (!pending.empty() && found.size() < 2) {
+      const Expr next = pending.back();
+      pending.pop_back();
+      if (next.op() == ExprOp::kSymbol &&
+          symbols_[next.symbol_id()].kind == Symbol::Kind::kSizeTensor)
+        found.push_back(next.symbol_id());
+      for (int i = 0; i < next.arity(); ++i)
+        if (seen.insert(next.operand(i)).second) pending.push_back(next.operand(i));
+    }
     return found;
   }
 
