@@ -115,7 +115,9 @@ def test_plugins_of_libraries_run_elsewhere(plugin_dir):
 
 
 BUILD = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where Ctrl-C is ignored
 sys.path.insert(0, {folder!r})
 import test_gpu_trials as trials
 trials.built(trials.compiled("endless"))

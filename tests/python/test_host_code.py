@@ -8,16 +8,17 @@ import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import opwright as trt
 import opwright.plugin as trtp
-from conftest import ROOT
 from opwright import aot
 from plugin_testing import build, new_id, one_plugin
 
+ROOT = Path(__file__).resolve().parents[2]
 X = np.arange(6, dtype=np.float32)
 
 
