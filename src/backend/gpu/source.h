@@ -75,9 +75,8 @@ class PortsInMemory {
 ///  - `Index` and `UIndex`, the signed and unsigned integers for elements and offsets: 32 bits wide
 ///    where the profile lets no tensor have more than 2^30 elements, else 64;
 ///  - prelude.cuh: the storage types with `load` and `store`, `convert<To>(register value)` between
-///  register
-///    types with the conversions of base/half.h, `Pack<T, n>` of n neighbours that is loaded and
-///    stored in one access (`is_aligned<T, n>(pointer)` tells whether it may be);
+///    register types with the conversions of base/half.h, `Pack<T, n>` of n neighbours that is
+///    loaded and stored in one access (`is_aligned<T, n>(pointer)` tells whether it may be);
 ///  - `first_index()` and `index_step()` of a loop over elements by all threads of the grid.
 class KernelSource {
  public:
