@@ -51,16 +51,14 @@ class Views {
     if (!meets_data || !is_builtin_operator(node->op->kind()) || node->as<Reshape>()) return;
     Equalities equal;
     for (const Agreements::Agreement& each : Agreements(graph_, *node).find()) {
-      if (each.relation == ExtentRelation::kAtLeast) continue;
-      const bool broadcasts = each.relation == ExtentRelation::kBroadcast;
       const SymShape& dims = node->inputs[static_cast<size_t>(each.input)]->info.dims;
       const Expr own = equal(dims[static_cast<size_t>(each.axis)]), other = equal(each.expected);
       if (own == other) continue;
       if (!own.depends_on(by_data_) && !other.depends_on(by_data_)) {
-        if (!broadcasts && are_apart(own, other)) add_smaller(own, other, equal);
+        if (!each.broadcasts && are_apart(own, other)) add_smaller(own, other, equal);
         continue;
       }
-      if (!is_planned_apart(own, other, broadcasts)) continue;
+      if (!is_planned_apart(own, other, each.broadcasts)) continue;
       if (own.depends_on(by_data_))
         equal.add(own, other);
       else
@@ -237,14 +235,16 @@ void plan_for_layers(const Graph& graph, std::span<ProfileRanges> profiles) {
   if (std::ranges::find(by_data, true) == by_data.end()) return;
   for (const GraphNode* node : graph.nodes()) {
     if (!is_builtin_operator(node->op->kind())) continue;
-    for (const Agreements::Agreement& each : Agreements(graph, *node).find()) {
-      const GraphValue& value = *node->inputs[static_cast<size_t>(each.input)];
-      const Expr& own = value.info.dims[static_cast<size_t>(each.axis)];
-      for (ProfileRanges& ranges : profiles) {
-        SizePlans plans(graph.symbols(), ranges);
-        if (each.relation == ExtentRelation::kBroadcast) plans.broadcast(own, each.expected);
-        if (each.relation == ExtentRelation::kAtLeast) plans.order(own, each.expected);
-      }
+    const auto extent = [&](const auto& of) -> const Expr& {
+      return node->inputs[static_cast<size_t>(of.input)]->info.dims[static_cast<size_t>(of.axis)];
+    };
+    const auto agreements = Agreements(graph, *node).find();
+    const auto bounds = Agreements(graph, *node).find_bounds();
+    for (ProfileRanges& ranges : profiles) {
+      SizePlans plans(graph.symbols(), ranges);
+      for (const Agreements::Agreement& each : agreements)
+        if (each.broadcasts) plans.broadcast(extent(each), each.expected);
+      for (const Agreements::Bound& each : bounds) plans.order(extent(each), each.least);
     }
   }
 }

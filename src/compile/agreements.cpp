@@ -16,9 +16,13 @@ std::vector<Agreements::Agreement> Agreements::find() {
   return std::move(found_);
 }
 
+std::vector<Agreements::Bound> Agreements::find_bounds() {
+  infer();
+  return std::move(bounds_);
+}
+
 Expr Agreements::declare_size_tensor(int output, const Expr&, const Expr&) {
-  const auto at = static_cast<size_t>(output);
-  const int id = at < node_.size_symbols.size() ? node_.size_symbols[at] : -1;
+  const int id = node_.size_symbol(output);
   return id < 0 ? Expr(0) : Expr::symbol(id);
 }
 

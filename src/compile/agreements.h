@@ -13,20 +13,28 @@ class Agreements final : public InferContext, public ExtentListener {
   struct Agreement {
     int input, axis;
     Expr expected;
-    ExtentRelation relation;
+    bool broadcasts;
+  };
+  struct Bound {
+    int input, axis;
+    Expr least;
   };
 
   Agreements(const Graph& graph, const GraphNode& node);
 
   std::vector<Agreement> find();
+  std::vector<Bound> find_bounds();
   /// The shapes of the outputs that the inputs give.
   std::vector<OutputInfo> infer() { return node_.op->infer(*this); }
 
   Expr declare_size_tensor(int output, const Expr&, const Expr&) override;
   bool is_non_negative(int symbol) const override;
   const SymbolTable* symbols() const override { return &graph_.symbols(); }
-  void agree(int input, int axis, const Expr& expected, ExtentRelation relation) const override {
-    found_.push_back({input, axis, expected, relation});
+  void agree(int input, int axis, const Expr& expected, bool broadcasts) const override {
+    found_.push_back({input, axis, expected, broadcasts});
+  }
+  void bound(int input, int axis, const Expr& least) const override {
+    bounds_.push_back({input, axis, least});
   }
 
  private:
@@ -34,6 +42,7 @@ class Agreements final : public InferContext, public ExtentListener {
   const GraphNode& node_;
   std::vector<const TensorInfo*> infos_;
   mutable std::vector<Agreement> found_;
+  mutable std::vector<Bound> bounds_;
 };
 
 /// Whatever reads the node's result reads a view of it that has these extents, which a run refuses

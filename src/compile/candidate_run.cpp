@@ -14,10 +14,6 @@ namespace {
 // Constants of fewer bytes are read in no time.
 constexpr uint64_t kCopiedBytes = 64 << 10;
 
-bool is_size(const GraphNode& node, int output) {
-  return !node.size_symbols.empty() && node.size_symbols[static_cast<size_t>(output)] >= 0;
-}
-
 }  // namespace
 
 bool reads_values(const GraphNode& node, size_t input) {
@@ -143,7 +139,7 @@ void CandidateRun::watch(int output) {
   const auto index = static_cast<size_t>(output);
   const PortDesc& port = ports_.outputs[index];
   const bool is_written = node_.aliased_input(output) < 0 && !port.is_data_dependent &&
-                          !is_size(node_, output) && !has_inputs_in_result_;
+                          node_.size_symbol(output) < 0 && !has_inputs_in_result_;
   check_.add_output(index, node_.outputs[index]->name,
                     {static_cast<const std::byte*>(out_[index]), port.type,
                      port.is_data_dependent ? port.max : port.opt},
@@ -154,8 +150,9 @@ Kernel& CandidateRun::stand_in() {
   Kernel* kernel = &kernel_;
   if (node_.defines_sizes()) {
     with_sizes_.emplace(kernel_, place_.device, place_.memory.zero());
-    for (size_t i = 0; i < node_.size_symbols.size(); ++i)
-      if (is_size(node_, static_cast<int>(i))) with_sizes_->add(i, ports_.outputs[i].type.dtype);
+    for (size_t i = 0; i < ports_.outputs.size(); ++i)
+      if (node_.size_symbol(static_cast<int>(i)) >= 0)
+        with_sizes_->add(i, ports_.outputs[i].type.dtype);
     kernel = &*with_sizes_;
   }
   if (place_.device.is_host() || place_.caches.constants != CacheLevel::kMemory || large_.empty())

@@ -73,6 +73,10 @@ struct GraphNode {
   int aliased_input(int output) const {
     return aliased_inputs.empty() ? -1 : aliased_inputs[output];
   }
+  /// The symbol of the size tensor that the output is; -1 where it is none.
+  int size_symbol(int output) const {
+    return size_symbols.empty() ? -1 : size_symbols[static_cast<size_t>(output)];
+  }
   bool defines_sizes() const;
   /// Whether two runs give different results.
   bool is_random() const;

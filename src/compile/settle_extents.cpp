@@ -43,11 +43,10 @@ class ExtentRelations {
       }
       if (!is_builtin_operator(node->op->kind())) continue;
       for (const Agreements::Agreement& each : Agreements(graph, *node).find()) {
-        if (each.relation == ExtentRelation::kAtLeast) continue;
         const Expr own = values_(node->inputs[static_cast<size_t>(each.input)]
                                      ->info.dims[static_cast<size_t>(each.axis)]);
         const Expr other = values_(each.expected);
-        if (each.relation == ExtentRelation::kBroadcast) {
+        if (each.broadcasts) {
           relate_broadcast(own, other);
         } else if (is_extent(own) && other.is_constant()) {
           set_constant(own.symbol_id(), other.constant(), *node, each);
@@ -356,7 +355,6 @@ void settle_broadcasts(Graph& graph, std::span<const ProfileRanges> profiles) {
   for (const GraphNode* node : graph.nodes()) {
     if (!is_builtin_operator(node->op->kind())) continue;
     for (const Agreements::Agreement& each : Agreements(graph, *node).find()) {
-      if (each.relation == ExtentRelation::kAtLeast) continue;
       const GraphValue& value = *node->inputs[static_cast<size_t>(each.input)];
       const Expr& own = value.info.dims[static_cast<size_t>(each.axis)];
       if (each.expected.is_constant()) divided.look_at(own);

@@ -108,7 +108,7 @@ void fold_shapes(Graph& graph) {
       GraphValue* value = node->outputs[i];
       if (value->info.values == nullptr && value->info.constant.empty()) continue;
       // What an operator decides while it runs has to be written by it.
-      if (!node->size_symbols.empty() && node->size_symbols[i] >= 0) continue;
+      if (node->size_symbol(static_cast<int>(i)) >= 0) continue;
       if (!node->op->is_pure()) continue;
       if (value->info.constant.empty() && !is_computable(value->info.dtype)) continue;
       graph.detach(value);

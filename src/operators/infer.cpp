@@ -41,23 +41,24 @@ void Inference::require_extent(int i, int axis, const Expr& expected,
                                std::string_view meaning) const {
   require(!conflict(input(i).dims[axis], expected), port(i), " must have extent ", expected.str(),
           " on axis ", axis, " (", meaning, "), but has shape ", str(input(i).dims));
-  if (input(i).dims[axis] != expected) tell(i, axis, expected, ExtentRelation::kEqual);
+  if (input(i).dims[axis] != expected) tell(i, axis, expected, false);
 }
 
-void Inference::tell(int i, int axis, const Expr& expected, ExtentRelation relation) const {
+void Inference::tell(int i, int axis, const Expr& expected, bool broadcasts) const {
   if (const auto* listener = dynamic_cast<const ExtentListener*>(&context_))
-    listener->agree(i, axis, expected, relation);
+    listener->agree(i, axis, expected, broadcasts);
 }
 
 void Inference::agree(int i, int axis_i, int j, int axis_j) const {
   const Expr& other = input(j).dims[axis_j];
-  if (input(i).dims[axis_i] != other) tell(i, axis_i, other, ExtentRelation::kEqual);
+  if (input(i).dims[axis_i] != other) tell(i, axis_i, other, false);
 }
 
-void Inference::agree_at_least(int i, int axis, const Expr& least) const {
+void Inference::be_at_least(int i, int axis, const Expr& least) const {
   const Expr& extent = input(i).dims[axis];
-  if (extent != least && !(extent.is_constant() && least.is_constant()))
-    tell(i, axis, least, ExtentRelation::kAtLeast);
+  if (extent == least || (extent.is_constant() && least.is_constant())) return;
+  if (const auto* listener = dynamic_cast<const ExtentListener*>(&context_))
+    listener->bound(i, axis, least);
 }
 
 void Inference::agree_to_broadcast(int i, size_t count, std::span<const Expr> shape) const {

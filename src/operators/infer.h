@@ -14,14 +14,15 @@
 
 namespace opwright {
 
-/// What an extent is whenever an engine runs: another one, that one or 1, or at least that one.
-enum class ExtentRelation { kEqual, kBroadcast, kAtLeast };
-
 /// A context that wants to know how extents are related whenever an engine runs.
 class ExtentListener {
  public:
-  /// The extent of an input is so related to `expected`. Their expressions differ.
-  virtual void agree(int input, int axis, const Expr& expected, ExtentRelation relation) const = 0;
+  /// The extent of an input is `expected` or, where it broadcasts, 1. Their expressions differ.
+  virtual void agree(int input, int axis, const Expr& expected, bool broadcasts) const = 0;
+  /// The extent of an input is `least` or more. Kernels that need so many elements check that.
+  virtual void bound(int input, int axis, const Expr& least) const {
+    (void)input, (void)axis, (void)least;
+  }
 
  protected:
   ~ExtentListener() = default;
@@ -64,11 +65,9 @@ class Inference {
   /// The extents are equal whenever the engine runs, whatever their expressions are.
   void agree(int i, int axis_i, int j, int axis_j) const;
   /// The extent is `expected` or 1.
-  void agree_to_be(int i, int axis, const Expr& expected) const {
-    tell(i, axis, expected, ExtentRelation::kBroadcast);
-  }
+  void agree_to_be(int i, int axis, const Expr& expected) const { tell(i, axis, expected, true); }
   /// The extent is `least` or more.
-  void agree_at_least(int i, int axis, const Expr& least) const;
+  void be_at_least(int i, int axis, const Expr& least) const;
   /// The first `count` extents of an input are those of `shape`, aligned at its end, or 1.
   void agree_to_broadcast(int i, size_t count, std::span<const Expr> shape) const;
   /// The input must broadcast to `shape` without enlarging it.
@@ -82,7 +81,7 @@ class Inference {
   const std::vector<Expr>& shape_values(int i) const;
 
  private:
-  void tell(int i, int axis, const Expr& expected, ExtentRelation relation) const;
+  void tell(int i, int axis, const Expr& expected, bool broadcasts) const;
 
   const InferContext& context_;
   std::string who_;

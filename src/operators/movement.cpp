@@ -42,7 +42,7 @@ SymShape gather_shape(const Inference& inference, const GatherParams& params) {
                               indices[i].constant() <= data[i].constant(),
                           inference.port(1), " of shape ", str(indices), " exceeds ",
                           inference.port(0), " of shape ", str(data), " on axis ", i);
-        if (i != params.axis) inference.agree_at_least(0, i, indices[i]);
+        if (i != params.axis) inference.be_at_least(0, i, indices[i]);
       }
       return indices;
     case GatherMode::kND: {

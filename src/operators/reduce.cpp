@@ -144,7 +144,7 @@ std::vector<OutputInfo> TopK::infer(InferContext& context) const {
   inference.require(!k.is_constant() || !extent.is_constant() || k.constant() <= extent.constant(),
                     "k must not exceed the extent of axis ", axis, ", ", extent.str(), ", but is ",
                     k.str());
-  inference.agree_at_least(0, axis, k);
+  inference.be_at_least(0, axis, k);
   SymShape shape = x.dims;
   shape[axis] = k;
   return {make_output(x.dtype, shape), make_output(indices, shape)};

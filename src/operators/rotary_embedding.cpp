@@ -20,7 +20,7 @@ std::vector<OutputInfo> RotaryEmbedding::infer(InferContext& context) const {
   if (turned.is_constant() && size.is_constant())
     inference.require(turned.constant() <= size.constant(), "of a head ", turned.constant(),
                       " elements are to be turned, but it has ", size.constant());
-  inference.agree_at_least(0, 3, turned);
+  inference.be_at_least(0, 3, turned);
   const TensorInfo* positions = inference.optional(3);
   const auto require_batch = [&](int i) {
     if (!(inference.input(i).dims[0] == Expr(1)))

@@ -18,7 +18,7 @@ void check_elements(const Inference& inference, int64_t axis) {
                           indices[i].constant() <= data[i].constant(),
                       inference.port(1), " of shape ", str(indices), " exceeds ", inference.port(0),
                       " of shape ", str(data), " on axis ", i);
-    if (i != axis) inference.agree_at_least(0, i, indices[i]);
+    if (i != axis) inference.be_at_least(0, i, indices[i]);
   }
 }
 

@@ -95,8 +95,8 @@ std::vector<OutputInfo> Slice::infer(InferContext& context) const {
       inference.agree_to_be(0, axes[i], size[i]);
     else if (params.mode == SampleMode::kSTRICT_BOUNDS && start[i].is_constant() &&
              size[i].is_constant() && stride[i].is_constant() && size[i].constant() > 0)
-      inference.agree_at_least(0, axes[i],
-                               max(start[i], start[i] + (size[i] - Expr(1)) * stride[i]) + Expr(1));
+      inference.be_at_least(0, axes[i],
+                            max(start[i], start[i] + (size[i] - Expr(1)) * stride[i]) + Expr(1));
   }
   ValuesPtr values;
   if (x.values) {

@@ -48,10 +48,7 @@ class KernelPorts final : public InferContext, public ExtentListener {
     return upper_bound;
   }
   bool is_non_negative(int) const override { return true; }
-  /// Kernels that need so many elements check that themselves.
-  void agree(int input, int axis, const Expr& expected, ExtentRelation relation) const override {
-    if (relation == ExtentRelation::kAtLeast) return;
-    const bool broadcasts = relation == ExtentRelation::kBroadcast;
+  void agree(int input, int axis, const Expr& expected, bool broadcasts) const override {
     const Expr& own = infos_[static_cast<size_t>(input)].dims[static_cast<size_t>(axis)];
     Expr condition = Expr::make(ExprOp::kEqual, own, expected);
     if (broadcasts) condition = max(condition, Expr::make(ExprOp::kEqual, own, 1));

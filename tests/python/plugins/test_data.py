@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -421,20 +422,13 @@ def test_the_fastest_tactic_is_chosen(kind, make_plugin):
 
 def test_threads_may_share_an_engine(kind, make_plugin):
     engine = make_plugin(kind).build(X.shape)
-    wrong = []
 
-    def work(seed):
-        x = np.full(X.shape, seed, np.float32)
-        for _ in range(50):
-            if not np.array_equal(engine(x), 2 * x):
-                wrong.append(seed)
+    def agrees(number):
+        x = np.full(X.shape, number, np.float32)
+        return all(np.array_equal(engine(x), 2 * x) for _ in range(50))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(agrees, range(4)))
 
 
 def test_a_plugin_may_run_another_engine(kind, make_plugin):
