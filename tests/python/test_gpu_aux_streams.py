@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -78,8 +79,8 @@ class Branches:
         assert engine is not None
         return engine
 
-    def build_on_streams(self, count: int, **values: object) -> trt.ICudaEngine:
-        """As on a GPU where layers take 10 us each, and the whole is faster on several streams."""
+    def builds_on_streams(self, count: int, **values: object) -> Iterator[trt.ICudaEngine]:
+        """As on a GPU where layers take 10 us each: an engine for each of the whole ones that may be the fastest."""
         config = self.builder.create_builder_config()
         config.default_device_type = trt.DeviceType.GPU
         cache = config.create_timing_cache(b"")
@@ -95,10 +96,16 @@ class Branches:
                 value = cache.query(key)
                 value.timingMSec = 0.1 if key == fastest else 1
                 assert cache.update(key, value)
-            engine = self.build(cache, max_aux_streams=count, **values)
+            yield self.build(cache, max_aux_streams=count, **values)
+        if not engines:
+            yield self.build(cache, max_aux_streams=count, **values)
+
+    def build_on_streams(self, count: int, **values: object) -> trt.ICudaEngine:
+        """Where the whole is faster on several streams, or, if no engine is, the last of them."""
+        for engine in self.builds_on_streams(count, **values):
             if engine.num_aux_streams > 0:
-                return engine
-        return self.build(cache, max_aux_streams=count, **values)
+                break
+        return engine
 
 
 def information(engine: trt.ICudaEngine) -> dict:
@@ -215,10 +222,8 @@ def test_branches_run_on_streams_of_their_own():
 
 
 def test_streams_that_do_not_pay_are_left_out():
-    model = inception()
-    # On the CPU that emulates a GPU nothing runs beside anything.
-    engine = model.build(max_aux_streams=3)
-    assert engine.num_aux_streams == 0
+    """The times of whole engines decide. Here they are in the timing cache: those of a busy machine vary."""
+    assert sorted(engine.num_aux_streams for engine in inception().builds_on_streams(3)) == [0, 3]
 
 
 @pytest.mark.parametrize("graphs", [True, False])
