@@ -33,7 +33,7 @@ INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 
 
 def included(folder: Path, source: str, names: set[str]) -> str:
-    """The source with the folder's headers in it, each once."""
+    """The source with the folder's headers inserted, each once."""
 
     def header(match: re.Match[str]) -> str:
         name = match[1]
@@ -51,7 +51,7 @@ def tokens(text: str) -> str:
 
 
 def compile_source(folder: Path, source: str, architecture: str) -> tuple[bytes, float]:
-    """The cubin (of compute_90 the PTX), empty where the kernel needs other GPUs, and seconds."""
+    """The cubin (for compute_90 the PTX), empty if the kernel needs other GPUs, and the seconds."""
     nvrtc = ctypes.CDLL(str(LIBRARY))
     program = ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <string>
 
-// How a library that is emulated compiles a kernel of its own: by the emulated NVRTC and driver
-// that the process has loaded.
+// Compiles kernels of emulated libraries with the emulated NVRTC and driver that the process has
+// loaded.
 namespace opwright::emulation {
 
 template <class F>
@@ -17,7 +17,7 @@ F function_of(const char* variable, const char* name) {
   return library == nullptr ? nullptr : reinterpret_cast<F>(dlsym(library, name));
 }
 
-/// The kernel of that name in the source, which is called `file`; null where it cannot be made.
+/// The kernel `name` of a source, which is called `file`; null if it cannot be made.
 inline CUfunction make_kernel(const char* source, const char* file, const char* name) {
   constexpr char kNvrtc[] = "OPWRIGHT_NVRTC", kDriver[] = "OPWRIGHT_CUDA_DRIVER";
   using Create = int(void**, const char*, const char*, int, const char* const*, const char* const*);

@@ -6,12 +6,12 @@
 namespace opwright::cuda {
 namespace {
 
-/// A stream of its own that is captured, until end() or the object's end.
+/// A new stream in capture, until end() or the object's end.
 class CapturedStream {
  public:
   CapturedStream() {
     check(driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "making a stream to capture");
-    // Other threads may go on with calls that wait for the device.
+    // THREAD_LOCAL: other threads may go on with calls that wait for the device.
     const CUresult result =
         driver().cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     if (result == CUDA_SUCCESS) return;

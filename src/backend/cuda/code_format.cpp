@@ -41,7 +41,7 @@ std::string_view ptx_target(std::string_view text) {
   return text.substr(0, text.find_first_of(", \t\r\n"));
 }
 
-/// Whether the code runs on all GPUs that the level names, as far as it runs on any.
+/// Whether code that runs on these GPUs runs on all that the level names.
 bool serves(GpuRange range, HardwareCompatibilityLevel level) {
   return level != HardwareCompatibilityLevel::kAMPERE_PLUS ||
          (range.first <= kAmpere && range.last == GpuRange::kNewest);
@@ -51,7 +51,8 @@ std::optional<GpuRange> served_by(const CodeObject& object) {
   return object.host ? std::nullopt : served_gpus(object.target);
 }
 
-/// Nothing where there is no code for GPUs, an empty range (first > last) where no GPU runs all.
+/// GPUs that run all of the code. Nothing where there is no code for GPUs; an empty range (first >
+/// last) where no GPU runs all of it.
 std::optional<GpuRange> served_by_all(std::span<const CodeObject> code) {
   std::optional<GpuRange> all;
   for (const CodeObject& object : code) {
@@ -118,7 +119,8 @@ class CudaCodeFormat final : public CodeFormat {
                   "plugin give PTX for compute_80 (arch='compute_80'), or build with level NONE");
   }
 
-  /// Triton's, where it needs no scratch memory.
+  /// Accepts up to two unread pointers. Triton adds them; they are unread where the kernel needs no
+  /// scratch memory.
   size_t unread_pointers(const CodeObject& object, std::string_view function,
                          size_t given) const override {
     constexpr size_t kMost = 2;
@@ -143,7 +145,7 @@ std::optional<GpuRange> served_gpus(std::string_view target) {
   const std::string_view suffix(rest, static_cast<size_t>(end - rest));
   if (error != std::errc() || number < 10 || !(suffix == "" || suffix == "a" || suffix == "f"))
     return std::nullopt;
-  // "sm_90a" has what later ones need not have; "sm_100f" runs on its family.
+  // A later GPU need not have the features of "sm_90a". "sm_100f" runs on its family.
   if (suffix == "a") return GpuRange{number, number};
   const int last_of_major = number / 10 * 10 + 9;
   return GpuRange{number, is_ptx && suffix.empty() ? GpuRange::kNewest : last_of_major};

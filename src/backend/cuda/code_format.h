@@ -17,17 +17,17 @@ struct GpuRange {
   friend bool operator==(const GpuRange&, const GpuRange&) = default;
 };
 
-/// The oldest of HardwareCompatibilityLevel::kAMPERE_PLUS.
+/// The oldest GPU of HardwareCompatibilityLevel::kAMPERE_PLUS.
 inline constexpr int kAmpere = 80;
 
-/// Which GPUs code for a target runs on: a cubin of "sm_90" on those of its major number that are
-/// not older, PTX of "compute_80" on all that are not older, "sm_90a" on 9.0 alone. Nothing where
-/// the target is none of a GPU.
+/// The GPUs that run code for a target. A cubin of "sm_90" runs on GPUs of its major number that
+/// are not older, PTX of "compute_80" on all that are not older, "sm_90a" only on 9.0. Nothing
+/// where the target is not a GPU's.
 std::optional<GpuRange> served_gpus(std::string_view target);
 /// "GPUs of compute capability 9.0", "... 9.0 to 9.9", "... 8.0 and newer", "no GPU".
 std::string gpus_text(std::optional<GpuRange> range);
 
-/// PTX, which is text and says its target itself, and cubins.
+/// The format of PTX and cubins. PTX is text and names its target itself.
 const CodeFormat& code_format();
 
 }  // namespace opwright::cuda

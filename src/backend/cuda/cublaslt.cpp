@@ -14,14 +14,14 @@ constexpr char kInstallCublasLt[] =
     "install it (python -m pip install nvidia-cublas, or the CUDA toolkit), or name its file with "
     "the environment variable OPWRIGHT_CUBLASLT";
 
-// Values of the library's interface that have stayed since CUDA 11.
+// Values of cuBLASLt's interface, unchanged since CUDA 11.
 enum DataTypeCode : int { kReal32 = 0, kReal16 = 2, kRealBf16 = 14 };
 enum ComputeType : int { kCompute32 = 68, kCompute32Pedantic = 69, kComputeTf32 = 77 };
 enum DescAttribute : int { kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8 };
 enum LayoutAttribute : int { kBatchCount = 5, kBatchStride = 6 };
 enum PreferenceAttribute : int { kMaxWorkspace = 1, kReductions = 3, kFirstAlignment = 5 };
 enum Epilogue : uint32_t { kDefault = 1, kRelu = 2, kBias = 4, kGelu = 32 };
-/// Parts of a sum that are added up by one kernel behind the others, in one order.
+/// Reduction schemes that add up the parts of a sum in one order, in a kernel after the product.
 constexpr uint32_t kOrderedReductions = 2 | 4;
 
 int code_of(DataType type) {
@@ -45,8 +45,8 @@ std::vector<std::string> cublaslt_files() {
 
 }  // namespace
 
-// With this in the namespace above GCC 13 crashes over Functions, where files are compiled
-// together.
+// In the namespace above, this struct makes GCC 13 crash over Functions in a build that compiles
+// files together.
 struct HeuristicResult {
   std::array<uint64_t, 8> algorithm;
   size_t workspace;
@@ -135,7 +135,7 @@ struct CublasLtContext* CublasLt::handle(const CudaDevice& device) const {
   });
 }
 
-/// The library's matrices lie column by column: a product of ours is b^T a^T to it.
+/// cuBLASLt's matrices are column-major: to it, one of our products is b^T a^T.
 class CublasLt::ProductPlan final : public Plan {
  public:
   ProductPlan(const CublasLt& library, CublasLtContext* handle, const Product& product)
@@ -220,7 +220,7 @@ class CublasLt::ProductPlan final : public Plan {
   }
 
  private:
-  /// What the library has made, and its way to end it.
+  /// An object that the library has made, with the function that destroys it.
   template <class T>
   struct Object {
     Object() = default;

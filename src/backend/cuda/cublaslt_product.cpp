@@ -22,11 +22,11 @@ namespace {
 constexpr std::string_view kKind = "CublasLtProduct";
 constexpr LibraryName kCublasLt = {"cuBLASLt", "OPWRIGHT_CUBLASLT", "CUBLAS_LT"};
 constexpr LibraryTactics kCublasLtTactics = {1000000, 4};
-/// What the attributes of the kernel behind the product begin with.
+/// Prefix of the attributes of the kernel that runs behind the product.
 const std::string kFusedPrefix = "fused_kernel.";
-/// What the library is told that it may use: as much as NVIDIA recommends.
+/// Workspace that the library may use: as much as NVIDIA recommends.
 constexpr size_t kWorkspace = size_t{32} << 20;
-/// What the library's best algorithms want of addresses.
+/// Alignment of addresses that the library's best algorithms need.
 constexpr uint32_t kAlignment = 16;
 
 std::optional<CublasLt::Activation> activation_of(const FusedActivation& activation) {
@@ -72,7 +72,8 @@ std::string obstacle(const MatrixMultiplyParams& params, std::span<const PortDes
 /// The products of a layer with concrete shapes.
 struct Products {
   CublasLt::Product product;
-  /// Of matrices in a, b and the result, in elements, where one call cannot do all.
+  /// Offsets of the matrices in a, b and the result, in elements, where one call cannot do all
+  /// products.
   std::vector<std::array<int64_t, 3>> offsets;
 
   Products(const MatrixMultiplyParams& params, DataType type, bool is_tf32, const Shape& a,
@@ -93,7 +94,7 @@ struct Products {
     const bool is_a_whole = a_stack.numel() == count, is_b_whole = b_stack.numel() == count;
     const bool is_a_single = a_stack.numel() == 1, is_b_single = b_stack.numel() == 1;
     if (is_b_single && is_a_whole && !product.is_a_transposed) {
-      product.rows *= count;  // all rows of a's matrices are those of one
+      product.rows *= count;  // the rows of a's matrices form one matrix
     } else if ((is_a_whole || is_a_single) && (is_b_whole || is_b_single) &&
                count <= std::numeric_limits<int32_t>::max()) {
       product.count = count;
@@ -119,7 +120,8 @@ struct Products {
   }
 };
 
-/// The ports of what follows the product: its result, and what a fused program reads beside it.
+/// Ports of the kernel behind the product: the product's result, and the other operands of the
+/// fused program.
 struct FusedPorts {
   std::vector<PortDesc> inputs, outputs;
   Candidate candidate;
@@ -145,7 +147,7 @@ struct FusedPorts {
 
 class ProductKernel final : public Kernel {
  public:
-  /// `fused`: what follows the product, null for nothing.
+  /// `fused`: the kernel that runs behind the product, or null.
   ProductKernel(const CublasLt& library, const MatrixMultiplyParams& params, LibraryTactic tactic,
                 const KernelArgs& args, std::unique_ptr<Kernel> fused)
       : library_(library),
@@ -230,7 +232,8 @@ class ProductKernel final : public Kernel {
             "x", products.product.depth, " of ", name(type_));
     known_ = products.product;
   }
-  /// The algorithm at a place of the library's list, which is shorter for some shapes.
+  /// The algorithm at `place` of the library's list, or the last one: the list is shorter for some
+  /// shapes.
   Way find(CublasLt::Product product, uint32_t alignment, int place) const {
     product.alignment = alignment;
     Way way;
@@ -250,18 +253,19 @@ class ProductKernel final : public Kernel {
   const std::unique_ptr<Kernel> fused_;
   size_t workspace_ = kWorkspace;
   size_t product_at_ = 0,
-         fused_at_ = 0;  ///< of the product and the other kernel's, in the workspace
+         fused_at_ = 0;  ///< places of the product and of the fused kernel's workspace, in the
+                         ///< workspace
   size_t first_fused_ = 0;
   std::vector<const void*> fused_inputs_;
   std::optional<CublasLt::Product> known_;
-  std::array<Way, 2> ways_;  ///< for addresses that are aligned, and for any
+  std::array<Way, 2> ways_;  ///< for aligned addresses, and for any addresses
   std::vector<std::array<int64_t, 3>> offsets_;
   bool are_offsets_aligned_ = true;
 };
 
 class CublasLtProduct final : public PlannedOperator {
  public:
-  /// `fused`: the compiled kernel of what follows the product, null for nothing.
+  /// `fused`: the compiled kernel that runs behind the product, or null.
   CublasLtProduct(MatrixMultiplyParams params, std::string version, PlannedOperatorPtr fused)
       : op_(std::move(params)), version_(std::move(version)), fused_(std::move(fused)) {}
 
@@ -369,7 +373,7 @@ void add_cublaslt_candidates(const Operator& op, const CandidateQuery& query,
     candidate.inputs.assign(query.inputs.size(), {type});
     candidate.outputs = {{type}};
     if (const FusedProgram& fused = product->params().fused; fused.present()) {
-      // What it reads and writes has the network's types.
+      // The fused program reads and writes the network's types.
       if (type != query.inputs[0].type.dtype) continue;
       for (size_t i = query.inputs.size() - static_cast<size_t>(fused.inputs());
            i < query.inputs.size(); ++i)

@@ -8,12 +8,12 @@ namespace opwright::cuda {
 
 class CudaDevice;
 
-/// Appends the ways in which cuBLASLt computes the operator, where that is a matrix product, the
-/// library is there and the query allows it.
+/// Appends candidates in which cuBLASLt computes the operator. Needs a matrix product, the library
+/// and a query that allows it.
 void add_cublaslt_candidates(const Operator& op, const CandidateQuery& query,
                              std::vector<Candidate>& candidates);
-/// The operator of such a candidate, null for another one. Throws Error where the library has no
-/// algorithm for the candidate at the profile's optimum.
+/// The planned operator of such a candidate; null for other candidates. Throws Error where the
+/// library has no algorithm for the candidate at the profile's optimum.
 PlannedOperatorPtr plan_cublaslt(const CudaDevice& device, const Operator& op,
                                  const KernelArgs& args);
 

@@ -47,7 +47,7 @@ class CudaBackend final : public Backend {
  private:
   static int ordinal_of(CUdevice device) { return static_cast<int>(device); }
 
-  /// Retained once for the rest of the process.
+  /// The GPU's primary context, retained once for the rest of the process.
   CUcontext primary_context(int ordinal) const {
     const std::lock_guard lock(mutex_);
     CUcontext& context = primary_[ordinal];
@@ -64,7 +64,7 @@ class CudaBackend final : public Backend {
       CUcontext popped = nullptr;
       driver().cuCtxPopCurrent(&popped);
     });
-    // The address of a context that is destroyed may be that of a later one.
+    // A new context may have the address of a destroyed one, so the key is its ID.
     unsigned long long id = 0;
     check(driver().cuCtxGetId(context, &id), "asking for the context of GPU ", ordinal);
     const std::lock_guard lock(mutex_);

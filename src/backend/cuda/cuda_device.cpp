@@ -43,7 +43,7 @@ CudaDevice::CudaDevice(int ordinal, CUcontext context) : ordinal_(ordinal), cont
           static_cast<int>(static_cast<double>(memory) / kGiB + 0.5), " GiB at ",
           attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) / 1000, " MHz, CUDA driver ",
           driver().version / 1000, ".", driver().version % 1000 / 10);
-  // Neither waits for the default stream nor is waited for.
+  // A non-blocking stream does not wait for the default stream, nor the default stream for it.
   for (CUstream* stream : {&allocating_stream_, &freeing_stream_, &timing_stream_})
     check(driver().cuStreamCreate(stream, CU_STREAM_NON_BLOCKING), "making a stream on ", name_);
   if (has_pools_) set_up_pool();
@@ -94,6 +94,7 @@ void CudaDevice::leave(void* entered) const noexcept {
 
 void CudaDevice::synchronize(Queue queue) const {
   const DeviceScope scope(*this);
+  const RelaxedCapture relaxed;
   check(driver().cuStreamSynchronize(static_cast<CUstream>(queue)), "work on ", name_, " failed");
 }
 
@@ -173,7 +174,7 @@ bool CudaDevice::is_capturing(Queue queue) const {
   const DeviceScope scope(*this);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult result = driver().cuStreamIsCapturing(static_cast<CUstream>(queue), &status);
-  // The default stream while another that waits for it is captured: it cannot be used then.
+  // The default stream cannot be used while a stream that waits for it is captured.
   if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
     fail(
         "the default stream cannot be used while a stream that is not non-blocking is captured; "
@@ -192,8 +193,8 @@ std::vector<Candidate> CudaDevice::candidates(const Operator& op,
   return found;
 }
 
-/// A plan has the compiled kernels of what needs code: nothing is compiled from attributes of a
-/// file.
+/// A plan holds the compiled kernels of operators that need code: nothing is compiled from
+/// attributes of a file.
 void CudaDevice::check_operator(const Operator& op, const KernelArgs& args) const {
   const gpu::KernelEntry* entry = gpu::find_entry(op.kind());
   if (entry == nullptr)
@@ -254,8 +255,9 @@ double CudaDevice::time(Kernel& kernel, void const* const* inputs, void* const* 
     return static_cast<double>(end.milliseconds_since(begin)) / runs;
   };
   milliseconds(1);
-  // What the host needs to give a short kernel to the GPU is not the kernel's time: with several,
-  // the host is ahead. Callbacks are timed with what they do on the host.
+  // A short kernel takes the GPU less time than the host needs to launch it. With several launches
+  // the host is ahead, so its time is not measured. Callbacks are timed with their work on the
+  // host.
   constexpr double kShort = 0.02;
   constexpr int kBatch = 20;
   const int runs = kernel.domain() == nullptr && milliseconds(1) < kShort ? kBatch : 1;

@@ -20,7 +20,7 @@ struct ComputeCapability {
 /// default stream.
 class CudaDevice final : public Device {
  public:
-  /// `context` is the calling thread's current one.
+  /// `context` must be the calling thread's current context.
   CudaDevice(int ordinal, CUcontext context);
 
   const Backend& backend() const override;
@@ -65,14 +65,14 @@ class CudaDevice final : public Device {
   std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const override;
   PlannedOperatorPtr compile(const Operator& op, const KernelArgs& args) const override;
   std::vector<TensorFormat> formats(int rank) const override;
-  /// kMemory for more than its second cache, which all multiprocessors share, holds.
+  /// kMemory for more bytes than the L2 cache holds.
   CacheLevel cache_level(uint64_t bytes) const override;
   double time(Kernel& kernel, void const* const* inputs, void* const* outputs, void* workspace,
               int iterations, const CacheScene&) const override;
 
   ComputeCapability capability() const { return capability_; }
   const std::string& name() const { return name_; }
-  /// Bytes per block, static and dynamic together.
+  /// Bytes per block, of static and dynamic shared memory together.
   int max_shared_memory() const { return max_shared_memory_; }
 
  private:
@@ -87,15 +87,15 @@ class CudaDevice final : public Device {
   std::string name_, identity_;
   uint64_t memory_ = 0;
   int max_shared_memory_ = 0;
-  uint64_t cache_ = 0;  ///< bytes of the second cache
+  uint64_t cache_ = 0;  ///< bytes of the L2 cache
   bool has_pools_ = false;
-  CUstream allocating_stream_ = nullptr;  ///< never waits long for itself
-  CUstream freeing_stream_ = nullptr;     ///< waits for work of any other
+  CUstream allocating_stream_ = nullptr;  ///< never waits long
+  CUstream freeing_stream_ = nullptr;     ///< waits for work of other streams
   CUstream timing_stream_ = nullptr;
-  mutable std::mutex timing_mutex_;  ///< one at a time, or they slow each other down
+  mutable std::mutex timing_mutex_;  ///< timings run one at a time, or they slow each other down
   mutable std::mutex unused_mutex_;
-  mutable std::vector<CUdeviceptr> unused_;  ///< to be freed when no capture is in the way
-  mutable int captures_ = 0;                 ///< of this device's own that are going on
+  mutable std::vector<CUdeviceptr> unused_;  ///< memory to free when no capture is in the way
+  mutable int captures_ = 0;                 ///< captures of this device's own that are going on
   mutable ModuleCache modules_;
 };
 

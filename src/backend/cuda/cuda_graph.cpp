@@ -86,13 +86,13 @@ void CudaGraph::read_kernel(CUgraphNode handle) {
     can_move_ = false;
   const bool is_own = function != nullptr && is_found(function);
   std::vector<size_t> first;           // word of each argument
-  std::vector<size_t> pointers, maps;  // words, as far as arguments may be that
+  std::vector<size_t> pointers, maps;  // words of arguments that may be a pointer or a tensor map
   CUresult result = CUDA_SUCCESS;
   while (can_move_) {
     size_t offset = 0, size = 0;
     result = driver().cuFuncGetParamInfo(function, first.size(), &offset, &size);
     if (result != CUDA_SUCCESS) break;
-    // A tensor map, or what holds one, encodes its address.
+    // A tensor map encodes its tensor's address, and so does a structure that holds one.
     constexpr size_t kAlignmentOfTensorMaps = 64;
     const bool is_map =
         is_own && size == sizeof(CUtensorMap) && offset % kAlignmentOfTensorMaps == 0;
@@ -105,7 +105,8 @@ void CudaGraph::read_kernel(CUgraphNode handle) {
                         (size + sizeof(CUdeviceptr) - 1) / sizeof(CUdeviceptr));
     std::memcpy(&kernel.words[first.back()], kernel.params.kernelParams[first.size() - 1], size);
   }
-  // There is no argument behind the last: anything else says that they are not known.
+  // The query for the argument behind the last one must fail in this way. Any other result means
+  // that the arguments are not known.
   can_move_ = can_move_ && result == CUDA_ERROR_INVALID_VALUE;
 
   for (const size_t map : maps) can_move_ = can_move_ && read_map(kernel, map, pointers);
@@ -124,7 +125,8 @@ void CudaGraph::read_kernel(CUgraphNode handle) {
 }
 
 bool CudaGraph::read_map(KernelNode& kernel, size_t first, std::span<const size_t> pointers) {
-  // What a map says is the driver's business: a copy with the right address equals it.
+  // The driver's encoding of a map is private. So a copy gets each pointer as its address: the copy
+  // with the right one equals the map.
   for (const size_t pointer : pointers) {
     CUtensorMap copy;
     std::memcpy(&copy, &kernel.words[first], sizeof copy);
@@ -157,7 +159,8 @@ void CudaGraph::read_copy(CUgraphNode handle) {
   const size_t node = nodes_.size() - 1;
   const bool is_plain =
       copy.Height <= 1 && copy.Depth <= 1 && copy.srcXInBytes == 0 && copy.dstXInBytes == 0;
-  // What is read from the host, a table of addresses perhaps, was right for the old ones.
+  // Host memory that a copy reads, perhaps a table of addresses, is right only for the old
+  // addresses.
   if (!is_plain || !is_on_device(copy.srcMemoryType, copy.srcDevice)) {
     can_move_ = false;
     return;
@@ -187,7 +190,7 @@ bool CudaGraph::find_changes(std::span<const Move> moves) {
     for (const Move& move : moves) {
       const CUdeviceptr offset = before - reinterpret_cast<CUdeviceptr>(move.from);
       if (reference.meaning == Meaning::kBeginning && offset != 0) continue;
-      // Its end, or what lies behind it.
+      // The word is the block's end, or the address of memory behind it.
       if (reference.meaning == Meaning::kAnything && offset == move.bytes && distance(move) != 0)
         return false;
       if (offset >= move.bytes) continue;
@@ -211,7 +214,7 @@ bool CudaGraph::move(std::span<const Move> moves) {
 }
 
 size_t CudaGraph::update_nodes(size_t count) {
-  // The changes of a node are neighbours.
+  // Changes of one node are neighbours in the list.
   for (size_t i = 0; i < count; ++i) {
     const bool is_last = i + 1 == changes_.size() || changes_[i + 1].node != changes_[i].node;
     if (!is_last) continue;

@@ -10,32 +10,34 @@
 
 namespace opwright::cuda {
 
-/// A captured graph, made ready to run. Keeps the arguments of all of its nodes, so that those that
-/// are addresses can follow memory that moves.
+/// A captured graph, made ready to run. It keeps the arguments of all of its nodes, so that
+/// addresses among them can follow memory that moves.
 class CudaGraph final : public DeviceGraph {
  public:
-  /// Takes the graph, also when it throws. Of the current context.
+  /// Takes ownership of the graph, also when it throws. The graph is of the current context.
   explicit CudaGraph(CUgraph graph);
   ~CudaGraph() override;
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
   void launch(Queue queue) override;
-  /// What the engine launches itself is given the beginning of each tensor, and copies and fills
-  /// begin at their addresses, and so do the tensors of its tensor maps. Of other kernels every
-  /// aligned 8-byte word of an argument that lies in moved memory is taken for an address in it.
-  /// False where such a word could also be the end of a block, where memory may be referred to in
-  /// ways that arguments do not show (host functions, child graphs, memory nodes, copies from the
-  /// host, tensor maps), and with drivers before CUDA 12.4, which do not tell an argument's size.
+  /// Rewrites the addresses in the nodes' arguments. Kernels that the engine launches itself get
+  /// the beginning of each tensor, and so do their tensor maps. Copies and fills begin at their
+  /// addresses. In other kernels every 8-byte word of an argument that lies in moved memory is
+  /// taken for an address in it. Returns false where such a word could also be the end of a block.
+  /// Returns false where memory may be referred to in ways that arguments do not show: host
+  /// functions, child graphs, memory nodes, copies from the host, tensor maps. Returns false with
+  /// drivers before CUDA 12.4, which do not tell an argument's size.
   bool move(std::span<const Move> moves) override;
   int size() const override { return static_cast<int>(nodes_.size()); }
 
  private:
   struct KernelNode {
     CUDA_KERNEL_NODE_PARAMS params{};
-    std::vector<CUdeviceptr> words;  ///< all arguments, each from a word of its own on
+    std::vector<CUdeviceptr> words;  ///< all arguments; each begins at a new word
     std::vector<void*> arguments;
-    /// A tensor map among the arguments, and the one that is its tensor's address: words.
+    /// A tensor map among the arguments, and the argument with its tensor's address: indices of
+    /// words.
     struct Map {
       size_t first, address;
     };
@@ -45,11 +47,11 @@ class CudaGraph final : public DeviceGraph {
     CUgraphNode handle = nullptr;
     std::variant<KernelNode, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS> params;
   };
-  /// What a word may be as an address.
+  /// The kind of address that a word may be.
   enum class Meaning {
-    kBeginning,  ///< of a tensor
-    kStart,      ///< of what is copied or filled
-    kAnything    ///< also where something ends, or no address at all
+    kBeginning,  ///< the beginning of a tensor
+    kStart,      ///< the beginning of memory that is copied or filled
+    kAnything    ///< any address, also the end of a block, or no address at all
   };
   /// Eight bytes of a node's arguments that may be an address.
   struct Reference {
@@ -65,7 +67,8 @@ class CudaGraph final : public DeviceGraph {
 
   void read_nodes();
   void read_kernel(CUgraphNode handle);
-  /// Finds the address of the tensor map that begins at that word. False where no argument is it.
+  /// Finds the argument with the address of the tensor map that begins at word `first`. False where
+  /// there is none.
   static bool read_map(KernelNode& kernel, size_t first, std::span<const size_t> pointers);
   /// Gives the kernel's tensor maps the addresses that its arguments have.
   static CUresult update_maps(KernelNode& kernel);

@@ -17,10 +17,10 @@ namespace {
 constexpr char kInstallCudnn[] =
     "install it (python -m pip install nvidia-cudnn-cu13), or name its file with the environment "
     "variable OPWRIGHT_CUDNN";
-/// 9.0.0: the version's number has had this form since.
+/// 9.0.0. Version numbers have this form since then.
 constexpr size_t kFirstVersion = 90000;
 
-// Values of the library's interface that have stayed since 8.0.
+// Values of cuDNN's interface, unchanged since 8.0.
 enum CudnnDescriptor : int {
   kPointwiseDescriptor = 0,
   kConvolutionDescriptor = 1,
@@ -177,7 +177,7 @@ const Cudnn* Cudnn::find(std::string& reason) {
 
 void Cudnn::check(int status, const char* what) const {
   if (status == 0) return;
-  // Statuses of one kind begin with the same thousand.
+  // The thousands of a status are its kind.
   constexpr int kKinds = 1000, kNotSupported = 3;
   fail_with(ErrorCode::kFAILED_EXECUTION, "cuDNN ", version_, ": ", what, " failed with status ",
             status, status / kKinds == kNotSupported ? " (not supported)" : "");
@@ -189,7 +189,7 @@ struct CudnnContext* Cudnn::handle(const CudaDevice& device) const {
   });
 }
 
-/// One of the library's objects, which is described by attributes.
+/// One of the library's objects. Attributes describe it.
 class Cudnn::Descriptor {
  public:
   Descriptor(const Cudnn& library, int kind) : library_(library) {
@@ -231,7 +231,7 @@ class Cudnn::Descriptor {
 
 namespace {
 
-/// Numbers of the tensors in a graph; others are between its operations.
+/// Numbers of the graph's outer tensors. Other numbers are for tensors between its operations.
 enum CudnnTensor : int64_t {
   kXTensor = 1,
   kKernelTensor,
@@ -241,7 +241,7 @@ enum CudnnTensor : int64_t {
   kFirstBetween = 100
 };
 
-/// In elements, channels first or last.
+/// Strides in elements, of tensors with channels first or last.
 std::vector<int64_t> cudnn_strides(const std::vector<int64_t>& extents, bool is_channels_last) {
   std::vector<int64_t> strides(extents.size());
   int64_t stride = 1;
@@ -256,8 +256,8 @@ std::vector<int64_t> cudnn_strides(const std::vector<int64_t>& extents, bool is_
 
 }  // namespace
 
-/// The graph of a convolution: the convolution, what is added, and the activation. It ends behind
-/// the plans that are made of it.
+/// The graph of a convolution: the convolution, the sums with bias and residual, the activation. It
+/// must outlive the plans that are made of it.
 class Cudnn::ConvolutionPlan final : public Plan {
  public:
   struct Graph {
@@ -285,7 +285,7 @@ class Cudnn::ConvolutionPlan final : public Plan {
       forward.set(kConvolutionPostPaddings, c.post_padding);
       forward.finish();
       std::vector<Functions::Object> operations;
-      // What one operation gives to the next is FP32.
+      // Results between operations are FP32.
       const auto result = [&](bool is_last) -> const Descriptor& {
         return is_last ? tensor(kYTensor, c.y) : tensor(between++, c.y, true);
       };
@@ -379,7 +379,7 @@ class Cudnn::ConvolutionPlan final : public Plan {
     pack.set(kPackPointers, kTypePointer, count, pointers.data());
     pack.set(kPackWorkspace, kTypePointer, workspace);
     pack.finish();
-    // The stream is the handle's, which threads share.
+    // Threads share the handle, and the stream is set on the handle.
     const std::lock_guard lock(Library::part<DeviceHandles<CudnnContext>>().mutex);
     library.check(library.functions_->cudnnSetStream(graph_->handle, static_cast<CUstream>(queue)),
                   "choosing a stream");
@@ -415,7 +415,7 @@ std::vector<std::shared_ptr<const Cudnn::Plan>> Cudnn::plans(const CudaDevice& d
     return std::ranges::find_first_of(given, unwanted) != given.end();
   };
   const bool is_exact = convolution.type == DataType::kFLOAT && !convolution.is_tf32;
-  // On tensor cores FP32 is rounded to TF32.
+  // Tensor cores round FP32 to TF32.
   const std::vector<int> unwanted =
       is_exact ? std::vector<int>{kNondeterministic, kDownConverts, kReduced, kTensorCore}
                : std::vector<int>{kNondeterministic, kDownConverts, kReduced};

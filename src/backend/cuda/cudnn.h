@@ -13,28 +13,28 @@ namespace opwright::cuda {
 
 class CudaDevice;
 
-/// cuDNN, NVIDIA's library of neural networks, through its graphs of operations; loaded when first
-/// used. Thread safe.
+/// cuDNN, NVIDIA's library of neural networks, used through graphs of operations. It is loaded when
+/// first used. Thread safe.
 class Cudnn {
  public:
-  /// Null where it cannot be used; `reason` says why then, and how to mend it.
+  /// The library, or null where it cannot be used; then `reason` says why, and how to mend it.
   static const Cudnn* find(std::string& reason);
 
   /// "9.19.0".
   const std::string& version() const { return version_; }
 
-  /// What becomes of a convolution's result before it is stored.
+  /// Function applied to a convolution's result before it is stored.
   enum class Activation : uint8_t { kNone, kRelu, kSigmoid, kTanh };
-  /// y = activation(convolution(x, kernel) + bias + residual), of shapes [images, channels, ...],
-  /// [maps, channels of a group, ...] and [images, maps, ...].
+  /// y = activation(convolution(x, kernel) + bias + residual). The shapes are [images, channels,
+  /// ...] for x, [maps, channels of a group, ...] for the kernel, and [images, maps, ...] for y.
   struct Convolution {
     DataType type = DataType::kFLOAT;  ///< FP32, FP16 or BF16, of all tensors
     bool is_tf32 = false;              ///< whether FP32 may be rounded to TF32
-    bool is_channels_last = false;     ///< in memory, all tensors
+    bool is_channels_last = false;     ///< whether all tensors have channels last in memory
     std::vector<int64_t> x, kernel, y;
     std::vector<int64_t> stride, dilation, pre_padding, post_padding;  ///< per spatial axis
-    bool has_bias = false;      ///< of one element for each map
-    bool has_residual = false;  ///< that lies as y does
+    bool has_bias = false;                                             ///< one element for each map
+    bool has_residual = false;  ///< with y's shape and layout
     Activation activation = Activation::kNone;
     uint32_t alignment = 16;  ///< of all addresses, in bytes
     friend bool operator==(const Convolution&, const Convolution&) = default;
@@ -44,13 +44,13 @@ class Cudnn {
    public:
     virtual ~Plan() = default;
     virtual size_t workspace() const = 0;  ///< bytes
-    /// Null for what there is not. Throws Error.
+    /// A missing operand is null. Throws Error.
     virtual void run(const void* x, const void* kernel, const void* bias, const void* residual,
                      void* y, void* workspace, Queue queue) const = 0;
   };
-  /// Those of the library's choice that give the same bits in every run and take at most
-  /// `workspace` bytes, the best guess first, as far as `count`. For the device whose scope the
-  /// caller is in. Throws Error where the library fails.
+  /// Plans that the library chooses and that give the same bits in every run, the best guess first,
+  /// at most `count`. Each takes at most `workspace` bytes. The plans are for the device whose
+  /// scope the caller is in. Throws Error where the library fails.
   std::vector<std::shared_ptr<const Plan>> plans(const CudaDevice& device,
                                                  const Convolution& convolution, int count,
                                                  size_t workspace) const;

@@ -38,7 +38,7 @@ std::optional<Cudnn::Activation> cudnn_activation(const FusedActivation& activat
   }
 }
 
-/// The number of the bias and of the residual among the inputs, -1 for none.
+/// Indices of the bias and of the residual among the inputs, -1 for none.
 struct ConvolutionInputs {
   int bias = -1, residual = -1;
   ConvolutionInputs(const ConvolutionParams& params, std::span<const PortDesc> inputs) {
@@ -73,7 +73,7 @@ std::string cudnn_obstacle(const ConvolutionParams& params, std::span<const Port
   return {};
 }
 
-/// The convolution as the library is told it: of one spatial axis as of two, of which one is 1.
+/// Describes the convolution to the library. One spatial axis becomes two, the new one of extent 1.
 Cudnn::Convolution describe_convolution(const ConvolutionParams& params,
                                         const ConvolutionInputs& of, PortType type, bool is_tf32,
                                         const Shape& x, const Shape& kernel, const Shape& y) {
@@ -146,7 +146,7 @@ class CudnnKernel final : public Kernel {
     if (known_ == convolution) return;
     known_.reset();
     const DeviceScope scope(device_);
-    // The list is shorter for some shapes.
+    // Takes the engine at the tactic's place, or the last one: the list is shorter for some shapes.
     const auto found = library_.plans(device_, convolution, tactic_.place + 1, workspace_);
     require(!found.empty(), "Layer '", layer_, "': cuDNN ", library_.version(),
             " has no engine for a convolution of ", x, " with a kernel of ", kernel,

@@ -9,7 +9,7 @@ namespace {
 
 CUdeviceptr to_device(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
 
-/// Ordinary host memory: CUDA knows nothing of it.
+/// Whether the memory is ordinary host memory, which CUDA does not know.
 bool is_pageable(const void* memory) {
   unsigned type = 0;
   const CUresult result =
@@ -24,13 +24,13 @@ bool is_capture_error(CUresult result) {
          result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 }
 
-/// What CUDA knows of the memory at an address.
+/// CUDA's description of the memory at an address.
 struct Memory {
-  bool is_known = false;   ///< else it is ordinary host memory
-  bool is_pinned = false;  ///< the host's
-  CUdeviceptr usable = 0;  ///< where the current context sees it; 0: nowhere
-  int ordinal = -1;        ///< of the GPU that it is on
-  CUdeviceptr end = 0;     ///< of its allocation
+  bool is_known = false;   ///< false: ordinary host memory
+  bool is_pinned = false;  ///< host memory that CUDA has pinned
+  CUdeviceptr usable = 0;  ///< address for the current context; 0: not accessible
+  int ordinal = -1;        ///< of the memory's GPU
+  CUdeviceptr end = 0;     ///< end of the allocation
 };
 
 Memory look_up(CUdeviceptr address) {
@@ -52,14 +52,14 @@ Memory look_up(CUdeviceptr address) {
   return memory;
 }
 
-/// Memory that this thread found to be usable. Looked at first, as callers use the same few
+/// Memory that this thread found to be usable. It is checked first, since callers use the same few
 /// allocations again and again.
 struct KnownRange {
   const Device* device = nullptr;
   CUdeviceptr begin = 0, end = 0;
 };
 KnownRange& known_range(CUdeviceptr address) {
-  constexpr int kGranularity = 21;  // of large allocations
+  constexpr int kGranularity = 21;  // log2 of the granularity of large allocations
   static thread_local std::array<KnownRange, 16> ranges;
   return ranges[(address >> kGranularity) % ranges.size()];
 }
@@ -70,8 +70,8 @@ void CudaDevice::set_up_pool() const {
   CUmemoryPool pool = nullptr;
   check(driver().cuDeviceGetDefaultMemPool(&pool, device_), "asking for the memory pool of ",
         name_);
-  // As it is, the pool gives everything back at each synchronization. It keeps some, and leaves the
-  // rest to the process's other allocators.
+  // By default, the pool gives all memory back at each synchronization. Here it keeps a share and
+  // leaves the rest to the process's other allocators.
   constexpr size_t kKeptShare = 16;
   size_t total = 0;
   check(driver().cuDeviceTotalMem(&total, device_), "asking for the memory of ", name_);
@@ -97,8 +97,9 @@ void* CudaDevice::allocate(size_t bytes) const {
   const size_t wanted = std::max<size_t>(bytes, 1);
   CUresult result = has_pools_ ? driver().cuMemAllocAsync(&memory, wanted, allocating_stream_)
                                : driver().cuMemAlloc(&memory, wanted);
-  // Usable on any stream from here on. Where the pool gives memory whose free is still to come, its
-  // stream waits for that; not for other frees, which are on another stream.
+  // After this the memory is usable on any stream. Where the pool gives memory whose free has not
+  // run yet, the allocating stream waits for that free. It does not wait for other frees, which are
+  // on another stream.
   if (has_pools_ && result == CUDA_SUCCESS)
     result = driver().cuStreamSynchronize(allocating_stream_);
   if (result == CUDA_SUCCESS) return reinterpret_cast<void*>(memory);
@@ -115,9 +116,9 @@ void CudaDevice::free(void* memory) const noexcept {
   free_unused();
 }
 
-/// The pool gets the memory back on a stream that waits for the event first. All work that uses the
-/// memory comes before that in the order of its own stream, so it is done when the pool gives the
-/// memory to somebody else; the host waits for nothing, which captures would not bear.
+/// The pool gets the memory back on a stream that first waits for the event. All work that uses the
+/// memory comes before the event in the order of its own stream, so it is done when the pool gives
+/// the memory to somebody else. The host waits for nothing, since that would break captures.
 void CudaDevice::free_after(void* memory, Event& last_use) const noexcept {
   if (memory == nullptr) return;
   if (!has_pools_) return free(memory);
@@ -142,14 +143,14 @@ bool CudaDevice::wait_for(Event* event) const noexcept {
     const std::lock_guard lock(unused_mutex_);
     return captures_ == 0 && !is_capture_error(driver().cuCtxSynchronize());
   } catch (const Error&) {
-    return true;  // work that failed is at its end, too
+    return true;  // failed work has ended, too
   }
 }
 
-/// Frees what no work can use any more. Called with the lock held.
+/// Frees memory that no work can use any more. Called with the lock held.
 void CudaDevice::free_unused() const noexcept {
-  // Freeing memory of a pool waits for no stream, and any may be using it. Waiting breaks captures,
-  // so that while there is one, memory is kept for a later call.
+  // Freeing a pool's memory waits for no stream, and any stream may be using it, so the context is
+  // synchronized first. Synchronizing breaks captures: during one, memory is kept for a later call.
   if (captures_ > 0 || unused_.empty()) return;
   try {
     const DeviceScope scope(*this);
@@ -193,7 +194,7 @@ void CudaDevice::copy(void* to, const void* from, size_t bytes, Queue queue) con
           "would not repeat it; use memory of the GPU or pinned memory");
   check(driver().cuMemcpyAsync(to_device(to), to_device(from), bytes, static_cast<CUstream>(queue)),
         "copying ", bytes, " bytes on ", name_);
-  // Up to this size the driver takes the bytes along with the command.
+  // The driver copies up to this many bytes into the command itself.
   constexpr size_t kTakenAlong = 64 * 1024;
   if (writes_pageable || (reads_pageable && bytes > kTakenAlong)) synchronize(queue);
 }
@@ -206,7 +207,7 @@ void CudaDevice::check_address(const void* address, size_t bytes, std::string_vi
   const DeviceScope scope(*this);
   CUdeviceptr usable_end = begin;
   bool is_lasting = true;
-  // Memory that was mapped piece by piece is several allocations.
+  // Memory that was mapped piece by piece consists of several allocations.
   do {
     const Memory memory = look_up(usable_end);
     if (usable_end != begin && (!memory.is_known || memory.usable == 0))
@@ -219,11 +220,11 @@ void CudaDevice::check_address(const void* address, size_t bytes, std::string_vi
     require(memory.usable != 0, what, " is given ", address, ", which is memory of GPU ",
             memory.ordinal, " that GPU ", ordinal_,
             " has no access to; copy it, or enable peer access");
-    if (memory.end <= usable_end) return;  // CUDA does not say where it ends
+    if (memory.end <= usable_end) return;  // CUDA does not say where the memory ends
     usable_end = memory.end;
     is_lasting &= !memory.is_pinned;
   } while (usable_end < end);
-  // What is pinned may be ordinary memory the next time.
+  // Pinned memory may be ordinary memory the next time.
   if (is_lasting) known = {this, begin, usable_end};
 }
 

@@ -16,7 +16,7 @@ std::string too_old(const std::string& what) {
              " is needed (driver 525 or newer); update NVIDIA's driver");
 }
 
-/// The reason that cuInit gives; it is that of most machines without a GPU.
+/// Explains a failure of cuInit. Most machines without a GPU fail there.
 std::string explain_start(const Driver& driver, CUresult result) {
   if (result == CUDA_ERROR_NO_DEVICE)
     return "the driver finds no GPU (CUDA_ERROR_NO_DEVICE; is it hidden by CUDA_VISIBLE_DEVICES, "
@@ -48,7 +48,8 @@ std::string start(Driver& driver) {
 
 Driver load_driver(const char* file) {
   Driver driver;
-  // Never closed: threads of its own may run, and handles live until the process ends.
+  // The library is never closed: it may run threads of its own, and handles live until the process
+  // ends.
   void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     driver.obstacle = str("NVIDIA's driver is not installed (", dlerror(),

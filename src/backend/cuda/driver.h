@@ -8,8 +8,8 @@
 
 namespace opwright::cuda {
 
-// Functions of the driver by the symbols that CUDA 12.0 has; the header may name a function
-// otherwise, which is why calls look like those of a program that links to the driver.
+// Functions of the driver, by their symbols in CUDA 12.0. The header may name a function otherwise,
+// so calls look like those of a program that links to the driver.
 #define OPWRIGHT_DRIVER_FUNCTIONS(X)   \
   X(cuInit)                            \
   X(cuDriverGetVersion)                \
@@ -82,31 +82,31 @@ struct Driver {
 #define OPWRIGHT_DECLARE(function) decltype(&::function) function = nullptr;
   OPWRIGHT_DRIVER_FUNCTIONS(OPWRIGHT_DECLARE)
 #undef OPWRIGHT_DECLARE
-  /// From CUDA 12.4 on, else null.
+  /// Null before CUDA 12.4.
   CUresult (*cuFuncGetParamInfo)(CUfunction, size_t index, size_t* offset, size_t* size) = nullptr;
 
-  /// Major times 1000 plus minor times 10, as cuDriverGetVersion gives it.
+  /// Major times 1000 plus minor times 10, as cuDriverGetVersion returns it.
   int version = 0;
-  /// Why it cannot be used and how to mend that; empty: it can.
+  /// Why the driver cannot be used and how to mend that. Empty: it can be used.
   std::string obstacle;
 };
 
-/// The oldest driver that will do.
+/// The oldest version of the driver that Opwright supports.
 constexpr int kOldestDriver = 12000;
 
-/// The library's driver: OPWRIGHT_CUDA_DRIVER names its file, else it is libcuda.so.1.
+/// The process's driver: OPWRIGHT_CUDA_DRIVER names its file, else the file is libcuda.so.1.
 const Driver& driver();
-/// The driver in that file, started.
+/// Loads and starts the driver in that file.
 Driver load_driver(const char* file);
 
-/// Whether the context has failed for good.
+/// Whether the result says that the context has failed for good.
 bool is_lost(CUresult result);
 /// "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected".
 std::string describe(CUresult result);
 /// Throws DeviceLostError, or Error: "`what`: CUDA_ERROR_...: ...".
 [[noreturn]] void fail_cuda(CUresult result, const std::string& what);
 
-/// Throws as fail_cuda() unless the call went well. The parts say what was tried.
+/// Throws as fail_cuda() unless the call succeeded. The parts say what was tried.
 template <class... Parts>
 void check(CUresult result, const Parts&... parts) {
   if (result != CUDA_SUCCESS) [[unlikely]]

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backend/cuda/driver.h"
+#include "backend/cuda/relaxed_capture.h"
 #include "backend/device.h"
 
 namespace opwright::cuda {
@@ -20,6 +21,7 @@ class CudaEvent final : public Event {
     check(driver().cuEventRecord(event_, static_cast<CUstream>(queue)), "recording a CUDA event");
   }
   void synchronize() override {
+    const RelaxedCapture relaxed;
     check(driver().cuEventSynchronize(event_), "work on the GPU failed");
   }
   void make_wait(Queue queue) override {

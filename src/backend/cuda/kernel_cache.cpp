@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of an entry: its code is nobody else's.
+/// Hash of an entry: its key and its code.
 Sha256::Digest digest(std::string_view key, std::span<const std::byte> code) {
   Sha256 hash;
   hash.update(std::as_bytes(std::span(key)));
@@ -38,14 +38,14 @@ std::string key_of(std::span<const std::string_view> parts) {
   return key;
 }
 
-/// The code behind its digest; empty for a file that is not whole, or another key's.
+/// The code behind the digest of a file. Empty where the file is damaged or belongs to another key.
 Blob checked(std::string_view key, const Blob& file) {
   constexpr size_t kDigest = sizeof(Sha256::Digest);
   if (file.size() <= kDigest) return {};
   const std::span<const std::byte> code = file.bytes().subspan(kDigest);
   const Sha256::Digest expected = digest(key, code);
   if (std::memcmp(file.data(), expected.data(), kDigest) != 0) return {};
-  return Blob::copy(code.data(), code.size());  // aligned
+  return Blob::copy(code.data(), code.size());  // copied, so that the code is aligned
 }
 
 std::string default_folder() {

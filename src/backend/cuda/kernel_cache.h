@@ -13,19 +13,19 @@
 
 namespace opwright::cuda {
 
-/// Compiled code by all that it was compiled from: in memory, and in a folder that processes share.
-/// Thread safe.
+/// Compiled code, in memory and in a folder that processes share. The key is all that the code was
+/// compiled from. Thread safe.
 class KernelCache {
  public:
-  /// `folder` need not exist; where it cannot be used, is empty, or others can write in it, only
-  /// memory is.
+  /// `folder` need not exist. Only memory is used where the folder cannot be used, is empty, or
+  /// others can write in it.
   explicit KernelCache(std::string folder) : folder_(std::move(folder)) {}
-  /// The one of this process: "kernels" in $OPWRIGHT_CACHE_DIR, $XDG_CACHE_HOME/opwright or
+  /// The process's cache: "kernels" in $OPWRIGHT_CACHE_DIR, $XDG_CACHE_HOME/opwright or
   /// ~/.cache/opwright.
   static KernelCache& get();
 
-  /// What `compile` returns for these parts, which determine it. A file that is damaged is
-  /// compiled again.
+  /// The result of `compile` for these parts, which determine it. Where a file is damaged, the code
+  /// is compiled again.
   Blob find_or_compile(std::span<const std::string_view> parts,
                        const std::function<Blob()>& compile);
 

@@ -20,18 +20,19 @@ namespace opwright::cuda {
 
 class CudaDevice;
 
-/// Where NVIDIA's libraries of these names may lie, the best place first: where the loader finds
+/// Files where NVIDIA's libraries of these names may lie, the best first: where the loader finds
 /// them, in a folder of OPWRIGHT_CUDA_PATH (separated by colons), in the CUDA toolkit.
 std::vector<std::string> library_files(std::span<const std::string> names);
-/// The same of a library's versions for CUDA 13 and before it, the newest first. A driver runs
-/// those of its own major version and of those before.
+/// The files of a library's versions for CUDA 13 and earlier, the newest first. A driver runs
+/// libraries of its own major version and of earlier ones.
 std::vector<std::string> library_files_for_driver(std::vector<std::string> names);
 
 /// The first of the files that can be opened; it is never closed. Null where there is none; then
-/// `reason` says why the first one cannot.
+/// `reason` says why the first file cannot be opened.
 void* open_library(std::span<const std::string> files, std::string& reason);
 
-/// Sets the pointer to the library's function; false, and null, where it has none of that name.
+/// Sets the pointer to the library's function. Returns false and sets null where the library has no
+/// function of that name.
 template <class F>
 bool find_function(void* library, const char* name, F& function) {
   function = reinterpret_cast<std::remove_reference_t<F>>(dlsym(library, name));
@@ -48,7 +49,7 @@ struct DeviceHandles {
   LibraryLock mutex{LockOrder::kLibraryHandles};
   std::map<const CudaDevice*, Handle*> of;
 };
-/// The device's, which `make(Handle*&)` makes when it is first asked for.
+/// The device's handle. `make(Handle*&)` makes it at the first call.
 template <class Handle, class Make>
 Handle* handle_of(const CudaDevice& device, Make make) {
   auto& handles = Library::part<DeviceHandles<Handle>>();
@@ -58,13 +59,13 @@ Handle* handle_of(const CudaDevice& device, Make make) {
   return handle;
 }
 
-/// What a library that is a tactic source does: the place of its algorithm among those that the
-/// library names, and whether FP32 may be rounded to TF32.
+/// A tactic of a library that is a tactic source: the place of its algorithm in the library's list,
+/// and whether FP32 may be rounded to TF32.
 struct LibraryTactic {
   int place = 0;
   bool is_tf32 = false;
 };
-/// Their numbers: from `first` on, of `places` algorithms.
+/// Numbers of a library's tactics: from `first` on, for `places` algorithms.
 struct LibraryTactics {
   int64_t first = 0;
   int places = 0;
@@ -73,10 +74,10 @@ struct LibraryTactics {
   }
   std::optional<LibraryTactic> find(int64_t number) const;
 };
-/// The types of tensors that such libraries are asked for: FP32, FP16, BF16.
+/// Whether such libraries are asked for tensors of the type: FP32, FP16, BF16.
 bool is_library_type(DataType type);
 
-/// A library that is a tactic source, for messages.
+/// Names of a library that is a tactic source, for messages.
 struct LibraryName {
   std::string_view name, variable, source;  ///< "cuDNN", "OPWRIGHT_CUDNN", "CUDNN"
 };
@@ -89,8 +90,8 @@ const L& library_for(std::string_view layer) {
     fail_with(ErrorCode::kFAILED_INITIALIZATION, "Layer '", layer, "': ", reason);
   return *library;
 }
-/// Throws Error unless the library is there in that version: its algorithms, and with them the bits
-/// of results, are those of one version.
+/// Throws Error unless the library is there in that version. Its algorithms, and with them the bits
+/// of results, depend on the version.
 template <class L>
 void require_version(std::string_view layer, const LibraryName& of, const std::string& version) {
   std::string reason;

@@ -14,14 +14,15 @@
 namespace opwright::cuda {
 namespace {
 
-/// The functions that make and end a library's handle, which have not changed for many versions;
-/// each library's own headers come in packages of their own. Results are 0 for success.
+/// The functions that make and destroy a library's handle. They have not changed for many versions.
+/// They are declared here because each library's headers come in a package of their own. They
+/// return 0 for success.
 template <class Handle>
 struct HandleLibrary {
   const char* const name;
   int (*create)(Handle** handle) = nullptr;
   int (*destroy)(Handle* handle) = nullptr;
-  std::string fault;  ///< why there are no functions
+  std::string fault;  ///< why the functions are missing
 
   HandleLibrary(const char* library_name, std::vector<std::string> files, const char* create_name,
                 const char* destroy_name)
@@ -40,7 +41,7 @@ struct HandleLibrary {
     }
   }
 
-  /// Null where there is none.
+  /// A new handle, or null where the library is missing.
   Handle* make() const {
     Handle* handle = nullptr;
     if (create == nullptr) {
@@ -54,7 +55,7 @@ struct HandleLibrary {
   }
 
  private:
-  /// Plugins that need no handle run all the same, so once is enough.
+  /// Warns once, since plugins that need no handle run all the same.
   void warn(const std::string& reason) const {
     std::call_once(warned_, [&] {
       Log().warning("V2 plugins get no handle of ", name, " in attachToContext(): ", reason);

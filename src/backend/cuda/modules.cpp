@@ -11,13 +11,13 @@
 namespace opwright::cuda {
 namespace {
 
-/// Cubins and fatbins are binary.
+/// Whether the code is PTX: cubins and fatbins are binary.
 bool is_ptx(const Blob& code) {
   const std::string_view bytes(code.as<char>(), code.size());
   return !bytes.starts_with("\177ELF") && !bytes.starts_with("\x50\xed\x55\xba");
 }
 
-/// Why the driver does not take the code, beyond what it says itself.
+/// Explains why the driver does not take the code, beyond its own error text.
 std::string explain(CUresult result, const CodeObject& code, const CudaDevice& device) {
   const std::string target = code.target.empty() ? "another architecture" : code.target;
   switch (result) {
@@ -37,7 +37,7 @@ std::string explain(CUresult result, const CodeObject& code, const CudaDevice& d
 }
 
 CUmodule load_module(const CudaDevice& device, const CodeObject& code) {
-  // PTX is text, which ends with a null.
+  // The driver needs PTX as text that ends with a null.
   std::string text;
   const void* image = code.bytes.data();
   if (is_ptx(code.bytes)) {
@@ -60,7 +60,7 @@ CUmodule load_module(const CudaDevice& device, const CodeObject& code) {
   fail_cuda(result, what);
 }
 
-/// Functions that are in use, and how many of a CudaFunction each has.
+/// Functions that are in use, with the number of CudaFunction objects of each.
 class FoundFunctions {
  public:
   void add(CUfunction function) {
@@ -76,7 +76,7 @@ class FoundFunctions {
     const std::lock_guard lock(mutex_);
     return counts_.contains(function);
   }
-  /// Never destroyed: functions may be given up until the end.
+  /// Never destroyed: functions may be given up until the process ends.
   static FoundFunctions& get() { return Library::part<FoundFunctions>(); }
 
  private:
@@ -113,7 +113,7 @@ class CudaFunction final : public DeviceFunction {
       fail_with(ErrorCode::kUNSUPPORTED_STATE, "kernel '", name_, "' is to run with ", bytes,
                 " bytes of dynamic shared memory per block; ", device.name(), " gives at most ",
                 most, " to it");
-    // Every caller gets what the one that wants the most needs.
+    // The function may have several callers, so the limit is only ever raised.
     const std::lock_guard lock(mutex_);
     int allowed = 0;
     check(driver_.cuFuncGetAttribute(&allowed, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
@@ -138,7 +138,8 @@ class CudaFunction final : public DeviceFunction {
   }
 
  private:
-  /// Clusters of more blocks than all GPUs of the architecture can run are to be asked for.
+  /// CUDA requires a permission for clusters that are larger than all GPUs of the architecture can
+  /// run.
   void allow_large_cluster() const {
     constexpr int kPortableBlocks = 8;
     int64_t blocks = 1;

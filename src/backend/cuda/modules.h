@@ -13,7 +13,7 @@ namespace opwright::cuda {
 
 class CudaDevice;
 
-/// Code on a device: a CUmodule.
+/// Code loaded on a device: a CUmodule.
 class Module {
  public:
   Module(const CudaDevice& device, CUmodule module) : device_(device), module_(module) {}
@@ -28,25 +28,26 @@ class Module {
   const CUmodule module_;
 };
 
-/// The code that is on a device, each once for as long as somebody uses it. Thread safe.
+/// Code loaded on devices, each piece once for as long as somebody uses it. Thread safe.
 class ModuleCache {
  public:
-  /// Cubin, fatbin or PTX. Throws Error naming the code and the device that cannot run it, with the
-  /// log of the driver's compiler for PTX.
+  /// Loads a cubin, fatbin or PTX. Throws Error naming the code and the device that cannot run it,
+  /// with the log of the driver's compiler for PTX.
   std::shared_ptr<const Module> load(const CudaDevice& device, const CodeObject& code);
 
  private:
-  using Key = std::pair<uint64_t, size_t>;  // hash and size
+  using Key = std::pair<uint64_t, size_t>;  // hash and size of the code
   std::mutex mutex_;
   std::multimap<Key, std::pair<Blob, std::weak_ptr<const Module>>> modules_;
 };
 
-/// The function of that name in the module. Throws Error naming both where there is none.
+/// The function of that name in the module. Throws Error naming both where the module has no such
+/// function.
 std::shared_ptr<const DeviceFunction> find_function(std::shared_ptr<const Module> module,
                                                     const CodeObject& code,
                                                     const std::string& name);
 
-/// Whether the function is one that find_function() gave to somebody who has it still. Thread safe.
+/// Whether somebody still has the function from find_function(). Thread safe.
 bool is_found(CUfunction function);
 
 }  // namespace opwright::cuda

@@ -13,8 +13,8 @@
 
 namespace opwright::cuda {
 
-// Declared here, as NVRTC's header comes in a package of its own, with functions that have not
-// changed since CUDA 11.2. Results are of an enumeration whose 0 is success.
+// Functions of NVRTC, unchanged since CUDA 11.2. They are declared here because NVRTC's header
+// comes in a package of its own. Results are of an enumeration whose 0 is success.
 struct Nvrtc::Functions {
   using Program = struct NvrtcProgram*;
   int (*nvrtcVersion)(int* major, int* minor);
@@ -31,8 +31,8 @@ struct Nvrtc::Functions {
   int (*nvrtcGetCUBIN)(Program, char*);
   int (*nvrtcGetPTXSize)(Program, size_t*);
   int (*nvrtcGetPTX)(Program, char*);
-  /// Since CUDA 13, else null. The function is called now and then while the program is compiled,
-  /// which ends where it returns 1.
+  /// Null before CUDA 13. NVRTC calls `callback` now and then while it compiles the program, and
+  /// stops compiling where that returns 1.
   int (*nvrtcSetFlowCallback)(Program, int (*callback)(void* payload, void* reserved),
                               void* payload);
 };
@@ -43,7 +43,7 @@ constexpr char kInstall[] =
     "install it (python -m pip install nvidia-cuda-nvrtc, or the CUDA toolkit), or name its file "
     "with the environment variable OPWRIGHT_NVRTC";
 
-/// Files to try, the best first.
+/// Files of the library to try, the best first.
 std::vector<std::string> nvrtc_files() {
   const char* file = std::getenv("OPWRIGHT_NVRTC");
   if (file != nullptr && *file != '\0') return {file};
@@ -66,7 +66,7 @@ std::filesystem::path file_of(const void* function) {
   return std::filesystem::canonical(info.dli_fname != nullptr ? info.dli_fname : "", error);
 }
 
-/// Its size and time: whatever replaces the file differs.
+/// Size and time of a file: any replacement of the file changes them.
 std::string state_of(const std::filesystem::path& file) {
   std::error_code error;
   const auto bytes = std::filesystem::file_size(file, error);

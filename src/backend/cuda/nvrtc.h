@@ -12,22 +12,23 @@ namespace opwright::cuda {
 /// NVRTC, NVIDIA's compiler of CUDA C++, loaded when first used. Thread safe.
 class Nvrtc {
  public:
-  /// The library in the file that OPWRIGHT_NVRTC names; else the loader's, one in a folder of
-  /// OPWRIGHT_CUDA_PATH (separated by colons), or the CUDA toolkit's. Throws Error naming the
-  /// package to install where there is none.
+  /// Loads the library from the file that OPWRIGHT_NVRTC names; else the loader's, one in a folder
+  /// of OPWRIGHT_CUDA_PATH (separated by colons), or the CUDA toolkit's. Throws Error naming the
+  /// package to install where there is no library.
   static const Nvrtc& get();
 
-  /// Version and file, which decide what code comes out.
+  /// Version and file of the library. They decide what code comes out.
   const std::string& identity() const { return identity_; }
-  /// The architecture to compile for, to run on that one: itself ("sm_90", a cubin), or the
-  /// greatest below it that this NVRTC knows as "compute_90", PTX that the driver compiles.
+  /// The target for code that runs on `architecture`: itself ("sm_90", a cubin) where this NVRTC
+  /// knows it, else the greatest architecture below it as "compute_90", PTX that the driver
+  /// compiles.
   std::string target_for(int architecture) const;
   /// As target_for(), always PTX: "compute_80" for all from sm_80 on.
   std::string portable_target_for(int architecture) const;
-  /// The cubin, or PTX for a "compute_..." target. The source includes `headers`. Throws Error that
-  /// begins with `name` and quotes the compiler. `gives_up` is asked meanwhile, by this thread;
-  /// once it is true the compilation ends, with an Error, where this NVRTC can be ended (13 and
-  /// newer). Null: nobody asks.
+  /// Compiles the source to a cubin, or to PTX for a "compute_..." target. The source includes
+  /// `headers`. Throws Error that begins with `name` and quotes the compiler. The calling thread
+  /// asks `gives_up` meanwhile. Once that is true, NVRTC 13 and newer ends the compilation with an
+  /// Error. Null: nobody asks.
   Blob compile(const std::string& source, const std::string& name, const std::string& target,
                std::span<const gpu::DeviceSource> headers, std::span<const std::string> options,
                const std::function<bool()>* gives_up = nullptr) const;
@@ -38,7 +39,7 @@ class Nvrtc {
   int newest_known(int architecture) const;
 
   const Functions* functions_;   // never unloaded
-  std::string name_, identity_;  ///< for messages, and as a key
+  std::string name_, identity_;  ///< for messages, and as part of cache keys
 };
 
 }  // namespace opwright::cuda

@@ -15,7 +15,7 @@ bool is_word(char c) {
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-/// Where a whole word stands, from `at` on.
+/// Position of `word` as a whole word, from `at` on.
 size_t find_word(std::string_view text, std::string_view word, size_t at = 0) {
   for (at = text.find(word, at); at != npos; at = text.find(word, at + 1)) {
     const size_t end = at + word.size();

@@ -8,7 +8,7 @@ namespace opwright::cuda {
 
 /// A parameter of a kernel in PTX.
 struct PtxParameter {
-  bool is_pointer = false;  ///< may be one: an integer of 64 bits
+  bool is_pointer = false;  ///< whether it may be a pointer: an integer of 64 bits
   bool is_read = false;     ///< whether the kernel's text names it
 };
 

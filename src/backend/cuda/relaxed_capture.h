@@ -4,8 +4,8 @@
 
 namespace opwright::cuda {
 
-/// While it lives, the calling thread may allocate and load code although streams are captured,
-/// its own or, in the global mode, anybody's.
+/// While it lives, the calling thread may allocate, load code, and wait for events and uncaptured
+/// streams, although streams are captured: its own or, in the global mode, anybody's.
 class RelaxedCapture {
  public:
   RelaxedCapture() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }

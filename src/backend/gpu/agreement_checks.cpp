@@ -10,7 +10,7 @@
 namespace opwright::gpu {
 namespace {
 
-/// The inputs of a kernel with its own symbols for what shapes leave open.
+/// The inputs of a kernel. Symbols of its own stand for extents that shapes leave open.
 class KernelPorts final : public InferContext, public ExtentListener {
  public:
   KernelPorts(const Operator& op, const KernelArgs& args, const std::vector<int>& shape_inputs)
@@ -43,7 +43,8 @@ class KernelPorts final : public InferContext, public ExtentListener {
   bool is_open() const { return is_open_; }
   std::vector<KernelCheck> take_checks() { return std::move(checks_); }
 
-  /// The largest one: what it is in a run does not decide whether inputs fit.
+  /// Returns the upper bound for a size tensor: its value in a run does not decide whether inputs
+  /// fit.
   Expr declare_size_tensor(int, const Expr&, const Expr& upper_bound) override {
     return upper_bound;
   }
@@ -84,7 +85,7 @@ std::vector<KernelCheck> agreement_checks(const Operator& op, const KernelArgs& 
     if (!ports.is_open()) return {};
     op.infer(ports);
     return ports.take_checks();
-  } catch (const Error&) {  // shapes that depend on what only a run knows
+  } catch (const Error&) {  // some shapes are known only in a run
     return {};
   }
 }

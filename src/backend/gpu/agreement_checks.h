@@ -6,9 +6,9 @@
 
 namespace opwright::gpu {
 
-/// What has to hold of the extents of a built-in operator's inputs whenever its kernel runs, over
-/// the symbols of KernelCode: a kernel reads where the other inputs say. None where what the
-/// operator infers is not known.
+/// Conditions on the extents of a built-in operator's inputs that must hold whenever its kernel
+/// runs, over the symbols of KernelCode. Without them, a kernel might read where another input's
+/// extents point. None where the operator's inference needs values that are not known.
 std::vector<KernelCheck> agreement_checks(const Operator& op, const KernelArgs& args,
                                           const std::vector<int>& shape_inputs);
 

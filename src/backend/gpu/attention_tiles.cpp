@@ -9,50 +9,52 @@
 namespace opwright::gpu::attention {
 namespace {
 
+using enum AttentionKind;
+
 constexpr Numbered<AttentionTile> kTilesOfAttention[] = {
-    {0, {true, 64, 64, 4, 1, 2}},
-    {1, {true, 128, 64, 8, 1, 2}},
-    {2, {true, 64, 128, 4, 1, 2}},
-    {3, {true, 64, 32, 4, 1, 2}},
-    {4, {true, 32, 64, 2, 2, 2}},
-    {5, {true, 16, 64, 1, 4, 3}},
-    {6, {true, 16, 128, 1, 4, 2}},
-    {7, {false, 64, 32, 4, 1, 2}},
-    {8, {false, 32, 32, 2, 2, 2}},
-    {9, {false, 16, 32, 1, 4, 3}},
-    {10, {false, 16, 16, 1, 2, 2}},
-    {11, {true, 16, 16, 1, 4, 1, true}},
-    {12, {true, 16, 16, 1, 8, 1, true}},
-    {13, {true, 64, 128, 4, 1, 2, false, true}},
-    {14, {true, 128, 128, 8, 1, 2, false, true}},
-    {15, {true, 64, 64, 4, 1, 3, false, true}},
-    {16, {true, 128, 64, 8, 1, 3, false, true}},
-    {17, {true, 192, 128, 12, 1, 2, false, true}},
-    {18, {true, 128, 128, 8, 1, 2, false, true, true}},
-    {19, {true, 192, 128, 12, 1, 2, false, true, true}},
-    {20, {true, 128, 176, 8, 1, 2, false, true, true}},
-    {21, {true, 16, 16, 1, 16, 1, true}},
-    {22, {true, 128, 208, 8, 1, 2, false, true}},
-    {23, {true, 64, 208, 4, 1, 2, false, true}},
+    {0, {.kind = kTensor, .m = 64, .n = 64, .warps_m = 4}},
+    {1, {.kind = kTensor, .m = 128, .n = 64, .warps_m = 8}},
+    {2, {.kind = kTensor, .m = 64, .n = 128, .warps_m = 4}},
+    {3, {.kind = kTensor, .m = 64, .n = 32, .warps_m = 4}},
+    {4, {.kind = kTensor, .m = 32, .n = 64, .warps_m = 2, .warps_n = 2}},
+    {5, {.kind = kTensor, .m = 16, .n = 64, .warps_m = 1, .warps_n = 4, .stages = 3}},
+    {6, {.kind = kTensor, .m = 16, .n = 128, .warps_m = 1, .warps_n = 4}},
+    {7, {.kind = kScalar, .m = 64, .n = 32, .warps_m = 4}},
+    {8, {.kind = kScalar, .m = 32, .n = 32, .warps_m = 2, .warps_n = 2}},
+    {9, {.kind = kScalar, .m = 16, .n = 32, .warps_m = 1, .warps_n = 4, .stages = 3}},
+    {10, {.kind = kScalar, .m = 16, .n = 16, .warps_m = 1, .warps_n = 2}},
+    {11, {.kind = kDirect, .m = 16, .n = 16, .warps_m = 1, .warps_n = 4, .stages = 1}},
+    {12, {.kind = kDirect, .m = 16, .n = 16, .warps_m = 1, .warps_n = 8, .stages = 1}},
+    {13, {.kind = kWarpgroup, .m = 64, .n = 128, .warps_m = 4}},
+    {14, {.kind = kWarpgroup, .m = 128, .n = 128, .warps_m = 8}},
+    {15, {.kind = kWarpgroup, .m = 64, .n = 64, .warps_m = 4, .stages = 3}},
+    {16, {.kind = kWarpgroup, .m = 128, .n = 64, .warps_m = 8, .stages = 3}},
+    {17, {.kind = kWarpgroup, .m = 192, .n = 128, .warps_m = 12}},
+    {18, {.kind = kWarpgroup, .m = 128, .n = 128, .warps_m = 8, .takes_turns = true}},
+    {19, {.kind = kWarpgroup, .m = 192, .n = 128, .warps_m = 12, .takes_turns = true}},
+    {20, {.kind = kWarpgroup, .m = 128, .n = 176, .warps_m = 8, .takes_turns = true}},
+    {21, {.kind = kDirect, .m = 16, .n = 16, .warps_m = 1, .warps_n = 16, .stages = 1}},
+    {22, {.kind = kWarpgroup, .m = 128, .n = 208, .warps_m = 8}},
+    {23, {.kind = kWarpgroup, .m = 64, .n = 208, .warps_m = 4}},
 };
 
-/// Elements of a head that lanes keep in registers.
+/// The most elements of a head that lanes can keep in registers.
 constexpr int64_t kMaxDirectSize = 128, kMaxGroupSize = 128;
-// Plans and timing caches have tactics by their numbers: tiles are added at the end.
+// Plans and timing caches refer to tactics by number, so new tiles are appended at the end.
 static_assert(are_numbered(kTilesOfAttention));
 static_assert(std::size(kTilesOfAttention) <= TileInParts::kUnit);
-/// Parts of the keys at most, and blocks whose keys have parts.
+/// The most parts of the keys, and the most blocks whose keys are divided into parts.
 constexpr int kMostParts = 8;
 constexpr int64_t kMostTasksOfParts = 256;
-/// Keys of a tile of warpgroups that a few hundred of them seldom fill.
+/// Keys of a warpgroup's tile. A few hundred keys seldom fill a longer one.
 constexpr int kLongTile = 176;
-/// Tiles of keys of a part at least.
+/// The fewest tiles of keys in a part.
 constexpr int64_t kPartTiles = 2;
-/// Multiply-adds of an attention up to which launching it is all that counts: weights are not
-/// rounded for tensor cores then.
+/// Multiply-adds of an attention whose time is mostly that of its launch. Up to this number weights
+/// are not rounded for tensor cores.
 constexpr int64_t kFewMultiplications = 1 << 14;
 
-/// Tiles of keys that a warp of a direct tile has, one after another.
+/// Number of tiles of keys that each warp of a direct tile computes, one after another.
 int64_t turns(const AttentionTile& tile, int64_t keys, int64_t parts) {
   const auto divided = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   return divided(divided(divided(keys, tile.n), parts), tile.warps_n);
@@ -61,44 +63,46 @@ int64_t turns(const AttentionTile& tile, int64_t keys, int64_t parts) {
 }  // namespace
 
 std::string AttentionTile::name() const {
-  if (is_group)
+  if (is_group())
     return str("warpgroup ", m, "x", n, ", ", warps_m, " warps", takes_turns ? ", in turns" : "");
-  if (is_direct) return str("direct ", m, "x", n, ", ", warps_n, " warps");
-  return str(is_tensor ? "tensor " : "scalar ", m, "x", n, ", ", warps_m * warps_n, " warps, ",
+  if (is_direct()) return str("direct ", m, "x", n, ", ", warps_n, " warps");
+  return str(is_tensor() ? "tensor " : "scalar ", m, "x", n, ", ", warps_m * warps_n, " warps, ",
              stages, " stages");
 }
 
-SharedMemory::SharedMemory(const AttentionTile& tile, const FusedAttentionParams& params,
-                           DataType type) {
-  if (tile.is_group) {
-    // Patterns repeat after 1024 bytes, of which the first begins at a multiple.
-    const int64_t size = rounded(params.size, 64), value_size = rounded(params.value_size, 64);
-    total = 1024 + 2 * (tile.m * size + tile.stages * tile.n * (size + value_size));
-    // Behind the tiles, the barriers: four of a stage, and one for each warpgroup's turn. Behind
-    // them the numbers of two tasks, with two barriers each.
-    stages = total;
-    total += int64_t{32} * tile.stages + int64_t{8} * rounded(tile.warps_m / 4, 2) + 48;
-    return;
-  }
-  if (tile.is_direct) {
-    // What each warp has found, and what the blocks of a cluster send.
-    const int64_t size = rounded(params.value_size, 64), row = size + 4;
-    total = int64_t{4} * tile.m * (tile.warps_n * row + size + 2 * kMostParts);
-    return;
+int64_t state_size(const AttentionTile& tile, const FusedAttentionParams& params) {
+  const int64_t lane_rows = tile.is_tensor() ? 2 : 4,
+                outputs = rounded(params.value_size, 16) / (tile.is_tensor() ? 4 : 8);
+  return tile.warps_m * 32 * lane_rows * (2 + outputs) * 4;
+}
+
+int64_t shared_memory(const AttentionTile& tile, const FusedAttentionParams& params,
+                      DataType type) {
+  switch (tile.kind) {
+    case kWarpgroup: {
+      // The memory is GroupMemory of attention_group.cuh, then the numbers of two tasks and their
+      // barriers.
+      const int64_t size = rounded(params.size, 64), value_size = rounded(params.value_size, 64);
+      return 1024 + 2 * (tile.m * size + tile.stages * tile.n * (size + value_size)) +
+             int64_t{32} * tile.stages + int64_t{8} * rounded(tile.groups(), 2) + 48;
+    }
+    case kDirect: {
+      // The memory holds each warp's results, and the results that the blocks of a cluster send.
+      const int64_t size = rounded(params.value_size, 64), row = size + 4;
+      return int64_t{4} * tile.m * (tile.warps_n * row + size + 2 * kMostParts);
+    }
+    case kScalar:
+    case kTensor:
+      break;
   }
   const int64_t element = bits(type) / 8, vector = vector_of(type);
-  const int64_t key_row = rounded_size(params.size) + vector,
-                value_row = rounded_size(params.value_size) + vector;
-  stages = tile.m * key_row * element;
-  weights = stages + tile.stages * tile.n * (key_row + value_row) * element;
-  total = weights;
-  if (!tile.is_tensor)
-    total += int64_t{tile.warps_m} * tile.warps_n * kWarpRows * (tile.n / tile.warps_n) * 4;
-  // What warps with other keys have found.
-  const int64_t lane_rows = tile.is_tensor ? 2 : 4,
-                outputs = rounded_size(params.value_size) / (tile.is_tensor ? 4 : 8);
-  const int64_t merged = tile.warps_n > 1 ? tile.warps_m * 32 * lane_rows * (2 + outputs) * 4 : 0;
-  total = std::max(total, merged);
+  const int64_t key_row = rounded(params.size, 16) + vector,
+                value_row = rounded(params.value_size, 16) + vector;
+  int64_t total = (tile.m * key_row + tile.stages * tile.n * (key_row + value_row)) * element;
+  if (!tile.is_tensor())  // weights, 16 rows of each warp
+    total += int64_t{tile.warps_m} * tile.warps_n * 16 * (tile.n / tile.warps_n) * 4;
+  // The same memory later holds the results of warps with other keys.
+  return tile.warps_n > 1 ? std::max(total, state_size(tile, params)) : total;
 }
 
 std::string Tactic::name() const {
@@ -116,7 +120,7 @@ std::vector<std::string> tactic_names() {
   std::vector<std::string> names;
   for (const auto& [number, tile] : kTilesOfAttention) {
     names.push_back(tile.name());
-    if (!tile.is_group) names.push_back(str(tile.name(), ", in parts"));
+    if (!tile.is_group()) names.push_back(str(tile.name(), ", in parts"));
   }
   return names;
 }
@@ -143,37 +147,37 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
   const bool is_fixed = queries.min == queries.max;
   // Whether the tile can compute the attention.
   const auto can_compute = [&](const AttentionTile& tile) {
-    const int64_t most_size = tile.is_group    ? kMaxGroupSize
-                              : tile.is_direct ? kMaxDirectSize
-                                               : kMaxSize;
-    return (!tile.is_tensor || has_tensor) &&
-           (!tile.is_group || architecture == kWarpGroupArchitecture) && params.size <= most_size &&
-           params.value_size <= most_size &&
-           SharedMemory(tile, params, type).total <= most_shared_memory(architecture);
+    const int64_t most_size = tile.is_group()    ? kMaxGroupSize
+                              : tile.is_direct() ? kMaxDirectSize
+                                                 : kMaxSize;
+    return (!tile.is_tensor() || has_tensor) &&
+           (!tile.is_group() || architecture == kWarpGroupArchitecture) &&
+           params.size <= most_size && params.value_size <= most_size &&
+           shared_memory(tile, params, type) <= most_shared_memory(architecture);
   };
-  // Whether so many blocks can have parts of a tile's keys: those of a cluster, or of a number that
-  // is known.
+  // Whether the tile's keys can be divided into `parts` parts: among the blocks of a cluster, or
+  // among other blocks if the number of tasks is fixed.
   const auto can_divide = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
-    return parts == 1 || (tile.is_direct  ? architecture >= kClusterArchitecture
-                          : tile.is_group ? false
-                                          : is_fixed && tasks > 0);
+    return parts == 1 || (tile.is_direct()  ? architecture >= kClusterArchitecture
+                          : tile.is_group() ? false
+                                            : is_fixed && tasks > 0);
   };
   const auto fits = [&](const AttentionTile& tile) {
-    return tile.is_tensor == is_tensor && can_compute(tile);
+    return tile.is_tensor() == is_tensor && can_compute(tile);
   };
   const auto may_divide = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
     return can_divide(tile, tasks, parts) &&
            (parts == 1 ||
             (tasks * parts <= 4 * kFewBlocks && 2 * keys >= parts * tile.n * tile.warps_n));
   };
-  // Of blocks that are alone on their multiprocessor those whose warps have one tile each are
-  // faster in a chain of kernels than those with more, which alone they hardly are: a decoder of 16
-  // layers takes 3 % less with 8 parts of the keys than with 4.
+  // Where each block has a multiprocessor to itself, direct tiles with one tile of keys per warp
+  // are faster in a chain of kernels than tiles with more. Timed on their own they are hardly
+  // faster: a decoder of 16 layers takes 3 % less with 8 parts of the keys than with 4.
   const auto has_quicker = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
     if (turns(tile, keys, parts) == 1) return false;
     for (int64_t more = parts; more <= kMostParts && tasks * more <= kFewBlocks; more *= 2)
       for (const auto& [number, other] : kTilesOfAttention)
-        if (other.is_direct && fits(other) && may_divide(other, tasks, more) &&
+        if (other.is_direct() && fits(other) && may_divide(other, tasks, more) &&
             turns(other, keys, more) == 1)
           return true;
     return false;
@@ -181,21 +185,21 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
   std::vector<int64_t> found;
   const auto is_worth_timing = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
     if (!fits(tile)) return false;
-    if (tile.is_group) {
+    if (tile.is_group()) {
       const bool is_large = rows > tile.m / 2 && keys >= 64 && (tile.m <= 128 || rows >= 1024);
-      // The sums of three warpgroups' long heads leave no registers for scores.
+      // With long heads, the sums of three warpgroups leave no registers for scores.
       const bool spills = (tile.m > 128 || tile.n > kLongTile) && params.value_size > 64;
-      // Fewer keys that are not there are what many at once are for.
+      // A long tile pays only where it has less padding of keys than tiles of 128 keys.
       const bool wastes = tile.n > kLongTile && rounded(keys, tile.n) >= rounded(keys, 128);
       return is_large && !spills && !wastes;
     }
-    if (tile.is_direct)
+    if (tile.is_direct())
       return rows <= tile.m && may_divide(tile, tasks, parts) && !has_quicker(tile, tasks, parts);
-    // A tile that is twice as large as what there is computes mostly zeros; small ones read the
-    // keys of many queries more often.
+    // A tile twice as large as the queries or keys computes mostly zeros. With many queries, small
+    // tiles read the keys more often.
     const bool wastes = (tile.m > 16 && tile.m >= 2 * rows) || (tile.n > 64 && tile.n >= 2 * keys);
     const bool is_small = tile.m == 16 && rows > 256;
-    // Sums of long heads leave few registers for scores.
+    // With long heads, the sums leave few registers for scores.
     const bool spills = is_tensor && tile.n / tile.warps_n > 64 && params.value_size > 64;
     const bool is_long = params.value_size > 128 && tile.n / tile.warps_n > 32;
     if (wastes || spills || is_long || (is_small && !found.empty())) return false;
@@ -205,7 +209,7 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
   for (const auto& [number, tile] : kTilesOfAttention) {
     if (!can_compute(tile)) continue;
     const int64_t tasks = heads * ((rows + tile.m - 1) / tile.m);
-    // What two parts can, more can.
+    // A tile that can be divided into two parts can be divided into more.
     constexpr int64_t kFewParts = 2;
     bool is_whole_worth = false;
     for (int64_t parts = 1; parts <= kMostParts; parts *= 2) {
@@ -213,7 +217,7 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
       if (parts == 1) is_whole_worth = is_worth;
       const bool is_asked = query.all_tactics
                                 ? parts <= kFewParts || is_worth
-                                : is_worth && (parts == 1 || is_whole_worth || tile.is_direct);
+                                : is_worth && (parts == 1 || is_whole_worth || tile.is_direct());
       if (is_asked && can_divide(tile, tasks, parts))
         found.push_back(TileInParts{number, parts}.tactic());
     }

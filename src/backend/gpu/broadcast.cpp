@@ -8,7 +8,7 @@ namespace {
 
 enum class Role { kFull, kRepeated, kOpen };
 
-/// One axis of the output as all inputs see it.
+/// One axis of the output, with the role of each input along it.
 struct Axis {
   Expr extent;
   std::vector<Role> roles;
@@ -17,7 +17,8 @@ struct Axis {
 
 Expr is_equal(const Expr& a, const Expr& b) { return Expr::make(ExprOp::kEqual, a, b); }
 
-/// The output's extent: that of an input, or where several may be 1, of the first that is not.
+/// The output's extent: that of an input that is never 1; else, where several inputs may be 1, that
+/// of the first that is not 1.
 Expr output_extent(const std::vector<Expr>& own, const std::vector<bool>& always_one,
                    const std::vector<bool>& never_one) {
   const auto full = std::find(never_one.begin(), never_one.end(), true);
@@ -55,7 +56,7 @@ Axis analyze_axis(const KernelSource& source, const KernelArgs& args, int axis) 
   return result;
 }
 
-/// Merges neighbours for which `same` holds; strides of open axes are as `open_stride` says.
+/// Merges neighbouring axes for which `same` holds. `open_stride` gives the strides of open axes.
 template <class Same, class OpenStride>
 Broadcast::Axes merge(const std::vector<Axis>& axes, size_t inputs, Same&& same,
                       OpenStride&& open_stride) {

@@ -8,21 +8,22 @@
 
 namespace opwright::gpu {
 
-/// How inputs repeat over an output's axes. Profiles may leave open whether an extent is 1: then it
-/// is presumed to be the output's, and `presumption` tells whether that holds.
+/// Broadcasting of inputs over an output's axes. A profile may leave open whether an extent is 1.
+/// The extent is then presumed to be the output's, and `presumption` tells whether that holds.
 struct Broadcast {
-  /// Axes of the output that the inputs see alike are one; never empty.
+  /// The output's axes; neighbours along which every input behaves alike are merged. Never empty.
   struct Axes {
     SymShape extents;
-    std::vector<SymShape> strides;  ///< per input, in elements; 0 where it is repeated
+    std::vector<SymShape> strides;  ///< per input, in elements; 0 where the input is repeated
     bool is_repeated(int input, int axis) const { return strides[input][axis] == Expr(0); }
-    /// Whether one element of the input stands for all of the output.
+    /// Whether one element of the input serves the whole output.
     bool is_scalar(int input) const;
   };
   Axes presumed;
-  /// 1 where `presumed` is right; the constant 1 when it always is.
+  /// 1 where `presumed` holds; the constant 1 when it always holds.
   Expr presumption = 1;
-  /// Right in any case, with strides that depend on extents; empty when `presumed` always is.
+  /// Axes that hold in any case, with strides that depend on extents. Empty when `presumed` always
+  /// holds.
   Axes general;
   Expr count;  ///< elements of the output
 };

@@ -8,7 +8,7 @@
 namespace opwright::gpu {
 namespace {
 
-/// A channel of the output is a row, or channels-last a pixel.
+/// A row is a channel of the output; channels-last, it is a pixel.
 class ShuffleWriter {
  public:
   ShuffleWriter(const ChannelShuffle& op, const KernelArgs& args)

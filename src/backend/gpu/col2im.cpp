@@ -9,7 +9,8 @@
 namespace opwright::gpu {
 namespace {
 
-/// Blocks of an image as the input of a transposed convolution, whose windows are the blocks.
+/// Describes the blocks of an image as the input of a transposed convolution whose windows are the
+/// blocks.
 Windows blocks_of(const Col2ImParams& params, std::span<const Expr> image) {
   const auto given = [](const Ints& values, size_t axis, int64_t otherwise) {
     return axis < values.size() ? values[axis] : otherwise;

@@ -10,9 +10,9 @@
 namespace opwright::gpu {
 namespace {
 
-/// Inputs up to which a thread looks for its input at every access.
+/// With at most this number of inputs, a thread may search its input at every access.
 constexpr size_t kFewInputs = 16;
-/// Accesses per input and row from which on threads stay in one input.
+/// Accesses per input and row from which on it pays that threads stay in one input.
 constexpr int64_t kLongPiece = 64;
 
 /// The output is a stack of rows that hold a piece of each input.
@@ -46,7 +46,7 @@ class ConcatenationWriter {
     width_ = vector_width(source_, size_, multiples, conditions_);
   }
 
-  /// By input first, which is not there for short pieces.
+  /// Row plans of the kernel by input or by row, from the longest piece or the whole row.
   Ways<RowPlan> plans(bool by_input) const {
     const int64_t length = by_input ? typical_longest_ : typical_length_;
     return row_plans((length + width_ - 1) / width_, args_.outputs[0].opt.numel());
@@ -54,7 +54,8 @@ class ConcatenationWriter {
   bool is_worth_by_input() const {
     return lengths_.size() > kFewInputs || typical_longest_ >= kLongPiece * width_;
   }
-  /// Whether there is that code: elements look at the inputs one after another.
+  /// Whether the kernel by row exists: its threads compare positions with the inputs one after
+  /// another.
   bool has_rows() const { return lengths_.size() <= kFewInputs; }
 
   GeneratedKernel write(const RowPlan& plan, bool by_input) {
@@ -93,7 +94,7 @@ class ConcatenationWriter {
     return generate_rows(source_, move, plan);
   }
 
-  /// The input that a group of threads copies from, found by halving.
+  /// Statements that choose the input of a group of threads by binary search.
   std::string choose(size_t first, size_t last, const std::vector<Expr>& groups) {
     if (last - first == 1)
       return str("from = in", first, ";\npiece = ", source_.value(lengths_[first]),
@@ -104,12 +105,12 @@ class ConcatenationWriter {
                choose(first, middle, groups), "} else {\n", choose(middle, last, groups), "}\n");
   }
 
-  /// Lanes copy a stretch of one row's piece of one input.
+  /// Writes a kernel whose lanes copy a stretch of one row's piece of one input.
   GeneratedKernel pieces(const RowPlan& plan) {
     source_.set_output_type(0, carrier_type(size_));
     const std::string_view carrier = carrier_type(size_);
     const int rows = kThreads / plan.lanes, chunk = plan.lanes * plan.unroll * width_;
-    std::vector<Expr> groups;  // before those of each input
+    std::vector<Expr> groups;  // groups before those of each input
     Expr count = 0;
     for (const Expr& length : lengths_) {
       groups.push_back(count);
@@ -162,7 +163,7 @@ class ConcatenationWriter {
   std::vector<std::string> conditions_;
 };
 
-/// Tactics by input come before those by row.
+/// Tactics by input have lower numbers than those by row.
 struct Choice {
   RowPlan plan;
   bool by_input;

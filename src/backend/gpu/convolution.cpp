@@ -15,17 +15,17 @@
 namespace opwright::gpu {
 namespace {
 
-/// Products of one element, up to which threads that compute elements by themselves may be as fast
-/// as tiles.
+/// Products per element up to which a thread per element may be as fast as tiles.
 constexpr int64_t kFewProducts = 64;
-/// Tactics of linear tensors, whose windows are read element by element, where there is another
-/// format.
+/// Number of tactics timed for linear tensors where another format exists: windows of a linear
+/// tensor are read element by element.
 constexpr size_t kLinearTactics = 3;
-/// Channels of an image, whose windows are read linear where they can be.
+/// Up to this number of channels, as in images, x stays linear where its windows can be copied in
+/// pieces.
 constexpr int64_t kFewChannels = 4;
-/// Bytes that a thread copies to shared memory at once.
+/// Bytes that a thread copies to shared memory in one access.
 constexpr int64_t kLeastPieceBytes = 4, kMostPieceBytes = 16;
-/// Channels of a group below which tiles are mostly empty.
+/// With fewer channels in a group, tiles are mostly empty.
 constexpr int64_t kNarrowGroup = 16;
 
 void find_epilogue_inputs(ConvolutionShape& shape, const ConvolutionParams& params,
@@ -35,7 +35,7 @@ void find_epilogue_inputs(ConvolutionShape& shape, const ConvolutionParams& para
   if (count > 2 && shape.residual != 2 && inputs[2].present) shape.bias = 2;
 }
 
-/// Whether windows are the elements of x themselves.
+/// Whether each window is one element of x, in the same place.
 bool is_pointwise(const Windows& windows) {
   for (size_t i = 0; i < windows.axes.size(); ++i)
     if (windows.window[i] != Expr(1) || windows.axes[i].stride != 1 ||
@@ -44,8 +44,9 @@ bool is_pointwise(const Windows& windows) {
   return true;
 }
 
-/// Neighbours of a row of a window that may be copied at once where x is linear and every window
-/// lies inside of it; 0 where that is not so, or where they are fewer than 4 bytes.
+/// The number of neighbours in a window's row that one access copies, if x is linear and every
+/// window lies inside of it. 0 if windows may reach beyond x, or if the neighbours have fewer than
+/// 4 bytes.
 int64_t patch_piece(const ConvolutionShape& shape, const ConvolutionParams& params, DataType type) {
   const Windows& windows = shape.windows;
   const PaddingMode mode = params.padding_mode;
@@ -60,7 +61,8 @@ int64_t patch_piece(const ConvolutionShape& shape, const ConvolutionParams& para
   return piece * bits(type) / 8 >= kLeastPieceBytes ? piece : 0;
 }
 
-/// A convolution as a product: of pixels and maps channels-last, of maps and pixels linear.
+/// Writes a convolution as a matrix product. With channels last, rows are pixels and columns are
+/// maps. With linear tensors, rows are maps and columns are pixels.
 class ConvolutionWriter {
  public:
   ConvolutionWriter(const ConvolutionParams& params, bool is_transposed, const KernelArgs& args)
@@ -91,17 +93,17 @@ class ConvolutionWriter {
     writer_.add_reader(include("window_reader.cuh"));
     const auto value = [&](const Expr& number) { return source_.value(number); };
     ProductOperand operand = {
-        is_a, args_.inputs[0].type.dtype,
-        str("WindowReader<", ProductWriter::side(is_a), ", ", is_a ? "true" : "false", ">"),
-        str("{", x, ", ", shape_.windows.make(source_), ", ", is_a ? "first_row" : "first_column",
-            ", ", value(count), ", ", value(image), ", ", value(shape_.channels), ", ",
-            value(shape_.taps()), ", ", value(channel), ", ", value(pixel), ", ", is_aligned, "}")};
+        is_a, args_.inputs[0].type.dtype, str("WindowReader<", ProductWriter::side(is_a), ">"),
+        str("{", x, ", ", shape_.windows.make(source_), ", ",
+            is_a ? "task.first_row" : "task.first_column", ", ", value(count), ", ", value(image),
+            ", ", value(shape_.channels), ", ", value(shape_.taps()), ", ", value(channel), ", ",
+            value(pixel), ", ", is_aligned, "}")};
     if (is_a) add_boxes(operand);
     return operand;
   }
 
-  /// Lets the copying unit read windows along k, where those of a tile are one box to it: two axes,
-  /// whole vectors of channels, and taps and corners within its limits.
+  /// Lets TMA read windows along k, if it can read a tile's windows as one box. That needs two
+  /// axes, whole vectors of channels, and taps and corners within TMA's limits.
   void add_boxes(ProductOperand& operand) {
     constexpr int64_t kNearest = -128, kFarthest = 127, kMostReach = 255, kMostStride = 8;
     constexpr int kHeight = 0, kWidth = 1;
@@ -144,31 +146,31 @@ class ConvolutionWriter {
                  value(windows.padding[axis]));
     };
     operand.map = std::move(map);
-    operand.box_reader = "WindowBoxes";
-    operand.make_boxes =
-        str("{a_map, ", value(shape_.channels), ", ", value(windows.window[kWidth]), ", ",
-            windows.axes[kHeight].dilation, ", ", windows.axes[kWidth].dilation, ", first_row / (",
-            width, " * ", height, "), ", start(str("first_row / ", width, " % ", height), kHeight),
-            ", ", start(str("first_row % ", width), kWidth), "}");
+    operand.box_reader = "WindowBoxes<A>";
+    operand.make_boxes = str(
+        "{a_map, ", value(shape_.channels), ", ", value(windows.window[kWidth]), ", ",
+        windows.axes[kHeight].dilation, ", ", windows.axes[kWidth].dilation, ", task.first_row / (",
+        width, " * ", height, "), ", start(str("task.first_row / ", width, " % ", height), kHeight),
+        ", ", start(str("task.first_row % ", width), kWidth), "}");
   }
 
-  /// The kernel of a transposed convolution, from the first of its maps in the tile on.
+  /// Returns the operand for the kernel tensor of a transposed convolution, from the tile's first
+  /// map on.
   ProductOperand transposed_kernel(bool is_a, const MatrixStackPlace& place) {
     writer_.add_reader(include("kernel_reader.cuh"));
     const std::string from = shape_.groups == Expr(1) ? std::string("in1")
                                                       : str("(in1 + ", place.number, " * ",
                                                             source_.value(place.stride), ")");
-    const std::string first = is_a ? "first_row" : "first_column";
+    const std::string first = is_a ? "task.first_row" : "task.first_column";
     return {
-        is_a, args_.inputs[1].type.dtype,
-        str("KernelReader<", ProductWriter::side(is_a), ", ", is_a ? "true" : "false", ">"),
+        is_a, args_.inputs[1].type.dtype, str("KernelReader<", ProductWriter::side(is_a), ">"),
         str("{", from, " + ", first, is_a ? " * " + source_.value(shape_.taps()) : std::string(),
             ", ", source_.value(shape_.maps), ", ", source_.value(shape_.maps), " - ", first, ", ",
             source_.value(shape_.taps()), ", ", source_.value(shape_.channels), ", ",
             writer_.alignment(1, {shape_.maps}), "}")};
   }
 
-  /// A group's part of the kernel. The outermost axis has the groups.
+  /// Returns a group's part of the kernel tensor, whose outermost axis has the groups.
   MatrixStackPlace kernel_of(std::string group) const {
     return {std::move(group), shape_.groups, shape_.channels * shape_.maps * shape_.taps()};
   }
@@ -178,52 +180,57 @@ class ConvolutionWriter {
     const Expr count = shape_.images * shape_.pixels();
     const bool is_grouped = shape_.groups != Expr(1);
     const std::string x =
-        is_grouped ? str("(in0 + batch * ", source_.value(shape_.channels), ")") : "in0";
+        is_grouped ? str("(in0 + task.batch * ", source_.value(shape_.channels), ")") : "in0";
     const std::string is_aligned = writer_.alignment(0, {shape_.channels, pixel});
     const ProductOperand a =
         is_pointwise(shape_.windows)
-            ? writer_.matrix(true, 0, true, {"batch", shape_.groups, shape_.channels}, count, pixel,
-                             k_, is_aligned)
+            ? writer_.matrix(true, 0, true, {"task.batch", shape_.groups, shape_.channels}, count,
+                             pixel, k_, is_aligned)
             : windows(true, x, count, numel(shape_.windows.x) * pixel, 1, pixel, is_aligned);
-    const MatrixStackPlace kernel = kernel_of("batch");
+    const MatrixStackPlace kernel = kernel_of("task.batch");
     const ProductOperand b = shape_.windows.is_transposed
                                  ? transposed_kernel(false, kernel)
                                  : writer_.matrix(false, 1, true, kernel, shape_.maps, k_, k_,
                                                   writer_.alignment(1, {k_}));
-    const std::string first = str("batch * ", source_.value(shape_.maps));
-    epilogue_.bias_element = is_grouped ? first + " + column" : "column";
+    epilogue_.bias_element =
+        is_grouped ? str("task.batch * ", source_.value(shape_.maps), " + column") : "column";
     epilogue_.channel_element = epilogue_.bias_element;
-    return writer_.write(count, shape_.maps, k_, shape_.groups, {}, a, b, first, row, epilogue_);
+    return writer_.write(count, shape_.maps, k_, shape_.groups, {}, a, b, shape_.maps, row,
+                         epilogue_);
   }
 
-  /// Of a linear x, with results channels-last.
+  /// Writes the kernel for a linear x and channels-last results.
   GeneratedKernel patches() {
     const Windows& windows = shape_.windows;
     const Expr count = shape_.images * shape_.pixels(), &row = windows.x.back();
     const auto value = [&](const Expr& number) { return source_.value(number); };
     writer_.add_reader(windows.constants());
     writer_.add_reader(include("windows.cuh"));
-    // The kernel's rows begin at multiples of that.
+    // Rows of the kernel tensor begin at multiples of this number of elements.
     const int64_t vector = kMostPieceBytes * 8 / bits(args_.inputs[1].type.dtype);
     const int64_t row_piece = std::gcd(k_.constant(), vector);
-    writer_.add_reader(str("constexpr int kPiece = ", piece_, ", kRowPiece = ", row_piece, ";\n",
-                           include("patch_reader.cuh")));
-    std::string is_aligned = str("is_aligned<ElementA, kPiece>(in0)");
+    writer_.add_reader(include("patch_reader.cuh"));
+    const auto aligned = [&](int input, int64_t piece) {
+      return str("is_aligned<", storage_type(args_.inputs[input].type.dtype), ", ", piece, ">(in",
+                 input, ")");
+    };
+    std::string is_aligned = aligned(0, piece_);
     if (!row.is_constant() || row.constant() % piece_ != 0)
-      is_aligned += str(" && ", value(row), " % kPiece == 0");
+      is_aligned += str(" && ", value(row), " % ", piece_, " == 0");
     const ProductOperand a = {
-        true, args_.inputs[0].type.dtype, str("PatchReader<", ProductWriter::side(true), ">"),
-        str("{in0, ", windows.make(source_), ", first_row, ", value(count), ", ",
+        true, args_.inputs[0].type.dtype,
+        str("PatchReader<", ProductWriter::side(true), ", ", piece_, ">"),
+        str("{in0, ", windows.make(source_), ", task.first_row, ", value(count), ", ",
             value(shape_.channels * numel(windows.x)), ", ", value(k_), ", ", is_aligned, "}")};
-    ProductOperand b = writer_.matrix(false, 1, true, kernel_of("batch"), shape_.maps, k_, k_,
+    ProductOperand b = writer_.matrix(false, 1, true, kernel_of("task.batch"), shape_.maps, k_, k_,
                                       writer_.alignment(1, {k_}));
     if (row_piece < vector && row_piece * bits(b.type) / 8 >= kLeastPieceBytes) {
-      b.reader = str("PieceReader<", ProductWriter::side(false), ">");
-      b.make = str("{in1 + first_column * ", value(k_), ", ", value(k_), ", ", value(shape_.maps),
-                   " - first_column, is_aligned<ElementB, kRowPiece>(in1)}");
+      b.reader = str("PieceReader<", ProductWriter::side(false), ", ", row_piece, ">");
+      b.make = str("{in1 + task.first_column * ", value(k_), ", ", value(k_), ", ",
+                   value(shape_.maps), " - task.first_column, ", aligned(1, row_piece), "}");
     }
     epilogue_.bias_element = epilogue_.channel_element = "column";
-    return writer_.write(count, shape_.maps, k_, shape_.groups, {}, a, b, "0", shape_.maps,
+    return writer_.write(count, shape_.maps, k_, shape_.groups, {}, a, b, 0, shape_.maps,
                          epilogue_);
   }
 
@@ -231,11 +238,11 @@ class ConvolutionWriter {
     const Expr pixels = shape_.pixels(), plane = numel(shape_.windows.x);
     const Expr image = shape_.channels * shape_.groups * plane;
     const bool is_grouped = shape_.groups != Expr(1);
-    std::string of_batch = "const Index image = batch, group = 0;\n(void)group;\n";
+    std::string of_batch = "const Index image = task.batch, group = 0;\n(void)group;\n";
     if (is_grouped) {
       const std::string places[] = {"image", "group"};
       const Expr extents[] = {shape_.images, shape_.groups};
-      of_batch = source_.decompose("batch", places, extents);
+      of_batch = source_.decompose("task.batch", places, extents);
     }
     std::string x = str("in0 + image * ", source_.value(image));
     if (is_grouped) x += str(" + group * ", source_.value(shape_.channels * plane));
@@ -247,7 +254,7 @@ class ConvolutionWriter {
     const ProductOperand b =
         is_pointwise(shape_.windows)
             ? writer_.matrix(false, 0, false,
-                             {"batch", shape_.images * shape_.groups, shape_.channels * plane},
+                             {"task.batch", shape_.images * shape_.groups, shape_.channels * plane},
                              pixels, pixels, k_, writer_.alignment(0, {pixels}))
             : windows(false, x, pixels, image, plane, 1, "false");
     epilogue_.bias_element =
@@ -255,7 +262,7 @@ class ConvolutionWriter {
     epilogue_.row_axes = static_cast<int>(shape_.windows.axes.size());
     epilogue_.channel_element = epilogue_.bias_element;
     return writer_.write(shape_.maps, pixels, k_, shape_.images * shape_.groups, of_batch, a, b,
-                         str("batch * rows * columns"), pixels, epilogue_);
+                         shape_.maps * pixels, pixels, epilogue_);
   }
 
   const KernelArgs& args_;
@@ -263,7 +270,8 @@ class ConvolutionWriter {
   KernelSource& source_;
   ConvolutionShape shape_;
   const Expr k_;
-  int64_t piece_ = 0;  ///< of windows that are read linear, with results channels-last; else 0
+  int64_t piece_ = 0;  ///< elements of a window copied at once, for linear x and channels-last
+                       ///< results; else 0
   ProductEpilogue epilogue_;
 };
 
@@ -283,12 +291,13 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
 
   std::vector<Candidate> found;
   for (const DataType type : product_types(query)) {
-    // Transposed convolutions of FP8 have no type of their own for sums.
+    // A transposed convolution has no separate result type for the sums of a quantized type.
     if (is_transposed && is_quantized(type)) continue;
     std::vector<TensorFormat> formats = formats_of(query, query.inputs[0].opt.rank());
     const bool is_image = !is_transposed && is_fixed &&
                           is_image_convolution(shape, params, type, target_architecture(query));
-    // What tensor cores do not multiply lies between layers that are converted anyway.
+    // A quantized convolution that tensor cores do not multiply lies between layers that are
+    // converted anyway, so it needs only LINEAR.
     if (is_quantized(type) && !is_image &&
         (params.zero_point != 0 ||
          product_units(type, query.inputs[1].type.dtype, query).front() != ProductUnit::kTensor))

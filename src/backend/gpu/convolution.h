@@ -10,15 +10,16 @@
 
 namespace opwright::gpu {
 
-/// A convolution, or a transposed one, as kernels see it: `groups` convolutions of `channels`
-/// channels of x, which give `maps` channels of y each.
+/// A convolution, or a transposed one, as kernels compute it: `groups` convolutions that make
+/// `maps` channels of y from `channels` channels of x each.
 struct ConvolutionShape {
   Windows windows;
   Expr images, channels, maps, groups;
-  bool is_channels_last = false;  ///< x, y and the kernel, whose outermost axis stays; else linear
-  int bias = -1, residual = -1;   ///< the inputs; -1: none
+  bool is_channels_last = false;  ///< x, y and the kernel tensor, whose outermost axis stays; else
+                                  ///< linear
+  int bias = -1, residual = -1;   ///< indices of inputs; -1: none
 
-  /// `x` and `kernel`: the extents as the network has them.
+  /// `x` and `kernel` are the extents in the network's order.
   ConvolutionShape(const ConvolutionParams& params, bool is_transposed, const SymShape& x,
                    const SymShape& kernel);
 
@@ -26,34 +27,35 @@ struct ConvolutionShape {
   Expr pixels() const { return numel(windows.y); }
 };
 
-/// The tactic of convolutions whose threads compute elements of the output one by one. Lower ones
-/// are tiles of products.
+/// The tactic of convolutions with a thread per element of the output. Lower numbers are tiles of
+/// products.
 inline constexpr int64_t kDirectConvolution = kProductTacticsEnd;
 GeneratedKernel generate_direct_convolution(KernelSource& source, const ConvolutionShape& shape,
                                             const ConvolutionParams& params,
                                             const KernelArgs& args);
 
-/// The tactic of images of few channels, by warpgroups: a linear x, a y that is channels-last.
-/// What a stride along a row goes over, all channels of it, fits into 16 bytes.
+/// The tactic of convolutions of images with few channels, on warpgroups: a linear x, a
+/// channels-last y. All channels of the pixels that one stride along a row covers must fit 16
+/// bytes.
 inline constexpr int64_t kImageConvolution = 1001;
-/// Whether there is that kernel. Of fixed shapes.
+/// Whether that kernel can compute the convolution, whose shapes are fixed.
 bool is_image_convolution(const ConvolutionShape& shape, const ConvolutionParams& params,
                           DataType type, int architecture);
 GeneratedKernel generate_image_convolution(KernelSource& source, const ConvolutionShape& shape,
                                            const ConvolutionParams& params, const KernelArgs& args);
 
-/// The first tactic of convolutions of one channel each, channels-last and floating, whose threads
-/// have neighbouring channels of some pixels in a row.
+/// The first tactic of depthwise convolutions, with one channel per group, channels-last and
+/// floating. Each thread has neighbouring channels of some pixels in a row.
 inline constexpr int64_t kDepthwiseConvolution = 1100;
 struct DepthwiseTactic {
   int64_t number = 0;
   std::string name;
 };
-/// Those worth timing, or all, for extents that are constant; none where the convolution is another
-/// one, or its channels do not make whole vectors.
+/// The tactics worth timing, or all, for constant extents. None where the convolution is not
+/// depthwise, or its channels do not make whole vectors.
 std::vector<DepthwiseTactic> depthwise_tactics(const ConvolutionShape& shape, DataType type,
                                                bool all);
-/// KernelTactics::names of them.
+/// KernelTactics::names of the depthwise tactics.
 std::vector<std::string> depthwise_names();
 GeneratedKernel generate_depthwise_convolution(KernelSource& source, const ConvolutionShape& shape,
                                                const ConvolutionParams& params,

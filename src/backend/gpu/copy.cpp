@@ -21,7 +21,7 @@ class CopyKernel final : public Kernel {
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     const int64_t bytes = bytes_of(type_, inputs[0].numel());
-    // A change of type keeps bits, a change of format elements.
+    // A change of type keeps the bits; a change of format keeps the elements.
     const bool fits = bits(type_) == bits(to_) ? inputs[0].numel() == outputs[0].numel()
                                                : bytes == bytes_of(to_, outputs[0].numel());
     require(fits, "Layer '", layer_, "': cannot copy ", inputs[0], " to ", outputs[0],
@@ -29,7 +29,7 @@ class CopyKernel final : public Kernel {
     bytes_ = static_cast<size_t>(bytes);
   }
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) override {
-    // The compiler gives both the same memory where it can.
+    // Where it can, the compiler gives input and output the same memory.
     if (bytes_ > 0 && outputs[0] != inputs[0]) device_.copy(outputs[0], inputs[0], bytes_, queue);
   }
   std::string description() const override { return "copy"; }
@@ -65,8 +65,8 @@ void check(const Operator& op, const KernelArgs& args, bool keeps_type) {
       from.format == TensorFormat::kLINEAR && to.format == TensorFormat::kLINEAR;
   const bool fits =
       are_linear && (keeps_type ? from == to : are_bit_castable(from.dtype, to.dtype));
-  // The compiler also makes one where two formats of a tensor are the same bytes, and of a
-  // transposition that moves the channels to where a format has them.
+  // The compiler also makes a reshape where two formats of a tensor are the same bytes, and of a
+  // transposition that moves the channels to their place in the output's format.
   const PortDesc &x = args.inputs[0], &y = args.outputs[0];
   const bool are_same_bytes =
       keeps_type && ((op.kind() == Reshape::kKind && are_dense(from, to)) ||

@@ -6,12 +6,12 @@
 
 namespace opwright::gpu {
 
-/// Copies the bytes of the first input to the first output, which has as many elements of the same
-/// type, unless both are the same memory: a KernelEntry's `make`.
+/// A KernelEntry's `make`: copies the bytes of the first input to the first output, unless both are
+/// the same memory. Both must have as many elements of the same type.
 std::unique_ptr<Kernel> make_copy_kernel(const Operator& op, const KernelArgs& args);
-/// Throws Error unless a copy is what the ports are for: a KernelEntry's `check`.
+/// A KernelEntry's `check`: throws Error unless a copy computes the output.
 void check_copy(const Operator& op, const KernelArgs& args);
-/// The same, but that the output may be of another type of the same size.
+/// As check_copy(), but the output may have another type of the same size.
 void check_bit_copy(const Operator& op, const KernelArgs& args);
 
 }  // namespace opwright::gpu

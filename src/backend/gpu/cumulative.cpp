@@ -7,7 +7,7 @@
 namespace opwright::gpu {
 namespace {
 
-/// A thread adds up its line, so that neighbours read neighbours.
+/// One thread adds up each line, so neighbouring threads read neighbouring elements.
 std::string write_lines(KernelSource& source, const CumulativeParams& params, const Expr& lines,
                         const Expr& extent, const Expr& inner, DataType type) {
   const std::string length = source.value(extent), stride = source.value(inner);
@@ -17,13 +17,13 @@ std::string write_lines(KernelSource& source, const CumulativeParams& params, co
              " * ", stride, ") + line % ", stride, ";\nRunning sum;\nfor (Index k = 0; k < ",
              length, "; ++k) {\nconst Index at = first + ",
              params.reverse ? str("(", length, " - 1 - k)") : "k", " * ", stride,
-             // The output may be what is read.
+             // The output may be the input's memory.
              ";\nconst Value x = load(in0[at]);\n", params.exclusive ? "" : "sum.take(x);\n",
              "out0[at] = store<", stored, ">(sum.value());\n",
              params.exclusive ? "sum.take(x);\n" : "", "}\n}\n");
 }
 
-/// A block adds up a line, by sums over its warps of as many elements as it has threads.
+/// One block adds up each line, in sums of as many elements as the block has threads.
 std::string write_blocks(KernelSource& source, const CumulativeParams& params, const Expr& lines,
                          const Expr& extent, DataType type) {
   const std::string length = source.value(extent);
@@ -52,7 +52,8 @@ std::string write_blocks(KernelSource& source, const CumulativeParams& params, c
              stored, ">(before.value());\nbefore = all;\n}\n}\n");
 }
 
-/// Whether a block for each line is worth trying: it reads neighbours where the axis is the last.
+/// Whether a block for each line is worth trying. Its threads read neighbours only where the axis
+/// is the last one.
 bool has_blocks(const CumulativeParams& params, const KernelArgs& args) {
   const PortDesc& x = args.inputs[0];
   if (params.product) return false;

@@ -8,7 +8,7 @@
 namespace opwright::gpu {
 namespace {
 
-/// Channels of a thread, which computes position and weights once for all of them.
+/// Channels per thread: position and weights are computed once for all of them.
 constexpr int64_t kColumnChannels = 8;
 
 std::vector<Candidate> deformable_candidates(const Operator&, const CandidateQuery& query) {
@@ -16,8 +16,8 @@ std::vector<Candidate> deformable_candidates(const Operator&, const CandidateQue
   return {linear_candidate(query, str(kColumnChannels, " channels per thread"))};
 }
 
-/// Neighbouring threads have neighbouring columns of windows. As on the CPU, positions are computed
-/// in double precision.
+/// Neighbouring threads have neighbouring columns of windows. Positions are computed in double
+/// precision, as on the CPU.
 std::optional<GeneratedKernel> generate_deformable(const Operator& op, const KernelArgs& args) {
   const DeformableColumnsParams& params = static_cast<const DeformableColumns&>(op).params();
   KernelSource source("deformable_columns", args);
@@ -55,7 +55,7 @@ std::optional<GeneratedKernel> generate_deformable(const Operator& op, const Ker
           " + (double)load(in1[moved * 2 * ", size, " + at]);\n",
           "const double x = ", begin("column", 1, str("window % ", params.window[1])),
           " + (double)load(in1[(moved * 2 + 1) * ", size, " + at]);\n",
-          // Beyond the image is zero: there all weights are.
+          // Outside of the image all weights are zero.
           "const bool is_inside = y > -1.0 && y < (double)", height, " && x > -1.0 && x < (double)",
           width, ";\nconst double floor_y = is_inside ? floor(y) : 0.0, ",
           "floor_x = is_inside ? floor(x) : 0.0;\n",

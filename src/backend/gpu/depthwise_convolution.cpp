@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "backend/gpu/config_writer.h"
 #include "backend/gpu/convolution.h"
 #include "backend/gpu/pointwise_math.h"
 #include "base/types.h"
@@ -7,26 +8,29 @@
 namespace opwright::gpu {
 namespace {
 
-/// Threads of a block about, and of them at most those that have neighbouring channels.
+/// The approximate number of threads in a block, and the most of them that have neighbouring
+/// channels.
 constexpr int kBlockThreads = 128;
 constexpr int64_t kMostLanes = 16;
-/// Taps of a row of a window, for all of which there is code, and of a window.
+/// The most taps of a window's row, each of which has code of its own, and the most taps of a
+/// window.
 constexpr int64_t kMostInRow = 32, kMostTaps = 1024;
-/// Places that the windows of a thread's pixels may reach over in a row, for all of which there is
-/// code.
+/// The most places along a row that the windows of a thread's pixels cover. Each place has code of
+/// its own.
 constexpr int64_t kMostReach = 256;
-/// Bytes of a block's weights at most.
+/// The most bytes of a block's weights.
 constexpr int64_t kWeightBytes = 46 << 10;
-/// Behind the weights of each tap, in elements: neighbouring taps begin in different banks.
+/// Padding behind the weights of each tap, in elements: neighbouring taps begin in different banks.
 constexpr int kRowPadding = 4;
-/// Pixels of a thread that are tried, and how many threads each has to leave.
+/// Numbers of pixels per thread that are timed, and the fewest threads that each must leave.
 constexpr int kPixels[] = {1, 2, 4, 8};
-constexpr int64_t kFewThreads = 128 * 16;
+constexpr int64_t kFewThreads = int64_t{128} * 16;
 
 int neighbours(DataType type) { return 128 / bits(type); }
 
-/// Threads with neighbouring channels, of `packs` in all: eight read a line of memory, more are
-/// taken where that leaves no more of them idle. 0 where the weights of one are too many.
+/// The number of threads with neighbouring channels, for `packs` packs of channels. Eight threads
+/// read a cache line. More are taken only where they leave no more threads idle. 0 where the
+/// weights of one thread are too many.
 int lanes_of(int64_t packs, int64_t taps, int pack) {
   constexpr int64_t kLine = 8;
   int64_t best = 0, least = 0;
@@ -38,9 +42,6 @@ int lanes_of(int64_t packs, int64_t taps, int pack) {
   return static_cast<int>(best);
 }
 
-/// Threads have kPack neighbouring channels of some pixels in a row. A block's weights, and its
-/// bias behind them, lie in shared memory by taps; where they are constant that is done while the
-/// kernel before ends.
 class DepthwiseWriter {
  public:
   DepthwiseWriter(KernelSource& source, const ConvolutionShape& shape,
@@ -58,95 +59,59 @@ class DepthwiseWriter {
     if (shape_.windows.reaches_far()) source_.widen();
     const int workers = std::max(1, kBlockThreads / lanes_), threads = workers * lanes_;
     declare(workers);
-    const auto value = [&](const Expr& expr) { return source_.value(expr); };
     const Expr channels(params_.groups), width = shape_.windows.y.back();
     const Expr of_row = ceil_div(width, Expr(pixels_));
     const Expr rows = shape_.images * floor_div(shape_.pixels(), max(width, Expr(1)));
     const Expr groups = rows * of_row;
-    const Expr chunks = ceil_div(channels, Expr(lanes_ * pack_));
+    const Expr chunks = ceil_div(channels, Expr(int64_t{lanes_} * pack_));
     const Expr tasks = chunks * ceil_div(groups, Expr(workers));
-    const bool has_bias = shape_.bias >= 0;
-    const bool is_constant =
-        args_.inputs[1].is_constant && (!has_bias || args_.inputs[shape_.bias].is_constant);
-    const std::string wait =
-        str("if (task == blockIdx.x) {\n", source_.wait(), KernelSource::kBeginNext, "}\n");
-    const std::string text = str(
-        "alignas(16) __shared__ float weights[(kTaps + 1) * kLength];\n"
-        "const Windows windows = ",
-        shape_.windows.make(source_), ";\nconst Index width = ", value(width),
-        ", of_row = ", value(of_row), ", groups = ", value(groups), ", chunks = ", value(chunks),
-        ";\nconst int lane = (int)threadIdx.x % kLanes, worker = (int)threadIdx.x / kLanes;\n"
-        "for (Index task = blockIdx.x; task < ",
-        value(tasks),
-        "; task += gridDim.x) {\n"
-        "const Index first_channel = task % chunks * (kLanes * kPack);\n"
-        "const int count = kGroups - first_channel < kLanes * kPack ? "
-        "(int)(kGroups - first_channel) : kLanes * kPack;\n"
-        "if (task != blockIdx.x) __syncthreads();\n",
-        is_constant ? "" : wait,
-        "#pragma unroll 4\nfor (int i = threadIdx.x * kPack; i < count * kTaps; i += ",
-        threads * pack_,
-        ") {\nconst auto pack = read_pack(in1 + first_channel * kTaps + i);\n"
-        "#pragma unroll\nfor (int e = 0; e < kPack; ++e)\n"
-        "weights[(i + e) % kTaps * kLength + (i + e) / kTaps] = load(pack.at[e]);\n}\n"
-        "for (int i = threadIdx.x; i < count; i += ",
-        threads, ")\nweights[kTaps * kLength + i] = ",
-        has_bias ? str("load(in", shape_.bias, "[first_channel + i])") : "0.0f", ";\n",
-        is_constant ? wait : "",
-        "__syncthreads();\n"
-        "const Index group = task / chunks * kWorkers + worker;\n"
-        "if (group >= groups || lane * kPack >= count) continue;\n"
-        "const Index channel = first_channel + lane * kPack;\n"
-        "const Index row = group / of_row, first = group % of_row * kPixels;\n"
-        "Index start[kAxes];\n"
-        "const Index image = windows.begin(row * width + first, start);\n"
-        "const X* const from = in0 + image * ",
-        value(numel(shape_.windows.x) * channels),
-        " + channel;\n"
-        "float sums[kPixels][kPack];\n"
-        "#pragma unroll\nfor (int p = 0; p < kPixels; ++p)\n#pragma unroll\n"
-        "for (int i = 0; i < kPack; ++i) sums[p][i] = weights[kTaps * kLength + lane * kPack + "
-        "i];\n",
-        taps_ <= 49 ? "#pragma unroll\n" : "#pragma unroll 1\n",
-        "for (int line = 0; line < kTaps / kRow; ++line) {\n"
-        "const Index place = windows.find_row(start, line);\n"
-        "if (place >= 0)\nadd_row(sums, from + place * kGroups, start[kAxes - 1], "
-        "windows.x[kAxes - 1], kGroups, weights + line * kRow * kLength + lane * kPack);\n}\n",
-        epilogue(), "}\n");
+    std::string text =
+        str("const DepthwiseArguments all{", "Windows", shape_.windows.make(source_));
+    for (const Expr& number :
+         {numel(shape_.windows.x) * channels, width, of_row, groups, chunks, tasks})
+      text += str(", (Index)", source_.value(number));
+    const std::string bias = shape_.bias >= 0 ? str("in", shape_.bias) : std::string("nullptr");
+    text +=
+        str("};\nconvolve_depthwise<Config>(all, [&] {\n",
+            "return DepthwiseOperands<Config>{in0, in1, ", bias, "};\n}, [&] {\n", source_.wait(),
+            KernelSource::kBeginNext,
+            "}, [&](const float (&sums)[kPack], Index at, Index channel) {\n", epilogue(), "});\n");
     return source_.finish(text, tasks, threads);
   }
 
  private:
   void declare(int workers) {
     const WindowAxis& inner = shape_.windows.axes.back();
-    const auto constant = [](std::string_view name, int64_t number) {
-      return str("constexpr int ", name, " = ", number, ";\n");
-    };
-    std::string text = shape_.windows.constants();
-    text += include("windows.cuh");
-    text += str("typedef ", storage_type(args_.inputs[0].type.dtype), " X;\ntypedef ",
-                storage_type(args_.outputs[0].type.dtype), " Y;\n", constant("kPack", pack_),
-                constant("kPixels", pixels_), constant("kLanes", lanes_),
-                constant("kWorkers", workers), constant("kLength", lanes_ * pack_ + kRowPadding),
-                constant("kTaps", taps_), constant("kRow", shape_.windows.window.back().constant()),
-                constant("kStride", inner.stride), constant("kDilation", inner.dilation),
-                "constexpr Index kGroups = ", params_.groups, ";\n",
-                include("depthwise_convolution.cuh"));
+    const bool has_bias = shape_.bias >= 0;
+    ConfigWriter config;
+    config.type("Input", storage_type(args_.inputs[0].type.dtype));
+    config.type("Weight", storage_type(args_.inputs[1].type.dtype));
+    config.type("Bias", storage_type(args_.inputs[has_bias ? shape_.bias : 1].type.dtype));
+    config.number("kPack", pack_), config.number("kPixels", pixels_);
+    config.number("kLanes", lanes_), config.number("kWorkers", workers);
+    config.number("kLength", lanes_ * pack_ + kRowPadding), config.number("kTaps", taps_);
+    config.number("kRow", shape_.windows.window.back().constant());
+    config.number("kStride", inner.stride), config.number("kDilation", inner.dilation);
+    config.number("kAxes", shape_.windows.axes.size());
+    config.value("Index", "kChannels", params_.groups);
+    config.flag("kHasBias", has_bias);
+    config.flag("kIsConstant", args_.inputs[1].is_constant &&
+                                   (!has_bias || args_.inputs[shape_.bias].is_constant));
+    std::string text = str(shape_.windows.constants(), include("windows.cuh"),
+                           include("depthwise_convolution.cuh"), config.write(), "typedef ",
+                           storage_type(args_.outputs[0].type.dtype),
+                           " Y;\nconstexpr int kPack = Config::kPack;\n");
     if (params_.activation.present() || params_.fused.present()) text += pointwise_functions();
     source_.add_declarations(text);
   }
 
   std::string epilogue() {
     const FusedProgram& program = params_.fused;
-    std::string text =
-        "#pragma unroll\nfor (int p = 0; p < kPixels; ++p) {\n"
-        "if (first + p >= width) continue;\n"
-        "const Index at = (row * width + first + p) * kGroups + channel;\n"
-        "Pack<Y, kPack> result;\n";
+    std::string text = "(void)channel;\nPack<Y, kPack> result;\n";
     if (shape_.residual >= 0)
-      text += str("const auto residual = read_pack(in", shape_.residual, " + at);\n");
+      text += str("const auto residual = read_pack<kPack>(in", shape_.residual, " + at);\n");
     std::string elements;
-    const int inputs = static_cast<int>(args_.inputs.size()) - program.inputs();
+    const int inputs = first_program_input(args_, program);
     for (int i = 0; i < program.inputs(); ++i) {
       const int input = inputs + i;
       std::string element = str("in", input, "[0]");
@@ -154,7 +119,7 @@ class DepthwiseWriter {
         case FusedPlace::kElement:
         case FusedPlace::kChannel: {
           const bool is_element = program.places[i] == static_cast<int64_t>(FusedPlace::kElement);
-          text += str("const auto pack", i + 1, " = read_pack(in", input, " + ",
+          text += str("const auto pack", i + 1, " = read_pack<kPack>(in", input, " + ",
                       is_element ? "at" : "channel", ");\n");
           element = str("pack", i + 1, ".at[i]");
           break;
@@ -164,19 +129,19 @@ class DepthwiseWriter {
                         repeated_place(source_, args_, input, "at + i", Expr(params_.groups)), "]");
           break;
         case FusedPlace::kScalar:
-        case FusedPlace::kProduct:  // of other operators
+        case FusedPlace::kProduct:  // only of other operators
           break;
       }
       elements += str("const auto x", i + 1, " = load(", element, ");\n");
     }
     text +=
         "#pragma unroll\nfor (int i = 0; i < kPack; ++i) {\n"
-        "float y = sums[p][i];\n";
+        "float y = sums[i];\n";
     if (shape_.residual >= 0) text += "y += load(residual.at[i]);\n";
     text += fused_activation(params_.activation);
     if (program.present()) text += elements + fused_program(program, args_.outputs[0].type.dtype);
     return str(text, "result.at[i] = store<Y>(", program.present() ? "z" : "y",
-               ");\n}\nwrite_pack(out0 + at, result);\n}\n");
+               ");\n}\nwrite_pack(out0 + at, result);\n");
   }
 
   KernelSource& source_;

@@ -10,7 +10,7 @@
 namespace opwright::gpu {
 namespace {
 
-/// Threads that eliminate a matrix, and matrices at once.
+/// Threads that eliminate one matrix, and matrices that are eliminated at once.
 constexpr int kEliminating = 128;
 constexpr int64_t kMatrices = 512;
 
@@ -19,7 +19,8 @@ std::vector<Candidate> determinant_candidates(const Operator&, const CandidateQu
   return {linear_candidate(query, "a block per matrix")};
 }
 
-/// The product of the diagonal after Gaussian elimination with row exchanges, in double precision.
+/// Computes the product of the diagonal after Gaussian elimination with row exchanges, in double
+/// precision.
 std::optional<GeneratedKernel> generate_determinant(const Operator&, const KernelArgs& args) {
   KernelSource source("determinant", args);
   const SymShape& x = source.dims(0);
@@ -45,7 +46,7 @@ std::optional<GeneratedKernel> generate_determinant(const Operator&, const Kerne
       " + k]) > fabs(a[pivot * ", n, " + k])) pivot = row;\n}\n__syncthreads();\n",
       "const Index other = pivot;\nconst double head = a[other * ", n, " + k];\n",
       "result *= other == k ? head : -head;\n",
-      // Every thread sees the same.
+      // All threads take this branch together.
       "if (head == 0) {\nresult = 0;\nbreak;\n}\n__syncthreads();\nif (other != k)\n",
       "for (Index c = k + thread; c < ", n, "; c += ", kEliminating,
       ") {\nconst double upper = a[k * ", n, " + c];\na[k * ", n, " + c] = a[other * ", n,

@@ -8,17 +8,17 @@
 namespace opwright::gpu {
 
 /// A header of src/backend/gpu/device, which kernels include and the build embeds. Both strings end
-/// with 0, as compilers take them.
+/// with 0, as compilers need them.
 struct DeviceSource {
   const char *name, *text;
 };
-/// All of them; the build writes this function.
+/// All headers; the build writes this function.
 std::span<const DeviceSource> device_sources();
 
-/// Those that `source` includes, and those that these include.
+/// The headers that `source` includes, directly or through other headers.
 std::vector<DeviceSource> included_sources(std::string_view source);
 
-/// The line that includes such a header.
+/// The line that includes a header of that name.
 inline std::string include(std::string_view name) {
   return "#include \"" + std::string(name) + "\"\n";
 }

@@ -5,8 +5,8 @@
 namespace opwright::gpu {
 namespace {
 
-/// A loop over the elements of the output, or packs of neighbouring channels of it, and in it one
-/// over the taps of the window.
+/// Writes a loop over the elements of the output, or over packs of its neighbouring channels.
+/// Inside is a loop over the taps of the window.
 class DirectConvolutionWriter {
  public:
   DirectConvolutionWriter(KernelSource& source, const ConvolutionShape& shape,
@@ -49,14 +49,15 @@ class DirectConvolutionWriter {
               "const Index image = windows.begin(number, start);\n";
     else
       text += source_.decompose("at", linear, linear_extents) + "windows.begin(pixel, start);\n";
-    // Where the group's channels of the image begin, and how far neighbours are apart.
+    // The first channel of the group in the image, and the distance of neighbouring channels.
     const std::string channels = value(shape_.channels), maps = value(shape_.maps);
     const std::string group = pack_ > 1 ? str("map * ", pack_) : str("map / ", maps);
     const std::string pixel = is_last ? value(all_channels) : "1";
     const std::string channel = is_last ? "1" : value(plane), taps = value(shape_.taps());
     text += str("const Index group = ", group, ";\nconst X* const from = in0 + image * ",
                 value(all_channels * plane), " + group * ", channels, " * ", channel, ";\n");
-    // Element [map, c, tap] of the kernel, the first two exchanged where it is transposed.
+    // Element [map, c, tap] of the kernel tensor. The first two axes are exchanged in a transposed
+    // convolution.
     std::string first = str("map * ", pack_, " * ", channels, " * ", taps), c = taps, tap = "1";
     if (is_last) c = "1", tap = channels;
     if (is_transposed && pack_ == 1) {
@@ -83,7 +84,7 @@ class DirectConvolutionWriter {
     if (shape_.bias >= 0) text += str("y += load(in", shape_.bias, "[", of, "]);\n");
     if (shape_.residual >= 0) text += str("y += load(in", shape_.residual, "[", place, "]);\n");
     text += fused_activation(params_.activation);
-    const int inputs = static_cast<int>(args_.inputs.size()) - program.inputs();
+    const int inputs = first_program_input(args_, program);
     for (int i = 0; i < program.inputs(); ++i) {
       const int input = inputs + i;
       std::string element = "0";

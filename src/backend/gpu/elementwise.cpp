@@ -14,10 +14,10 @@ namespace {
 enum Tactic : int64_t {
   kElements = 0,     ///< a thread takes one element at a time
   kVectors = 1,      ///< several neighbours, loaded and stored in one access where aligned
-  kManyVectors = 2,  ///< the same, two at a time
+  kManyVectors = 2,  ///< two such accesses at a time
   kRows = 3,         ///< threads stay in a row, so that only rows are divided by extents
 };
-/// The best guess comes first.
+/// Tactics in the order in which they are tried; the best guess comes first.
 constexpr Tactic kTactics[] = {kVectors, kElements, kManyVectors, kRows};
 
 std::string name_of(Tactic tactic, int width) {
@@ -34,13 +34,13 @@ std::string name_of(Tactic tactic, int width) {
   return {};
 }
 
-/// Bytes of an access, and of the types that are accessed so.
+/// Bytes of an access, and of the narrowest and widest type that sets an access's elements.
 constexpr int kAccessBytes = 16, kNarrowest = 2, kWidest = 8;
-/// Elements from which on more than one way is worth trying.
+/// Elements from which on more than one tactic is worth timing.
 constexpr int64_t kManyElementwise = 1 << 16, kVeryManyElements = 1 << 20;
 constexpr int64_t kLongRow = 64;
 
-/// Elements of one access: 16 bytes of the widest type that is accessed so.
+/// Elements of one access: 16 bytes of the widest type among the ports, within limits.
 int vector_width(std::span<const PortDesc> inputs, std::span<const PortDesc> outputs,
                  const Broadcast::Axes& axes) {
   const int inner = static_cast<int>(axes.extents.size()) - 1;
@@ -52,13 +52,13 @@ int vector_width(std::span<const PortDesc> inputs, std::span<const PortDesc> out
   return kAccessBytes / widest;
 }
 
-/// Whether neighbours along the innermost axis can be taken together for some shape.
+/// Whether one access can take neighbours along the innermost axis, for some shape.
 bool has_vectors(const Broadcast::Axes& axes, int width) {
   const Expr& inner = axes.extents.back();
   return axes.extents.size() == 1 || !inner.is_constant() || inner.constant() % width == 0;
 }
 
-/// Whether threads can share the elements so.
+/// Whether the tactic can share out the elements.
 bool can_share(int64_t tactic, const Broadcast::Axes& axes, int width) {
   switch (tactic) {
     case kElements:
@@ -73,13 +73,13 @@ bool can_share(int64_t tactic, const Broadcast::Axes& axes, int width) {
   }
 }
 
-/// How many neighbours a thread takes together. Rows whose length is known and no multiple of the
-/// vector are taken one element at a time.
+/// The number of neighbours in one access of a thread. A row whose length is known and not a
+/// multiple of the vector is taken one element at a time.
 int group_width(int64_t tactic, int width, const Broadcast::Axes& axes) {
   return tactic == kRows && !has_vectors(axes, width) ? 1 : width;
 }
 
-/// Whether a tactic that can share these elements may be the fastest.
+/// Whether a tactic that can share out the elements may be the fastest.
 bool is_worth_timing(int64_t tactic, const Broadcast::Axes& axes, int width, int64_t count,
                      int64_t row) {
   switch (tactic) {
@@ -145,17 +145,18 @@ class ElementwiseWriter {
   static std::string_view register_of(const PortDesc& port) {
     return register_type(port.type.dtype);
   }
-  /// Whether the input's elements lie as the output's.
+  /// Whether the input's elements are in the output's order.
   bool is_dense(int input) const {
     for (int axis = 0; axis < rank_; ++axis)
       if (axes_.is_repeated(input, axis)) return false;
     return true;
   }
   bool is_scalar(int input) const { return axes_.is_scalar(input); }
-  /// Whether neighbours of the output are neighbours in the input, too.
+  /// Whether neighbours of the output are also neighbours in the input.
   bool is_vector(int input) const { return !axes_.is_repeated(input, rank_ - 1); }
 
-  /// Computes one element; `operand(input)` is the code of its value, `to` its place.
+  /// Writes the computation of one element. `operand(input)` is the code of an input's value,
+  /// `result(output)` the place of a result.
   template <class Operand, class Result>
   void compute(Operand&& operand, Result&& result) {
     text_ += "{\n";
@@ -172,7 +173,7 @@ class ElementwiseWriter {
     text_ += "}\n";
   }
 
-  /// The same at an offset for each input that is not a scalar.
+  /// Writes the computation of one element, with an offset for each input that is not a scalar.
   template <class Offset>
   void compute_at(Offset&& offset, const std::string& to, bool hoisted) {
     compute(
@@ -189,8 +190,8 @@ class ElementwiseWriter {
     return names;
   }
 
-  /// A loop over the elements from `first` on; `hoisted`: along the presumed axes, with the scalars
-  /// already read.
+  /// Writes a loop over the elements from `first` on. With `hoisted`, the axes are the presumed
+  /// ones, and scalars have been read before.
   void each_element(const Broadcast::Axes& axes, bool hoisted, std::string_view first = "0") {
     const std::vector<std::string> names = variables(axes.extents.size());
     text_ += str("for (Index i = ", first, " + first_index(); i < count; i += index_step()) {\n");
@@ -208,8 +209,8 @@ class ElementwiseWriter {
     return str("Pack<", storage_type(port.type.dtype), ", ", width_, ">");
   }
 
-  /// Declares `Group`, what a thread reads for neighbouring elements, and the functions `fetch(from
-  /// each input's offset)` and `put(group, output's offset)`.
+  /// Declares `Group`, the elements that a thread reads for one access of the output. Also declares
+  /// the functions `fetch(offset of each input)` and `put(group, offset of the output)`.
   void declare_groups() {
     std::string members, parameters, fetched;
     for (const int input : reads_) {
@@ -240,7 +241,7 @@ class ElementwiseWriter {
     text_ += "};\n";
   }
 
-  /// A call of fetch() with an offset for each of its parameters.
+  /// Writes a call of fetch() with an offset for each of its parameters.
   template <class Offset>
   std::string fetch(Offset&& offset) const {
     std::string call;
@@ -249,7 +250,8 @@ class ElementwiseWriter {
     return "fetch(" + call + ")";
   }
 
-  /// Whether groups may be used: pointers of the user may be aligned to elements only.
+  /// The condition under which groups can be used: the user's pointers may be aligned only to
+  /// elements.
   std::string alignment_test() {
     std::string test;
     const auto add = [&](const auto&... parts) {
@@ -271,7 +273,7 @@ class ElementwiseWriter {
     text_ += str("if (", alignment_test(), ") {\n");
     declare_groups();
     text_ += str("const Index groups = count / ", width_, ", step = index_step();\n");
-    // Offsets of a group: its position along the innermost axis counts groups.
+    // Offsets of a group, whose position along the innermost axis counts groups.
     const std::vector<std::string> names = variables(axes_.extents.size());
     SymShape extents = axes_.extents;
     if (rank_ > 1) extents.back() = floor_div(extents.back(), Expr(width_));

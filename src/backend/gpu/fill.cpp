@@ -22,7 +22,8 @@ std::string double_literal(double value) {
   return str("__longlong_as_double(", integer_literal(std::bit_cast<int64_t>(value)), ")");
 }
 
-/// Writes the kernel of one filling: a thread writes neighbours in one access where aligned.
+/// Writes the kernel of one filling. A thread writes neighbours in one access where they are
+/// aligned.
 class FillWriter {
  public:
   FillWriter(const Fill& op, const KernelArgs& args)
@@ -55,7 +56,7 @@ class FillWriter {
   bool is_given(size_t input) const {
     return input < args_.inputs.size() && args_.inputs[input].present;
   }
-  /// Integers are counted as such, since a double does not hold all of them, and wrap around.
+  /// Integers are counted as integers, since a double does not hold all of them. They wrap around.
   bool is_integral() const { return is_integer(type_); }
 
   std::string stored(std::string_view value) const {
@@ -63,7 +64,7 @@ class FillWriter {
                "))");
   }
 
-  /// Alpha or beta: element `axis` of the input, else the parameter.
+  /// Alpha or beta: element `axis` of the input where it is given, else the parameter.
   std::string parameter(int input, double number, size_t axis, std::string_view type) const {
     if (is_given(input)) return str("(", type, ")load(in", input, "[", axis, "])");
     if (type == "double") return double_literal(number);

@@ -9,8 +9,8 @@
 namespace opwright::gpu {
 namespace {
 
-/// Writes the kernel of one gathering. Where an index selects one element, the rows go along the
-/// indices, else along the slice that an index selects.
+/// Writes the kernel of one gathering. Rows go along the indices where an index selects one
+/// element, else along the slice that an index selects.
 class GatherWriter {
  public:
   GatherWriter(const Gather& op, const KernelArgs& args)
@@ -48,45 +48,46 @@ class GatherWriter {
   }
 
  private:
-  /// The extents of the data, or of the indices, from axis `first` to before axis `last`.
+  /// The product of the extents from axis `first` to before axis `last`, of the data or of the
+  /// indices.
   static Expr count(const SymShape& dims, int first, int last) {
     return numel(std::span(dims).subspan(first, last - first));
   }
   static int rank(const SymShape& dims) { return static_cast<int>(dims.size()); }
 
-  /// Rows of what lies behind data axis `first`.
+  /// Makes rows of the slices behind data axis `first`.
   void set_slice_rows(int first) {
     move_.length = count(data_, first, rank(data_));
     move_.typical_length = args_.inputs[0].opt.numel(first, rank(data_));
     move_.width = vector_width(source_, size_, std::span(&move_.length, 1), move_.conditions);
     if (move_.width > 1) move_.conditions.push_back(alignment_condition(size_, move_.width, "in0"));
   }
-  /// Rows of what the indices from axis `first` to before axis `last` select.
+  /// Makes rows of the elements that the indices from axis `first` to before axis `last` select.
   void set_index_rows(int first, int last) {
     move_.length = count(indices_, first, last);
     move_.typical_length = args_.inputs[1].opt.numel(first, last);
   }
 
-  /// Reads of the slice at `offset`, zeros where `found` is negative.
+  /// Statements that read the slice at `offset`, zeros where `found` is negative.
   static std::string fetch_slice(std::string_view offset) {
     return str(
         "const Element* const from = (const Element*)(in0 + (found < 0 ? 0 : ", offset,
         "));\nconst auto fetch = [&](Index i) { return found < 0 ? Element() : from[i]; };\n");
   }
-  /// Reads of the elements at offsets of which each takes the statements before, which define
+  /// Statements that read single elements. For each element, `statements` run first and define
   /// `found`.
   static std::string fetch_elements(std::string_view statements, std::string_view offset) {
     return str("const auto fetch = [&](Index i) -> Element {\n", statements,
                "return found < 0 ? Element() : in0[", offset, "];\n};\n");
   }
 
-  /// Output [batch, outer, indices, inner] from data [batch, outer, extent, inner].
+  /// Moves output [batch, outer, indices, inner] from data [batch, outer, extent, inner].
   void slices(int axis) {
     const Expr batch = count(data_, 0, batch_), outer = count(data_, batch_, axis);
     const Expr selected = count(indices_, batch_, rank(indices_));
     const std::string extent = source_.value(data_[axis]);
     const std::string inner = source_.value(count(data_, axis + 1, rank(data_)));
-    // Axes of one element cost no division.
+    // An axis of one element needs no division.
     const std::string number =
         outer == Expr(1) ? "c0" : str("(c0 * ", source_.value(outer), " + c1)");
     const std::string first = str("c0 * ", source_.value(selected));
@@ -108,7 +109,8 @@ class GatherWriter {
     };
   }
 
-  /// Like the indices, each element from its place but for one axis.
+  /// Moves output elements with the shape of the indices. Each comes from its own place, except
+  /// along one axis.
   void elements(int axis) {
     const int last = rank(indices_) - 1;
     for (int i = 0; i <= last; ++i)
@@ -136,7 +138,7 @@ class GatherWriter {
     };
   }
 
-  /// Output [batch, tuples, inner] from data [batch, one axis per index of a tuple, inner].
+  /// Moves output [batch, tuples, inner] from data [batch, one axis per index of a tuple, inner].
   void tuples() {
     const int last = rank(indices_) - 1, depth = static_cast<int>(indices_[last].constant());
     const Expr batch = count(data_, 0, batch_), selected = count(indices_, batch_, last);

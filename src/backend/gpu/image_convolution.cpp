@@ -9,25 +9,25 @@
 namespace opwright::gpu {
 namespace {
 
-/// Elements of 16 bytes, in which the pixels of a stride lie, with all channels.
+/// Elements of 16 bytes. All channels of the pixels of one stride fit into them and form a place.
 constexpr int kVector = 8;
 constexpr int kRowsOfTile = 8;
 constexpr int kThreadsOfTile = 128;
-/// Rows and columns of results in a warp's part of a tile; see kPackedResults.
+/// Rows and padding of a warp's part of the results in a tile; see packed_results.cuh.
 constexpr int kWarpRows = 16, kPadding = 8;
-/// Of the multiprocessor's memory there is room for so many blocks.
+/// Blocks for which a multiprocessor has room in its memory.
 constexpr int kBlocksAtOnce = 3;
 constexpr int64_t kMostShared = (228 << 10) / kBlocksAtOnce - (1 << 10);
 
-/// What is constant of such a convolution.
+/// Constants of a convolution of images.
 struct ImageTiles {
   int64_t channels = 0, pixels = 0, window_y = 0, window_x = 0, stride_y = 0;
-  int64_t lead = 0;               ///< pixels that the first place has before a window
-  int64_t padding = 0;            ///< before the first column, whole places
-  int64_t taps = 0;               ///< places of a row of a window, an even number
-  int64_t columns = 0, maps = 0;  ///< of a tile
+  int64_t lead = 0;               ///< pixels of the first place that lie before a window
+  int64_t padding = 0;            ///< pixels before the first column, in whole places
+  int64_t taps = 0;               ///< places in a row of a window, an even number
+  int64_t columns = 0, maps = 0;  ///< columns and maps of a tile
 
-  /// Empty where the convolution is none of few channels.
+  /// Empty where the convolution cannot be computed in this way.
   static std::optional<ImageTiles> find(const ConvolutionShape& shape);
   int64_t shared_memory() const {
     const int64_t places = ((kRowsOfTile - 1) * stride_y + window_y) * (columns + taps - 1);
@@ -63,7 +63,7 @@ std::optional<ImageTiles> ImageTiles::find(const ConvolutionShape& shape) {
   tiles.lead = tiles.padding - padding;
   tiles.taps = round_up(round_up(tiles.window_x + tiles.lead, tiles.pixels) / tiles.pixels, 2);
   tiles.maps = shape.maps.constant() <= kFewMaps ? kFewMaps : kManyMaps;
-  // As even parts of a row as there can be.
+  // Divides a row into parts that are as even as possible.
   const Expr& width = windows.y[kWidth];
   tiles.columns = kMostColumns;
   if (width.is_constant()) {
@@ -76,7 +76,6 @@ std::optional<ImageTiles> ImageTiles::find(const ConvolutionShape& shape) {
   return tiles;
 }
 
-/// kImageTiles for elements of the type, whose exponent's bits it knows.
 }  // namespace
 
 bool is_image_convolution(const ConvolutionShape& shape, const ConvolutionParams& params,
@@ -85,7 +84,7 @@ bool is_image_convolution(const ConvolutionShape& shape, const ConvolutionParams
     return static_cast<FusedPlace>(place) != FusedPlace::kElement &&
            static_cast<FusedPlace>(place) != FusedPlace::kRepeated;
   };
-  // Sums of bytes are whole numbers that FP32 has.
+  // Sums of bytes are whole numbers that FP32 holds exactly.
   constexpr int64_t kMostProducts = (1 << 23) / (255 * 128);
   const bool is_short = type == DataType::kHALF || type == DataType::kBF16;
   const DataType result = params.fused.present() ? params.fused.result : type_of_product(type);
@@ -119,10 +118,10 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
       constant("kWindowX", tiles.window_x), constant("kStrideY", tiles.stride_y),
       constant("kLead", tiles.lead), constant("kTaps", tiles.taps),
       constant("kColumns", tiles.columns), constant("kTileN", tiles.maps),
-      // The bits of an exponent. Bytes have no infinities.
+      // The bits of an exponent, which detect infinities. Bytes have no infinities.
       constant("kExponent", type == DataType::kHALF ? 0x7c00 : 0x7f80),
       warp_group_instruction(static_cast<int>(tiles.maps), operand, operand),
-      include("image_convolution.cuh"), include("packed_results.cuh"));
+      include("image_convolution.cuh"), "typedef ImageResults C;\n");
   if (params.activation.present() || params.fused.present())
     declarations += pointwise_functions(/*has_short_results=*/true);
   source.add_declarations(declarations);
@@ -146,29 +145,24 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
   const std::string put =
       str("(places, image_of, first_y * kStrideY - ", value(shape.windows.padding[0]),
           ", first_x * kPixels - ", tiles.padding, ", ", value(height), ", ", value(width), ")");
-  const PackedResults results = write_packed_results(
-      args, epilogue, -1,
-      str("[&](int i) { const Index y = first_y + warp * 2 + i / 8, x = first_x + of_row * 8 + "
-          "i % 8; return y < ",
-          value(y[0]), " && x < ", value(y[1]), " ? out0 + ((image * ", value(y[0]), " + y) * ",
-          value(y[1]), " + x) * columns : nullptr; }"));
+  const ResultProgram results = write_packed_results(args, epilogue, {}, "columns");
   std::string text = str(
       "extern __shared__ uint4 memory[];\n"
       "Place* const places = (Place*)memory;\n"
       "Place* const weights = places + kPlacesY * kPlacesX;\n"
       "uint4* const shared = (uint4*)(weights + kSteps * kTileN);\n"
-      "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n"
+      "const int warp = (int)threadIdx.x / 32;\n"
       "const Index columns = ",
       value(shape.maps), ";\nconst bool stores_packs = is_aligned<Output, kPack>(out0) && columns ",
       "% kPack == 0;\nconst bool are_pairs = ",
       may_be_pairs ? "is_aligned<ElementA, kPixels>(in0)" : "false",
       ";\n(void)are_pairs;\nIndex weights_of = -1;\n",
-      // The weights depend on no kernel before.
+      // Constant weights do not depend on an earlier kernel.
       args.inputs[1].is_constant ? std::string() : source.wait(),
       "for (Index number = blockIdx.x; number < ", value(count), "; number += gridDim.x) {\n",
       source.decompose("number", variables, extents),
       "const Index first_column = part * kTileN;\n"
-      // All have read what was there before.
+      // All threads have read the previous tile.
       "__syncthreads();\n"
       "if (part != weights_of) put_weights(weights, in1 + first_column * (kChannels * kWindowY * "
       "kWindowX), columns - first_column);\nweights_of = part;\n",
@@ -181,13 +175,22 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
       "put_places<false>", put, ";\n",
       "fence_copies();\n"
       "const bool may_be_infinite = __syncthreads_or(is_infinite) != 0;\n",
-      results.columns,
+      "const ProductTask task = {0, 0, image, 0, first_column};\nconst ProductProgram program{0, "
+      "0, "
+      "0, ",
+      results.columns, ",\n", results.read, ",\n", results.make,
+      "};\nconst auto of_columns = program.columns(task);\n"
       "for (int of_row = 0; of_row < kBlocks; ++of_row) {\n"
       "const Product product(places + 8 * of_row, weights, may_be_infinite);\n"
-      "constexpr int block = 0, warp_n = 0;\n"
       // A warp has two rows of eight windows.
-      "const int warp_m = warp * 16;\nconstexpr Index first_row = 0, rows = 64;\n",
-      results.text, "}\n", "}\n", KernelSource::kBeginNext);
+      "const auto find_row = [&](int i) {\n"
+      "const Index y = first_y + warp * 2 + i / 8, x = first_x + of_row * 8 + i % 8;\nreturn y < ",
+      value(y[0]), " && x < ", value(y[1]), " ? out0 + ((image * ", value(y[0]), " + y) * ",
+      value(y[1]),
+      " + x) * columns : nullptr;\n};\n"
+      "store_packed_results<C>(task, program, of_columns, product.sums[0], shared, warp * 16, 0, "
+      "NothingBehind(), 64, columns, stores_packs, find_row);\n}\n}\n",
+      KernelSource::kBeginNext);
   GeneratedKernel kernel = source.finish(text, min(count, Expr(kFewBlocks * kBlocksAtOnce)),
                                          kThreadsOfTile, kBlocksAtOnce);
   kernel.launch.shared_memory = tiles.shared_memory();

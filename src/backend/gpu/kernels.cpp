@@ -10,7 +10,7 @@
 namespace opwright::gpu {
 namespace {
 
-/// By the kind of operator; complete once the library is loaded, as RegisteredKernels fill it.
+/// Kernels by kind of operator. RegisteredKernels fill the table while the library is loaded.
 struct KernelTable : std::unordered_map<std::string_view, KernelEntry> {};
 
 }  // namespace
@@ -21,7 +21,7 @@ void register_kernels(std::string_view kind, const KernelEntry& entry) {
 
 void require_candidate(const KernelEntry& entry, const Operator& op, const KernelArgs& args) {
   const Candidate& wanted = *args.candidate;
-  // What the types of the candidate allow: none lower.
+  // The query allows only the types of the ports, none lower.
   std::vector<PortDesc> inputs(args.inputs.begin(), args.inputs.end());
   std::vector<PortDesc> outputs(args.outputs.begin(), args.outputs.end());
   if (op.kind() != Reformat::kKind)

@@ -13,7 +13,8 @@ std::vector<Candidate> kv_cache_candidates(const Operator&, const CandidateQuery
   return {linear_candidate(query, "a thread per element")};
 }
 
-/// Elements of the update, and where the output is another tensor than the cache the others, too.
+/// Writes the elements of the update. Where the output is another tensor than the cache, it copies
+/// the other elements first.
 template <class Op>
 std::optional<GeneratedKernel> generate_kv_cache(const Operator& op, const KernelArgs& args) {
   const bool is_packed =
@@ -41,7 +42,7 @@ std::optional<GeneratedKernel> generate_kv_cache(const Operator& op, const Kerne
   const std::string span = str("const Span span = span_of(in2[b], ", is_packed ? "in3[b]" : "0",
                                ", ", is_packed ? "in3[b + 1]" : all, ", ", all, ", ", room, ");\n");
   const std::vector<std::string> names = {"b", "h", "place", "e"};
-  // Each batch may have all tokens of a packed update.
+  // All tokens of a packed update may belong to any batch.
   const Expr count = cache[0] * cache[1] * tokens * cache[3];
   const std::string from =
       is_packed ? str("((span.first + token) * ", heads, " + h) * ", size, " + e")

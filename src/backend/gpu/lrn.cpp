@@ -11,7 +11,8 @@ namespace opwright::gpu {
 namespace {
 
 constexpr int64_t kKeptWindow = 17;  ///< channels of a window whose squares fit the registers
-constexpr int64_t kLrnChannels = 8;  ///< of a thread, which loads those between them once
+constexpr int64_t kLrnChannels = 8;  ///< channels per thread, which loads the channels between them
+                                     ///< once
 
 std::vector<Candidate> lrn_candidates(const Operator&, const CandidateQuery& query) {
   return moving_candidates(
@@ -19,14 +20,14 @@ std::vector<Candidate> lrn_candidates(const Operator&, const CandidateQuery& que
       [](const KernelArgs&) { return std::vector<std::string>{"squares in registers"}; });
 }
 
-/// Neighbouring threads have neighbours of the innermost axis, and each some channels.
+/// Neighbouring threads have neighbours of the innermost axis. Each thread has some channels.
 std::optional<GeneratedKernel> generate_lrn(const Operator& op, const KernelArgs& args) {
   const LrnParams& params = static_cast<const Lrn&>(op).params();
   KernelSource source("lrn", args);
   const SymShape& x = source.dims(0);
   const Expr spatial = numel(std::span(x).subspan(2));
   const std::string_view stored = storage_type(args.outputs[0].type.dtype);
-  // As ONNX defines it: of an even window the greater part lies behind.
+  // ONNX's definition: the greater part of an even window lies behind the channel.
   const int64_t before = (params.window - 1) / 2, behind = params.window / 2;
   const bool is_kept = params.window <= kKeptWindow;
   const int64_t run = is_kept ? kLrnChannels : 1;
@@ -65,7 +66,7 @@ std::optional<GeneratedKernel> generate_lrn(const Operator& op, const KernelArgs
                 "; ++i) sum += values[k + i] * values[k + i];\n",
                 finish(str("values[k + ", before, "]"), "sum", "(first + k)"), "}\n");
   } else {
-    // Compared by differences, so that a window of any size does not overflow.
+    // Differences are compared, so a window of any size does not overflow.
     text += str("const Index begin = first > ", std::min(before, INT64_C(1) << 30), " ? first - ",
                 std::min(before, INT64_C(1) << 30), " : 0;\nconst Index end = ", channels,
                 " - 1 - first > ", std::min(behind, INT64_C(1) << 30), " ? first + ",

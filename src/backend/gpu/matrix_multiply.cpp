@@ -12,7 +12,7 @@
 namespace opwright::gpu {
 namespace {
 
-/// A stack of matrices, or of vectors, which are its rows (of a) or columns (of b).
+/// A stack of matrices or vectors. A vector is a row of a or a column of b.
 struct MatrixStack {
   SymShape stack;
   Expr along_k, across;
@@ -30,15 +30,15 @@ struct MatrixStack {
     along_k = dims[rank - (is_along_k ? 1 : 2)], across = dims[rank - (is_along_k ? 2 : 1)];
   }
 
-  /// Of neighbours' rows.
+  /// Distance of neighbouring rows in memory.
   const Expr& stride() const { return is_along_k ? along_k : across; }
   bool is_single() const {
     return std::all_of(stack.begin(), stack.end(), [](const Expr& e) { return e == Expr(1); });
   }
 };
 
-/// The axes of the output's stack, and by how many matrices a and b advance along them: not at all
-/// where they have one matrix for all.
+/// The axes of the output's stack, and the matrices by which a and b advance along them. An operand
+/// does not advance along an axis where it has a single matrix.
 struct ProductStack {
   SymShape extents, a_strides, b_strides;
 
@@ -81,7 +81,7 @@ GeneratedKernel write(const MatrixMultiplyParams& params, const KernelArgs& args
   const bool has_channels =
       epilogue.bias >= 0 || std::count(params.fused.places.begin(), params.fused.places.end(),
                                        static_cast<int64_t>(FusedPlace::kChannel)) > 0;
-  // Where all share one matrix b, the rows of a's matrices are those of one.
+  // Where all products share one matrix b, the rows of a's matrices form one matrix.
   if (b.is_single() && a.is_along_k && !(has_channels && bias_is_by_row)) {
     a.across = numel(a.stack) * a.across;
     a.stack.clear();
@@ -100,8 +100,8 @@ GeneratedKernel write(const MatrixMultiplyParams& params, const KernelArgs& args
   const ProductOperand left = matrix(true, 0, a, stack.a_strides);
   const ProductOperand right = matrix(false, 1, b, stack.b_strides);
   return writer.write(a.across, b.across, a.along_k, numel(stack.extents),
-                      source.decompose("batch", places, stack.extents), left, right,
-                      str("batch * rows * columns"), b.across, epilogue);
+                      source.decompose("task.batch", places, stack.extents), left, right,
+                      a.across * b.across, b.across, epilogue);
 }
 
 std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const CandidateQuery& query) {
@@ -133,7 +133,8 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
       candidate.tactic_name = product_tactic(tactic).name(type);
       found.push_back(candidate);
     };
-    // Alone, as candidates are timed, other tiles may seem faster.
+    // Candidates are timed on their own, where other tiles may seem faster than they are in a chain
+    // of kernels.
     if (b.is_along_k && a.is_along_k && query.inputs[1].is_constant && size.batches == 1 &&
         candidate.inputs[1].dtype == type) {
       const std::vector<int64_t> of_chain =

@@ -6,14 +6,14 @@
 namespace opwright::gpu {
 namespace {
 
-constexpr int kCounting = 1024;  ///< threads
+constexpr int kCounting = 1024;  ///< threads of the block that counts
 
 std::vector<Candidate> nonzero_candidates(const Operator&, const CandidateQuery& query) {
   return {linear_candidate(query, "one block")};
 }
 
-/// One block goes through the elements twice: how many there are says where the indices of each
-/// axis begin.
+/// One block goes through the elements twice. The first pass counts them, since the count decides
+/// where the indices of each axis begin.
 std::optional<GeneratedKernel> generate_nonzero(const Operator&, const KernelArgs& args) {
   KernelSource source("nonzero", args);
   const SymShape& x = source.dims(0);

@@ -5,15 +5,15 @@
 
 namespace opwright::gpu {
 
-/// A line of a table whose places are the numbers of tactics that plans and timing caches have. It
-/// says its own, so that nobody moves one without being told by are_numbered().
+/// A line of a table whose index is the number of a tactic in plans and timing caches. The line
+/// states its number, so that are_numbered() notices when a line is moved.
 template <class Entry>
 struct Numbered {
   int64_t number;
   Entry entry;
 };
 
-/// Whether the lines have the numbers from `first` on.
+/// Whether the lines have consecutive numbers from `first` on.
 template <class Entry, size_t count>
 consteval bool are_numbered(const Numbered<Entry> (&table)[count], int64_t first = 0) {
   for (const Numbered<Entry>& line : table)
@@ -21,10 +21,10 @@ consteval bool are_numbered(const Numbered<Entry> (&table)[count], int64_t first
   return true;
 }
 
-/// A tile's number, and in how many parts several blocks compute each tile, as the one number of a
-/// tactic.
+/// A tile's number and the number of parts that a tile's computation is divided into, as one tactic
+/// number.
 struct TileInParts {
-  static constexpr int64_t kUnit = 100;  ///< tiles' numbers are less
+  static constexpr int64_t kUnit = 100;  ///< tiles' numbers are below this
   int64_t tile = 0, parts = 1;
 
   constexpr int64_t tactic() const { return parts > 1 ? parts * kUnit + tile : tile; }

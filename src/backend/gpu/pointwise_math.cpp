@@ -1,6 +1,8 @@
 #include "backend/gpu/pointwise_math.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
 
 #include "backend/gpu/source.h"
@@ -12,60 +14,102 @@ namespace opwright::gpu {
 namespace {
 
 using enum PointwiseOp;
-
-/// `$a` and `$b` in the pattern stand for operands.
-std::string fill_in(std::string_view pattern, std::string_view a, std::string_view b = {}) {
-  std::string text;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] != '$')
-      text += pattern[i];
-    else
-      text += pattern[++i] == 'a' ? a : b;
-  }
-  return text;
-}
+using enum ElementWiseOperation;
+using enum UnaryOperation;
+using enum ActivationType;
 
 std::string constant(DataType type, double value) {
   if (type == DataType::kFLOAT) return float_literal(static_cast<float>(value));
   const auto number = static_cast<int64_t>(value);
-  // The lowest value has no literal.
+  // C++ has no literal for the lowest value.
   const std::string text = number == std::numeric_limits<int64_t>::min()
                                ? "(-9223372036854775807LL - 1)"
                                : std::to_string(number) + "LL";
   return str("(", register_type(type), ")(", text, ")");
 }
 
-// Sums and products are not contracted to a fused operation, so that x * y - x * y is 0.
-std::string_view float_binary(ElementWiseOperation op) {
-  switch (op) {
-    case ElementWiseOperation::kSUM:
-      return "__fadd_rn($a, $b)";
-    case ElementWiseOperation::kPROD:
-      return "__fmul_rn($a, $b)";
-    case ElementWiseOperation::kMAX:
-      return "larger($a, $b)";
-    case ElementWiseOperation::kMIN:
-      return "smaller($a, $b)";
-    case ElementWiseOperation::kSUB:
-      return "__fsub_rn($a, $b)";
-    case ElementWiseOperation::kDIV:
-      return "__fdiv_rn($a, $b)";
-    case ElementWiseOperation::kPOW:
-      return "powf($a, $b)";
-    case ElementWiseOperation::kFLOOR_DIV:
-      return "floorf(__fdiv_rn($a, $b))";
-    case ElementWiseOperation::kEQUAL:
-      return "$a == $b";
-    case ElementWiseOperation::kGREATER:
-      return "$a > $b";
-    case ElementWiseOperation::kLESS:
-      return "$a < $b";
-    default:
-      return {};
-  }
+/// An operation's expression on a GPU, empty where it does not take the type. $a, $b and $c stand
+/// for the operands, $p for alpha and beta.
+struct Expressions {
+  int32_t op;
+  std::string_view of_floats, of_integers = {}, of_bools = {};
+};
+
+// The intrinsics keep the compiler from contracting sums and products, so that x * y - x * y is 0.
+constexpr Expressions kExpressions[] = {
+    {opcode(kSUM), "__fadd_rn($a, $b)", "wrapping_sum($a, $b)"},
+    {opcode(kPROD), "__fmul_rn($a, $b)", "wrapping_product($a, $b)"},
+    {opcode(kMAX), "larger($a, $b)", "$a > $b ? $a : $b"},
+    {opcode(kMIN), "smaller($a, $b)", "$a < $b ? $a : $b"},
+    {opcode(kSUB), "__fsub_rn($a, $b)", "wrapping_difference($a, $b)"},
+    {opcode(kDIV), "__fdiv_rn($a, $b)", "quotient($a, $b)"},
+    {opcode(kPOW), "powf($a, $b)", "integer_power($a, $b)"},
+    {opcode(kFLOOR_DIV), "floorf(__fdiv_rn($a, $b))", "floor_quotient($a, $b)"},
+    {opcode(kAND), {}, "$a & $b", "$a && $b"},
+    {opcode(kOR), {}, "$a | $b", "$a || $b"},
+    {opcode(kXOR), {}, "$a ^ $b", "$a != $b"},
+    {opcode(kEQUAL), "$a == $b", "$a == $b", "$a == $b"},
+    {opcode(kGREATER), "$a > $b", "$a > $b"},
+    {opcode(kLESS), "$a < $b", "$a < $b"},
+
+    {opcode(kEXP), "expf($a)"},
+    {opcode(kLOG), "logf($a)"},
+    {opcode(kSQRT), "__fsqrt_rn($a)"},
+    {opcode(kRECIP), "__fdiv_rn(1.0f, $a)"},
+    {opcode(kABS), "fabsf($a)", "$a < 0 ? negated($a) : $a"},
+    {opcode(kNEG), "-$a", "negated($a)"},
+    {opcode(kSIN), "sinf($a)"},
+    {opcode(kCOS), "cosf($a)"},
+    {opcode(kTAN), "tanf($a)"},
+    {opcode(kSINH), "sinhf($a)"},
+    {opcode(kCOSH), "coshf($a)"},
+    {opcode(kASIN), "asinf($a)"},
+    {opcode(kACOS), "acosf($a)"},
+    {opcode(kATAN), "atanf($a)"},
+    {opcode(kASINH), "asinhf($a)"},
+    {opcode(kACOSH), "acoshf($a)"},
+    {opcode(kATANH), "atanhf($a)"},
+    {opcode(kCEIL), "ceilf($a)"},
+    {opcode(kFLOOR), "floorf($a)"},
+    {opcode(kERF), "erff($a)"},
+    {opcode(kNOT), {}, {}, "!$a"},
+    {opcode(kSIGN), "$a > 0.0f ? 1.0f : $a < 0.0f ? -1.0f : $a == 0.0f ? 0.0f : $a",
+     "($a > 0) - ($a < 0)"},
+    {opcode(kROUND), "rintf($a)"},
+    {opcode(kISINF), "(__float_as_uint($a) & 0x7fffffffu) == 0x7f800000u"},
+    {opcode(kISNAN), "$a != $a"},
+
+    {opcode(kRELU), "$a < 0.0f ? 0.0f : $a", "$a < 0 ? 0 : $a"},
+    {opcode(kSIGMOID), "sigmoid($a)"},
+    {opcode(kTANH), "tanhf($a)"},
+    {opcode(kLEAKY_RELU), "leaky_relu($a, $p)"},
+    {opcode(kELU), "elu($a, $p)"},
+    {opcode(kSELU), "selu($a, $p)"},
+    {opcode(kSOFTSIGN), "__fdiv_rn($a, fabsf($a) + 1.0f)"},
+    {opcode(kSOFTPLUS), "softplus($a, $p)"},
+    {opcode(kCLIP), "clip($a, $p)", "integer_clip($a, $p)"},
+    {opcode(kHARD_SIGMOID), "clip(fmaf($a, $p), 0.0f, 1.0f)"},
+    {opcode(kSCALED_TANH), "scaled_tanh($a, $p)"},
+    {opcode(kTHRESHOLDED_RELU), "thresholded_relu($a, $p)"},
+    {opcode(kGELU_ERF), "gelu($a)"},
+    {opcode(kGELU_TANH), "gelu_tanh($a)"},
+
+    {opcode(kToHalf), "load(store<Half>($a))"},
+    {opcode(kToBf16), "load(store<BFloat16>($a))"},
+    {opcode(kRemainder), "float_remainder($a, $b)"},
+    {opcode(kSelect), {}, {}, "$a ? $b : $c"},
+};
+
+/// The expression of an operation whose operand a has the type.
+std::string_view pattern_of(int32_t op, DataType type) {
+  const auto* const found = std::ranges::find(kExpressions, op, &Expressions::op);
+  if (found == std::end(kExpressions)) return {};
+  return type == DataType::kFLOAT  ? found->of_floats
+         : type == DataType::kBOOL ? found->of_bools
+                                   : found->of_integers;
 }
 
-/// Exponents that need no logarithm.
+/// The expression of a power that needs no logarithm; empty for other exponents.
 std::string_view power_by(double exponent) {
   if (exponent == 2) return "__fmul_rn($a, $a)";
   if (exponent == 3) return "__fmul_rn(__fmul_rn($a, $a), $a)";
@@ -75,164 +119,11 @@ std::string_view power_by(double exponent) {
   return {};
 }
 
-std::string_view integer_binary(ElementWiseOperation op) {
-  switch (op) {
-    case ElementWiseOperation::kSUM:
-      return "wrapping_sum($a, $b)";
-    case ElementWiseOperation::kPROD:
-      return "wrapping_product($a, $b)";
-    case ElementWiseOperation::kMAX:
-      return "$a > $b ? $a : $b";
-    case ElementWiseOperation::kMIN:
-      return "$a < $b ? $a : $b";
-    case ElementWiseOperation::kSUB:
-      return "wrapping_difference($a, $b)";
-    case ElementWiseOperation::kDIV:
-      return "quotient($a, $b)";
-    case ElementWiseOperation::kPOW:
-      return "integer_power($a, $b)";
-    case ElementWiseOperation::kFLOOR_DIV:
-      return "floor_quotient($a, $b)";
-    case ElementWiseOperation::kAND:
-      return "$a & $b";
-    case ElementWiseOperation::kOR:
-      return "$a | $b";
-    case ElementWiseOperation::kXOR:
-      return "$a ^ $b";
-    case ElementWiseOperation::kEQUAL:
-      return "$a == $b";
-    case ElementWiseOperation::kGREATER:
-      return "$a > $b";
-    case ElementWiseOperation::kLESS:
-      return "$a < $b";
-    default:
-      return {};
-  }
-}
-
-std::string_view logical_binary(ElementWiseOperation op) {
-  switch (op) {
-    case ElementWiseOperation::kAND:
-      return "$a && $b";
-    case ElementWiseOperation::kOR:
-      return "$a || $b";
-    case ElementWiseOperation::kXOR:
-      return "$a != $b";
-    case ElementWiseOperation::kEQUAL:
-      return "$a == $b";
-    default:
-      return {};
-  }
-}
-
-std::string_view float_unary(UnaryOperation op) {
-  switch (op) {
-    case UnaryOperation::kEXP:
-      return "expf($a)";
-    case UnaryOperation::kLOG:
-      return "logf($a)";
-    case UnaryOperation::kSQRT:
-      return "__fsqrt_rn($a)";
-    case UnaryOperation::kRECIP:
-      return "__fdiv_rn(1.0f, $a)";
-    case UnaryOperation::kABS:
-      return "fabsf($a)";
-    case UnaryOperation::kNEG:
-      return "-$a";
-    case UnaryOperation::kSIN:
-      return "sinf($a)";
-    case UnaryOperation::kCOS:
-      return "cosf($a)";
-    case UnaryOperation::kTAN:
-      return "tanf($a)";
-    case UnaryOperation::kSINH:
-      return "sinhf($a)";
-    case UnaryOperation::kCOSH:
-      return "coshf($a)";
-    case UnaryOperation::kASIN:
-      return "asinf($a)";
-    case UnaryOperation::kACOS:
-      return "acosf($a)";
-    case UnaryOperation::kATAN:
-      return "atanf($a)";
-    case UnaryOperation::kASINH:
-      return "asinhf($a)";
-    case UnaryOperation::kACOSH:
-      return "acoshf($a)";
-    case UnaryOperation::kATANH:
-      return "atanhf($a)";
-    case UnaryOperation::kCEIL:
-      return "ceilf($a)";
-    case UnaryOperation::kFLOOR:
-      return "floorf($a)";
-    case UnaryOperation::kERF:
-      return "erff($a)";
-    case UnaryOperation::kSIGN:
-      return "$a > 0.0f ? 1.0f : $a < 0.0f ? -1.0f : $a == 0.0f ? 0.0f : $a";
-    case UnaryOperation::kROUND:
-      return "rintf($a)";
-    case UnaryOperation::kISINF:
-      return "(__float_as_uint($a) & 0x7fffffffu) == 0x7f800000u";
-    case UnaryOperation::kISNAN:
-      return "$a != $a";
-    default:
-      return {};
-  }
-}
-
-std::string_view integer_unary(UnaryOperation op) {
-  switch (op) {
-    case UnaryOperation::kABS:
-      return "$a < 0 ? negated($a) : $a";
-    case UnaryOperation::kNEG:
-      return "negated($a)";
-    case UnaryOperation::kSIGN:
-      return "($a > 0) - ($a < 0)";
-    default:
-      return {};
-  }
-}
-
-/// `$b` stands for "alpha, beta".
-std::string_view float_activation(ActivationType type) {
-  switch (type) {
-    case ActivationType::kRELU:
-      return "$a < 0.0f ? 0.0f : $a";
-    case ActivationType::kSIGMOID:
-      return "sigmoid($a)";
-    case ActivationType::kTANH:
-      return "tanhf($a)";
-    case ActivationType::kLEAKY_RELU:
-      return "leaky_relu($a, $b)";
-    case ActivationType::kELU:
-      return "elu($a, $b)";
-    case ActivationType::kSELU:
-      return "selu($a, $b)";
-    case ActivationType::kSOFTSIGN:
-      return "__fdiv_rn($a, fabsf($a) + 1.0f)";
-    case ActivationType::kSOFTPLUS:
-      return "softplus($a, $b)";
-    case ActivationType::kCLIP:
-      return "clip($a, $b)";
-    case ActivationType::kHARD_SIGMOID:
-      return "clip(fmaf($a, $b), 0.0f, 1.0f)";
-    case ActivationType::kSCALED_TANH:
-      return "scaled_tanh($a, $b)";
-    case ActivationType::kTHRESHOLDED_RELU:
-      return "thresholded_relu($a, $b)";
-    case ActivationType::kGELU_ERF:
-      return "gelu($a)";
-    case ActivationType::kGELU_TANH:
-      return "gelu_tanh($a)";
-  }
-  return {};
-}
-
-/// Bounds beyond the type's range bound nothing.
+/// Bounds as arguments. Bounds beyond the type's range have no effect.
 template <class T>
 std::string integer_bounds(DataType type, double alpha, double beta) {
   using Limits = std::numeric_limits<T>;
-  // The greatest value of the type that a double holds.
+  // The greatest value of the type that a double represents.
   constexpr double kHighest =
       sizeof(T) == 8 ? 0x1.fffffffffffffp62 : static_cast<double>(Limits::max());
   constexpr double kLowest = static_cast<double>(Limits::min());
@@ -246,55 +137,55 @@ std::string integer_bounds(DataType type, double alpha, double beta) {
              high < kHighest ? bound(high) : highest);
 }
 
-std::string integer_activation(const PointwiseInstruction& instruction, std::string_view a) {
-  const auto activation = activation_of(instruction.op);
-  if (activation == ActivationType::kRELU) return fill_in("$a < 0 ? 0 : $a", a);
-  if (activation != ActivationType::kCLIP) return {};
-  const DataType type = instruction.type;
+/// Alpha and beta as arguments.
+std::string parameters(const PointwiseInstruction& instruction) {
   const double alpha = instruction.alpha, beta = instruction.beta;
-  const std::string bounds = type == DataType::kINT8    ? integer_bounds<int8_t>(type, alpha, beta)
-                             : type == DataType::kUINT8 ? integer_bounds<uint8_t>(type, alpha, beta)
-                             : type == DataType::kINT32
-                                 ? integer_bounds<int32_t>(type, alpha, beta)
-                                 : integer_bounds<int64_t>(type, alpha, beta);
-  return fill_in("integer_clip($a, $b)", a, bounds);
+  const DataType type = instruction.type;
+  switch (type) {
+    case DataType::kFLOAT:
+      return str(constant(type, alpha), ", ", constant(type, beta));
+    case DataType::kINT8:
+      return integer_bounds<int8_t>(type, alpha, beta);
+    case DataType::kUINT8:
+      return integer_bounds<uint8_t>(type, alpha, beta);
+    case DataType::kINT32:
+      return integer_bounds<int32_t>(type, alpha, beta);
+    default:
+      return integer_bounds<int64_t>(type, alpha, beta);
+  }
+}
+
+std::string fill_in(std::string_view pattern, const PointwiseInstruction& instruction) {
+  std::string text;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] != '$') {
+      text += pattern[i];
+      continue;
+    }
+    const char operand = pattern[++i];
+    text += operand == 'p'   ? parameters(instruction)
+            : operand == 'a' ? str("r", instruction.a)
+            : operand == 'b' ? str("r", instruction.b)
+                             : str("r", instruction.c);
+  }
+  return text;
 }
 
 std::string find_expression(std::span<const PointwiseInstruction> program, int index) {
   const PointwiseInstruction& instruction = program[index];
   const int32_t op = instruction.op;
-  const auto name = [](int32_t id) { return "r" + std::to_string(id); };
-  const std::string a = name(instruction.a);
   if (op == opcode(kInput)) return "x" + std::to_string(instruction.a);
   if (op == opcode(kConstant)) return constant(instruction.type, instruction.alpha);
-  if (op == opcode(kSelect)) return str(a, " ? ", name(instruction.b), " : ", name(instruction.c));
-  if (op == opcode(kToHalf)) return str("load(store<Half>(", a, "))");
-  if (op == opcode(kToBf16)) return str("load(store<BFloat16>(", a, "))");
-  if (op == opcode(kRemainder)) return str("float_remainder(", a, ", ", name(instruction.b), ")");
-  if (op == opcode(kCast)) return str("convert<", register_type(instruction.type), ">(", a, ")");
+  if (op == opcode(kCast))
+    return str("convert<", register_type(instruction.type), ">(r", instruction.a, ")");
   const DataType type = program[instruction.a].type;
-  const bool is_float = type == DataType::kFLOAT;
-  if (op >= opcode(kActivation)) {
-    if (!is_float) return integer_activation(instruction, a);
-    return fill_in(float_activation(activation_of(op)), a,
-                   str(float_literal(static_cast<float>(instruction.alpha)), ", ",
-                       float_literal(static_cast<float>(instruction.beta))));
+  std::string_view pattern = pattern_of(op, type);
+  if (op == opcode(kPOW) && type == DataType::kFLOAT) {
+    const PointwiseInstruction& exponent = program[instruction.b];
+    if (exponent.op == opcode(kConstant) && !power_by(exponent.alpha).empty())
+      pattern = power_by(exponent.alpha);
   }
-  if (op >= opcode(kUnary)) {
-    const auto unary = unary_of(op);
-    if (unary == UnaryOperation::kNOT) return type == DataType::kBOOL ? "!" + a : std::string();
-    return fill_in(is_float ? float_unary(unary) : integer_unary(unary), a);
-  }
-  if (op < opcode(kBinary)) return {};
-  const auto binary = binary_of(op);
-  std::string_view pattern = is_float                  ? float_binary(binary)
-                             : type == DataType::kBOOL ? logical_binary(binary)
-                                                       : integer_binary(binary);
-  const PointwiseInstruction& b = program[instruction.b];
-  if (is_float && binary == ElementWiseOperation::kPOW && b.op == opcode(kConstant) &&
-      !power_by(b.alpha).empty())
-    pattern = power_by(b.alpha);
-  return fill_in(pattern, a, name(instruction.b));
+  return fill_in(pattern, instruction);
 }
 
 }  // namespace
@@ -313,9 +204,9 @@ std::string pointwise_functions(bool has_short_results) {
 
 namespace {
 
-/// Quantizations in a program, as short as they can be: what is divided by a constant, rounded and
-/// bounded is bounded first, so that a sum with a large number rounds it, and bytes that become
-/// numbers again are the numbers that they were.
+/// Shortens quantizations in a program. A quotient by a constant is bounded before it is rounded,
+/// so that a sum with a large number can round it. A byte that is converted back to a number is the
+/// number that it was made of.
 class QuantizingProgram {
  public:
   QuantizingProgram(std::vector<PointwiseInstruction> instructions, int64_t result, DataType output)
@@ -344,11 +235,11 @@ class QuantizingProgram {
   }
 
  private:
-  /// A bounded whole number that a register has.
+  /// A bounded whole number in a register.
   struct Whole {
     double low = 0, high = 0;
-    int32_t round = -1;   ///< the instruction that rounds; -1: the register has none
-    std::string bounded;  ///< what that one rounds, where this is its result
+    int32_t round = -1;   ///< index of the instruction that rounds; -1: not a whole number
+    std::string bounded;  ///< the operand of the rounding, where this register is its result
   };
 
   static std::string name_of(int32_t index) { return "r" + std::to_string(index); }
@@ -362,10 +253,11 @@ class QuantizingProgram {
     const PointwiseInstruction& i = instructions_[index];
     return i.op == opcode(kConstant) && i.type == DataType::kFLOAT ? &i.alpha : nullptr;
   }
-  /// What the instruction divides by, where that is a constant whose reciprocal will do.
+  /// The divisor of the instruction, if it is a constant in the range where its reciprocal is exact
+  /// enough.
   std::optional<float> scale_of(int64_t index) const {
     const PointwiseInstruction& division = instructions_[index];
-    if (division.op != opcode(ElementWiseOperation::kDIV)) return std::nullopt;
+    if (division.op != opcode(kDIV)) return std::nullopt;
     const double* const divisor = constant_at(division.b);
     if (divisor == nullptr) return std::nullopt;
     const auto scale = static_cast<float>(*divisor);
@@ -373,23 +265,23 @@ class QuantizingProgram {
   }
   void match_clip(size_t index) {
     const PointwiseInstruction& clip = instructions_[index];
-    // Where a sum with 1.5 * 2^23 rounds.
+    // The range in which a sum with 1.5 * 2^23 rounds.
     constexpr double kMost = 1 << 20;
-    if (clip.op != opcode(ActivationType::kCLIP) || clip.type != DataType::kFLOAT ||
+    if (clip.op != opcode(kCLIP) || clip.type != DataType::kFLOAT ||
         !(std::fabs(clip.alpha) < kMost) || !(std::fabs(clip.beta) < kMost) ||
         clip.alpha != std::floor(clip.alpha) || clip.beta != std::floor(clip.beta))
       return;
     int32_t round = clip.a;
     double zero_point = 0;
     if (const PointwiseInstruction& sum = instructions_[round];
-        sum.op == opcode(ElementWiseOperation::kSUM) && uses_[round] == 1) {
+        sum.op == opcode(kSUM) && uses_[round] == 1) {
       const double* const constant = constant_at(sum.b);
       if (constant == nullptr || *constant != std::floor(*constant) ||
           !(std::fabs(*constant) < kMost))
         return;
       zero_point = *constant, round = sum.a;
     }
-    if (instructions_[round].op != opcode(UnaryOperation::kROUND) || uses_[round] != 1 ||
+    if (instructions_[round].op != opcode(kROUND) || uses_[round] != 1 ||
         instructions_[round].type != DataType::kFLOAT)
       return;
     const auto low = static_cast<float>(clip.alpha - zero_point),
@@ -418,7 +310,7 @@ class QuantizingProgram {
       expressions_[index] = name_of(before);
     } else if (is_byte(cast.type) && whole.round >= 0 && whole.low >= (is_signed ? -128 : 0) &&
                whole.high <= (is_signed ? 127 : 255)) {
-      // What rounds it to a byte rounds it.
+      // The conversion to a byte also rounds.
       if (uses_[cast.a] == 1 && !whole.bounded.empty()) expressions_[whole.round] = whole.bounded;
       expressions_[index] =
           str("round_to_byte<", register_type(cast.type), ">(", name_of(cast.a), ")");
@@ -429,7 +321,7 @@ class QuantizingProgram {
   std::vector<PointwiseInstruction> instructions_;
   std::vector<int> uses_;
   std::vector<Whole> wholes_;
-  std::vector<std::string> expressions_;  ///< of instructions that are written otherwise
+  std::vector<std::string> expressions_;  ///< of instructions whose expressions are replaced
 };
 
 }  // namespace
@@ -463,13 +355,12 @@ std::string fused_activation(const FusedActivation& activation) {
   std::vector<PointwiseInstruction> program = {{opcode(PointwiseOp::kInput), DataType::kFLOAT, 0}};
   if (activation.type == FusedActivation::kSwish) {
     program.push_back(constant(activation.alpha));
-    program.push_back(binary(ElementWiseOperation::kPROD, 0, 1));
-    program.push_back(activate(ActivationType::kSIGMOID, 2, 0, 0));
-    program.push_back(binary(ElementWiseOperation::kPROD, 0, 3));
+    program.push_back(binary(kPROD, 0, 1));
+    program.push_back(activate(kSIGMOID, 2, 0, 0));
+    program.push_back(binary(kPROD, 0, 3));
   } else if (activation.type == FusedActivation::kHardSwish) {
-    program.push_back(
-        activate(ActivationType::kHARD_SIGMOID, 0, activation.alpha, activation.beta));
-    program.push_back(binary(ElementWiseOperation::kPROD, 0, 1));
+    program.push_back(activate(kHARD_SIGMOID, 0, activation.alpha, activation.beta));
+    program.push_back(binary(kPROD, 0, 1));
   } else {
     program.push_back(activate(static_cast<ActivationType>(activation.type), 0, activation.alpha,
                                activation.beta));
@@ -479,6 +370,10 @@ std::string fused_activation(const FusedActivation& activation) {
     text +=
         str("const float r", i, " = ", pointwise_expression(program, static_cast<int>(i)), ";\n");
   return text + str("y = r", program.size() - 1, ";\n}\n");
+}
+
+int first_program_input(const KernelArgs& args, const FusedProgram& program) {
+  return static_cast<int>(args.inputs.size()) - program.inputs();
 }
 
 }  // namespace opwright::gpu

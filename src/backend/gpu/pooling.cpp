@@ -14,13 +14,13 @@ std::string name_of_window_lanes(int lanes) {
   return lanes == 1 ? std::string("a thread per window") : str(lanes, " threads per window");
 }
 
-/// Threads for a window.
+/// Tactics by the number of threads per window.
 Ways<int> lanes_per_window(const PoolingParams& params, const KernelArgs& args) {
   int64_t window = 1;
   for (const int64_t extent : params.window)
     if (__builtin_mul_overflow(window, extent, &window)) window = INT64_MAX;
   const int64_t outputs = args.outputs[0].opt.numel();
-  // Channels-last, neighbours of a window's element belong to other windows.
+  // Channels-last, neighbours in memory belong to other windows, so lanes gain nothing.
   Ways<int> lanes;
   if (layout_of(args.inputs[0].type.format).channels_last) {
     lanes.add(1, true);
@@ -43,7 +43,7 @@ std::vector<Candidate> pooling_candidates(const Operator& op, const CandidateQue
   });
 }
 
-/// Neighbouring threads have neighbouring windows, or neighbouring elements of one.
+/// Neighbouring threads have neighbouring windows, or neighbouring elements of one window.
 std::optional<GeneratedKernel> generate_pooling(const Operator& op, const KernelArgs& args) {
   const PoolingParams& params = static_cast<const Pooling&>(op).params();
   const int lanes = lanes_per_window(params, args).at(args.candidate->tactic);

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "backend/candidates.h"
+#include "backend/gpu/config_writer.h"
 #include "backend/gpu/kernels.h"
-#include "backend/gpu/reduce_functions.h"
 #include "backend/gpu/source.h"
 #include "backend/gpu/ways.h"
 #include "base/error.h"
@@ -16,17 +16,17 @@ namespace {
 
 /// Threads of a warp that read neighbouring rows when the innermost axis is kept.
 constexpr int kColumns = 32;
-/// Elements from which on more than one way is worth trying.
+/// Elements from which on more than one plan is worth timing.
 constexpr int64_t kManyReduced = 1 << 14;
-/// Rounds of a block's threads from which on an output is worth a block of its own.
+/// Rounds of a block's threads from which on an output pays for a block of its own.
 constexpr int kRounds = 4;
-/// Bytes of the longest total.
+/// Bytes of the largest total.
 constexpr int64_t kTotalBytes = 8;
 
-/// How threads share the work.
+/// A division of the work among threads.
 struct ReducePlan {
   int lanes = 1;   ///< threads of a team
-  int blocks = 0;  ///< that outputs are split for, so that so many run in all; 0: they are not
+  int blocks = 0;  ///< approximate number of blocks among which outputs are split; 0: not split
   int64_t tactic() const { return int64_t{blocks} * kMaxLanes + lanes; }
   static ReducePlan of(int64_t tactic) {
     return {static_cast<int>(tactic % kMaxLanes), static_cast<int>(tactic / kMaxLanes)};
@@ -44,7 +44,7 @@ struct ReducePlan {
 struct ReduceAxes {
   SymShape kept, kept_strides, reduced, reduced_strides;
   bool inner_is_reduced = true;
-  Expr outputs = 1, count = 1;  ///< of outputs, and of elements that each is made of
+  Expr outputs = 1, count = 1;  ///< number of outputs, and of elements reduced to each
 };
 
 ReduceAxes analyze(const SymShape& dims, int64_t mask) {
@@ -77,221 +77,124 @@ ReduceAxes analyze(const SymShape& dims, int64_t mask) {
 
 int vector_width(DataType type) { return std::min(8, 128 / bits(type)); }
 
-std::vector<std::string> variables(char prefix, size_t count) {
-  std::vector<std::string> names;
-  for (size_t i = 0; i < count; ++i) names.push_back(prefix + std::to_string(i));
-  return names;
+/// The operation on elements of `type`: for truth values a sum is OR and a product is AND.
+ReduceOperation operation_on(DataType type, ReduceOperation op) {
+  if (type != DataType::kBOOL) return op;
+  return op == ReduceOperation::kPROD || op == ReduceOperation::kMIN ? ReduceOperation::kMIN
+                                                                     : ReduceOperation::kMAX;
 }
 
-/// A block has teams of `lanes` threads, each of which reduces to one output. Where the innermost
-/// axis is reduced the lanes are neighbours, else the teams are, so that either way neighbouring
-/// threads read neighbouring elements. Where there are too few outputs for that to fill the device,
-/// each is made of parts, every part by a team of another block; the last block that is done merges
-/// them, always in the same order.
-class ReduceWriter {
- public:
-  ReduceWriter(const Reduce& op, const KernelArgs& args)
-      : ports_(args),
-        source_("reduce", ports_),
-        input_(args.inputs[0].type.dtype),
-        output_(args.outputs[0].type.dtype),
-        axes_(
-            analyze(source_.dims(0), axes_in_memory(args.inputs[0].type.format,
-                                                    args.inputs[0].max.rank(), op.params().axes))),
-        plan_(ReducePlan::of(args.candidate->tactic)),
-        lanes_(plan_.lanes),
-        threads_(axes_.inner_is_reduced ? std::max(kThreads, lanes_)
-                                        : std::max(kThreads, lanes_ * kColumns)),
-        teams_(threads_ / lanes_) {
-    source_.add_declarations(reduce_functions(op.params().op, input_, output_));
+std::string_view name_of(ReduceOperation op) {
+  switch (op) {
+    case ReduceOperation::kAVG:
+      return "Reduction::kAverage";
+    case ReduceOperation::kPROD:
+      return "Reduction::kProduct";
+    case ReduceOperation::kMAX:
+      return "Reduction::kGreatest";
+    case ReduceOperation::kMIN:
+      return "Reduction::kLeast";
+    default:
+      return "Reduction::kSum";
   }
+}
 
-  GeneratedKernel write() {
-    const bool by_rows = axes_.inner_is_reduced;
-    text_ = str("const Index outputs = ", source_.value(axes_.outputs),
-                ", count = ", source_.value(axes_.count), ";\n");
-    const Expr groups = ceil_div(axes_.outputs, Expr(teams_));
-    const Expr parts = plan_.blocks > 0 ? parts_of(groups) : Expr(1);
-    if (by_rows) text_ += str("const bool aligned = ", alignment_test(), ";\n");
-    text_ += position(lanes_);
-    if (plan_.blocks > 0) {
-      source_.add_counters(1);
-      source_.add_scratch("Total", kTotalBytes * teams_ * 2 * plan_.blocks);
-      const Expr unit(unit_of_part());
-      const Expr length = ceil_div(axes_.count, parts * unit) * unit;
-      text_ +=
-          str("const Index parts = ", source_.value(parts), ", groups = ", source_.value(groups),
-              ", length = ", source_.value(length), ";\n",
-              // The same for all threads of a block, which wait for each other.
-              "for (Index task = blockIdx.x; task < groups * parts; task += gridDim.x) {\n",
-              "const Index first = task / parts * ", teams_, ", part = task % parts;\n",
-              "const Index begin = part * length;\n"
-              "const Index end = begin >= count ? begin : begin + length < count ? begin + "
-              "length : count;\n");
-    } else {
-      text_ +=
-          str("const Index begin = 0, end = count;\n", "for (Index first = (Index)blockIdx.x * ",
-              teams_, "; first < outputs; first += (Index)gridDim.x * ", teams_, ") {\n");
-    }
-    text_ +=
-        "const Index output = first + team;\n"
-        "Total total = neutral();\n"
-        "if (output < outputs) {\n";
-    const std::vector<std::string> kept = variables('k', axes_.kept.size());
-    text_ += source_.decompose("output", kept, axes_.kept);
-    text_ += str("const ", storage_type(input_), "* const from = in0 + (",
-                 source_.offset(kept, axes_.kept_strides), ");\n");
-    if (by_rows) vectors();
-    elements();
-    text_ += "}\n";
-    join(lanes_);
-    if (plan_.blocks > 0)
-      text_ += str("if (parts > 1) {\n",
-                   "if (lane == 0 && output < outputs) scratch[part * outputs + output] = total;\n",
-                   "continue;\n}\n");
-    text_ += store_output() + "}\n";
-    if (plan_.blocks > 0) merge_parts();
-    return source_.finish(text_, groups * parts, threads_);
+/// The neutral element. An extreme uses the limits of the elements' own type, so that the extreme
+/// of nothing fits the output.
+std::string_view neutral(ReduceOperation op, DataType type) {
+  if (op == ReduceOperation::kPROD) return "1";
+  if (op != ReduceOperation::kMAX && op != ReduceOperation::kMIN) return "0";
+  const bool is_max = op == ReduceOperation::kMAX;
+  switch (type) {
+    case DataType::kINT8:
+      return is_max ? "-128" : "127";
+    case DataType::kUINT8:
+      return is_max ? "0" : "255";
+    case DataType::kBOOL:
+      return is_max ? "0" : "1";
+    case DataType::kINT32:
+      return is_max ? "-2147483647 - 1" : "2147483647";
+    case DataType::kINT64:
+      return is_max ? "-9223372036854775807LL - 1" : "9223372036854775807LL";
+    default:
+      return is_max ? "__uint_as_float(0xff800000u)" : "__uint_as_float(0x7f800000u)";
   }
+}
 
- private:
-  /// Whether a row has neighbours to take together; several rows only where each begins aligned.
-  std::string alignment_test() {
-    const int width = vector_width(input_);
-    std::string test = str("is_aligned<", storage_type(input_), ", ", width, ">(in0)");
-    if (axes_.kept.empty() && axes_.reduced.size() < 2) return test;
-    const Expr inner = axes_.reduced.empty() ? Expr(1) : axes_.reduced.back();
-    return str(source_.value(inner), " % ", width, " == 0 && ", test);
-  }
+/// Adds the members of Config that the operation decides.
+void add_operation(ConfigWriter& config, ReduceOperation op, DataType type) {
+  // The average of integers must not wrap around before it is divided.
+  const std::string_view value = is_floating(type) ? "float"
+                                 : type == DataType::kINT64 || op == ReduceOperation::kAVG
+                                     ? "long long"
+                                     : "int";
+  config.type("Value", value);
+  config.value("Reduction", "kReduction", name_of(op));
+  config.function("Value neutral()", str("return ", neutral(op, type), ";\n"));
+}
 
-  /// Statements that define `team` and `lane` of a thread for teams of so many lanes.
-  std::string position(int lanes) const {
-    const int teams = threads_ / lanes;
-    const auto divided = [&](std::string_view name, char operation, int by) {
-      return str("const int ", name, " = (int)threadIdx.x ", operation, " ", by, ";\n");
-    };
-    if (axes_.inner_is_reduced) return divided("team", '/', lanes) + divided("lane", '%', lanes);
-    return divided("team", '%', teams) + divided("lane", '/', teams);
-  }
+/// Writes `const ReduceArguments<Config> all` and `const ReducePlaces places`.
+std::string write_arguments(KernelSource& source, const ReduceAxes& axes, DataType type,
+                            std::span<const Expr> numbers) {
+  const int width = vector_width(type);
+  std::string aligned = str("is_aligned<Config::Element, ", width, ">(in0)");
+  // With several rows, each row must begin aligned.
+  if (!axes.kept.empty() || axes.reduced.size() > 1)
+    aligned = str(source.value(axes.reduced.empty() ? Expr(1) : axes.reduced.back()), " % ", width,
+                  " == 0 && ", aligned);
+  std::string text =
+      str("const ReduceArguments<Config> all = {in0, out0, ", source.value(axes.outputs), ", ",
+          source.value(axes.count), ", ", axes.inner_is_reduced ? aligned : "false");
+  for (const Expr& number : numbers) text += ", " + source.value(number);
+  SymShape extents = axes.reduced, strides = axes.reduced_strides;
+  if (extents.size() > 1) extents.back() = floor_div(extents.back(), Expr(width));
+  if (!strides.empty()) strides.back() = Expr(width);
+  return str(text, "};\nconst ReducePlaces places{\n", source.place(axes.kept, axes.kept_strides),
+             ",\n", source.place(axes.reduced, axes.reduced_strides), ",\n",
+             axes.inner_is_reduced ? source.place(extents, strides) : "0", "};\n");
+}
 
-  std::string store_output() const {
-    return str("if (lane == 0 && output < outputs) out0[output] = store<", storage_type(output_),
-               ">(finish(total, count));\n");
-  }
+std::optional<GeneratedKernel> generate_reduce(const Operator& op, const KernelArgs& args) {
+  const ReduceParams& params = static_cast<const Reduce&>(op).params();
+  const PortsInMemory ports(args);
+  KernelSource source("reduce", ports);
+  const PortDesc& input = args.inputs[0];
+  const DataType type = input.type.dtype;
+  const ReduceAxes axes =
+      analyze(source.dims(0), axes_in_memory(input.type.format, input.max.rank(), params.axes));
+  const ReducePlan plan = ReducePlan::of(args.candidate->tactic);
+  const bool is_inner = axes.inner_is_reduced;
+  const int threads = std::max(kThreads, is_inner ? plan.lanes : plan.lanes * kColumns);
+  const int teams = threads / plan.lanes;
+  const Expr groups = ceil_div(axes.outputs, Expr(teams));
+  // Parts are multiples of the elements that a team takes at once. None is too short to pay for a
+  // block.
+  const Expr unit(int64_t{plan.lanes} * (is_inner ? vector_width(type) : 1));
+  const Expr parts = max(Expr(1), min(ceil_div(Expr(plan.blocks), max(groups, Expr(1))),
+                                      floor_div(axes.count, unit * Expr(kRounds))));
+  const bool merges_rows = is_inner && source.typical(axes.outputs) >= threads / kWarp;
 
-  /// Elements that a team takes at once, which parts are multiples of.
-  int64_t unit_of_part() const {
-    return int64_t{lanes_} * (axes_.inner_is_reduced ? vector_width(input_) : 1);
-  }
+  ConfigWriter config;
+  config.type("Element", storage_type(type));
+  config.type("Output", storage_type(args.outputs[0].type.dtype));
+  add_operation(config, operation_on(type, params.op), type);
+  config.flag("kIsInner", is_inner);
+  config.number("kThreads", threads), config.number("kLanes", plan.lanes);
+  config.number("kMergingLanes", merges_rows ? kWarp : plan.lanes);
+  config.number("kWidth", vector_width(type));
+  source.add_declarations(include("reduce.cuh") + config.write());
+  if (plan.blocks == 0)
+    return source.finish(write_arguments(source, axes, type, {}) + "reduce_outputs(all, places);\n",
+                         groups, threads);
+  source.add_counters(1);
+  source.add_scratch("Total<Config>", kTotalBytes * teams * 2 * plan.blocks);
+  const Expr numbers[] = {groups, parts, ceil_div(axes.count, parts * unit) * unit};
+  return source.finish(write_arguments(source, axes, type, numbers) +
+                           "reduce_parts(all, places, scratch, counter0);\n",
+                       groups * parts, threads);
+}
 
-  /// Parts of every output, none of which is too short to be worth a block.
-  Expr parts_of(const Expr& groups) const {
-    const Expr wanted = ceil_div(Expr(plan_.blocks), max(groups, Expr(1)));
-    return max(Expr(1), min(wanted, floor_div(axes_.count, Expr(unit_of_part() * kRounds))));
-  }
-
-  /// The end of the kernel: the last block makes the outputs from the totals of the parts.
-  void merge_parts() {
-    const int lanes = axes_.inner_is_reduced && source_.typical(axes_.outputs) >= threads_ / kWarp
-                          ? kWarp
-                          : lanes_;
-    text_ +=
-        str("if (parts == 1) return;\n"
-            "__shared__ bool is_last;\n"
-            // What this block has written comes before its count, and what others have after it.
-            "__threadfence();\n"
-            "__syncthreads();\n"
-            "if (threadIdx.x == 0) is_last = atomicAdd(counter0, 1ull) == gridDim.x - 1;\n"
-            "__syncthreads();\n"
-            "if (!is_last) return;\n"
-            "__threadfence();\n"
-            "if (threadIdx.x == 0) *counter0 = 0;\n"
-            "{\n",
-            position(lanes), "for (Index first = 0; first < outputs; first += ", threads_ / lanes,
-            ") {\n",
-            "const Index output = first + team;\n"
-            "Total total = neutral();\n"
-            "if (output < outputs) {\n"
-            "#pragma unroll 4\n"
-            "for (Index i = lane; i < parts; i += ",
-            lanes, ") merge(total, scratch[i * outputs + output]);\n}\n");
-    join(lanes);
-    text_ += store_output() + "}\n}\n";
-  }
-
-  void vectors() {
-    const int width = vector_width(input_);
-    SymShape extents = axes_.reduced, strides = axes_.reduced_strides;
-    if (extents.size() > 1) extents.back() = floor_div(extents.back(), Expr(width));
-    if (!strides.empty()) strides.back() = Expr(width);
-    const std::vector<std::string> names = variables('v', extents.size());
-    const std::string pack = str("Pack<", storage_type(input_), ", ", width, ">");
-    text_ += str("const Index vectors = (aligned ? end : begin) / ", width, ";\n",
-                 "#pragma unroll 4\n"
-                 "for (Index i = begin / ",
-                 width, " + lane; i < vectors; i += ", lanes_, ") {\n",
-                 source_.decompose("i", names, extents));
-    text_ +=
-        str("const ", pack, " pack = *(const ", pack, "*)(from + ", source_.offset(names, strides),
-            ");\n", "Value values[", width, "];\n", "#pragma unroll\nfor (int k = 0; k < ", width,
-            "; ++k) values[k] = load(pack.at[k]);\n",
-            // In pairs, which rounds less often.
-            "#pragma unroll\nfor (int half = ", width / 2, "; half > 0; half /= 2)\n",
-            "#pragma unroll\nfor (int k = 0; k < half; ++k) ",
-            "values[k] = combine(values[k], values[k + half]);\n", "add(total, values[0]);\n}\n");
-  }
-
-  /// What vectors left over, which is all where they cannot be used.
-  void elements() {
-    const std::vector<std::string> names = variables('e', axes_.reduced.size());
-    const std::string first =
-        axes_.inner_is_reduced ? str("vectors * ", vector_width(input_)) : "begin";
-    text_ += str("#pragma unroll 4\nfor (Index i = ", first, " + lane; i < end; i += ", lanes_,
-                 ") {\n", source_.decompose("i", names, axes_.reduced), "add(total, load(from[",
-                 source_.offset(names, axes_.reduced_strides), "]));\n}\n");
-  }
-
-  /// Merges the totals of a team of so many lanes into its lane 0.
-  void join(int lanes) {
-    if (lanes == 1) return;
-    if (!axes_.inner_is_reduced) {
-      text_ += str("__shared__ Total totals[", threads_, "];\n",
-                   "__syncthreads();\n"
-                   "totals[threadIdx.x] = total;\n"
-                   "__syncthreads();\n",
-                   "for (int half = ", lanes / 2, "; half > 0; half /= 2) {\n",
-                   "if (lane < half) merge(totals[threadIdx.x], totals[threadIdx.x + half * ",
-                   threads_ / lanes, "]);\n__syncthreads();\n}\ntotal = totals[threadIdx.x];\n");
-      return;
-    }
-    const auto within_warp = [&](int threads) {
-      text_ += str("#pragma unroll\nfor (int half = ", threads / 2,
-                   "; half > 0; half /= 2) merge(total, exchange(total, half));\n");
-    };
-    within_warp(std::min(lanes, kWarp));
-    if (lanes <= kWarp) return;
-    const int warps = lanes / kWarp;
-    text_ += str("__shared__ Total totals[", warps, "];\n",
-                 "__syncthreads();\n"
-                 "if (lane % 32 == 0) totals[lane / 32] = total;\n"
-                 "__syncthreads();\n"
-                 "if (lane < 32) {\n"
-                 "total = lane < ",
-                 warps, " ? totals[lane] : neutral();\n");
-    within_warp(kWarp);
-    text_ += "}\n";
-  }
-
-  const PortsInMemory ports_;
-  KernelSource source_;
-  const DataType input_, output_;
-  const ReduceAxes axes_;
-  const ReducePlan plan_;
-  const int lanes_, threads_, teams_;
-  std::string text_;
-};
-
-/// All of them can reduce any number of elements.
+/// All plans can reduce any number of elements.
 Ways<ReducePlan> reduce_plans(bool inner_is_reduced, int64_t outputs, int64_t count) {
   Ways<ReducePlan> plans;
   const bool is_small = count * outputs < kManyReduced;
@@ -300,7 +203,7 @@ Ways<ReducePlan> reduce_plans(bool inner_is_reduced, int64_t outputs, int64_t co
     plans.add({lanes, blocks}, is_worth_timing && !is_enough);
   };
   if (inner_is_reduced) {
-    // Far fewer outputs than blocks run at once.
+    // These outputs are far fewer than the blocks that run at once.
     const bool is_split = outputs < 256 && count >= (1 << 15);
     add(is_split, 256, 2048), add(is_split, 256, 512);
     add(count >= 4096, outputs < 128 ? 1024 : 256);
@@ -309,8 +212,8 @@ Ways<ReducePlan> reduce_plans(bool inner_is_reduced, int64_t outputs, int64_t co
     add(count >= 4 && count < 256, 8);
     add(count < 32, 1);
   } else {
-    // With few outputs only more threads for each of them fill the device. All parts are merged by
-    // one block, which must not have much to do.
+    // With few outputs, only more threads for each of them fill the device. One block merges all
+    // parts, so they must not be many.
     const bool is_split = outputs <= 1024 && count >= 4096;
     add(is_split, 8, 512), add(is_split, 32, 256);
     add(count >= 256 && outputs < (1 << 16), 32);
@@ -329,8 +232,7 @@ Ways<ReducePlan> reduce_plans(const Reduce& op, const Shape& input, TensorFormat
   return reduce_plans(axes.inner_is_reduced, axes.outputs.constant(), axes.count.constant());
 }
 
-/// The formats of the input, and that of the output beside each: what is kept must lie in the order
-/// in which the output has it.
+/// Pairs of formats for the input and the output. Kept elements must have the same order in both.
 std::vector<std::pair<TensorFormat, TensorFormat>> reduce_formats(const ReduceParams& params,
                                                                   const CandidateQuery& query) {
   constexpr TensorFormat kLinear = TensorFormat::kLINEAR;
@@ -351,7 +253,7 @@ std::vector<Candidate> reduce_candidates(const Operator& op, const CandidateQuer
   const PortDesc& input = query.inputs[0];
   std::vector<Candidate> types = {linear_candidate(query, {})};
   add_lower_precisions(query, input, types);
-  // The output is smaller than the input; it may be as precise or follow the input.
+  // The output is smaller than the input. It may keep its precision or take the input's.
   for (size_t i = types.size(); i-- > 0;) {
     if (types[i].inputs[0].dtype == types[i].outputs[0].dtype) continue;
     Candidate candidate = types[i];
@@ -371,10 +273,6 @@ std::vector<Candidate> reduce_candidates(const Operator& op, const CandidateQuer
       }
     }
   return result;
-}
-
-std::optional<GeneratedKernel> generate_reduce(const Operator& op, const KernelArgs& args) {
-  return ReduceWriter(static_cast<const Reduce&>(op), args).write();
 }
 
 std::vector<std::string> reduce_tactics() {

@@ -12,7 +12,7 @@
 namespace opwright::gpu {
 namespace {
 
-/// Channels from which on tiles through shared memory are fuller than not.
+/// Channels from which on tiles through shared memory are more than half full.
 constexpr int64_t kManyChannels = 16;
 constexpr int kSide = 32;
 
@@ -30,7 +30,7 @@ std::vector<Candidate> reformat_candidates(const Operator&, const CandidateQuery
   return elementwise_tactics(with_formats({}), query);
 }
 
-/// The conversions of base/half.h, INT8 with the tensor's scale included.
+/// Statements for the conversions of base/half.h; INT8 conversions include the tensor's scale.
 std::string conversion(DataType from, DataType to, float scale) {
   const bool quantizes = to == DataType::kINT8 && is_floating(from);
   const bool dequantizes = from == DataType::kINT8 && is_floating(to);
@@ -41,11 +41,11 @@ std::string conversion(DataType from, DataType to, float scale) {
   return str("y0 = convert<", register_type(to), ">(x0);\n");
 }
 
-/// How a tensor of images lies in memory.
+/// The memory layout of a tensor of images.
 struct ImageLayout {
   int64_t block = 1;
   bool is_last = false;
-  Expr channels;  ///< with the padding
+  Expr channels;  ///< padding included
 
   ImageLayout(TensorFormat format, const Expr& real_channels) {
     const FormatLayout layout = layout_of(format);
@@ -63,7 +63,7 @@ class FormatWriter {
         pixels_(numel(std::span(x_).subspan(2))),
         from_(args.candidate->inputs[0].format, x_[1]),
         to_(args.candidate->outputs[0].format, x_[1]) {
-    // Tensors with padding have more elements than their extents say.
+    // Tensors with padding have more elements than the product of their extents.
     if (from_.block > 1 || to_.block > 1) source_.widen();
     const DataType from = args.candidate->inputs[0].dtype, to = args.candidate->outputs[0].dtype;
     source_.add_declarations(
@@ -80,7 +80,7 @@ class FormatWriter {
   }
 
  private:
-  /// The place of channel `c` of pixel `p` of image `n`.
+  /// Offset of channel `c` of pixel `p` of image `n`.
   std::string place(const ImageLayout& layout) {
     const std::string channels = source_.value(layout.channels), pixels = source_.value(pixels_);
     if (layout.is_last) return str("(n * ", pixels, " + p) * ", channels, " + c");
@@ -105,8 +105,7 @@ class FormatWriter {
     return source_.finish(text, blocks_for(count, kThreads), kThreads);
   }
 
-  /// A block reads a tile along what lies together in the input, and writes it along what does so
-  /// in the output.
+  /// A block reads a tile along the input's contiguous axis and writes it along the output's.
   GeneratedKernel tiles() {
     const Expr lines = from_.is_last ? pixels_ : x_[1], columns = from_.is_last ? x_[1] : pixels_;
     const std::string names[] = {"n", "lines", "columns"};
@@ -147,6 +146,7 @@ std::optional<GeneratedKernel> generate_reformat(const Operator&, const KernelAr
 
 std::vector<std::string> reformat_tactics() {
   std::vector<std::string> names = elementwise_tactic_names();
+  std::erase(names, "rows");  // neighbours of one input are one axis
   for (const std::string_view name : {"copy", "channels moved"}) names.emplace_back(name);
   return names;
 }

@@ -12,12 +12,13 @@
 namespace opwright::gpu {
 namespace {
 
-constexpr int64_t kPlanes = 8;  ///< of a thread, which computes indices and weights once for all
-constexpr int64_t kMaxUnrolled = 64;  ///< elements that an output is made of
+constexpr int64_t kPlanes = 8;  ///< planes per thread, which computes indices and weights once for
+                                ///< all of them
+constexpr int64_t kMaxUnrolled = 64;  ///< the most elements of one output for which loops are
+                                      ///< unrolled
 
-/// Axes are taken in the order in which they lie in memory. Leading ones that are not resized
-/// number planes, the others a position within one; trailing ones are moved some neighbours at a
-/// time.
+/// Axes are in memory order. Leading axes that are not resized number the planes, the others a
+/// position within a plane. Trailing axes that are not resized are moved some neighbours at a time.
 class ResizeWriter {
  public:
   ResizeWriter(const ResizeParams& params, const KernelArgs& args)
@@ -72,7 +73,7 @@ class ResizeWriter {
       many = count_;
     }
     const std::string single = loop(1);
-    // Where they are not aligned the threads have more to do.
+    // The unaligned loop gives each thread more to do.
     const Expr count = width > 1 ? many : count_;
     return source_.finish(text + single, blocks_for(count, kThreads), kThreads);
   }
@@ -84,13 +85,14 @@ class ResizeWriter {
     std::string stride;
   };
 
-  /// What elements are stored as.
+  /// The type of stored elements.
   std::string_view stored() const {
     const DataType type = args_.outputs[0].type.dtype;
     return is_nearest_ ? carrier_type(element_size(type)) : storage_type(type);
   }
 
-  /// The loop over the outputs, `width` neighbours at a time; count_ is how often.
+  /// Writes the loop over the outputs, `width` neighbours at a time, and sets count_ to the number
+  /// of its rounds.
   std::string loop(int width) {
     size_t first = 0;
     while (first < x_.size() && !may_resize(first)) ++first;
@@ -137,7 +139,7 @@ class ResizeWriter {
   }
   bool may_resize(size_t place) const { return x_[place] != y_[place] || has_scale(place); }
 
-  /// Statements that define `at`, the place of output element i.
+  /// Statements that define `at`, the coordinate of output element i in the input.
   std::string place(size_t axis, const std::string& i, const Expr& from, const Expr& to) {
     using Transformation = ResizeCoordinateTransformation;
     const Transformation transformation = params_.coordinate_transformation;
@@ -214,7 +216,7 @@ class ResizeWriter {
     return str("const ", pack, " result = *(const ", pack, "*)(from + (", at, "));\n");
   }
 
-  /// Along the innermost axis first, as it is done axis by axis.
+  /// Blends along the innermost axis first, in the same order as one pass per axis.
   std::string blend(const std::vector<Axis>& axes, const std::string& pack, int width) const {
     int64_t elements = 1;
     for (const Axis& axis : axes)
@@ -245,7 +247,7 @@ class ResizeWriter {
   const KernelArgs& args_;
   KernelSource source_;
   SymShape x_, y_;
-  std::vector<size_t> axes_;  ///< of the network, by place in memory
+  std::vector<size_t> axes_;  ///< the network's axes, by place in memory
   const bool is_nearest_;
   const int taps_;
   Expr count_ = 1;
@@ -260,7 +262,7 @@ std::vector<Candidate> resize_candidates(const Operator& op, const CandidateQuer
           names.push_back(str(kPlanes, " planes per thread"));
         return names;
       });
-  // A shape has no other.
+  // A shape input is always LINEAR.
   for (Candidate& candidate : result)
     if (candidate.inputs.size() > 1) candidate.inputs[1].format = TensorFormat::kLINEAR;
   return result;

@@ -8,7 +8,7 @@
 namespace opwright::gpu {
 namespace {
 
-/// Rows of what lies behind both axes, or along the second of them where that is one element.
+/// A row is a slice behind both axes, or goes along the second axis where the slice is one element.
 class ReverseWriter {
  public:
   ReverseWriter(const ReverseSequence& op, const KernelArgs& args)

@@ -15,7 +15,8 @@ std::string literal(double x) {
   return text;
 }
 
-/// Regions of x [N, C, H, W], a thread for each element of the output [R, C, bins...].
+/// Writes kernels over regions of x [N, C, H, W], with a thread for each element of the output [R,
+/// C, bins...].
 class RoiWriter {
  public:
   RoiWriter(std::string_view name, const KernelArgs& args, int64_t height, int64_t width,
@@ -34,7 +35,7 @@ class RoiWriter {
   KernelSource& source() { return source_; }
   std::string images, channels, rows, columns;
 
-  /// The loop; the statements define `value` from `region`, `channel`, `i` and `j`.
+  /// Writes the loop. `statements` define `value` from `region`, `channel`, `i` and `j`.
   GeneratedKernel write(std::string_view statements) {
     const std::vector<Expr> extents = {source_.dims(1)[0], source_.dims(0)[1], bins_[0], bins_[1]};
     const Expr count = numel(extents);
@@ -65,7 +66,7 @@ std::optional<GeneratedKernel> generate_align(const Operator& op, const KernelAr
   source.check_equal(source.dims(2)[0], source.dims(1)[0], "an image for each region is expected");
   source.check_equal(source.dims(1)[1], Expr(4), "regions must have four numbers each");
   const std::string shift = params.half_pixel ? "0.5" : "0.0";
-  // More samples than elements tell nothing more, but cost what a hostile region likes.
+  // More samples than elements add nothing, but a hostile region could use them to cost time.
   const auto samples = [&](std::string_view bin) {
     if (params.sampling_ratio > 0) return std::to_string(params.sampling_ratio);
     return str("(Index)least(greater(ceil(", bin, "), 0.0), (double)((", writer.rows, " > ",

@@ -12,15 +12,15 @@ namespace opwright::gpu {
 namespace {
 
 constexpr int kMaxVectorBytes = 16;
-/// Bytes that a thread loads before it stores.
+/// The most accesses that a thread loads before it stores.
 constexpr int kMaxUnroll = 8;
 constexpr int kRowsAtOnce = 4;
-/// Elements from which on more than one way is worth trying.
+/// Elements from which on more than one plan is worth timing.
 constexpr int64_t kManyInRows = 1 << 16;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Threads for a row of `length` accesses, at most `most`, and how many accesses each has.
+/// Plans a row of `length` accesses: its threads, at most `most`, and the accesses of each.
 RowPlan plan_of(int64_t length, int most) {
   RowPlan plan;
   plan.lanes = static_cast<int>(
@@ -56,7 +56,7 @@ class RowLoop {
   }
 
  private:
-  /// What is known of row number `row`.
+  /// Statements that prepare row number `row`.
   std::string begin_row() {
     std::vector<std::string> coordinates;
     for (size_t i = 0; i < move_.outer.size(); ++i) coordinates.push_back(str("c", i));
@@ -70,7 +70,7 @@ class RowLoop {
                  variable, ") {\n", statements, "}\n");
   }
 
-  /// Several accesses to one row.
+  /// Statements for several accesses to one row.
   void long_rows(const std::string& whole) {
     const int span = plan_.lanes * plan_.unroll;  // positions of all lanes at once
     const int repeats = move_.width / width_;
@@ -95,7 +95,7 @@ class RowLoop {
     if (repeats > 1) text_ += "}\n";
   }
 
-  /// One access to each of several rows.
+  /// Statements for one access to each of several rows.
   void short_rows(const std::string& whole) {
     text_ += str("for (Index i = lane; i < length; i += ", plan_.lanes, ") {\nElement elements[",
                  plan_.rows, "];\n");
@@ -124,14 +124,14 @@ std::string RowPlan::name() const {
 
 Ways<RowPlan> row_plans(int64_t length, int64_t elements) {
   Ways<RowPlan> plans;
-  // Each can move any rows.
+  // Every plan can move any rows.
   const auto add = [&](const RowPlan& plan, bool is_worth_timing) {
     if (!plans.contains(plan)) plans.add(plan, is_worth_timing);
   };
   RowPlan short_rows = plan_of(length, kWarp);
   short_rows.rows = kRowsAtOnce;
   const bool are_many = elements >= kManyInRows;
-  // Few rows do not occupy the device unless many threads share each.
+  // Few rows do not occupy the device unless many threads share each row.
   const bool are_shared = !are_many && elements / std::max<int64_t>(1, length) < kThreads / kWarp;
   add(short_rows, are_many && length <= kWarp);
   add(plan_of(length, are_shared ? kThreads : kWarp), true);

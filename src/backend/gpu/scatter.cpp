@@ -1,8 +1,10 @@
 #include "operators/scatter.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "backend/candidates.h"
+#include "backend/gpu/config_writer.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/rows.h"
 #include "base/types.h"
@@ -10,114 +12,80 @@
 namespace opwright::gpu {
 namespace {
 
-/// Fewest and most lines along the axis for which each has a thread, or parts of the output have
-/// blocks.
+/// The fewest lines along the axis for which a thread per line pays, and the number of lines from
+/// which on a block per part of the output does not.
 constexpr int64_t kFewLines = 32, kManyLines = 1 << 14;
-/// Elements of the output for which one more block is worth going through all indices, and blocks
-/// that are resident at once on the largest devices.
+/// Elements of the output that pay for one more block going through all indices, and the most
+/// blocks that are resident at once on the largest devices.
 constexpr int64_t kPart = 64, kMostScatterBlocks = 1024;
 
-/// An expression of what an element `a` and an update `b` give, both as they are computed with.
-std::string combination(ScatterReduction reduction, DataType type) {
-  const bool is_sum = reduction == ScatterReduction::kADD;
-  if (reduction == ScatterReduction::kMIN || reduction == ScatterReduction::kMAX) {
-    const std::string better =
-        str("a ", reduction == ScatterReduction::kMIN ? "<" : ">", " b ? a : b");
-    return is_floating(type) ? "a != a ? a : b != b ? b : " + better : better;
+std::string_view name_of(ScatterReduction reduction) {
+  switch (reduction) {
+    case ScatterReduction::kNONE:
+      return "Scattering::kReplace";
+    case ScatterReduction::kADD:
+      return "Scattering::kSum";
+    case ScatterReduction::kMUL:
+      return "Scattering::kProduct";
+    case ScatterReduction::kMIN:
+      return "Scattering::kLeast";
+    case ScatterReduction::kMAX:
+      return "Scattering::kGreatest";
   }
-  if (is_floating(type)) return is_sum ? "a + b" : "a * b";
-  if (type == DataType::kBOOL) return is_sum ? "a || b" : "a && b";
-  // Integers wrap around.
-  const std::string_view wide = type == DataType::kINT64 ? "unsigned long long" : "unsigned";
-  return str("(", register_type(type), ")((", wide, ")a ", is_sum ? "+" : "*", " (", wide, ")b)");
+  return {};
 }
 
-/// How a block finds what meets its part of the output.
-struct PartsText {
-  Expr total, count;        ///< elements of the output, and updates
-  std::string length;       ///< elements of an update
-  std::string first_value;  ///< what element `i` of the output is without updates
-  std::string find;         ///< statements that give `place` of element or slice `update`
-  int updates = 0;          ///< the input that has them
-};
-
-/// A block has a part of the output and picks the updates that meet it, which `put` puts there in
-/// their order.
-GeneratedKernel write_parts(KernelSource& source, const PartsText& parts) {
-  const std::string &length = parts.length, updates = source.value(parts.count);
-  constexpr int kWarps = kThreads / kWarp;
-  std::string text =
-      str("const Index total = ", source.value(parts.total),
-          ", part = (total + (Index)gridDim.x - 1) / (Index)gridDim.x;\n"
-          "const Index begin = (Index)blockIdx.x * part;\n"
-          "const Index end = begin + part < total ? begin + part : total;\n"
-          "const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;\n"
-          "#pragma unroll 4\nfor (Index i = begin + thread; i < end; i += ",
-          kThreads, ") out0[i] = ", parts.first_value, ";\n__shared__ Index places[", kThreads,
-          "], numbers[", kThreads, "];\n__shared__ int counts[", kWarps, "];\n");
-  text += str("for (Index first = 0; first < ", updates, "; first += ", kThreads,
-              ") {\nconst Index update = first + thread;\nIndex place = -1;\nif (update < ",
-              updates, ") {\n", parts.find, "if (place + ", length,
-              " <= begin || place >= end) place = -1;\n}\n");
-  // Those that meet the part, in their order.
-  text +=
-      str("if (__syncthreads_or(place >= 0) == 0) continue;\n"
-          "const unsigned met = __ballot_sync(0xffffffffu, place >= 0);\n"
-          "if (lane == 0) counts[warp] = __popc(met);\n__syncthreads();\n"
-          "int at = 0, all = 0;\nfor (int i = 0; i < ",
-          kWarps,
-          "; ++i) {\nif (i == warp) at = all;\nall += counts[i];\n}\nif (place >= 0) {\n"
-          "at += __popc(met & ((1u << lane) - 1u));\n"
-          "places[at] = place;\nnumbers[at] = update;\n}\n__syncthreads();\n");
-  // An element of the part is always the same thread's.
-  text +=
-      str("for (int k = 0; k < all; ++k) {\nconst Index start = places[k];\n"
-          "const Index low = start > begin ? start : begin;\n"
-          "const Index high = start + ",
-          length, " < end ? start + ", length, " : end;\nconst int skew = (int)((low - begin) % ",
-          kThreads, ");\nfor (Index i = low + (thread - skew + ", kThreads, ") % ", kThreads,
-          "; i < high; i += ", kThreads, ") put(out0[i], in", parts.updates, "[numbers[k] * ",
-          length, " + (i - start)]);\n}\n}\n");
-  return source.finish(text, min(ceil_div(parts.total, Expr(kPart)), Expr(kMostScatterBlocks)),
-                       kThreads);
+/// Truth values: a sum is OR and a product is AND.
+ScatterReduction reduction_on(DataType type, ScatterReduction reduction) {
+  if (type != DataType::kBOOL) return reduction;
+  return reduction == ScatterReduction::kADD   ? ScatterReduction::kMAX
+         : reduction == ScatterReduction::kMUL ? ScatterReduction::kMIN
+                                               : reduction;
 }
 
-/// Elements that take the place of what is there.
-void declare_replacing(KernelSource& source, std::string_view element) {
-  source.add_declarations(str("__device__ inline void put(", element, "& to, ", element,
-                              " update) { to = update; }\n"));
+/// Adds Config. Elements that are replaced are moved as they are.
+void declare(KernelSource& source, ScatterReduction reduction, DataType type,
+             std::initializer_list<int> inputs, bool has_data) {
+  const std::string_view element =
+      reduction == ScatterReduction::kNONE ? carrier_type(element_size(type)) : storage_type(type);
+  for (const int input : inputs) source.set_input_type(input, element);
+  source.set_output_type(0, element);
+  ConfigWriter config;
+  config.type("Element", element), config.number("kThreads", kThreads);
+  config.value("Scattering", "kScattering", name_of(reduction_on(type, reduction)));
+  config.flag("kHasData", has_data);
+  source.add_declarations(include("scatter.cuh") + config.write());
 }
 
-/// Copies the data and puts the updates onto it in their order. Whatever way the work is shared, an
-/// element is written by one thread only, so that no run differs from another.
+/// The definition of ScatterArguments.
+std::string write_arguments(KernelSource& source, std::string_view data, std::string_view updates,
+                            const Expr& total, const Expr& count, const Expr& length) {
+  return str("const ScatterArguments<Config> all = {", data, ", ", updates, ", out0, ",
+             source.value(total), ", ", source.value(count), ", ", source.value(length), "};\n");
+}
+
+/// Writes a kernel whose blocks each have a part of the output. `find` are statements that give
+/// `place` of update `update`.
+GeneratedKernel write_parts(KernelSource& source, const std::string& arguments, const Expr& total,
+                            std::string_view find) {
+  return source.finish(str(arguments, "scatter_parts(all, [&](Index update) {\nIndex place = -1;\n",
+                           find, "return place;\n});\n"),
+                       min(ceil_div(total, Expr(kPart)), Expr(kMostScatterBlocks)), kThreads);
+}
+
 class ScatterWriter {
  public:
   ScatterWriter(const ScatterParams& params, const KernelArgs& args)
       : params_(params),
-        type_(args.outputs[0].type.dtype),
         source_("scatter", args),
         data_(source_.dims(0)),
         indices_(source_.dims(1)),
         updates_(source_.dims(2)),
-        strides_(row_major_strides(data_)),
-        total_(numel(data_)) {
-    source_.add_declarations(include("indexing.cuh"));
-    if (params.reduction == ScatterReduction::kNONE) {
-      const std::string_view element = carrier_type(element_size(type_));
-      source_.set_input_type(0, element);
-      source_.set_input_type(2, element);
-      source_.set_output_type(0, element);
-      declare_replacing(source_, element);
-    } else {
-      const std::string_view element = storage_type(type_), value = register_type(type_);
-      source_.add_declarations(str("__device__ inline void put(", element, "& to, ", element,
-                                   " update) {\nconst ", value,
-                                   " a = load(to), b = load(update);\nto = store<", element, ">((",
-                                   value, ")(", combination(params.reduction, type_), "));\n}\n"));
-    }
+        strides_(row_major_strides(data_)) {
+    declare(source_, params.reduction, args.outputs[0].type.dtype, {0, 2}, true);
   }
 
-  /// A thread has a line along the axis.
+  /// Writes a kernel with one thread per line along the axis.
   GeneratedKernel lines() {
     check_elements();
     const auto axis = static_cast<size_t>(params_.axis);
@@ -132,18 +100,15 @@ class ScatterWriter {
       if (data_[i] != indices_[i]) inside += str(" && c", i, " < ", source_.value(indices_[i]));
     }
     const Expr count = numel(outer);
-    const std::string extent = source_.value(data_[axis]), step = source_.value(strides_[axis]);
-    return source_.finish(
-        str("for (Index line = first_index(); line < ", source_.value(count),
-            "; line += index_step()) {\n", source_.decompose("line", names, outer),
-            "const Index to = ", source_.offset(names, to), ";\nfor (Index k = 0; k < ", extent,
-            "; ++k) out0[to + k * ", step, "] = in0[to + k * ", step, "];\nif (!(", inside,
-            ")) continue;\nconst Index from = ", source_.offset(names, from),
-            ";\nfor (Index k = 0; k < ", source_.value(indices_[axis]),
-            "; ++k) {\nconst Index at = from + k * ", source_.value(index_strides[axis]),
-            ";\nconst Index found = find(in1[at], ", extent,
-            ");\nif (found >= 0) put(out0[to + found * ", step, "], in2[at]);\n}\n}\n"),
-        blocks_for(count, kThreads), kThreads);
+    std::string text = write_arguments(source_, "in0", "in2", count, 0, 1);
+    text += "const ScatterAxis axis = {";
+    for (const Expr& number : {data_[axis], strides_[axis], indices_[axis], index_strides[axis]})
+      text += str(text.back() == '{' ? "" : ", ", source_.value(number));
+    return source_.finish(str(text, "};\nscatter_lines(all, in1, axis, [&](Index line) {\n",
+                              source_.decompose("line", names, outer), "return ScatterLine{",
+                              source_.offset(names, to), ", ", source_.offset(names, from), ", ",
+                              inside, "};\n});\n"),
+                          blocks_for(count, kThreads), kThreads);
   }
 
   GeneratedKernel parts() {
@@ -157,15 +122,12 @@ class ScatterWriter {
         is_elements
             ? Expr(1)
             : numel(std::span<const Expr>(data_).subspan(static_cast<size_t>(depth.constant())));
-    PartsText text;
-    text.total = total_;
-    text.count = is_elements ? numel(indices_)
-                             : numel(std::span<const Expr>(indices_).first(indices_.size() - 1));
-    text.length = source_.value(slice);
-    text.first_value = "in0[i]";
-    text.find = is_elements ? find_element() : find_tuple(text.length);
-    text.updates = 2;
-    return write_parts(source_, text);
+    const Expr count = is_elements
+                           ? numel(indices_)
+                           : numel(std::span<const Expr>(indices_).first(indices_.size() - 1));
+    const Expr total = numel(data_);
+    const std::string arguments = write_arguments(source_, "in0", "in2", total, count, slice);
+    return write_parts(source_, arguments, total, is_elements ? find_element() : find_tuple());
   }
 
  private:
@@ -187,7 +149,7 @@ class ScatterWriter {
                           str("updates do not fit indices and data in axis ", i));
   }
 
-  /// Statements that give `place` of element `update` of the updates.
+  /// Statements that define `place` for element `update` of the updates.
   std::string find_element() {
     const auto axis = static_cast<size_t>(params_.axis);
     std::vector<std::string> names;
@@ -200,8 +162,8 @@ class ScatterWriter {
                source_.value(strides_[axis]), ";\n");
   }
 
-  /// The same of a slice.
-  std::string find_tuple(const std::string& length) {
+  /// Statements that define `place` for slice `update` of the updates.
+  std::string find_tuple() {
     const auto depth = static_cast<size_t>(indices_.back().constant());
     std::string text = "Index slice = 0;\nbool is_found = true;\n";
     for (size_t k = 0; k < depth; ++k) {
@@ -210,15 +172,13 @@ class ScatterWriter {
                   ");\nis_found = is_found && index >= 0;\nslice = slice * ", extent,
                   " + (is_found ? index : 0);\n}\n");
     }
-    return text + str("if (is_found) place = slice * ", length, ";\n");
+    return text + "if (is_found) place = slice * all.length;\n";
   }
 
   const ScatterParams& params_;
-  const DataType type_;
   KernelSource source_;
   const SymShape &data_, &indices_, &updates_;
   const SymShape strides_;
-  const Expr total_;
 };
 
 constexpr std::string_view kLines = "a thread per line", kParts = "a block per part";
@@ -266,15 +226,10 @@ std::optional<GeneratedKernel> generate_max_unpool(const Operator&, const Kernel
   const SymShape &maxima = source.dims(0), &indices = source.dims(1);
   for (size_t i = 0; i < maxima.size(); ++i)
     source.check_equal(indices[i], maxima[i], str("indices and maxima must agree in axis ", i));
-  const std::string_view element = carrier_type(element_size(args.outputs[0].type.dtype));
-  source.set_input_type(0, element), source.set_output_type(0, element);
-  source.add_declarations(include("indexing.cuh"));
-  declare_replacing(source, element);
-  PartsText text;
-  text.total = numel(source.shape_values(2)), text.count = numel(maxima);
-  text.length = "1", text.first_value = "0";
-  text.find = "place = find(in1[update], total);\n";
-  return write_parts(source, text);
+  declare(source, ScatterReduction::kNONE, args.outputs[0].type.dtype, {0}, false);
+  const Expr total = numel(source.shape_values(2));
+  return write_parts(source, write_arguments(source, "nullptr", "in0", total, numel(maxima), 1),
+                     total, "place = find(in1[update], all.total);\n");
 }
 
 const RegisteredKernels<MaxUnpool> kMaxUnpoolKernels({max_unpool_candidates, generate_max_unpool,

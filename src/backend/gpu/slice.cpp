@@ -66,7 +66,8 @@ class SliceWriter {
   }
 
  private:
-  /// Start, size or stride per sliced axis.
+  /// Start, size or stride per sliced axis: the values of the input where it is given, else the
+  /// parameter.
   std::vector<Expr> given(int input, const Ints& parameter, size_t count, int64_t otherwise) {
     if (static_cast<size_t>(input) < args_.inputs.size() && args_.inputs[input].present)
       return source_.shape_values(input);
@@ -80,7 +81,7 @@ class SliceWriter {
            Expr::make(ExprOp::kLess, index, extent);
   }
 
-  /// Tells where the sliced axis lies in the input.
+  /// Finds the place of the sliced axis in the input.
   void sample(int axis, const Expr& start, const Expr& stride, MovedAxis& moved) {
     const Expr extent = source_.dims(0)[axis], size = moved.extent;
     const Expr last = start + (size - Expr(1)) * stride;
@@ -96,7 +97,7 @@ class SliceWriter {
             is_within,
             str("the slice reads beyond the bounds of axis ", axis,
                 "; use a sample mode other than strict bounds or correct start and size"));
-      // Of an empty slice they may be anything.
+      // Start and stride of an empty slice may have any value, so they are bounded.
       offset_ = offset_ + min(max(start, Expr(0)), extent) * moved.pitch;
       moved.pitch = moved.pitch * min(max(stride, Expr(0) - extent), extent);
       return;
@@ -109,13 +110,13 @@ class SliceWriter {
     moved.sampling = MovedAxis::Sampling{start, stride, extent, is_contiguous && keeps_runs};
     if (!is_small(axis, start, stride)) {
       source_.widen();
-      // Sums that overflow are found when the condition is evaluated.
+      // An overflow in the sum is detected when the condition is evaluated.
       source_.check(Expr::make(ExprOp::kLess, max(start, last), int64_t{1} << 62),
                     str("start and stride of axis ", axis, " overflow"));
     }
   }
 
-  /// Whether offsets by these indices fit the Index of small tensors.
+  /// Whether offsets by these indices fit a 32-bit Index.
   bool is_small(int axis, const Expr& start, const Expr& stride) const {
     if (!start.is_constant() || !stride.is_constant()) return false;
     const Shape& input = args_.inputs[0].max;
@@ -127,7 +128,7 @@ class SliceWriter {
            kMaxNarrowExtent;
   }
 
-  /// Fills in what moves the rows.
+  /// Fills in the description of the moved rows.
   void describe() {
     const MovedAxis& inner = axes_.back();
     const size_t outer = axes_.size() - 1;
@@ -188,7 +189,8 @@ class SliceWriter {
     return text + fetch(axes_.back(), width, streams, may_be_outside);
   }
 
-  /// The function that reads a row; `inside` is defined where rows may lie beyond the bounds.
+  /// Statements that define the function that reads a row. They define `inside` where rows may lie
+  /// beyond the bounds.
   std::string fetch(const MovedAxis& inner, int width, bool streams, bool may_be_outside) {
     const bool fills = may_be_outside || (inner.sampling && mode_ == SampleMode::kFILL);
     std::string text;
@@ -233,7 +235,7 @@ class SliceWriter {
   const int size_;
   const bool has_fill_value_;
   SymShape shape_;
-  Expr offset_ = 0;  ///< of the first element, from axes that have no sampling
+  Expr offset_ = 0;  ///< offset of the first element, from axes without sampling
   std::vector<MovedAxis> axes_;
   RowMove move_;
 };

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "backend/candidates.h"
+#include "backend/gpu/config_writer.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/rows.h"
 #include "base/error.h"
@@ -13,15 +13,15 @@ namespace opwright::gpu {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-/// Elements that a thread keeps in registers.
+/// The most elements that a thread keeps in registers.
 constexpr int64_t kMaxKept = 32;
-/// Elements of a row that a warp alone takes.
+/// The longest row that a single warp takes.
 constexpr int64_t kWarpRow = kWarp * kMaxKept;
 
-/// Rows that leave most of a GPU idle with a small block for each.
+/// With fewer rows, a small block for each row leaves most of a GPU idle.
 constexpr int64_t kFewSoftmaxRows = 256;
 
-/// Threads for a row.
+/// Tactics by the number of threads per row.
 Ways<int> lanes_per_row(const SoftmaxParams& params, const KernelArgs& args) {
   const Shape &max = args.inputs[0].max, &opt = args.inputs[0].opt;
   const int axis = std::countr_zero(static_cast<uint64_t>(params.axes));
@@ -36,8 +36,9 @@ Ways<int> lanes_per_row(const SoftmaxParams& params, const KernelArgs& args) {
   return lanes;
 }
 
-/// A warp or block per row of the axis, which is read once where it fits the registers; where the
-/// axis is not the last one, a thread per row, so that neighbours read neighbours.
+/// A warp or a block computes each row of the axis, which is read once where it fits the registers.
+/// Where the axis is not the last one, a thread computes each row, so that neighbouring threads
+/// read neighbouring elements.
 GeneratedKernel write(const SoftmaxParams& params, const KernelArgs& args) {
   KernelSource source("softmax", args);
   const SymShape& dims = source.dims(0);
@@ -45,59 +46,18 @@ GeneratedKernel write(const SoftmaxParams& params, const KernelArgs& args) {
   const Shape& max = args.inputs[0].max;
   const Expr outer = numel(std::span(dims).first(axis)), extent = dims[axis];
   const Expr inner = numel(std::span(dims).subspan(axis + 1)), rows = outer * inner;
-  const bool is_last = inner == Expr(1);
   const int lanes = lanes_per_row(params, args).at(args.candidate->tactic);
   const int threads = std::max(kThreads, lanes);
-  const int64_t kept = (max[axis] + lanes - 1) / lanes;
-  const bool keeps = kept <= kMaxKept;
-  const std::string_view type = storage_type(args.outputs[0].type.dtype);
-
-  source.add_declarations(include("lane_reductions.cuh"));
-  const std::string length = source.value(extent), stride = source.value(inner);
-  std::string text =
-      str("const int lane = (int)threadIdx.x % ", lanes, ";\nfor (Index row = (Index)blockIdx.x * ",
-          threads / lanes, " + (Index)threadIdx.x / ", lanes, "; row < ", source.value(rows),
-          "; row += (Index)gridDim.x * ", threads / lanes, ") {\n");
-  const std::string first =
-      is_last ? str("row * ", length)
-              : str("row / ", stride, " * (", length, " * ", stride, ") + row % ", stride);
-  text += str("const Index first = ", first, ";\n", "const ", type, "* const from = in0 + first;\n",
-              type, "* const to = out0 + first;\n");
-  if (keeps) {
-    text += str("float kept[", std::max<int64_t>(1, kept), "];\n");
-  }
-  // Runs over the thread's elements; `x` is the value.
-  const auto each = [&](bool loads, std::string_view statement) {
-    if (keeps)
-      text += str("#pragma unroll\nfor (int k = 0; k < ", kept,
-                  "; ++k) {\nconst Index i = lane + k * ", lanes, ";\nif (i < ", length, ") {\n",
-                  loads ? str("kept[k] = load(from[i * ", stride, "]);\n") : std::string(),
-                  "const float x = kept[k];\n", statement, "\n}\n}\n");
-    else
-      text += str("for (Index i = lane; i < ", length, "; i += ", lanes,
-                  ") {\nconst float x = load(from[i * ", stride, "]);\n", statement, "\n}\n");
-  };
-  text += str("float largest = ", float_literal(-INFINITY), ", sum = 0.0f;\n");
-  each(true, "largest = fmaxf(largest, x);");
-  text += str("largest = reduce<Largest, ", lanes, ">(largest);\n");
-  // What is kept is then the exponential function, which is not computed twice.
-  const bool keeps_power = keeps && !params.log;
-  // Of long rows what a sum loses to rounding goes into the next one (W. Kahan, "Further remarks on
-  // reducing truncation errors", 1965).
-  if (!keeps) text += "float lost = 0.0f;\n";
-  each(false, keeps_power ? "kept[k] = expf(x - largest);\nsum += kept[k];"
-              : keeps     ? "sum += expf(x - largest);"
-                          : "const float part = __fsub_rn(expf(x - largest), lost);\n"
-                            "const float next = __fadd_rn(sum, part);\n"
-                            "lost = __fsub_rn(__fsub_rn(next, sum), part);\nsum = next;");
-  text += str("sum = reduce<Sum, ", lanes, ">(sum);\n");
-  const std::string_view result = params.log    ? "x - largest - total"
-                                  : keeps_power ? "x * total"
-                                                : "expf(x - largest) * total";
-  text += params.log ? "const float total = logf(sum);\n" : "const float total = 1.0f / sum;\n";
-  each(false, str("to[i * ", stride, "] = store<", type, ">(", result, ");"));
-  text += "}\n";
-  return source.finish(text, blocks_for(rows, threads / lanes), threads);
+  const int64_t kept = std::max<int64_t>(1, (max[axis] + lanes - 1) / lanes);
+  ConfigWriter config;
+  config.type("Element", storage_type(args.outputs[0].type.dtype));
+  config.number("kThreads", threads), config.number("kLanes", lanes);
+  config.number("kKept", kept <= kMaxKept ? kept : 0), config.flag("kIsLogarithm", params.log);
+  source.add_declarations(include("softmax.cuh") + config.write());
+  return source.finish(
+      str("const SoftmaxArguments<Config> all = {in0, out0, ", source.value(rows), ", ",
+          source.value(extent), ", ", source.value(inner), "};\nsoftmax_rows(all);\n"),
+      blocks_for(rows, threads / lanes), threads);
 }
 
 std::string name_of_lanes(int lanes) {

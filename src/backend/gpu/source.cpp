@@ -13,13 +13,13 @@
 namespace opwright::gpu {
 namespace {
 
-/// So that the index of a loop does not overflow when all threads of the grid, which fill whole
-/// blocks, advance it beyond the last element.
+/// The most elements with a 32-bit Index. The index of a loop must not overflow when all threads of
+/// the grid, which fills whole blocks, advance it beyond the last element.
 constexpr int64_t kMaxNarrow = (int64_t{1} << 30) - 4096;
 constexpr int64_t kMaxBlocks = 2147483647;
 
-/// Whether no offset into a tensor with at most these extents needs more than 32 bits. An extent of
-/// 0 makes none of the others small.
+/// Whether 32 bits suffice for all offsets into a tensor with at most these extents. An extent of 0
+/// does not make the others small.
 bool is_narrow_shape(const Shape& max) {
   int64_t count = 1;
   for (const int64_t extent : max) {
@@ -30,7 +30,7 @@ bool is_narrow_shape(const Shape& max) {
 }
 
 int target_architecture(const Device& device, HardwareCompatibilityLevel level) {
-  constexpr int kLeastOfAmpere = 86;  // of shared memory
+  constexpr int kLeastOfAmpere = 86;  // its blocks have the least shared memory
   return level == HardwareCompatibilityLevel::kAMPERE_PLUS
              ? kLeastOfAmpere
              : architecture_number(device.architecture());
@@ -100,6 +100,13 @@ int target_architecture(const KernelArgs& args) {
   return target_architecture(*args.device, args.hardware_compatibility);
 }
 
+int written_inputs(const KernelArgs& args) {
+  int written = 0;
+  for (size_t i = 0; i < args.inputs.size(); ++i)
+    if (args.inputs[i].present && !args.inputs[i].is_constant) written |= 1 << i;
+  return written;
+}
+
 int64_t most_shared_memory(int architecture) {
   constexpr int kHopper = 90, kAmpere = 80, kOrin = 87;
   if (architecture >= kHopper && architecture < 120) return 227 << 10;
@@ -161,7 +168,7 @@ KernelSource::KernelSource(std::string name, const KernelArgs& args, bool is_in_
     const int rank = port.max.rank();
     typical_.resize(typical_.size() + static_cast<size_t>(rank));
     for (int i = 0; i < rank; ++i) {
-      // Symbols are numbered as the network has the axes.
+      // Symbols are numbered in the network's order of axes.
       const int symbol = symbols_ + (is_in_memory ? axis_in_memory(port.type.format, rank, i) : i);
       dims.push_back(port.min[i] == port.max[i] ? Expr(port.max[i]) : Expr::symbol(symbol));
       typical_[static_cast<size_t>(symbol)] = port.opt[i];
@@ -214,7 +221,7 @@ std::string KernelSource::decompose(std::string_view index, std::span<const std:
                                     std::span<const Expr> extents) {
   if (variables.empty()) return {};
   if (variables.size() == 1) return str("const Index ", variables[0], " = ", index, ";\n");
-  // Unsigned divisions cost half of signed ones.
+  // Unsigned divisions cost half as much as signed ones.
   const std::string rest = "rest_of_" + variables.back();
   std::string text = str("UIndex ", rest, " = (UIndex)(", index, ");\n");
   for (size_t i = variables.size(); i-- > 1;) {
@@ -237,8 +244,16 @@ std::string KernelSource::offset(std::span<const std::string> variables,
   return text.empty() ? "0" : text;
 }
 
+std::string KernelSource::place(std::span<const Expr> extents, std::span<const Expr> strides) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < extents.size(); ++i) names.push_back(str("c", i));
+  return str("[&](Index at) -> Index {\n", decompose("at", names, extents), "return ",
+             offset(names, strides), ";\n}");
+}
+
 void KernelSource::check(const Expr& condition, std::string message) {
-  // What is known to fail does so when it runs, if it does: the tensors may be empty by then.
+  // A condition that is known to fail is kept, too. It fails when the kernel runs, if it runs: the
+  // tensors may be empty then.
   if (condition != Expr(1)) checks_.push_back({condition, std::move(message)});
 }
 
@@ -276,7 +291,7 @@ GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, 
   for (size_t i = 0; i < arguments_.size(); ++i) add("const Index n", i);
   for (int i = 0; i < counters_; ++i) add("unsigned long long* counter", i);
   for (size_t i = 0; i < output_types_.size(); ++i) add(output_types_[i], "* __restrict__ out", i);
-  // Not __restrict__: blocks read what others have written.
+  // Not __restrict__: blocks read what other blocks have written.
   if (scratch_ > 0) add(scratch_type_, "* scratch");
   for (const std::string& map : map_names_) add("const __grid_constant__ TensorMap ", map);
   std::string attributes = str("__launch_bounds__(", threads);
@@ -302,7 +317,7 @@ GeneratedKernel KernelSource::finish(std::string_view body, const Expr& blocks, 
 
 namespace {
 
-/// The output's first axis that the input has, too.
+/// The first axis of the output that the input has, too.
 int first_axis_of(const KernelArgs& args, int input) {
   const PortDesc& port = args.inputs[input];
   int axis = 0;
@@ -316,7 +331,7 @@ std::string repeated_place(KernelSource& source, const KernelArgs& args, int inp
                            std::string_view place, const Expr& channels) {
   constexpr int kChannelAxis = 1;
   const std::string count = source.value(numel(source.dims(input)));
-  // Channels-last, all channels of a pixel have one element of what lacks their axis.
+  // Channels-last, an input without the channel axis has one element for all channels of a pixel.
   const bool is_by_pixels = args.outputs[0].type.format != TensorFormat::kLINEAR &&
                             first_axis_of(args, input) > kChannelAxis;
   return is_by_pixels ? str("(", place, ") / ", source.value(channels), " % ", count)

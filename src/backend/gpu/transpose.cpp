@@ -14,9 +14,9 @@ namespace {
 constexpr int kTile = 32, kLargeTile = 64;
 /// Bytes of an access to a tile of smaller elements.
 constexpr int kAccessBytes = 4;
-/// A matrix with a side below this leaves most of a tile empty.
+/// A matrix with a smaller side leaves most of a tile empty.
 constexpr int64_t kNarrow = 16;
-/// Elements from which on more than one way is worth trying.
+/// Elements from which on more than one tactic is worth timing.
 constexpr int64_t kManyTransposed = 1 << 16;
 
 /// One way to run a transposition.
@@ -30,7 +30,7 @@ struct Tactic {
   }
 };
 
-/// Axes that stay neighbours are one. Where the last one stays the last one, rows are copied; else
+/// Merges axes that stay neighbours. Where the last axis stays the last one, rows are copied; else
 /// matrices of the input's and the output's last axis are transposed.
 class TransposeWriter {
  public:
@@ -92,7 +92,8 @@ class TransposeWriter {
       std::string base;
       for (size_t i = 0; i + 1 < axes_.size(); ++i)
         base += str(i > 0 ? " + " : "", "c", i, " * ", source_.value(axes_[i].pitch));
-      // The neighbours of an element that is picked are picked, too, but from the cache.
+      // Other rows pick the neighbours of a picked element, and find them in the cache, so these
+      // loads do not bypass it.
       return str("const Element* const from = (const Element*)(in0 + (", base.empty() ? "0" : base,
                  "));\n", "const auto fetch = [&](Index i) { return ",
                  matrix_ < 0 ? "__ldcs(from + i)" : "from[i * " + source_.value(inner.pitch) + "]",
@@ -101,7 +102,7 @@ class TransposeWriter {
     return move;
   }
 
-  /// Neighbours along both sides of the matrix that one access may take.
+  /// The number of neighbours along both sides of the matrix that one access may take.
   int tile_width(std::vector<std::string>& conditions) {
     if (size_ >= kAccessBytes) return 1;
     std::vector<Expr> multiples;
@@ -124,7 +125,8 @@ class TransposeWriter {
     return most;
   }
 
-  /// A block reads a tile along the input's last axis and writes it along the output's.
+  /// Writes a kernel whose blocks read a tile along the input's last axis and write it along the
+  /// output's.
   GeneratedKernel tiles(const Tactic& tactic) {
     const int side = tactic.tile;
     source_.set_output_type(0, carrier_type(size_));
@@ -149,7 +151,7 @@ class TransposeWriter {
     const std::string lines = source_.value(line.extent), columns = source_.value(column.extent);
     const std::string line_pitch = source_.value(line.pitch),
                       column_pitch = source_.value(pitches[matrix_]);
-    // So that a warp that reads a column of the tile finds each element in another bank.
+    // Padding, so that the lanes of a warp that reads a column of the tile access different banks.
     const int padding = tactic.width > 1 ? 1 : std::max(1, kAccessBytes / size_);
     const std::span<const std::string> batch = std::span(names).first(names.size() - 2);
     const std::string_view carrier = carrier_type(size_);
@@ -164,7 +166,8 @@ class TransposeWriter {
                 " + line * ", line_pitch, " + column);\n");
     text += str("auto* const to = out0 + (", source_.offset(batch, to_pitches), " + column * ",
                 column_pitch, " + line);\n");
-    // Over the tile's rows by warps and across them by lanes, `width` elements each.
+    // Writes a loop over the tile: warps go over its rows, and lanes across them, with `width`
+    // elements each.
     const auto each = [&](int width, std::string_view rows, std::string_view count,
                           std::string_view across, std::string_view most,
                           std::string_view statements) {
@@ -175,7 +178,7 @@ class TransposeWriter {
     };
     const std::string read = str("from + (y * ", line_pitch, " + x)");
     const std::string written = str("to + (y * ", column_pitch, " + x)");
-    // All that a thread loads is under way before any of it is waited for.
+    // All loads of a thread are in flight before it waits for one.
     const auto load = [&](int width) {
       const std::string_view access = carrier_type(size_ * width);
       const int across = side / (kWarp * width), count = side / (kThreads / kWarp) * across;
@@ -227,7 +230,8 @@ class TransposeWriter {
   const KernelArgs& args_;
   const int size_;
   std::vector<MovedAxis> axes_;
-  int matrix_ = -1;  ///< the axis that is the input's last one, where that is another than here
+  int matrix_ = -1;  ///< index of the axis that is the input's last one, where the output has
+                     ///< another last axis
 };
 
 std::vector<Candidate> transpose_candidates(const Operator& op, const CandidateQuery& query) {

@@ -12,17 +12,17 @@
 
 namespace opwright::gpu {
 
-/// All ways to run an operator with some ports, and which of them are worth timing there. A
-/// tactic's number is its way's place.
+/// All ways to run an operator with some ports, and which of them are worth timing. A way's index
+/// is the number of its tactic.
 template <class Way>
 class Ways {
  public:
   Ways() = default;
-  /// All of them are worth timing.
+  /// All of these ways are worth timing.
   Ways(std::vector<Way> ways) : ways_(std::move(ways)), worth_(ways_.size()) {}
 
-  /// Those worth timing come first, the best guess in front: whatever else there is, they keep
-  /// their numbers.
+  /// Ways worth timing come first, the best guess in front. So they keep their numbers whatever
+  /// other ways exist.
   void add(Way way, bool is_worth_timing) {
     const auto end =
         is_worth_timing ? ways_.begin() + static_cast<std::ptrdiff_t>(worth_++) : ways_.end();
@@ -31,20 +31,20 @@ class Ways {
   bool contains(const Way& way) const {
     return std::find(ways_.begin(), ways_.end(), way) != ways_.end();
   }
-  /// Throws Error for a number that is none.
+  /// Throws Error for a number without a way.
   const Way& at(int64_t number) const {
     require(number >= 0 && number < static_cast<int64_t>(ways_.size()), "there is no tactic ",
             number, " for these ports, which have ", ways_.size());
     return ways_[static_cast<size_t>(number)];
   }
-  /// All of them, or those that are worth timing.
+  /// All ways, or those that are worth timing.
   std::span<const Way> listed(bool all) const& {
     return std::span(ways_).first(all ? ways_.size() : worth_);
   }
   std::span<const Way> listed(bool all) const&& = delete;
   bool is_worth_timing(size_t number) const { return number < worth_; }
 
-  /// What `name` calls each of them.
+  /// The names of the ways, which `name` returns.
   template <class Name>
   Ways<std::string> names(Name&& name) const {
     Ways<std::string> result;

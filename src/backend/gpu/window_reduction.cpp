@@ -27,7 +27,7 @@ std::optional<GeneratedKernel> generate_max(const Operator& op, const KernelArgs
       index = str("(", index, " * ", writer.source().value(x[i]), " + p", i - 2, ")");
     index = str("plane * ", writer.source().value(numel(std::span(x).subspan(2))), " + ", index);
   }
-  // NaN stays: it is no more compared.
+  // Once `most` is NaN it stays: the comparison is skipped.
   return writer.write(
       str("Index index = -1;\n", register_type(type), " most = ", least_of(type), ";\n"),
       str("const ", register_type(type),
@@ -44,7 +44,7 @@ std::optional<GeneratedKernel> generate_lp(const Operator& op, const KernelArgs&
   const bool is_sum = params.p == 1, is_euclidean = params.p == 2;
   char p[40];
   std::snprintf(p, sizeof p, "%.17e", params.p);
-  // In double precision, in which squares of FP32 do not overflow.
+  // Uses double precision, in which squares of FP32 do not overflow.
   return writer.write(
       "double sum = 0;\n",
       str("const double value = fabs((double)load(in0[place]));\nsum += ",

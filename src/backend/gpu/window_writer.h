@@ -8,8 +8,8 @@
 
 namespace opwright::gpu {
 
-/// Writes kernels that make each output from a window of an input [N, C, spatial...]: a loop over
-/// the outputs, and in it one over the elements of each one's window.
+/// Writes kernels that make each output from a window of an input [N, C, spatial...]. A loop over
+/// the outputs contains a loop over the elements of each window.
 class WindowWriter {
  public:
   /// `lanes` neighbouring threads share a window: 1, a warp, or a block of kThreads.
@@ -18,16 +18,16 @@ class WindowWriter {
 
   KernelSource& source() { return source_; }
   const SymShape& x() const { return x_; }
-  /// Of the outputs, which are numbered `at`.
+  /// The number of outputs, which are numbered `at`.
   const Expr& count() const { return count_; }
-  /// The number of the window's elements that lie in the input or the padding around it, which
-  /// rounding up goes beyond; behind `before`.
+  /// Code for the number of the window's elements in the input or the padding around it, beyond
+  /// which rounding up goes. It may be used behind `before`.
   std::string padded_count();
 
-  /// With statements before, in and after the loops over the window. `visit` has the element's
-  /// position as `place`, and along each spatial axis as `p0`, `p1`, ...; `plane` is that of image
-  /// and channel together, channels-last of the image. All lanes run `after`, of which the one that
-  /// is number `lane` 0 stores.
+  /// Writes the kernel with statements before, in and after the loops over the window. `visit` has
+  /// the element's position as `place`, and along each spatial axis as `p0`, `p1`, .... `plane`
+  /// numbers images and channels together, channels-last only images. All lanes run `after`; the
+  /// one whose `lane` is 0 stores.
   GeneratedKernel write(std::string_view before, std::string_view visit, std::string_view after);
 
  private:
@@ -38,7 +38,7 @@ class WindowWriter {
   std::string begin_, loops_, end_, padded_;
 };
 
-/// The least number of a type, which is the maximum of nothing.
+/// The least number of a type, which is the maximum of an empty set.
 std::string least_of(DataType type);
 
 }  // namespace opwright::gpu

@@ -5,7 +5,7 @@
 namespace opwright::gpu {
 namespace {
 
-/// So that positions far beyond the input do not overflow 32 bits.
+/// A bound on positions, so that those far beyond the input do not overflow 32 bits.
 constexpr int64_t kFarPosition = 1 << 28;
 
 }  // namespace

@@ -8,24 +8,25 @@
 
 namespace opwright::gpu {
 
-/// The padding before the first element that makes `count` windows of `window` elements fit; see
+/// The padding before the first element with which `count` windows of `window` elements fit; see
 /// padding_for().
 Expr padding_before(const WindowAxis& axis, PaddingMode mode, const Expr& input, const Expr& window,
                     const Expr& count);
 
-/// How the windows of a convolution, or of a transposed one, lie in its input. Extents are those of
-/// the spatial axes.
+/// The windows of a convolution, or of a transposed one, in its input. Extents are those of the
+/// spatial axes.
 struct Windows {
   std::vector<WindowAxis> axes;
   SymShape x, window, y;
-  SymShape padding;  ///< before the first element; of a transposed convolution what it cuts off
+  SymShape padding;  ///< before the first element; in a transposed convolution, the elements that
+                     ///< are cut off there
   bool is_transposed = false;
 
   /// Whether positions may need Index to be 64 bits wide.
   bool reaches_far() const;
-  /// What an object of the type `Windows` of windows.cuh is initialized with.
+  /// The initializer of an object of the type `Windows` of windows.cuh.
   std::string make(KernelSource& source) const;
-  /// Declares the constants that windows.cuh expects.
+  /// Declarations of the constants that windows.cuh expects.
   std::string constants() const;
 };
 

@@ -67,7 +67,7 @@ TEST(CudaProduct, OpenExtentsInEveryTile) {
       }
     }
   }
-  EXPECT_GE(tactics.size(), 12u) << "not every tile was tested";
+  EXPECT_GE(tactics.size(), at_least(12u)) << "not every tile was tested";
 }
 
 /// Blocks that compute one tile after another, of more tiles than there are blocks.
@@ -142,8 +142,8 @@ TEST(CudaProduct, BoxesInEveryTile) {
       }
     }
   }
-  EXPECT_GE(tactics.size(), 5u) << "not every tile was tested";
-  if (before >= 0) {
+  EXPECT_GE(tactics.size(), at_least(5u)) << "not every tile was tested";
+  if (before >= 0 && !runs_each_once()) {
     EXPECT_GE(tensor_maps() - before, 2l * 4 * 5) << "tiles came otherwise";
   }
 }
@@ -201,7 +201,7 @@ TEST(CudaProduct, ResultsOf16Bits) {
       }
     }
   }
-  EXPECT_GE(tactics.size(), 6u) << "not every tile was tested";
+  EXPECT_GE(tactics.size(), at_least(6u)) << "not every tile was tested";
 }
 
 /// Tiles of which several blocks compute parts, again and again: each run leaves the counters of
@@ -221,8 +221,8 @@ TEST(CudaProduct, TilesInParts) {
     const std::vector<TestInput> inputs = {{a, type}, {b, type}};
     const std::vector<TestOutput> outputs = {{expected.shape, type}};
     for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
-      const size_t at = candidate.tactic_name.find(", in ");
-      if (at == std::string::npos) continue;
+      if (!candidate.tactic_name.ends_with(" parts")) continue;
+      const size_t at = candidate.tactic_name.rfind(", in ");
       const bool is_cluster = candidate.tactic_name.starts_with("warpgroup");
       (is_cluster ? cluster_parts_seen : parts_seen)
           .insert(std::stoi(candidate.tactic_name.substr(at + 5)));
@@ -233,6 +233,7 @@ TEST(CudaProduct, TilesInParts) {
       EXPECT_EQ(kernel.run(inputs, outputs)[0].data, y.data) << "the second run differs";
     }
   }
+  if (runs_all_tactics()) return;  // not only what is worth timing
   EXPECT_EQ(parts_seen, (std::set<int>{2, 4, 8}));
   EXPECT_EQ(cluster_parts_seen, (std::set<int>{8}));
 }
@@ -282,9 +283,9 @@ TEST(CudaProduct, FewRows) {
             if (::testing::Test::HasFailure()) return;
           }
         }
-        EXPECT_GE(found, 1) << m << "x" << n << "x" << k;
+        EXPECT_GE(found, at_least(1)) << m << "x" << n << "x" << k;
       }
-  EXPECT_GE(tactics.size(), 10u) << "not every tile was tested";
+  EXPECT_GE(tactics.size(), at_least(10u)) << "not every tile was tested";
 }
 
 /// Constant columns that come ahead through shared memory, to blocks that have several tiles, more
@@ -329,9 +330,9 @@ TEST(CudaProduct, StreamedRows) {
         if (is_large) break;
       }
     }
-    EXPECT_GE(found, 1) << m << "x" << n << "x" << k;
+    EXPECT_GE(found, at_least(1)) << m << "x" << n << "x" << k;
   }
-  EXPECT_GE(tactics.size(), 5u) << "not every tile was tested";
+  EXPECT_GE(tactics.size(), at_least(5u)) << "not every tile was tested";
   // Columns that another kernel may still write do not come before.
   const std::vector<TestInput> computed = {{random_values({1, 2048}, 1), DataType::kHALF},
                                            {random_values({16, 2048}, 2), DataType::kHALF}};
@@ -410,7 +411,7 @@ TEST(CudaProduct, RowProducts) {
     const RowProduct op(params);
     const std::vector<TestOutput> outputs = {{expected.shape, type}};
     const auto candidates = candidates_of(op, inputs, outputs);
-    ASSERT_FALSE(candidates.empty());
+    ASSERT_TRUE(runs_each_once() || !candidates.empty());
     for (const Candidate& candidate : candidates) {
       TestKernel kernel(op, candidate, inputs, outputs);
       for (const int shift : {0, 1}) {
@@ -429,6 +430,7 @@ TEST(CudaProduct, RowProducts) {
 
 /// In a chain of kernels streamed products are the best whatever they take alone.
 TEST(CudaProduct, LargeProductsOfARowHaveOneCandidate) {
+  if (runs_all_tactics()) GTEST_SKIP() << "only what is worth timing";
   MatrixMultiplyParams params;
   params.op1 = MatrixOperation::kTRANSPOSE;
   const MatrixMultiply op(params);
@@ -533,7 +535,7 @@ TEST(CudaProduct, TensorCoresOfTf32AndBytes) {
           TestKernel kernel(op, candidate, inputs, outputs);
           expect_close(kernel.run(inputs, outputs)[0], expected, is_tf32 ? 1e-5 : 0);
         }
-        EXPECT_GE(found, 4);
+        EXPECT_GE(found, at_least(4));
       }
 }
 
@@ -670,7 +672,7 @@ TEST(CudaConvolution, BoxesOfWindows) {
         }
       }
     }
-  if (before >= 0) {
+  if (before >= 0 && !runs_each_once()) {
     EXPECT_GE(tensor_maps() - before, 2l * 2 * 5 * 2) << "windows came otherwise";
   }
 }
@@ -836,9 +838,9 @@ TEST(CudaConvolution, PatchesOfImages) {
         }
         ++tested;
       }
-      EXPECT_GT(tested, 0);
+      EXPECT_GE(tested, at_least(1));
     }
-  EXPECT_GE(tactics.size(), 6u) << "not every tile was tested";
+  EXPECT_GE(tactics.size(), at_least(6u)) << "not every tile was tested";
 }
 
 /// The same images as bytes with a zero point, which stands beyond the borders, too: sums are
@@ -896,7 +898,7 @@ TEST(CudaConvolution, ImagesOfBytes) {
         ++tested;
       }
     }
-  EXPECT_EQ(tested, 4);
+  EXPECT_GE(tested, at_least(4));
 }
 
 /// In both layouts and by threads for themselves: max(sum, 0) * channel + element, and the result

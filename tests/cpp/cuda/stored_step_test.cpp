@@ -90,8 +90,18 @@ TEST(StoredStepOnAGpu, ABitCastKeepsTheSizeOfElements) {
   EXPECT_TRUE(contains(fault(BitCast(), fp32, {}), "0 outputs"));
 }
 
+TEST(StoredStepOnAGpu, AnAssertionTakesOneCondition) {
+  const std::vector<PortDesc> truth = {port(DataType::kBOOL)}, fp32 = {port(DataType::kFLOAT)};
+  EXPECT_EQ(fault(Assertion(), truth, {}), "");
+  EXPECT_TRUE(contains(fault(Assertion(), fp32, {}), "takes one condition, BOOL"));
+  EXPECT_TRUE(contains(fault(Assertion(), {}, {}), "0 inputs"));
+  EXPECT_TRUE(contains(fault(Assertion(), truth, fp32), "1 outputs"));
+  EXPECT_TRUE(contains(fault(Assertion(), truth, {}, 1), "by tactic 1"));
+}
+
 TEST(StoredStepOnAGpu, AnOperatorThatGpusLackIsRefused) {
-  EXPECT_TRUE(contains(fault(Assertion(), {port(DataType::kBOOL)}, {}), "has no kernel for"));
+  const std::vector<PortDesc> fp32 = {port(DataType::kFLOAT)};
+  EXPECT_TRUE(contains(fault(Activation(), fp32, fp32), "has no kernel for"));
 }
 
 }  // namespace

@@ -168,14 +168,28 @@ TEST_F(Graphs, ForbiddenCallsBreakTheCapture) {
   broken_by(kUnsupported, [&] { return CU(cuStreamQuery)(stream); });
   broken_by(kUnsupported, [&] { return CU(cuCtxSynchronize)(); });
   broken_by(kUnsupported, [&] { return CU(cuMemAlloc)(&address, 16); });
+  CUstream other = nullptr;
+  CUevent event = nullptr;
+  ASSERT_EQ(CU(cuStreamCreate)(&other, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(CU(cuEventCreate)(&event, CU_EVENT_DEFAULT), CUDA_SUCCESS);
+  ASSERT_EQ(CU(cuEventRecord)(event, other), CUDA_SUCCESS);
+  broken_by(kUnsupported, [&] { return CU(cuStreamSynchronize)(other); });
+  broken_by(kUnsupported, [&] { return CU(cuStreamQuery)(other); });
+  broken_by(kUnsupported, [&] { return CU(cuEventSynchronize)(event); });
+  broken_by(kUnsupported, [&] { return CU(cuEventQuery)(event); });
+  broken_by(kUnsupported, [&] { return CU(cuMemAllocAsync)(&address, 16, other); });
   broken_by(kUnsupported, [&] { return CU(cuMemcpyDtoHAsync)(&host, a, 4, stream); });
   broken_by(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
             [&] { return CU(cuMemsetD32Async)(a, 0, 1, nullptr); });
-  // A thread that asks for it may allocate.
+  // A thread that asks for it may allocate and wait for others.
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   ASSERT_EQ(CU(cuThreadExchangeStreamCaptureMode)(&mode), CUDA_SUCCESS);
   ASSERT_EQ(begin(), CUDA_SUCCESS);
   EXPECT_EQ(CU(cuMemAlloc)(&address, 16), CUDA_SUCCESS);
+  EXPECT_EQ(CU(cuStreamSynchronize)(other), CUDA_SUCCESS);
+  EXPECT_EQ(CU(cuEventSynchronize)(event), CUDA_SUCCESS);
+  EXPECT_EQ(CU(cuMemAllocAsync)(&address, 16, other), CUDA_SUCCESS);
+  EXPECT_EQ(CU(cuMemFreeAsync)(address, other), CUDA_SUCCESS);
   ASSERT_EQ(CU(cuThreadExchangeStreamCaptureMode)(&mode), CUDA_SUCCESS);
   EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
   end();

@@ -284,6 +284,35 @@ TEST_F(Kernels, WaitForPhasesAndReachTheirCluster) {
     }
 }
 
+/// Blocks of the largest cluster multiply for longer than a warp has its turn, each its own
+/// numbers.
+TEST_F(Kernels, MultiplyInEachBlockOfACluster) {
+  constexpr int kBlocks = 16, kProducts = 100, kDepth = 8;
+  CUfunction multiply = load(R"(
+extern "C" __global__ void __cluster_dims__(16, 1, 1) multiply(float* out) {
+  const unsigned a = __float_as_uint(blockIdx.x + 1.0f), b = __float_as_uint(1.0f);
+  float c[4] = {};
+  for (int i = 0; i < 100; ++i)
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+                 : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+                 : "r"(a), "r"(a), "r"(a), "r"(a), "r"(b), "r"(b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+  __syncwarp();
+  if (threadIdx.x == 0) out[blockIdx.x] = c[0];
+})",
+                             "multiply");
+  CUdeviceptr sums = upload(std::vector<float>(kBlocks));
+  EXPECT_NE(launch(multiply, kBlocks, 32, 0, sums), CUDA_SUCCESS) << "more than are portable";
+  ASSERT_EQ(
+      CU(cuFuncSetAttribute)(multiply, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+      CUDA_SUCCESS);
+  ASSERT_EQ(launch(multiply, kBlocks, 32, 0, sums), CUDA_SUCCESS);
+  ASSERT_EQ(synchronize(), CUDA_SUCCESS);
+  const std::vector<float> got = download<float>(sums, kBlocks);
+  for (int block = 0; block < kBlocks; ++block)
+    EXPECT_EQ(got[block], static_cast<float>(kProducts * kDepth * (block + 1))) << block;
+}
+
 TEST_F(Kernels, InstantiateTemplates) {
   Compiled compiled = compile(R"(
 template <typename T, int N> __global__ void fill(T* out, T value) {

@@ -1,7 +1,7 @@
 // Outputs that are computed in the memory of an input, bound there and elsewhere, with CUDA graphs.
 
+#include "api/border.h"
 #include "gpu_runtime/test_kernels.h"
-#include "runtime/api_border.h"
 
 namespace opwright {
 namespace {

@@ -1,8 +1,8 @@
 // Contexts on a GPU: the emulated driver makes a host's read of device memory a fault, and runs
 // nothing before somebody waits for it.
 
+#include "api/border.h"
 #include "gpu_runtime/test_kernels.h"
-#include "runtime/api_border.h"
 
 namespace opwright {
 namespace {

@@ -1,7 +1,7 @@
 // Size tensors on a GPU: read when something needs them, and not before.
 
+#include "api/border.h"
 #include "gpu_runtime/test_kernels.h"
-#include "runtime/api_border.h"
 
 namespace opwright {
 namespace {

@@ -4,9 +4,9 @@
 #include <map>
 #include <tuple>
 
+#include "api/border.h"
 #include "backend/last_use.h"
 #include "gpu_runtime/test_kernels.h"
-#include "runtime/api_border.h"
 
 namespace opwright {
 namespace {

@@ -1,4 +1,4 @@
-// The part of cuBLASLt's interface that Opwright uses, by a kernel for the emulated driver.
+// The part of cuBLASLt's interface that Opwright uses, with a kernel for the emulated driver.
 
 #include <cuda.h>
 
@@ -58,7 +58,7 @@ int version() {
   return text != nullptr ? std::atoi(text) : 130200;
 }
 
-/// How many algorithms there are.
+/// The number of algorithms.
 int algorithms() {
   const char* text = std::getenv("OPWRIGHT_EMULATED_CUBLASLT_ALGORITHMS");
   return text != nullptr ? std::atoi(text) : 2;
@@ -188,7 +188,7 @@ int cublasLtMatmulPreferenceSetAttribute(Preference* preference, int attribute, 
   }
   return kSuccess;
 }
-/// One for results with 13 columns is not there.
+/// Lists algorithms. There is none for results with 13 columns.
 int cublasLtMatmulAlgoGetHeuristic(void*, Desc* desc, Layout* a, Layout* b, Layout*, Layout* d,
                                    Preference* preference, int asked, Result* results, int* found) {
   *found = 0;
@@ -202,7 +202,7 @@ int cublasLtMatmulAlgoGetHeuristic(void*, Desc* desc, Layout* a, Layout* b, Layo
     Result& result = results[*found];
     result = {};
     result.algorithm.data[0] = static_cast<uint64_t>(*found);
-    // Whether it was made for addresses that are multiples of 16.
+    // The alignment for which the algorithm was made.
     result.algorithm.data[1] = preference->alignments[0];
     result.workspace = *found == 0 ? 0 : 1024;
   }
@@ -245,7 +245,7 @@ int cublasLtMatmul(Handle* handle, Desc* desc, const float* alpha, const void* a
   return result == CUDA_SUCCESS ? kSuccess : kExecution;
 }
 
-/// How many products were computed.
+/// The number of computed products.
 long opwright_emulation_products() { return products; }
 
 }  // extern "C"

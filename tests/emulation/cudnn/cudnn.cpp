@@ -1,5 +1,5 @@
-// The part of cuDNN's interface that Opwright uses, by a kernel for the emulated driver: graphs of
-// a convolution forward, sums and an activation.
+// The part of cuDNN's interface that Opwright uses, with a kernel for the emulated driver: graphs
+// of a forward convolution, sums and an activation.
 
 #include <cuda.h>
 
@@ -63,7 +63,7 @@ size_t size_of(int type) {
 struct Object {
   int kind = 0;
   bool is_finished = false;
-  int place = 0;  ///< of an engine among those of a graph
+  int place = 0;  ///< index of an engine among those of a graph
   struct Attribute {
     int type = 0;
     std::vector<char> bytes;
@@ -99,7 +99,7 @@ int engines() {
 }
 constexpr int64_t kWorkspace = 2048;
 
-/// One thread for each element; tensors of three spatial axes, whose strides are given.
+/// The kernel has one thread for each element. Tensors have three spatial axes with given strides.
 constexpr char kSource[] = R"(
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
@@ -163,13 +163,13 @@ struct Handle {
   CUstream stream = nullptr;
 };
 
-/// What a graph of operations computes.
+/// The computation of a graph of operations.
 struct Graph {
   const Object* forward = nullptr;
   int64_t bias = -1, residual = -1, y = -1;  ///< tensors' numbers
   int activation = 0;
 
-  /// False where the operations are others.
+  /// Reads a graph. Returns false if it has other operations.
   bool read(const Object& graph) {
     const Object* value = nullptr;
     for (const Object* operation : graph.all<const Object*>(801)) {
@@ -253,7 +253,7 @@ int cudnnBackendSetAttribute(Object* object, int attribute, int type, int64_t co
   to.bytes.assign(static_cast<const char*>(elements), static_cast<const char*>(elements) + bytes);
   return kSuccess;
 }
-/// A convolution with 13 maps is not there.
+/// Finalizes a descriptor. A convolution with 13 maps is not supported.
 int cudnnBackendFinalize(Object* object) {
   if (object->is_finished) return kBadParam;
   if (object->kind == kTensor) {
@@ -278,7 +278,8 @@ int cudnnBackendFinalize(Object* object) {
   object->is_finished = true;
   return kSuccess;
 }
-/// The first engine gives other bits in each run, as its note says; the last one takes memory.
+/// Reads an attribute. The first engine has a note that its results differ between runs. The last
+/// one needs workspace.
 int cudnnBackendGetAttribute(Object* object, int attribute, int type, int64_t asked, int64_t* count,
                              void* elements) {
   if (object->kind == kHeuristic && attribute == 202 && type == kTypeDescriptor) {
@@ -350,7 +351,7 @@ int cudnnBackendExecute(Handle* handle, Object* plan, Object* pack) {
   return result == CUDA_SUCCESS ? kSuccess : kExecution;
 }
 
-/// How many convolutions were computed.
+/// The number of computed convolutions.
 long opwright_emulation_convolutions() { return convolutions; }
 
 }  // extern "C"

@@ -1,5 +1,5 @@
-// The frame of every exported function: the lock, counters, injected faults, what must hold before
-// a call; and the names of errors and functions.
+// The frame of every exported function: the lock, counters, injected faults and preconditions of a
+// call. Also the names of errors and functions.
 
 #include <dlfcn.h>
 
@@ -40,7 +40,7 @@ std::map<std::string, long>& counts() {
   return *counts;
 }
 
-/// cuMemAlloc_v2 is cuMemAlloc to whoever counts or breaks it.
+/// The name without its version: counters and faults of cuMemAlloc_v2 are those of cuMemAlloc.
 std::string plain_name(const char* name) {
   std::string plain = name;
   size_t version = plain.rfind("_v");
@@ -182,7 +182,7 @@ const ErrorText* find_error(CUresult error) {
   return nullptr;
 }
 
-/// Functions of which a program built for an older toolkit wants an older form.
+/// A function that has an older form for programs built with an older toolkit.
 struct Version {
   const char *name, *symbol;
   int since;
@@ -240,7 +240,7 @@ CUresult cuGetProcAddress(const char* symbol, void** address, int version, cuuin
   });
 }
 
-/// Of NVIDIA's own libraries: NVRTC calls it where a driver is loaded, and does without tables.
+/// NVIDIA's own libraries call this: NVRTC does if a driver is loaded, and works without tables.
 CUresult cuGetExportTable(const void** table, const CUuuid*) {
   return call(__func__, Needs::kNothing, [&] {
     *table = nullptr;
@@ -248,14 +248,14 @@ CUresult cuGetExportTable(const void** table, const CUuuid*) {
   });
 }
 
-/// The call of `function` after `after_calls` more calls answers `result`, once.
+/// Lets a call of `function` return `result` once, after `after_calls` more calls.
 void opwright_emulation_fail(const char* function, int result, int after_calls) {
   std::lock_guard lock(emulation::driver_lock());
   emulation::faults()[emulation::plain_name(function)] = {static_cast<CUresult>(result),
                                                           after_calls};
 }
 
-/// How often `function` was called since the start or the last opwright_emulation_reset_calls().
+/// The number of calls of `function` since the start or the last opwright_emulation_reset_calls().
 long opwright_emulation_calls(const char* function) {
   std::lock_guard lock(emulation::driver_lock());
   return emulation::counts()[emulation::plain_name(function)];

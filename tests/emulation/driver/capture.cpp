@@ -1,4 +1,4 @@
-// Capture of streams into graphs, and what must not be called meanwhile.
+// Capture of streams into graphs, and checks of calls that are forbidden meanwhile.
 
 #include <algorithm>
 
@@ -20,7 +20,7 @@ void end(Capture& capture) {
                               [&](const auto& other) { return other.get() == &capture; }));
 }
 
-/// Whether every joined stream's work is followed by the origin's.
+/// Whether work of the origin stream follows the work of every joined stream.
 bool is_joined(const Capture& capture) {
   std::vector<const GraphNode*> reached(capture.origin->capture_last.begin(),
                                         capture.origin->capture_last.end());

@@ -9,8 +9,8 @@
 namespace emulation {
 namespace {
 
-/// The contexts that a thread made current. A destructor would empty it while destructors of the
-/// program's own variables, static ones above all, still call the driver.
+/// The stack of contexts that a thread made current. It has no destructor: that would empty the
+/// stack while destructors of the program's own (mainly static) variables still call the driver.
 class ContextStack {
  public:
   bool empty() const { return count_ == 0; }
@@ -89,7 +89,7 @@ int attribute_of(CUdevice_attribute attribute) {
   }
 }
 
-/// 1 where the device sees a change, 0 where it was so already, and -1 where there is none.
+/// Calls the body if there is such a device.
 CUresult with_device(const char* name, CUdevice device, const std::function<CUresult()>& body) {
   return call(name, Needs::kInitialization,
               [&] { return is_device(device) ? body() : CUDA_ERROR_INVALID_DEVICE; });

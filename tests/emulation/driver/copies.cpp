@@ -11,7 +11,7 @@ CUdeviceptr address_of(const void* pointer) { return reinterpret_cast<CUdevicept
 
 enum Host { kNone = 0, kFrom = 1, kTo = 2, kBoth = 3 };
 
-/// A device pointer argument takes no pageable memory of the host.
+/// Checks the places of a copy. A device pointer argument must not be pageable host memory.
 CUresult check_places(CUdeviceptr to, CUdeviceptr from, size_t bytes, Host host) {
   if (CUresult error = check_copy(to, from, bytes)) return error;
   if (!(host & kTo) && place_of(to, bytes) == Place::kPageable) return CUDA_ERROR_INVALID_VALUE;
@@ -33,7 +33,7 @@ CUresult copy(const char* name, CUdeviceptr to, CUdeviceptr from, size_t bytes, 
     bool from_pageable = place_of(from, bytes) == Place::kPageable;
     bool to_pageable = place_of(to, bytes) == Place::kPageable;
     if (stream->capture) {
-      // Such a copy waits for the stream.
+      // A copy with pageable memory waits for the stream.
       if (from_pageable || to_pageable) return check_not_captured(stream);
       return add_captured(stream, copy_node(to, from, bytes));
     }
@@ -51,7 +51,7 @@ CUresult copy(const char* name, CUdeviceptr to, CUdeviceptr from, size_t bytes, 
     }
     bool from_device = place_of(from, bytes) == Place::kDevice;
     bool to_device = place_of(to, bytes) == Place::kDevice;
-    // A copy within the device is not waited for, whatever the function's name.
+    // No function waits for a copy within the device, whatever its name.
     bool waits = to_pageable || (synchronous && !(from_device && to_device));
     return waits ? wait_for(operation) : CUDA_SUCCESS;
   });
@@ -99,7 +99,8 @@ Copy make_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
 }
 
 CUresult run_copy(const Copy& copy) {
-  // Freed since the call, pinned memory, too: it would be any memory of the host now.
+  // The memory may have been freed since the call. Freed pinned memory would now be any host
+  // memory.
   Copy present = make_copy(copy.to, copy.from, copy.bytes);
   if (present.to_place != copy.to_place || present.from_place != copy.from_place) {
     return CUDA_ERROR_ILLEGAL_ADDRESS;

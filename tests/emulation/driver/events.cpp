@@ -35,7 +35,7 @@ CUresult record(const char* name, CUevent handle, CUstream stream_handle) {
   });
 }
 
-/// What synchronizing with an event answers that stands for captured work.
+/// The error of synchronizing with an event of captured work.
 CUresult check_uncaptured(Event* event) {
   if (!event->capture) return CUDA_SUCCESS;
   invalidate(*event->capture);
@@ -95,8 +95,9 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned) {
 CUresult cuEventQuery(CUevent handle) {
   return with_event(__func__, handle, [&](Event* event) {
     if (CUresult error = check_uncaptured(event)) return error;
+    if (CUresult error = check_unsafe_call()) return error;
     if (!event->recorded || event->recorded->done) return CUDA_SUCCESS;
-    // Work in flight is seen as such once.
+    // Work in flight is reported as not ready once.
     if (!event->queried) {
       event->queried = true;
       return CUDA_ERROR_NOT_READY;
@@ -108,6 +109,7 @@ CUresult cuEventQuery(CUevent handle) {
 CUresult cuEventSynchronize(CUevent handle) {
   return with_event(__func__, handle, [&](Event* event) {
     if (CUresult error = check_uncaptured(event)) return error;
+    if (CUresult error = check_unsafe_call()) return error;
     return event->recorded ? wait_for(event->recorded) : CUDA_SUCCESS;
   });
 }

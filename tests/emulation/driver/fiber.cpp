@@ -25,7 +25,7 @@ Fiber::~Fiber() { munmap(stack_, kGuard + kStack); }
 
 #ifdef __x86_64__
 
-// Without the system calls that swapcontext() makes for signal masks.
+// Unlike swapcontext(), this makes no system calls for signal masks.
 asm(R"(
 .text
 .hidden opwright_emulation_switch

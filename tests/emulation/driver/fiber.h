@@ -8,7 +8,7 @@
 namespace emulation {
 
 #ifdef __x86_64__
-/// Keeps the registers and the stack pointer in `save`, and goes on at `to`.
+/// Stores the registers and the stack pointer in `save`, and continues at `to`.
 extern "C" void opwright_emulation_switch(void** save, void* to);
 #endif
 
@@ -20,11 +20,11 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Lets it begin anew; `body` must end in suspend() and not be resumed then.
+  /// Restarts the fiber. `body` must end in suspend() and must not be resumed after it.
   void start(void (*body)());
-  /// Runs it until it suspends.
+  /// Runs the fiber until it suspends.
   void resume();
-  /// To be called on the fiber.
+  /// Suspends the fiber. Only the fiber itself may call this.
   void suspend();
 
  private:

@@ -1,4 +1,4 @@
-// Graphs: nodes in the order of their capture, which is an order that their dependencies allow.
+// Graphs. Nodes stay in the order of their capture, which respects their dependencies.
 
 #include <algorithm>
 
@@ -24,7 +24,7 @@ CUresult run_node(const GraphNode& node) {
 
 GraphNode* as_node(CUgraphNode handle) { return reinterpret_cast<GraphNode*>(handle); }
 
-/// The addresses of a copy, wherever its memory is.
+/// The addresses of a copy in host or device memory.
 CUresult addresses_of(const CUDA_MEMCPY3D& copy, CUdeviceptr* to, CUdeviceptr* from) {
   if (copy.Height > 1 || copy.Depth > 1) return CUDA_ERROR_NOT_SUPPORTED;
   *to = copy.dstMemoryType == CU_MEMORYTYPE_HOST ? reinterpret_cast<CUdeviceptr>(copy.dstHost)
@@ -83,7 +83,7 @@ CUresult instantiate(const char* name, CUgraphExec* handle, CUgraph graph) {
     auto made = std::make_unique<GraphExec>();
     made->context = current_context();
     copy_nodes(made->graph.nodes, source->nodes);
-    // Captured allocations live as long as what runs on them.
+    // Captured allocations live as long as the executable that uses them.
     made->graph.memory.swap(source->memory);
     *handle = reinterpret_cast<CUgraphExec>(state().executables.add(std::move(made)));
     return CUDA_SUCCESS;
@@ -172,7 +172,7 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
       }
       return CUDA_SUCCESS;
     }
-    // Later changes of the executable are none of this launch's.
+    // Later changes of the executable do not affect this launch.
     enqueue(stream, [nodes = executable->graph.nodes] { return run_nodes(nodes); });
     return CUDA_SUCCESS;
   });
@@ -301,7 +301,7 @@ CUresult cuGraphExecUpdate(CUgraphExec handle, CUgraph graph_handle,
     auto originals = nodes.begin();
     std::list<GraphNode> updated;
     copy_nodes(updated, graph->nodes);
-    // The executable still answers to the nodes of the graph that it was made of.
+    // The executable still accepts the nodes of the graph that it was made of.
     for (GraphNode& node : updated) node.original = (originals++)->original;
     nodes = std::move(updated);
     return CUDA_SUCCESS;

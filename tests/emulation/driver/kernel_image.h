@@ -1,7 +1,7 @@
 #pragma once
 
-// What a kernel library, compiled by the emulated NVRTC, shares with the emulated driver. The
-// prelude of generated code (nvrtc/prelude.inc) repeats these structures: change both together.
+// Structures that a kernel library, compiled by the emulated NVRTC, shares with the emulated
+// driver. The prelude of generated code (nvrtc/prelude.inc) repeats them: change both together.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,14 +12,14 @@ struct Dim3 {
   unsigned x, y, z;
 };
 
-/// What the threads of the running block see.
+/// State of the running block, visible to its threads.
 struct Block {
   Dim3 thread, block, block_extent, grid_extent;
   char* dynamic_shared;
-  /// Contributes `value` to the collective of the lanes in `mask` and returns what all 32 lanes
-  /// contributed, the lanes that took part being the bits of element 32.
+  /// Contributes `value` to the collective of the lanes in `mask`. Returns the values of all 32
+  /// lanes. The bits of element 32 are the lanes that took part.
   const uint64_t* (*exchange)(unsigned mask, uint64_t value);
-  /// Waits for the block's threads; returns how many of them came with a true predicate.
+  /// Waits for the block's threads. Returns the number of threads with a true predicate.
   int (*barrier)(int predicate);
   /// Waits for `count` threads at the barrier of that number.
   void (*numbered_barrier)(int number, int count);
@@ -30,26 +30,26 @@ struct Block {
   /// Dynamic shared memory of the block of that rank in the cluster.
   char* (*shared_of)(unsigned rank);
   void (*trap)();
-  /// How often threads have waited for the kernels before (griddepcontrol.wait).
+  /// Number of waits for earlier kernels (griddepcontrol.wait).
   int waits;
-  /// How many clusters have begun, this one included.
+  /// Number of clusters that have begun, including this one.
   uint64_t runs;
-  /// Adds the products of two rows, of `depth` elements, and every fourth row of `columns` of b to
-  /// two rows: what one lane has of a product of warpgroups.
+  /// Multiplies two rows of `depth` elements with every fourth row of `columns` of b, and adds the
+  /// products to two rows: one lane's part of a warpgroup's product.
   void (*multiply_floats)(const float* first, const float* second, const float* b, int depth,
                           int columns, float* to_first, float* to_second);
   void (*multiply_ints)(const int* first, const int* second, const int* b, int depth, int columns,
                         int* to_first, int* to_second);
 };
 
-/// What a CUtensorMap holds; all axes from the innermost one.
+/// Content of a CUtensorMap. Axes are listed from the innermost one.
 struct TensorMapImage {
   static constexpr uint32_t kMagic = 0x70616d74;
   uint64_t address;
-  uint64_t strides[4];  ///< in bytes, of all axes but the innermost
-  uint32_t last[5];     ///< extents less 1
+  uint64_t strides[4];  ///< in bytes, for all axes but the innermost
+  uint32_t last[5];     ///< extents minus 1
   uint32_t magic;
-  uint16_t box[5];  ///< or channels and pixels of windows
+  uint16_t box[5];  ///< extents of the box, or channels and pixels of windows
   int16_t lower[3], upper[3];
   uint8_t steps[5], rank, has_windows, element_size;
 };
@@ -61,7 +61,7 @@ struct Parameter {
 
 struct Entry {
   const char* name;
-  /// The kernel itself; its symbol is the lowered name.
+  /// The kernel itself. Its symbol is the lowered name.
   void* function;
   /// Runs the thread that `Block` names.
   void (*run_thread)(void** parameters);
@@ -70,7 +70,7 @@ struct Entry {
   const Parameter* parameters;
   int parameter_count;
   int max_threads;
-  int cluster;  ///< blocks, along x
+  int cluster;  ///< blocks of a cluster, along x
 };
 
 struct Table {
@@ -83,7 +83,7 @@ struct Table {
 
 inline constexpr char kTableSymbol[] = "opwright_kernel_table";
 
-/// A cubin: this header, as an ELF file begins, then the kernel library.
+/// Header of a cubin, like that of an ELF file. The kernel library follows it.
 struct CubinHeader {
   unsigned char identification[16];
   uint16_t type, machine;

@@ -19,20 +19,20 @@ constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP};
 constexpr size_t kMaxShared = 227 * 1024;
 constexpr int kPortableCluster = 8;
 
-/// What of a library's thread-local memory __tls_get_addr() is asked for.
+/// Argument of __tls_get_addr(): a place in a library's thread-local memory.
 struct ThreadLocal {
   size_t module, offset;
 };
 extern "C" void* __tls_get_addr(ThreadLocal* place);
 
-/// Where the thread that runs a kernel goes on when the kernel faults.
+/// Place at which the thread that runs a kernel continues if the kernel faults.
 thread_local bool in_kernel = false;
 thread_local sigjmp_buf after_fault;
 struct sigaction former[std::size(kSignals)];
 
 void on_signal(int number, siginfo_t* info, void* context) {
   if (in_kernel) siglongjmp(after_fault, number);
-  // Another thread's fault is none of ours.
+  // A fault outside of kernels goes to the former handler.
   for (size_t i = 0; i < std::size(kSignals); ++i) {
     if (kSignals[i] != number) continue;
     if (former[i].sa_flags & SA_SIGINFO) return former[i].sa_sigaction(number, info, context);
@@ -60,8 +60,8 @@ class FaultHandlers {
 
 size_t round_shared(size_t bytes) { return (bytes + 127) / 128 * 128; }
 
-/// Dynamic shared memory of that size for the block of that rank in its cluster; a kernel that
-/// writes behind it is caught.
+/// Dynamic shared memory of that size for the block of that rank in its cluster. A kernel that
+/// writes behind it faults.
 char* dynamic_shared(int rank, size_t bytes) {
   static size_t page = sysconf(_SC_PAGESIZE);
   static size_t length = (kMaxShared + page - 1) / page * page;
@@ -75,8 +75,8 @@ char* dynamic_shared(int rank, size_t bytes) {
   return memory + length - round_shared(bytes);
 }
 
-/// Fills what the next cluster's blocks find in shared memory: NaN, or large numbers, by turns, so
-/// that neither a maximum nor a sum hides what nobody wrote.
+/// Fills shared memory for the next cluster's blocks with NaN or large numbers, in turns, so that
+/// neither a maximum nor a sum hides unwritten elements.
 void fill_shared(const Module& module, std::span<char* const> dynamic, size_t bytes, uint64_t run) {
   constexpr int kNan = 0xff, kLarge = 0x7b;
   const int content = run % 2 == 0 ? kLarge : kNan;
@@ -93,7 +93,7 @@ CUresult run_grid(const Module& module, const Entry& entry, const CUDA_KERNEL_NO
   Block& block = *table.block;
   block.grid_extent = {launch.gridDimX, launch.gridDimY, launch.gridDimZ};
   block.block_extent = {launch.blockDimX, launch.blockDimY, launch.blockDimZ};
-  // Static, for a fault leaves this function without its end.
+  // Static, since a fault leaves this function without running its end.
   static char* of_rank[kMaxCluster];
   const int cluster = table.collective ? entry.cluster : 1;
   for (int rank = 0; rank < cluster; ++rank)
@@ -172,10 +172,10 @@ std::vector<std::vector<char>> copy_arguments(const CUDA_KERNEL_NODE_PARAMS& lau
 CUresult run_kernel(const CUDA_KERNEL_NODE_PARAMS& launch,
                     const std::vector<std::vector<char>>& arguments, bool is_early) {
   const Function* found = find_function(launch.func);
-  // Unloaded since the capture.
+  // The module was unloaded since the capture.
   if (!found) return CUDA_ERROR_LAUNCH_FAILED;
   const Function& function = *found;
-  // Structures have the alignment of tensor maps at most.
+  // Structures have at most the alignment of tensor maps.
   struct alignas(64) Line {
     char bytes[64];
   };
@@ -185,7 +185,7 @@ CUresult run_kernel(const CUDA_KERNEL_NODE_PARAMS& launch,
     std::vector<Line>& value = values.emplace_back(arguments[i].size() / sizeof(Line) + 1);
     std::memcpy(value.data(), arguments[i].data(), arguments[i].size());
     if (parameters_of(function)[i].pointer) {
-      // Memory of the host is out of the device's reach.
+      // The device cannot reach pageable host memory.
       CUdeviceptr address;
       std::memcpy(&address, value.data(), sizeof(address));
       if (place_of(address, 1) == Place::kPageable) address = forbidden_address(address);

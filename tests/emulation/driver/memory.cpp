@@ -1,9 +1,9 @@
 // Device memory, pools and pinned host memory.
 //
-// Device memory is a range of addresses that the host may not touch, except while the emulator
-// itself does. Everything between the allocations maps an empty file: whoever touches it gets
-// SIGBUS even then. An allocation ends (up to 256 bytes) where its last page does, so that a kernel
-// that overruns it is caught.
+// Device memory is a range of addresses that the host may not touch. The emulator opens each
+// allocation by itself while it works on them. For the whole range the system would visit every
+// page that was ever used. Gaps between allocations are never accessible. An allocation ends (up to
+// 256 bytes) where its last page ends, so that a kernel that overruns it faults.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kReserved = size_t{1} << 38;
 constexpr size_t kAlignment = 256;
-/// Between allocations: more than any kernel's tile reaches over.
+/// Gap between allocations, larger than any kernel's tile overruns.
 constexpr size_t kGap = size_t{1} << 20;
 constexpr size_t kFilled = size_t{64} << 20;
 constexpr int kGarbage = 0xcd;
@@ -28,34 +28,32 @@ constexpr int kGarbage = 0xcd;
 struct Arena {
   char* begin = nullptr;
   size_t page = sysconf(_SC_PAGESIZE);
-  int empty_file = memfd_create("emulated device memory", MFD_CLOEXEC);
-  /// Where the next allocation is looked for: addresses are not used again soon.
+  /// Place from which the next range is searched, so that addresses are not reused soon.
   char* cursor = nullptr;
-  char* end_used = nullptr;
   std::map<CUdeviceptr, Allocation> live;
   std::map<CUdevice, size_t> used;
   std::map<CUdeviceptr, size_t> pinned;
-  /// Those of `pinned` that are managed memory: the host's, which a device has access to.
+  /// Entries of `pinned` that are managed memory, which is host memory that a device can access.
   std::set<CUdeviceptr> managed;
   int open = 0;
 
   Arena() {
     begin = static_cast<char*>(
-        mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_NORESERVE, empty_file, 0));
+        mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (begin == MAP_FAILED) std::abort();
-    cursor = end_used = begin;
+    cursor = begin;
   }
 
   bool contains(CUdeviceptr address) const {
     return address - reinterpret_cast<CUdeviceptr>(begin) < kReserved;
   }
   size_t round(size_t bytes, size_t to) const { return (bytes + to - 1) / to * to; }
-  /// The pages of an allocation of so many bytes.
+  /// The bytes of the pages of an allocation.
   size_t pages(size_t bytes) const { return round(round(bytes, kAlignment), page); }
   char* first_page(const Allocation& made) const {
     return begin + (made.address - reinterpret_cast<CUdeviceptr>(begin)) / page * page;
   }
-  /// A range of that length, and a gap before and behind it that nobody may touch.
+  /// Finds a range of that length with an inaccessible gap before and behind it.
   char* find_range(size_t bytes) {
     for (int wraps = 0; wraps < 2; cursor = begin, ++wraps) {
       while (cursor + bytes + 2 * kGap <= begin + kReserved) {
@@ -77,10 +75,9 @@ Arena& arena() {
   return *arena;
 }
 
-void protect(Arena& arena, int protection) {
-  if (arena.end_used > arena.begin) {
-    mprotect(arena.begin, arena.end_used - arena.begin, protection);
-  }
+void protect(const Arena& arena, int protection) {
+  for (const auto& [address, made] : arena.live)
+    mprotect(arena.first_page(made), arena.pages(made.bytes), protection);
 }
 
 CUresult allocate_now(size_t bytes, CUdeviceptr* address) {
@@ -100,7 +97,6 @@ CUresult allocate_now(size_t bytes, CUdeviceptr* address) {
   if (length <= kFilled) std::memset(range, kGarbage, length);
   mprotect(range, length, PROT_NONE);
   memory.cursor = range + length;
-  memory.end_used = std::max(memory.end_used, memory.cursor);
   used += length;
   Allocation made;
   made.address = reinterpret_cast<CUdeviceptr>(range + length) - memory.round(bytes, kAlignment);
@@ -113,7 +109,7 @@ CUresult allocate_now(size_t bytes, CUdeviceptr* address) {
   return CUDA_SUCCESS;
 }
 
-/// The allocation of a stream-ordered free, now marked so that a second one is seen.
+/// Marks the allocation of a stream-ordered free, so that a second free is detected.
 CUresult mark_freeing(CUdeviceptr address) {
   auto found = arena().live.find(address);
   if (found == arena().live.end() || found->second.freeing) return CUDA_ERROR_INVALID_VALUE;
@@ -229,7 +225,7 @@ Place place_of(CUdeviceptr address, size_t bytes) {
 }
 
 CUdeviceptr forbidden_address(CUdeviceptr address) {
-  // The arena's last pages are never allocated in practice; the low bits keep the alignment.
+  // The arena's last pages are never allocated in practice. The low bits keep the alignment.
   return reinterpret_cast<CUdeviceptr>(arena().begin) + kReserved - 2 * arena().page +
          address % arena().page;
 }
@@ -238,7 +234,7 @@ CUresult allocate(size_t bytes, CUdeviceptr* address) {
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = allocate_now(bytes, address);
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
-  // Frees that wait in streams may give enough back.
+  // Frees that are pending in streams may release enough memory.
   if (CUresult error = wait_for_all()) return error;
   return allocate_now(bytes, address);
 }
@@ -248,8 +244,7 @@ void release(CUdeviceptr address) {
   const Allocation& freed = memory.live.at(address);
   size_t length = memory.pages(freed.bytes);
   char* range = memory.first_page(freed);
-  mmap(range, length, memory.open ? PROT_READ | PROT_WRITE : PROT_NONE,
-       MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, memory.empty_file, range - memory.begin);
+  mmap(range, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   memory.used[freed.device] -= length;
   memory.live.erase(address);
 }
@@ -303,7 +298,7 @@ CUresult cuMemFree(CUdeviceptr address) {
       return result;
     }
     if (CUresult error = mark_freeing(address)) return error;
-    // As the driver does, and what makes freeing memory in use safe.
+    // Waits as the real driver does, which makes it safe to free memory in use.
     CUresult result = wait_for_context(find_allocation(address)->context);
     release(address);
     return result;
@@ -315,6 +310,9 @@ CUresult cuMemAllocAsync(CUdeviceptr* address, size_t bytes, CUstream handle) {
     Stream* stream = find_stream(handle);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (CUresult error = check_legacy_use(stream)) return error;
+    if (!stream->capture) {
+      if (CUresult error = check_unsafe_call()) return error;
+    }
     if (CUresult error = allocate(bytes, address)) return error;
     if (stream->capture) {
       stream->capture->graph->memory.push_back(*address);
@@ -333,6 +331,9 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (!address) return CUDA_SUCCESS;
     if (CUresult error = check_legacy_use(stream)) return error;
+    if (!stream->capture) {
+      if (CUresult error = check_unsafe_call()) return error;
+    }
     if (CUresult error = mark_freeing(address)) return error;
     if (stream->capture) {
       GraphNode node;
@@ -467,7 +468,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
                                 CUdeviceptr pointer) {
   return call(__func__, [&] {
     for (unsigned i = 0; i < count; ++i) {
-      // A pointer that CUDA does not know has no attributes, and that is no error here.
+      // A pointer that CUDA does not know has no attributes, which is not an error here.
       if (attribute_of(pointer, attributes[i], data[i])) {
         bool ordinal = attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
         bool flag = attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED ||

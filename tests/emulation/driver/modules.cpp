@@ -1,4 +1,4 @@
-// Modules and libraries: what the emulated NVRTC made, as a cubin or in PTX.
+// Modules and libraries that the emulated NVRTC made, as a cubin or in PTX.
 
 #include <dlfcn.h>
 #include <link.h>
@@ -105,7 +105,8 @@ CUresult read_image(const void* data, Image& image) {
   return read_ptx(text, image);
 }
 
-/// The descriptor stays open: the loader knows libraries by name, and it is in the name.
+/// Loads a library through a file descriptor. The descriptor stays open, since the loader knows
+/// libraries by name and the name contains the descriptor.
 void* load_library(const std::string& bytes) {
   int file = memfd_create("emulated kernels", MFD_CLOEXEC);
   size_t written = 0;
@@ -120,7 +121,7 @@ void* load_library(const std::string& bytes) {
   return library;
 }
 
-/// Finds what the library has of static shared memory, which is thread-local there: one range.
+/// Finds the library's static shared memory, which is one range of thread-local memory.
 void find_static_shared(Module& module) {
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* data) {
@@ -193,7 +194,7 @@ CUresult function_of(Kernel* kernel, CUfunction* function) {
   return get_function(module, kernel->name.c_str(), function);
 }
 
-/// How many bytes the image has; its text ends in a zero byte.
+/// The bytes of the image. Text ends in a zero byte.
 size_t size_of_image(const void* data) {
   CubinHeader header;
   if (std::memcmp(data,
@@ -297,7 +298,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned count, CUmod
 }
 
 CUresult cuModuleGetGlobal(CUdeviceptr*, size_t*, CUmodule, const char*) {
-  // Variables of a kernel library are the host's memory here.
+  // Variables of a kernel library are host memory here, so they have no device address.
   return call(__func__, [] { return CUDA_ERROR_NOT_FOUND; });
 }
 

@@ -1,5 +1,5 @@
-// Compiled with vectors, once, where kernels are compiled again and again and so with few
-// optimizations.
+// Products that are compiled once, with vectors. Kernels are compiled again and again, and so with
+// few optimizations.
 
 #include "driver/products.h"
 

@@ -2,7 +2,7 @@
 
 namespace emulation {
 
-/// What `Block::multiply_floats` and `Block::multiply_ints` are.
+/// Implementations of `Block::multiply_floats` and `Block::multiply_ints`.
 void multiply_rows(const float* first, const float* second, const float* b, int depth, int columns,
                    float* to_first, float* to_second);
 void multiply_rows(const int* first, const int* second, const int* b, int depth, int columns,

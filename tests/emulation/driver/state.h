@@ -34,7 +34,7 @@ using OperationPtr = std::shared_ptr<Operation>;
 
 enum class Place { kDevice, kPinned, kPageable, kInvalid };
 
-/// Bytes to be copied, and where they were when that was asked for.
+/// A copy, with the places of its memory at the time of the call.
 struct Copy {
   CUdeviceptr to = 0, from = 0;
   size_t bytes = 0;
@@ -112,7 +112,7 @@ struct Module {
   Context* context = nullptr;
   void* library = nullptr;
   const Table* table = nullptr;
-  /// Bytes of static shared memory, and the loader's number of the library that has it.
+  /// Bytes of static shared memory, and the loader's number of the library that contains it.
   size_t static_shared = 0, thread_local_id = 0;
   int architecture = 0;
   std::list<Function> functions;
@@ -126,7 +126,7 @@ struct Context {
   CUresult error = CUDA_SUCCESS;
   Stream legacy, per_thread;
   std::list<Stream*> streams;
-  /// Devices whose memory it was given access to.
+  /// Devices whose memory the context may access.
   std::vector<CUdevice> peers;
 };
 
@@ -145,7 +145,8 @@ struct Allocation {
   bool freeing = false;
 };
 
-/// The objects of one handle type. Destroyed ones stay in memory, so that a stale handle is known.
+/// The objects of one handle type. Destroyed objects stay in memory, so that a stale handle is
+/// recognized.
 template <typename T>
 class Handles {
  public:
@@ -208,18 +209,17 @@ inline bool is_device(CUdevice device) {
 }
 
 // memory.cpp
-/// Where the bytes are; kInvalid: not, or not all of them, inside one live allocation of the
-/// device.
+/// The place of the bytes; kInvalid if they are not all inside one live allocation of the device.
 Place place_of(CUdeviceptr address, size_t bytes);
 const Allocation* find_allocation(CUdeviceptr address);
 CUresult allocate(size_t bytes, CUdeviceptr* address);
 void release(CUdeviceptr address);
-/// Frees what captured allocations own.
+/// Frees the memory of captured allocations.
 void release_memory(Graph& graph);
 void release_all(const Context* context);
-/// An address like this one that nobody may touch.
+/// An inaccessible address with the alignment of this one.
 CUdeviceptr forbidden_address(CUdeviceptr address);
-/// While one lives, the host may touch device memory.
+/// Lets the host access device memory while an object lives.
 class OpenMemory {
  public:
   OpenMemory();
@@ -228,31 +228,32 @@ class OpenMemory {
 };
 
 // streams.cpp
-/// Null where there is no such stream (CUDA_ERROR_INVALID_HANDLE).
+/// The stream of a handle; null if there is none (CUDA_ERROR_INVALID_HANDLE).
 Stream* find_stream(CUstream handle);
-/// Kernels, memsets and event records want a stream of the current context.
+/// The stream of a handle if it belongs to the current context, as kernels, memsets and event
+/// records require; else null.
 Stream* find_own_stream(CUstream handle);
-/// Puts work on the stream.
+/// Adds work to the stream.
 OperationPtr enqueue(Stream* stream, std::function<CUresult()> run);
-/// Runs the operation and all it depends on.
+/// Runs the operation and everything that it depends on.
 CUresult wait_for(OperationPtr operation);
 CUresult wait_for_stream(Stream* stream);
 CUresult wait_for_context(Context* context);
 CUresult wait_for_all();
 
 // capture.cpp
-/// What a call answers that would be unsafe while this thread captures.
+/// The error of a call that is unsafe while this thread captures.
 CUresult check_unsafe_call();
-/// What work on the legacy stream answers while a blocking stream of the context is captured.
+/// The error of work on the legacy stream while a blocking stream of the context is captured.
 CUresult check_legacy_use(Stream* stream);
-/// A synchronizing call on a stream that is captured: breaks the capture.
+/// Breaks the capture if the stream of a synchronizing call is captured, and returns the error.
 CUresult check_not_captured(Stream* stream);
 CUresult check_no_capture(Context* context);
 /// Adds a node to the graph that the stream is captured into.
 CUresult add_captured(Stream* stream, GraphNode node);
 void invalidate(Capture& capture);
 
-// copies.cpp, launch.cpp: what nodes and streams run alike.
+// copies.cpp, launch.cpp: work that both nodes and streams run.
 Copy make_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 CUresult run_copy(const Copy& copy);
 CUresult run_set(const CUDA_MEMSET_NODE_PARAMS& set);
@@ -267,7 +268,7 @@ CUresult run_host_function(CUhostFn function, void* user);
 
 // graphs.cpp
 CUresult run_nodes(const std::list<GraphNode>& nodes);
-/// Copies into the node what a launch's parameters point to.
+/// Copies the arguments of a launch into the node.
 CUresult set_kernel(GraphNode& node, const CUDA_KERNEL_NODE_PARAMS& launch);
 GraphNode copy_node(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 

@@ -1,6 +1,6 @@
-// Streams, and when their work runs: each stream is a queue, and waiting for an operation runs the
-// queue up to it, after what that work depends on, and nothing else. Work that nobody waits for
-// does not happen.
+// Streams and the time at which their work runs. Each stream is a queue. Waiting for an operation
+// first runs the work that it depends on, then the queue up to the operation, and nothing else.
+// Work that nobody waits for does not run.
 
 #include <condition_variable>
 
@@ -13,8 +13,8 @@ namespace {
 /// A stream holds no more work than this, as on a real device.
 constexpr size_t kMaxPending = 1024;
 
-/// Whether a thread runs work: another that waits lets it finish (host functions run without the
-/// lock).
+/// Whether a thread runs work. Another waiting thread lets it finish, since host functions run
+/// without the lock.
 bool executing = false;
 std::condition_variable_any& finished() {
   static auto* finished = new std::condition_variable_any;
@@ -100,7 +100,7 @@ CUresult wait_for_stream(Stream* stream) {
 }
 
 CUresult wait_for_context(Context* context) {
-  // Streams may come while host functions run, so none is forgotten by counting.
+  // Copies the list, since streams may be added while host functions run.
   for (Stream* stream : std::vector<Stream*>(context->streams.begin(), context->streams.end())) {
     if (stream->last) wait_for(stream->last);
   }
@@ -146,7 +146,7 @@ CUresult wait_for_event(Stream* stream, Event* event) {
   }
   if (stream->capture) {
     if (!event->recorded) return CUDA_SUCCESS;
-    // Work outside the graph cannot be waited for inside it.
+    // A graph cannot wait for work outside of it.
     invalidate(*stream->capture);
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
@@ -192,7 +192,7 @@ CUresult cuStreamDestroy(CUstream handle) {
   return with_stream(__func__, handle, [&](Stream* stream) {
     if (!state().streams.find(stream)) return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture) invalidate(*stream->capture);
-    // Its work still runs when the context is waited for.
+    // The stream's work still runs when a thread waits for the context.
     if (stream->pending.empty()) stream->context->streams.remove(stream);
     state().streams.remove(stream);
     return CUDA_SUCCESS;
@@ -202,6 +202,7 @@ CUresult cuStreamDestroy(CUstream handle) {
 CUresult cuStreamSynchronize(CUstream handle) {
   return with_stream(__func__, handle, [&](Stream* stream) {
     if (CUresult error = check_not_captured(stream)) return error;
+    if (CUresult error = check_unsafe_call()) return error;
     if (CUresult error = check_legacy_use(stream)) return error;
     return wait_for_stream(stream);
   });
@@ -210,8 +211,9 @@ CUresult cuStreamSynchronize(CUstream handle) {
 CUresult cuStreamQuery(CUstream handle) {
   return with_stream(__func__, handle, [&](Stream* stream) {
     if (CUresult error = check_not_captured(stream)) return error;
+    if (CUresult error = check_unsafe_call()) return error;
     if (CUresult error = check_legacy_use(stream)) return error;
-    // Work in flight is seen as such once.
+    // Work in flight is reported as not ready once.
     if (stream->last && !stream->last->done && !stream->queried) {
       stream->queried = true;
       return CUDA_ERROR_NOT_READY;

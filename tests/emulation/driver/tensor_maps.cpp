@@ -1,4 +1,4 @@
-// Tensor maps, in a form of our own that the prelude of kernels knows: TensorMapImage.
+// Tensor maps in our own form, TensorMapImage, which the prelude of kernels reads.
 
 #include <cstring>
 
@@ -23,8 +23,8 @@ int element_size(CUtensorMapDataType type) {
   }
 }
 
-/// What both modes have, as CUDA documents its limits. Only what the emulation knows is allowed of
-/// types, interleaving and swizzling.
+/// Makes the part that both modes share, with the limits that CUDA documents. Only types,
+/// interleaving and swizzling that the emulation supports are allowed.
 CUresult make(TensorMapImage* image, CUtensorMapDataType type, cuuint32_t rank, void* address,
               const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* steps,
               CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle) {

@@ -13,7 +13,7 @@ namespace emulation {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int kBarriers = 16;  // that a block has numbers for
+constexpr int kBarriers = 16;  // numbered barriers of a block
 
 struct Thread {
   Fiber fiber;
@@ -27,7 +27,7 @@ struct Thread {
     kFinished
   } status = kRunnable;
   Dim3 index = {};
-  int block = 0;  ///< of the cluster
+  int block = 0;  ///< number of the block in the cluster
   int lane = 0;
   unsigned mask = 0;
   uint64_t value = 0;
@@ -36,14 +36,14 @@ struct Thread {
   int number = 0, needed = 0;  ///< of a numbered barrier
   const uint64_t* word = nullptr;
   unsigned bit = 0;
-  /// What the lanes of an exchange gave, in the thread of the first of them: all read it before
-  /// anything else is released.
+  /// Values of the lanes of an exchange, in the thread of the first lane. All lanes read them
+  /// before anything else is released.
   uint64_t exchanged[kWarp + 1] = {};
   const uint64_t* received = nullptr;
 };
 using Threads = std::vector<std::unique_ptr<Thread>>;
 
-// Blocks run one at a time, under the driver's lock.
+// The threads of the running block. Blocks run one at a time, under the driver's lock.
 Threads& pool() {
   static auto* pool = new Threads;
   return *pool;
@@ -106,7 +106,8 @@ const uint64_t* wait_exchange(unsigned mask, uint64_t value) {
   return self->received;
 }
 
-/// Lets the threads from `first` to `end` go on that wait for all of them, once those that live do.
+/// Releases the threads from `first` to `end` that wait for all of them, once all that are alive
+/// wait.
 bool release_barrier(const Threads& threads, int first, int end, int status) {
   int waiting = 0, total = 0;
   for (int t = first; t < end; ++t) {
@@ -124,7 +125,7 @@ bool release_barrier(const Threads& threads, int first, int end, int status) {
   return waiting > 0;
 }
 
-/// Lets the threads go on that wait at the barrier of `first`, once there are as many as it needs.
+/// Releases the threads that wait at the barrier of `first`, once there are as many as it needs.
 bool release_numbered_barrier(const Threads& threads, int count, const Thread& first) {
   const int number = first.number, needed = first.needed;
   const auto waits = [&](const Thread& thread) {
@@ -143,7 +144,7 @@ bool release_numbered_barrier(const Threads& threads, int count, const Thread& f
   return true;
 }
 
-/// Lets the lanes of one mask go on, once all of them that live wait with that mask.
+/// Releases the lanes of a mask, once all of them that are alive wait with that mask.
 bool release_exchange(const Threads& threads, int first, int lanes, unsigned mask) {
   uint64_t present = 0;
   for (int lane = 0; lane < lanes; ++lane) {
@@ -165,7 +166,7 @@ bool release_exchange(const Threads& threads, int first, int lanes, unsigned mas
   return true;
 }
 
-/// `count` threads, of blocks of `block` each.
+/// Releases threads of blocks of `block` threads each; `count` is the number of all threads.
 bool release(const Threads& threads, int count, int block) {
   bool any = release_barrier(threads, 0, count, Thread::kCluster);
   for (int first = 0; first < count; first += block)
@@ -187,7 +188,7 @@ bool release(const Threads& threads, int count, int block) {
   return any;
 }
 
-/// Lets the lanes of a warp go on whose exchanges are complete.
+/// Releases the lanes of a warp whose exchanges are complete.
 bool release_exchanges(const Threads& threads, int first, int lanes) {
   bool any = false;
   for (int t = first; t < first + lanes; ++t)
@@ -232,9 +233,9 @@ BlockEnd run_collective_blocks(const Table& table, const Entry& entry, void** pa
   }
   const int warps_of_block = (block + kWarp - 1) / kWarp, block_count = count / block;
   int finished = 0;
-  // Threads take turns forwards and backwards, so that a kernel that lacks a barrier fails. A warp
-  // goes on for as long as it waits for itself alone: its stacks stay in the caches. Yet not for
-  // ever, for what it waits for may be another's.
+  // Threads run forwards and backwards in turns, so that a kernel that lacks a barrier fails. A
+  // warp goes on as long as it waits only for itself, so that its stacks stay in the caches. That
+  // is limited, since it may wait for another warp.
   for (bool forwards = true;; forwards = !forwards) {
     for (int i = 0; i < warps_of_block * block_count; ++i) {
       const int warp = forwards ? i : warps_of_block * block_count - 1 - i;

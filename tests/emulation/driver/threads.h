@@ -6,15 +6,15 @@
 
 namespace emulation {
 
-/// Blocks that a cluster may have.
+/// The most blocks of a cluster.
 inline constexpr int kMaxCluster = 16;
 
-/// How a block of threads that wait for each other ended.
+/// The end of a block of threads that wait for each other.
 enum class BlockEnd { kFinished, kDeadlock };
 
-/// Runs the block that `table.block` names, and with it the others of its cluster, which follow
-/// along x: each thread on a stack of its own, in turns. `shared`: the dynamic shared memory of
-/// each.
+/// Runs the block that `table.block` names and the other blocks of its cluster, which follow along
+/// x. Each thread has its own stack, and threads run in turns. `shared` has the dynamic shared
+/// memory of each block.
 BlockEnd run_collective_blocks(const Table& table, const Entry& entry, void** parameters,
                                std::span<char* const> shared);
 

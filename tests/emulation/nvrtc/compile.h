@@ -13,18 +13,18 @@ struct Header {
 struct Request {
   std::string source, name;
   std::vector<Header> headers;
-  /// -D, -U, -I and -std options, as g++ takes them.
+  /// -D, -U, -I and -std options in g++'s form.
   std::vector<std::string> options;
   /// Kernels to instantiate beside those in the source.
   std::vector<std::string> expressions;
   int architecture = 0;
-  /// Asked now and then; true ends the compilation. Empty: nobody ends it.
+  /// Called from time to time; true ends the compilation. Empty: it is never ended.
   std::function<bool()> is_cancelled;
 };
 
 struct CompiledLibrary {
   bool succeeded = false, cancelled = false;
-  /// The shared object's bytes and what the compiler said.
+  /// The shared object's bytes, and the compiler's messages.
   std::string bytes, log;
 };
 

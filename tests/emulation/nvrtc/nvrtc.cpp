@@ -1,5 +1,5 @@
-// NVRTC's interface. A "cubin" is a header and a shared object for the host; so is PTX, as a
-// comment.
+// NVRTC's interface. A "cubin" is a header and a shared object for the host. PTX contains the same
+// as a comment.
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -36,7 +36,7 @@ constexpr int kArchitectures[] = {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120
 struct Program {
   Request request;
   bool compiled = false;
-  /// Whether the option named a real architecture (sm_90): only then is there a cubin.
+  /// Whether the option names a real architecture (sm_90). Only then is there a cubin.
   bool real = true;
   std::string log, cubin, ptx;
   std::map<std::string, std::string> lowered;
@@ -54,7 +54,7 @@ bool take_architecture(Program& program, const std::string& value) {
          std::count(std::begin(kArchitectures), std::end(kArchitectures), architecture);
 }
 
-/// The value of an option in either spelling; null where it is another option.
+/// The value of an option in either spelling; null for another option.
 const char* value_of(const std::string& option, const char* name) {
   size_t length = std::strlen(name);
   return option.compare(0, length, name) == 0 ? option.c_str() + length : nullptr;
@@ -83,7 +83,7 @@ bool take_option(Program& program, const std::string& option) {
       return true;
     }
   }
-  // What changes nothing on the host.
+  // Options that have no effect on the host.
   for (const char* name : {"--use_fast_math",
                            "-use_fast_math",
                            "--fmad",
@@ -167,7 +167,7 @@ std::string make_ptx(const std::string& library, int architecture, const Table& 
           parameter_text(table.entries[i].parameters[p], names[i] + "_param_" + std::to_string(p));
     }
     text += "\n)\n{\n";
-    // What a kernel does is not known here, so it reads all of its parameters.
+    // The kernel's work is not known here, so it reads all of its parameters.
     for (int p = 0; p < table.entries[i].parameter_count; ++p)
       text += "\tld.param.u8 %rs0, [" + names[i] + "_param_" + std::to_string(p) + "];\n";
     if (waits) text += "\tgriddepcontrol.wait;\n";
@@ -190,7 +190,7 @@ std::string make_ptx(const std::string& library, int architecture, const Table& 
 bool make_images(Program& program, const std::string& bytes) {
   int file = memfd_create("emulated kernels", MFD_CLOEXEC);
   if (write(file, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) return false;
-  // The process may have loaded another library under this descriptor's plain name.
+  // The process may already have loaded another library under this descriptor's plain name.
   static std::atomic<int> unique{0};
   std::string path =
       "/proc/self/fd/" + std::string(1 + unique++ % 2000, '/') + std::to_string(file);
@@ -375,7 +375,7 @@ int nvrtcGetLoweredName(void* handle, const char* expression, const char** name)
   return kSuccess;
 }
 
-/// How often nvrtcCompileProgram was called.
+/// The number of calls of nvrtcCompileProgram.
 long opwright_emulation_compilations() { return compilations; }
 
 }  // extern "C"

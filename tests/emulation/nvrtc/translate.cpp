@@ -38,7 +38,7 @@ size_t find_closing(const std::string& text, size_t at) {
   return text.size();
 }
 
-/// The next place where `word` stands by itself, outside of strings.
+/// The next position of `word` as a whole word, outside of strings.
 size_t find_word(const std::string& text, const std::string& word, size_t at) {
   while ((at = text.find(word, at)) != text.npos) {
     size_t behind = at + word.size();
@@ -85,7 +85,7 @@ std::string literal(const std::string& text) {
   return value;
 }
 
-/// What follows ".reg": ".pred p, q" are variables.
+/// Converts the text after ".reg", such as ".pred p, q", to declarations of variables.
 std::string declare_registers(const std::string& declaration) {
   size_t begin = skip_space(declaration, 0), end = begin;
   while (end < declaration.size() && !std::isspace(static_cast<unsigned char>(declaration[end])))
@@ -97,8 +97,8 @@ std::string declare_registers(const std::string& declaration) {
          declaration.substr(end) + "; ";
 }
 
-/// Inline PTX: asm("mul.f32 %0, %1, %2;" : "=f"(a) : "f"(b), "f"(c)) calls opwright_ptx_mul_f32(a,
-/// b, c).
+/// Translates inline PTX: asm("mul.f32 %0, %1, %2;" : "=f"(a) : "f"(b), "f"(c)) becomes a call of
+/// opwright_ptx_mul_f32(a, b, c).
 std::string translate_asm(const std::string& body) {
   std::vector<std::string> sections = split(body, ':');
   std::vector<std::string> operands;
@@ -163,7 +163,8 @@ void replace_asm(std::string& source) {
   }
 }
 
-/// Dynamic shared memory: a pointer in a function, and outside what converts to one.
+/// Replaces dynamic shared memory by a pointer in functions, and outside of them by an object that
+/// converts to a pointer.
 void replace_dynamic_shared(std::string& source) {
   static const std::regex pattern(
       R"(extern\s+__shared__\s+((?:(?:__attribute__|alignas)\s*\([^;]*?\)\)?\s*)?)([^;\[\]]*?)(\w+)\s*\[\s*\]\s*;)");

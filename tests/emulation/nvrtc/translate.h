@@ -9,11 +9,12 @@ struct KernelName {
   std::string name;
   /// The expression in __launch_bounds__.
   std::string max_threads = "1024";
-  /// The first one in __cluster_dims__: blocks along x. There are none along y and z.
+  /// The first argument of __cluster_dims__: blocks along x. Blocks along y and z are not
+  /// supported.
   std::string cluster = "1";
 };
 
-/// CUDA C++ after preprocessing, as C++ for the host.
+/// Preprocessed CUDA C++, translated to C++ for the host.
 struct Translation {
   std::string source;
   std::vector<KernelName> kernels;
@@ -21,7 +22,8 @@ struct Translation {
   bool collective = false;
 };
 
-/// `source` is preprocessed, `__global__`, `__shared__` and `__launch_bounds__` still being in it.
+/// Translates preprocessed source, which still contains `__global__`, `__shared__` and
+/// `__launch_bounds__`.
 Translation translate(std::string source);
 
 }  // namespace emulation

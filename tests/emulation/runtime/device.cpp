@@ -10,8 +10,8 @@ namespace {
 
 thread_local cudaError_t last_error = cudaSuccess;
 
-/// The primary context of a device, which this library keeps for good. A reset makes another one of
-/// it.
+/// The primary context of a device, which this library keeps for ever. A reset replaces the
+/// context.
 CUresult primary_context(int device, CUcontext* context) {
   static std::mutex mutex;
   static auto* kept = new std::map<int, CUcontext>;
@@ -37,7 +37,7 @@ int& chosen_device() {
 }
 
 cudaError_t note(cudaError_t error) {
-  // "Not ready" is an answer, no failure.
+  // "Not ready" is an answer, not a failure.
   if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
   return error;
 }
@@ -85,7 +85,7 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (CUresult error = initialize()) return note(as_error(error));
-  // The numbers are the driver's.
+  // The runtime has the driver's attribute numbers.
   return note(
       as_error(cuDeviceGetAttribute(value, static_cast<CUdevice_attribute>(attribute), device)));
 }

@@ -30,7 +30,7 @@ CUresult copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, CUs
   return static_cast<CUresult>(cudaErrorInvalidMemcpyDirection);
 }
 
-/// Allocations of no bytes are null, as the runtime makes them.
+/// Allocates memory. An allocation of no bytes is null, as in the real runtime.
 template <typename F>
 cudaError_t allocate(void** pointer, size_t bytes, F body) {
   if (!pointer) return note(cudaErrorInvalidValue);
@@ -108,7 +108,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
     attributes->hostPointer = const_cast<void*>(pointer);
     unsigned type = 0;
     CUdeviceptr address = address_of(pointer);
-    // Memory that the driver does not know is the host's, which is no error.
+    // Memory that the driver does not know is host memory, which is not an error.
     if (cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)) {
       return CUDA_SUCCESS;
     }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The runtime API over the driver's: every function makes the primary context of the thread's
-// device current first.
+// The runtime API over the driver's API. Every function first makes the primary context of the
+// thread's device current.
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -16,7 +16,7 @@ cudaError_t note(cudaError_t error);
 
 /// The device that the thread chose.
 int& chosen_device();
-/// cuInit, once.
+/// Calls cuInit once.
 CUresult initialize();
 /// Makes a context current: the thread's own, or the primary one of its device.
 CUresult enter();

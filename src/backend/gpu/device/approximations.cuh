@@ -1,4 +1,4 @@
-// What an instruction of the GPU approximates.
+// Functions that single GPU instructions approximate.
 #pragma once
 
 __device__ inline float reciprocal(float x) {

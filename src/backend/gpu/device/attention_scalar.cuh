@@ -1,19 +1,20 @@
-// `Unit`: what a warp does with tiles, by multiply-adds. A lane has every fourth query and every
-// eighth key.
+// The operations of a warp on the tiles of attention_tiles.cuh by multiply-adds: 16 rows and
+// C::kWarpN keys. A lane has every fourth row and every eighth key.
 #pragma once
 
-#include "attention_tiles.cuh"
-
-struct Unit {
-  static constexpr int kRows = 4, kColumns = kWarpN / 8, kOutputs = kValueSize / 8;
-  static constexpr int kLanes = 8;       // that have the same queries
-  static constexpr int kNeighbours = 1;  // columns side by side
+template <class C>
+struct ScalarUnit {
+  typedef typename C::Element Element;
+  static constexpr int kRows = 4, kColumns = C::kWarpN / 8, kOutputs = C::kValueSize / 8;
+  static constexpr int kLanes = 8;       // lanes that share the same queries
+  static constexpr int kNeighbours = 1;  // adjacent columns in a lane
   __device__ static int row(int i) { return (int)threadIdx.x % 32 / 8 + 4 * i; }
   __device__ static int column(int j) { return (int)threadIdx.x % 8 + 8 * j; }
 
   const Element* queries;
-  float* weights;  // of a warp: 16 rows
-  __device__ Unit(const Element* queries, float* weights) : queries(queries), weights(weights) {}
+  float* weights;  // 16 rows for each warp
+  __device__ ScalarUnit(const Element* queries, float* weights)
+      : queries(queries), weights(weights) {}
   __device__ void load_queries() {}
   __device__ static void read(float (&to)[4], const Element* from) {
     const Pack<Element, 4> pack = *(const Pack<Element, 4>*)from;
@@ -22,14 +23,14 @@ struct Unit {
   }
   __device__ void multiply_keys(float (&scores)[kRows][kColumns], const Element* keys) const {
 #pragma unroll 4
-    for (int k = 0; k < kSize; k += 4) {
+    for (int k = 0; k < C::kSize; k += 4) {
       float of_query[kRows][4];
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) read(of_query[i], queries + row(i) * kKeyRow + k);
+      for (int i = 0; i < kRows; ++i) read(of_query[i], queries + row(i) * C::kKeyRow + k);
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) {
         float of_key[4];
-        read(of_key, keys + column(j) * kKeyRow + k);
+        read(of_key, keys + column(j) * C::kKeyRow + k);
 #pragma unroll
         for (int i = 0; i < kRows; ++i)
 #pragma unroll
@@ -43,16 +44,16 @@ struct Unit {
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) weights[row(i) * kWarpN + column(j)] = own[i][j];
+      for (int j = 0; j < kColumns; ++j) weights[row(i) * C::kWarpN + column(j)] = own[i][j];
     __syncwarp();
 #pragma unroll 4
-    for (int key = 0; key < kWarpN; ++key) {
+    for (int key = 0; key < C::kWarpN; ++key) {
       float weight[kRows];
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) weight[i] = weights[row(i) * kWarpN + key];
+      for (int i = 0; i < kRows; ++i) weight[i] = weights[row(i) * C::kWarpN + key];
 #pragma unroll
       for (int j = 0; j < kOutputs; ++j) {
-        const float value = load(values[key * kValueRow + column(j)]);
+        const float value = load(values[key * C::kValueRow + column(j)]);
 #pragma unroll
         for (int i = 0; i < kRows; ++i) sums[i][j] = fmaf(weight[i], value, sums[i][j]);
       }

@@ -1,13 +1,15 @@
-// What is known of a warp's queries: the largest score, in powers of 2, and sums that belong to it.
-// Expects `Unit`: attention_scalar.cuh, attention_tensor.cuh or attention_direct.cuh.
+// The online softmax of a warp's rows: the largest score of each row, times log2(e), and the sums
+// relative to it. `Unit` defines the rows and columns of a lane, and multiplies weights with
+// values.
 #pragma once
 
-#include "approximations.cuh"
-#include "attention_tiles.cuh"
+#include "attention.cuh"
 
-struct State {
+template <class Unit>
+struct AttentionState {
+  static constexpr int kNumbers = Unit::kRows * (2 + Unit::kOutputs);  // numbers per lane
   float most[Unit::kRows], sum[Unit::kRows], sums[Unit::kRows][Unit::kOutputs];
-  __device__ State() {
+  __device__ AttentionState() {
 #pragma unroll
     for (int i = 0; i < Unit::kRows; ++i) {
       most[i] = nothing(), sum[i] = 0.0f;
@@ -15,7 +17,8 @@ struct State {
       for (int j = 0; j < Unit::kOutputs; ++j) sums[i][j] = 0.0f;
     }
   }
-  // Raises the largest score of a row, and gives what scores are subtracted from: never infinity.
+  // Raises the largest score of a row. Returns the number to subtract from scores, which is never
+  // -infinity.
   __device__ float raise(int i, float score) {
     const float next = fmaxf(most[i], score), base = next == nothing() ? 0.0f : next;
     const float factor = power_of_two(most[i] - base);
@@ -25,9 +28,10 @@ struct State {
     for (int j = 0; j < Unit::kOutputs; ++j) sums[i][j] *= factor;
     return base;
   }
-  // Takes the scores, which become weights.
+  // Adds a tile: turns the scores into weights and adds the weighted values, which the unit reads.
+  template <class... Values>
   __device__ void add(float (&scores)[Unit::kRows][Unit::kColumns], const Unit& unit,
-                      const Element* values) {
+                      const Values*... values) {
 #pragma unroll
     for (int i = 0; i < Unit::kRows; ++i) {
       float largest = scores[i][0];
@@ -43,9 +47,9 @@ struct State {
         sum[i] += scores[i][j];
       }
     }
-    unit.add_values(sums, scores, values);
+    unit.add_values(sums, scores, values...);
   }
-  // Of the lanes that have parts of a row.
+  // Adds up the row sums of the lanes that share a row.
   __device__ void add_lanes() {
 #pragma unroll
     for (int i = 0; i < Unit::kRows; ++i)
@@ -53,7 +57,8 @@ struct State {
       for (int distance = 1; distance < Unit::kLanes; distance *= 2)
         sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], distance);
   }
-  // Puts each number `threads` elements behind the one before, and takes what was put so.
+  // save() stores the state's numbers `threads` elements apart. add_saved() merges a state that was
+  // saved in this way.
   __device__ void save(float* to, int threads) const {
 #pragma unroll
     for (int i = 0; i < Unit::kRows; ++i) {
@@ -81,4 +86,3 @@ struct State {
     }
   }
 };
-constexpr int kStateSize = Unit::kRows * (2 + Unit::kOutputs);  // numbers of a lane

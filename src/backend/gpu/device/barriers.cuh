@@ -1,4 +1,4 @@
-// Barriers in shared memory (mbarrier): a number of arrivals ends a phase.
+// Barriers in shared memory (mbarrier). A fixed number of arrivals ends a phase.
 #pragma once
 
 #include "copies.cuh"
@@ -9,7 +9,7 @@ __device__ inline void init_barrier(unsigned barrier, int arrivals) {
 __device__ inline void end_barriers_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-// Arrives, and makes the phase wait for so many bytes.
+// Arrives, and makes the phase also wait for `bytes` bytes of asynchronous copies.
 __device__ inline void expect(unsigned barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
@@ -17,8 +17,8 @@ __device__ inline void expect(unsigned barrier, int bytes) {
 __device__ inline void arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// Neighbours in memory come by the copying unit, all at multiples of 16 bytes. They are read once:
-// the second cache keeps what others need rather than them.
+// Starts a bulk copy of contiguous memory to shared memory. Addresses and size are multiples of 16
+// bytes. The data is read only once, so the L2 cache evicts it first.
 __device__ inline void copy_once(void* to, const void* from, int bytes, unsigned barrier) {
   unsigned long long policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, %1;" : "=l"(policy) : "f"(1.0f));
@@ -28,7 +28,7 @@ __device__ inline void copy_once(void* to, const void* from, int bytes, unsigned
       "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
       : "memory");
 }
-// Until the barrier's phase of that parity is over.
+// Waits until the barrier's phase of that parity is over.
 __device__ inline void wait(unsigned barrier, unsigned parity) {
   unsigned is_over = 0;
   while (is_over == 0)
@@ -39,8 +39,9 @@ __device__ inline void wait(unsigned barrier, unsigned parity) {
         : "r"(barrier), "r"(parity)
         : "memory");
 }
-// Of a warp: the lanes' asynchronous copies arrive when they are there. What the warp has stored by
-// itself is before the arrival of its first lane. 33 arrivals.
+// Called by all lanes of a warp. Each lane arrives when its asynchronous copies are complete. The
+// first lane arrives once more, after the ordinary stores of the whole warp. A warp makes 33
+// arrivals.
 __device__ inline void arrive_behind_copies(unsigned barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
   __syncwarp();

@@ -1,8 +1,8 @@
-// What is added up, or multiplied, so far.
+// The running total of a cumulative sum or product.
 // Expects prelude.cuh.
 #pragma once
 
-// Integers wrap around, which is defined for unsigned ones.
+// Integers wrap around, which C++ defines only for unsigned ones.
 template <class Value, class Unsigned, bool is_product>
 struct RunningTotal {
   Value all = is_product;
@@ -12,9 +12,9 @@ struct RunningTotal {
   __device__ Value value() const { return all; }
 };
 
-// Of floats `rest` collects what is lost to rounding: sums by the two-sum of D. E. Knuth (The Art
-// of Computer Programming 2, 4.2.2), products by the fused operation. Of infinities no rest is
-// known.
+// For floats, `rest` collects the rounding errors: of sums by the two-sum of D. E. Knuth (The Art
+// of Computer Programming 2, 4.2.2), of products by the fused multiply-add. An infinite total has
+// no valid rest.
 template <>
 struct RunningTotal<float, float, true> {
   float all = 1.0f, rest = 0.0f;

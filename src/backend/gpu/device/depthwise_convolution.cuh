@@ -1,63 +1,169 @@
-// Where a row of x is read: kAtOnce places of it at a time, of which some no tap meets.
-// Expects the type X and the constants kPack, kPixels, kStride, kRow, kDilation and kLength.
+// Depthwise convolutions, channels last. A thread has kPack neighbouring channels of kPixels pixels
+// in a row. A block's weights lie in shared memory by taps, with its bias behind them. Constant
+// ones are copied there while the previous kernel ends.
+//
+// The kernel is a template over a struct that the host writes:
+//   Input, Weight, Bias   the types in memory
+//   kPack, kPixels        channels and pixels of a thread
+//   kLanes, kWorkers      threads of a block with neighbouring channels; with the same channels
+//   kLength               floats of a tap's weights in shared memory
+//   kTaps, kRow           taps of a window, and of its row
+//   kStride, kDilation    along a row
+//   kAxes, kChannels      spatial axes; channels of x
+//   kHasBias, kIsConstant whether there is a bias; whether bias and weights are constants
+// Expects prelude.cuh.
 #pragma once
 
-template <class T>
-__device__ inline Pack<T, kPack> read_pack(const T* from) {
-  if (is_aligned<T, kPack>(from)) return *(const Pack<T, kPack>*)from;
-  Pack<T, kPack> pack;
+template <int count, class T>
+__device__ inline Pack<T, count> read_pack(const T* from) {
+  if (is_aligned<T, count>(from)) return *(const Pack<T, count>*)from;
+  Pack<T, count> pack;
 #pragma unroll
-  for (int i = 0; i < kPack; ++i) pack.at[i] = from[i];
+  for (int i = 0; i < count; ++i) pack.at[i] = from[i];
   return pack;
 }
-template <class T>
-__device__ inline void write_pack(T* to, const Pack<T, kPack>& pack) {
-  if (is_aligned<T, kPack>(to)) {
-    *(Pack<T, kPack>*)to = pack;
+template <int count, class T>
+__device__ inline void write_pack(T* to, const Pack<T, count>& pack) {
+  if (is_aligned<T, count>(to)) {
+    *(Pack<T, count>*)to = pack;
     return;
   }
 #pragma unroll
-  for (int i = 0; i < kPack; ++i) to[i] = pack.at[i];
+  for (int i = 0; i < count; ++i) to[i] = pack.at[i];
 }
 
-constexpr int kReach = (kPixels - 1) * kStride + (kRow - 1) * kDilation + 1, kAtOnce = 8;
-// The tap that meets place `at` of a row for pixel `p`; -1 where none does.
-__device__ constexpr int tap_of(int at, int p) {
-  const int distance = at - p * kStride;
-  return distance >= 0 && distance % kDilation == 0 && distance / kDilation < kRow
-             ? distance / kDilation
-             : -1;
-}
-__device__ constexpr bool is_met(int at) {
-  for (int p = 0; p < kPixels; ++p)
-    if (at < kReach && tap_of(at, p) >= 0) return true;
-  return false;
-}
-// Adds what a row of taps gives. `x` is the row's beginning, `start` where the first window begins.
-__device__ inline void add_row(float (&sums)[kPixels][kPack], const X* x, Index start, Index length,
-                               Index step, const float* weights) {
+template <class Config>
+struct DepthwiseOperands {
+  const typename Config::Input* x;
+  const typename Config::Weight* weights;
+  const typename Config::Bias* bias;
+};
+// An image of x has `image` elements. Of a row's `width` pixels, `of_row` threads have kPixels
+// each. `groups` threads have the same channels, and `chunks` blocks the same pixels.
+template <class Windows>
+struct DepthwiseArguments {
+  Windows windows;
+  Index image, width, of_row, groups, chunks, tasks;
+};
+template <class Windows>
+DepthwiseArguments(Windows, Index, Index, Index, Index, Index, Index)
+    -> DepthwiseArguments<Windows>;
+
+// The convolution of one row of x with one row of taps.
+template <class Config>
+struct DepthwiseRow {
+  typedef typename Config::Input Input;
+  static constexpr int kPack = Config::kPack, kPixels = Config::kPixels, kRow = Config::kRow;
+  static constexpr int kStride = Config::kStride, kDilation = Config::kDilation;
+  // A thread loads kAtOnce positions at a time, and skips positions that no tap uses.
+  static constexpr int kReach = (kPixels - 1) * kStride + (kRow - 1) * kDilation + 1, kAtOnce = 8;
+  // The tap that multiplies position `at` of a row for pixel `p`; -1 where there is none.
+  __device__ static constexpr int tap_of(int at, int p) {
+    const int distance = at - p * kStride;
+    return distance >= 0 && distance % kDilation == 0 && distance / kDilation < kRow
+               ? distance / kDilation
+               : -1;
+  }
+  __device__ static constexpr bool is_met(int at) {
+    for (int p = 0; p < kPixels; ++p)
+      if (at < kReach && tap_of(at, p) >= 0) return true;
+    return false;
+  }
+  // Adds the products of a row of taps. `x` is the row's beginning, `start` the position at which
+  // the first window begins.
+  __device__ static void add(float (&sums)[kPixels][kPack], const Input* x, Index start,
+                             Index length, Index step, const float* weights) {
 #pragma unroll
-  for (int first = 0; first < kReach; first += kAtOnce) {
-    Pack<X, kPack> packs[kAtOnce];
+    for (int first = 0; first < kReach; first += kAtOnce) {
+      Pack<Input, kPack> packs[kAtOnce];
 #pragma unroll
-    for (int q = 0; q < kAtOnce; ++q) {
-      if (!is_met(first + q)) continue;
-      const Index at = start + first + q;
-      packs[q] = Pack<X, kPack>{};
-      if ((UIndex)at < (UIndex)length) packs[q] = read_pack(x + at * step);
+      for (int q = 0; q < kAtOnce; ++q) {
+        if (!is_met(first + q)) continue;
+        const Index at = start + first + q;
+        packs[q] = Pack<Input, kPack>{};
+        if ((UIndex)at < (UIndex)length) packs[q] = read_pack<kPack>(x + at * step);
+      }
+#pragma unroll
+      for (int q = 0; q < kAtOnce; ++q)
+#pragma unroll
+        for (int p = 0; p < kPixels; ++p) {
+          const int tap = first + q < kReach ? tap_of(first + q, p) : -1;
+          if (tap < 0) continue;
+#pragma unroll
+          for (int i = 0; i < kPack; i += 4) {
+            const Pack<float, 4> four =
+                *(const Pack<float, 4>*)(weights + tap * Config::kLength + i);
+#pragma unroll
+            for (int e = 0; e < 4; ++e) sums[p][i + e] += load(packs[q].at[i + e]) * four.at[e];
+          }
+        }
+    }
+  }
+};
+
+// Copies the weights and the bias of a block's channels to shared memory.
+template <class Config>
+__device__ inline void copy_weights(const DepthwiseOperands<Config>& operands, Index first_channel,
+                                    int count, float* to) {
+  constexpr int kPack = Config::kPack, kTaps = Config::kTaps, kLength = Config::kLength;
+  constexpr int kThreads = Config::kLanes * Config::kWorkers;
+#pragma unroll 4
+  for (int i = (int)threadIdx.x * kPack; i < count * kTaps; i += kThreads * kPack) {
+    const auto pack = read_pack<kPack>(operands.weights + first_channel * kTaps + i);
+#pragma unroll
+    for (int e = 0; e < kPack; ++e)
+      to[(i + e) % kTaps * kLength + (i + e) / kTaps] = load(pack.at[e]);
+  }
+#pragma unroll 4
+  for (int i = (int)threadIdx.x; i < count; i += kThreads)
+    to[kTaps * kLength + i] = Config::kHasBias ? load(operands.bias[first_channel + i]) : 0.0f;
+}
+
+// `operands` returns DepthwiseOperands, `wait` waits for earlier kernels, and `finish` stores the
+// results of sums of neighbouring channels from element number `at` on.
+template <class Config, class Windows, class Operands, class Wait, class Finish>
+__device__ inline void convolve_depthwise(const DepthwiseArguments<Windows>& all,
+                                          const Operands& operands, const Wait& wait,
+                                          const Finish& finish) {
+  constexpr int kLanes = Config::kLanes, kPack = Config::kPack, kPixels = Config::kPixels;
+  constexpr int kTaps = Config::kTaps, kLength = Config::kLength, kRow = Config::kRow;
+  constexpr Index kChannels = Config::kChannels;
+  constexpr int kUnroll = kTaps <= 49 ? kTaps / kRow : 1;  // lines with code of their own
+  alignas(16) __shared__ float weights[(kTaps + 1) * kLength];
+  const int lane = (int)threadIdx.x % kLanes, worker = (int)threadIdx.x / kLanes;
+  for (Index task = blockIdx.x; task < all.tasks; task += gridDim.x) {
+    const bool is_first = task == blockIdx.x;
+    const Index first_channel = task % all.chunks * (kLanes * kPack);
+    const int count = kChannels - first_channel < kLanes * kPack ? (int)(kChannels - first_channel)
+                                                                 : kLanes * kPack;
+    if (!is_first) __syncthreads();
+    if (!Config::kIsConstant && is_first) wait();
+    copy_weights<Config>(operands(), first_channel, count, weights);
+    if (Config::kIsConstant && is_first) wait();
+    __syncthreads();
+    const Index group = task / all.chunks * Config::kWorkers + worker;
+    if (group >= all.groups || lane * kPack >= count) continue;
+    const Index channel = first_channel + lane * kPack;
+    const Index row = group / all.of_row, first = group % all.of_row * kPixels;
+    Index start[Config::kAxes];
+    const Index image = all.windows.begin(row * all.width + first, start);
+    const auto* const from = operands().x + image * all.image + channel;
+    float sums[kPixels][kPack];
+#pragma unroll
+    for (int p = 0; p < kPixels; ++p)
+#pragma unroll
+      for (int i = 0; i < kPack; ++i) sums[p][i] = weights[kTaps * kLength + lane * kPack + i];
+#pragma unroll kUnroll
+    for (int line = 0; line < kTaps / kRow; ++line) {
+      const Index place = all.windows.find_row(start, line);
+      if (place >= 0)
+        DepthwiseRow<Config>::add(sums, from + place * kChannels, start[Config::kAxes - 1],
+                                  all.windows.x[Config::kAxes - 1], kChannels,
+                                  weights + line * kRow * kLength + lane * kPack);
     }
 #pragma unroll
-    for (int q = 0; q < kAtOnce; ++q)
-#pragma unroll
-      for (int p = 0; p < kPixels; ++p) {
-        const int tap = first + q < kReach ? tap_of(first + q, p) : -1;
-        if (tap < 0) continue;
-#pragma unroll
-        for (int i = 0; i < kPack; i += 4) {
-          const Pack<float, 4> four = *(const Pack<float, 4>*)(weights + tap * kLength + i);
-#pragma unroll
-          for (int e = 0; e < 4; ++e) sums[p][i + e] += load(packs[q].at[i + e]) * four.at[e];
-        }
-      }
+    for (int p = 0; p < kPixels; ++p)
+      if (first + p < all.width)
+        finish(sums[p], (row * all.width + first + p) * kChannels + channel, channel);
   }
 }

@@ -1,4 +1,4 @@
-// Neighbouring channels of a pixel.
+// Loads kPack adjacent channels of a pixel.
 // Expects kPack.
 #pragma once
 

@@ -1,6 +1,7 @@
-// Neighbours and weights of a position on an axis. As on the CPU, positions are computed in double
-// precision: those between two elements must not depend on how they round. For the nearest element
-// each step is rounded to FP32, as ONNX's reference, ONNX Runtime and PyTorch do it.
+// Neighbours and weights of a sampling position along an axis. As on the CPU, positions are
+// computed in double precision, so that positions between two elements do not depend on rounding.
+// For the nearest element each step is rounded to FP32, as ONNX's reference, ONNX Runtime and
+// PyTorch do.
 // Expects kMode, kSampling and kAlign.
 #pragma once
 
@@ -18,11 +19,12 @@ __device__ inline double bounded(double x, double low, double high) {
 
 constexpr int kTaps = kMode == 0 ? 1 : kMode == 1 ? 2 : 4;
 struct Taps {
-  Index index[kTaps];  // -1: zero
+  Index index[kTaps];  // -1: counts as zero
   float weight[kTaps];
 };
 
-// The cubic convolution kernel within 1 and between 1 and 2; Keys 1981, with a = -0.75.
+// The cubic convolution kernel for distances within 1 and between 1 and 2; Keys 1981, with a =
+// -0.75.
 __device__ inline float inner(float t) { return (1.25f * t - 2.25f) * t * t + 1.0f; }
 __device__ inline float outer(float t) { return ((-0.75f * t + 3.75f) * t - 6.0f) * t + 3.0f; }
 
@@ -39,10 +41,10 @@ __device__ inline Taps find_taps(float position, Index count) {
   double x = kMode == 0 ? nearest_position(position, extent)
              : kAlign   ? (position + 1.0) / 2 * (extent - 1)
                         : ((position + 1.0) * extent - 1) / 2;
-  // What is no number, or so far away that no index reaches it, is beyond every border.
+  // A NaN, or a position so far away that no index reaches it, is beyond every border.
   if (!(fabs(x) < 4503599627370496.0)) x = x > 0 ? 4503599627370496.0 : -4503599627370496.0;
   if (kMode == 0) x = rint(x);
-  // Of cubic interpolation each neighbour is placed by itself, as ONNX Runtime and PyTorch do.
+  // Cubic interpolation places each neighbour by itself, as ONNX Runtime and PyTorch do.
   if (kMode != 2 && (x < low || x > high)) {
     if (kSampling == 1) x = bounded(x, 0.0, extent - 1);
     if (kSampling == 2) x = reflect(x, low, high);

@@ -1,25 +1,30 @@
-// Convolutions of images of few channels by warpgroups (wgmma). A place of the image in shared
-// memory is the kPixels neighbours of a row that a step of a window goes over, all channels of
-// them, in 16 bytes: (channel, pixel), then zeros. So windows below each other in a product's
-// operand are neighbours of one row of places, and taps along k are neighbours, too: the
-// instruction reads windows out of the image as it is, overlapping.
-// Expects the types ElementA and ElementB of image and weights, Multiplied, which both become, and
-// Output; the constants kVector, kRowsOfTile, kZeroPoint, kChannels, kPixels, kWindowY, kWindowX,
-// kStrideY, kLead, kTaps, kColumns, kTileN and kExponent, the bits of an exponent of Multiplied;
-// and the instruction multiply_matrices(), which the host's code writes.
+// Convolutions of images with few channels, by warpgroups (wgmma). A "place" in shared memory holds
+// all channels of kPixels adjacent pixels, the pixels that one stride of the window covers. It has
+// 16 bytes, in the order (channel, pixel), padded with zeros. So the rows of a product's operand,
+// which are neighbouring windows, are neighbouring places of one row, and taps along k are
+// neighbouring places, too. The instruction reads overlapping windows directly from the image.
+// Expects the types ElementA and ElementB of image and weights, Multiplied, to which both are
+// converted, and Output; the constants kVector, kRowsOfTile, kZeroPoint, kChannels, kPixels,
+// kWindowY, kWindowX, kStrideY, kLead, kTaps, kColumns, kTileN and kExponent, the bits of an
+// exponent of Multiplied; and the instruction multiply_matrices(), which the host generates.
 #pragma once
 
+#include "packed_results.cuh"
 #include "wgmma.cuh"
 
-constexpr int kPack = 16 / sizeof(Output);  // neighbours of 16 bytes
+constexpr int kPack = 16 / sizeof(Output);  // elements of 16 bytes
 constexpr int kWarpN = kTileN, kBlocks = kColumns / 8;
 constexpr int kPlacesY = (kRowsOfTile - 1) * kStrideY + kWindowY, kPlacesX = kColumns + kTaps - 1;
 constexpr int kSteps = kWindowY * kTaps;  // places of a window
-// Whether places of a window have pixels that lie beside it.
+// Whether places of a window contain pixels outside of the window.
 constexpr bool kHasOthers = kLead > 0 || kTaps* kPixels != kWindowX;
+struct ImageResults {
+  typedef ::Output Output;
+  static constexpr int kTileN = ::kTileN, kWarpN = ::kWarpN, kPack = ::kPack;
+};
 static_assert(kChannels * kPixels <= kVector && kTaps % 2 == 0, "an instruction takes two places");
 typedef Pack<Multiplied, kVector> Place;
-// Bytes are whole numbers of FP16, without the zero point.
+// Converts an element. Bytes, less the zero point, are whole numbers that FP16 holds exactly.
 template <class Element>
 __device__ inline Multiplied multiplied(Element x, int zero_point) {
   if constexpr (sizeof(Element) == sizeof(Multiplied))
@@ -28,8 +33,8 @@ __device__ inline Multiplied multiplied(Element x, int zero_point) {
     return store<Multiplied>((float)(x - zero_point));
 }
 
-// The weights of kTileN maps: place by place of the window those of each map, 0 for what the window
-// has no tap for. `kernel` has `maps` times the linear channels and taps.
+// Writes the weights of kTileN maps: for each place of the window, the weights of each map. Pixels
+// outside of the window get 0. `kernel` has the linear channels and taps of `maps` maps.
 __device__ inline void put_weights(Place* to, const ElementB* kernel, Index maps) {
 #pragma unroll 4
   for (int at = threadIdx.x; at < kSteps * kTileN; at += blockDim.x) {
@@ -47,7 +52,7 @@ __device__ inline void put_weights(Place* to, const ElementB* kernel, Index maps
     to[at] = place;
   }
 }
-// Whether an element is an infinity or a NaN: both have all bits of the exponent.
+// Whether an element is an infinity or a NaN. Both have all exponent bits set.
 __device__ inline bool has_infinite(const Place& place) {
   constexpr unsigned kExponents = kExponent * 0x10001u, kNext = (0x8000u - kExponent) * 0x10001u;
   unsigned found = 0;
@@ -55,9 +60,10 @@ __device__ inline bool has_infinite(const Place& place) {
   for (int i = 0; i < 4; ++i) found |= (((const unsigned*)&place)[i] & kExponents) + kNext;
   return (found & 0x80008000u) != 0;
 }
-// Places from row `y` and column `x` of a linear image on, with 0 outside of it. `are_pairs`: a
-// place's pixels of a channel lie in one aligned vector, which is in the image or outside of it.
-// Gives whether one of the thread's, which may lie beside a window, is infinite or a NaN.
+// Writes places from row `y` and column `x` of a linear image on. Pixels outside of the image are
+// 0. `are_pairs`: the pixels of a channel in one place form one aligned vector, which is entirely
+// inside or outside of the image. Returns whether one of this thread's pixels is infinite or a NaN;
+// the pixel may lie outside of all windows.
 template <bool are_pairs>
 __device__ inline bool put_places(Place* to, const ElementA* image, Index y, Index x, Index height,
                                   Index width) {
@@ -88,16 +94,17 @@ __device__ inline bool put_places(Place* to, const ElementA* image, Index y, Ind
   }
   return is_infinite;
 }
-// An operand of which eight rows of 16 bytes follow each other, without a pattern: how far apart
-// such groups lie along k and along the rows, in units of 16 bytes.
+// The matrix descriptor of an operand without swizzle. Groups of eight contiguous rows of 16 bytes
+// are `along_k` apart along k and `groups` apart along the rows, in units of 16 bytes.
 __device__ inline unsigned long long describe_rows(const void* start, int along_k, int groups) {
   return (shared_address(start) & 0x3ffffu) >> 4 | (unsigned long long)along_k << 16 |
          (unsigned long long)groups << 32;
 }
 struct Product {
   float sums[1][kTileN / 2];
-  // Of eight windows in each of eight rows, the first of which begins at the place. What lies
-  // beside a window is multiplied by 0, unless it `may_be_infinite`.
+  // Computes eight windows in each of eight rows; the first window begins at `first`. Pixels
+  // outside of a window are multiplied by 0. This is wrong for infinities and NaNs, so with
+  // `may_be_infinite` another loop skips these pixels.
   __device__ Product(const Place* first, const Place* weights, bool may_be_infinite) {
 #pragma unroll
     for (int i = 0; i < kTileN / 2; ++i) sums[0][i] = 0.0f;
@@ -119,7 +126,7 @@ struct Product {
     end_products();
     wait_for_products<0>();
   }
-  // By multiply-adds, those of the window alone.
+  // Multiplies and adds single pixels, only those inside of the window.
   __device__ void add_pixels(const Place* first, const Place* weights) {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const Place* const windows = first + warp * 2 * kStrideY * kPlacesX + lane / 4;

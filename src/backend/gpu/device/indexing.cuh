@@ -1,5 +1,5 @@
-// Indices: counted from the end, and numbers of what is met.
-// Expects the type Index.
+// Indices that count from the end, and ranks of selected threads.
+// Expects prelude.cuh.
 #pragma once
 
 // Counts negative indices from the end; -1 where an index is out of range.
@@ -9,20 +9,23 @@ __device__ inline Index find(T index, Index extent) {
   return at >= 0 && at < extent ? (Index)at : (Index)-1;
 }
 
-// The threads of a block number what is met in their order: rank_of() gives how many were met
-// before the thread's own, and counts all of the block in `before`. The type Ranks is for shared
-// memory. All threads of the block must call it.
+// Numbers the selected items of a block in the threads' order. rank_of() returns the number of
+// selected items before the thread's own, and adds the block's count to `before`. Ranks must be in
+// shared memory. All threads of the block must call rank_of().
 struct Ranks {
   int counts[32];
 };
+// `threads` is the number of threads of the block; 0: not known.
+template <int threads = 0>
 __device__ inline Index rank_of(bool is_met, Index& before, Ranks& ranks) {
   const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
-  __syncthreads();  // the last counts were read
+  const int warps = (threads > 0 ? threads : (int)blockDim.x) / 32;
+  __syncthreads();  // the previous counts have been read
   const unsigned met = __ballot_sync(0xffffffffu, is_met);
   if (lane == 0) ranks.counts[warp] = __popc(met);
   __syncthreads();
   Index rank = before + __popc(met & ((1u << lane) - 1u));
-  for (int i = 0; i < (int)blockDim.x / 32; ++i) {
+  for (int i = 0; i < warps; ++i) {
     if (i < warp) rank += ranks.counts[i];
     before += ranks.counts[i];
   }

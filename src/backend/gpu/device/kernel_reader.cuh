@@ -1,24 +1,28 @@
-// `KernelReader`: the weights of a transposed convolution.
-// Expects what product_tiles.cuh expects, and tile_copies.cuh.
+// `KernelReader`: reads the weights of a transposed convolution. `Side` is a ProductSide.
+// Expects prelude.cuh.
 #pragma once
 
-// [channels, maps, taps] along k, which goes channel by channel over the taps, or [channels, taps,
-// maps] across k, which goes tap by tap over the channels. `maps` counts those of all tiles, `left`
-// those from the tile's first one on, at which `kernel` points.
-template <class Element, int extent, bool is_along_k>
+#include "tile_copies.cuh"
+
+// Along k, weights are [channels, maps, taps], and k goes channel by channel over the taps. Across
+// k, weights are [channels, taps, maps], and k goes tap by tap over the channels. `kernel` points
+// to the tile's first map. `maps` is the number of all maps, `left` the number from that map on.
+template <class Side>
 struct KernelReader {
+  typedef typename Side::Element Element;
+  static constexpr int kInner = Side::kInner, kOuter = Side::kOuter;
+  static constexpr int kVector = Side::kVector, kThreads = Side::kThreads;
   const Element* kernel;
   Index maps, left, taps, channels;
   bool is_aligned;
   __device__ void copy(Element* tile, Index k) const {
-    constexpr int kInner = is_along_k ? kTileK : extent, kOuter = is_along_k ? extent : kTileK;
 #pragma unroll
     for (int start = 0; start < kInner * kOuter; start += kThreads * kVector) {
-      const int at = start + copying_thread() * kVector;
+      const int at = start + Side::thread() * kVector;
       if (kInner * kOuter % (kThreads * kVector) != 0 && at >= kInner * kOuter) break;
       const int outer = at / kInner, inner = at % kInner;
-      Element* const to = tile + TileLayout<kInner, kOuter>::place(outer, inner);
-      if constexpr (is_along_k) {
+      Element* const to = tile + Side::place(outer, inner);
+      if constexpr (Side::kAlongK) {
 #pragma unroll
         for (int e = 0; e < kVector; ++e) {
           const Index position = k + inner + e, c = position / taps, tap = position % taps;

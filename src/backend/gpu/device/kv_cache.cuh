@@ -1,11 +1,12 @@
-// Where the tokens of a batch come from and go to.
+// Source and destination of a batch's tokens in an update of a key-value cache.
 #pragma once
 
-// Tokens [skipped, count) of a batch, from `first` on in the update, go to place `start` + token.
+// Tokens [skipped, count) of a batch are read from place `first` + token of the update and written
+// to place `start` + token of the cache.
 struct Span {
   Index first, skipped, count, start;
 };
-// Nothing is where the numbers, which may be any, do not lie in the cache or the update.
+// The span for any numbers. It is empty where they lie outside of the cache or the update.
 __device__ inline Span span_of(long long start, long long from, long long to, Index tokens,
                                Index room) {
   from = from < 0 ? 0 : from > tokens ? tokens : from;

@@ -1,6 +1,6 @@
-// The values of a warp, or of a block of `lanes` threads, are put together: reduce<Sum,
-// lanes>(value) gives all of them the result. With one lane it is the value. All threads of the
-// warp or block must call it.
+// Reductions over a warp or over a block of `lanes` threads. reduce<Sum, lanes>(value) returns the
+// result to all threads; with one lane it is the value. All threads of the warp or block must call
+// it.
 #pragma once
 
 struct Largest {
@@ -10,7 +10,7 @@ struct Largest {
   }
   __device__ static float of(float a, float b) { return fmaxf(a, b); }
 };
-// NaN stays.
+// The maximum; NaN propagates.
 struct Most {
   template <class T>
   __device__ static T of(T a, T b) {
@@ -23,15 +23,15 @@ struct Sum {
     return a + b;
   }
 };
+// `parts`: lanes / 32 numbers in shared memory.
 template <class Reduction, int lanes, class T>
-__device__ inline T reduce(T value) {
+__device__ inline T reduce(T value, T* parts) {
   if constexpr (lanes > 1) {
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2)
       value = Reduction::of(value, (T)__shfl_xor_sync(0xffffffffu, value, distance));
   }
   if constexpr (lanes > 32) {
-    __shared__ T parts[lanes / 32];
     __syncthreads();
     if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
     __syncthreads();
@@ -40,4 +40,9 @@ __device__ inline T reduce(T value) {
     for (int i = 1; i < lanes / 32; ++i) value = Reduction::of(value, parts[i]);
   }
   return value;
+}
+template <class Reduction, int lanes, class T>
+__device__ inline T reduce(T value) {
+  __shared__ T parts[lanes > 32 ? lanes / 32 : 1];
+  return reduce<Reduction, lanes>(value, parts);
 }

@@ -1,10 +1,11 @@
-// Tensor cores: a warp loads operands from shared memory (ldmatrix) and multiplies them (mma).
+// Tensor core operations of a warp: loads of operands from shared memory (ldmatrix) and products
+// (mma).
 // Expects prelude.cuh.
 #pragma once
 
 #include "copies.cuh"
 
-// Of four matrices of 8 rows of 16 bytes, which the lanes' addresses are.
+// Loads four matrices of 8 rows of 16 bytes. Each lane passes the address of one row.
 template <bool is_transposed>
 __device__ inline void load_matrices(unsigned& a, unsigned& b, unsigned& c, unsigned& d,
                                      const void* row) {
@@ -22,7 +23,7 @@ __device__ inline unsigned word(const uint4& vector, int i) {
   return i == 0 ? vector.x : i == 1 ? vector.y : i == 2 ? vector.z : vector.w;
 }
 
-// Mma<A, B>::add: the products of 16 x 8 results and 32 bytes along k, by elements of these types.
+// Mma<A, B>::add adds products of 16 x 8 results and 32 bytes along k, for elements of these types.
 template <class A, class B = A>
 struct Mma;
 #define DEFINE_MMA(A, B, Sum, constraint, instruction)                                       \
@@ -46,11 +47,13 @@ DEFINE_MMA(unsigned char, unsigned char, int, "+r", "m16n8k32.row.col.s32.u8.u8.
 #if __CUDA_ARCH__ >= 890
 DEFINE_MMA(Fp8, Fp8, float, "+f", "m16n8k32.row.col.f32.e4m3.e4m3.f32")
 #else
-// FP8 becomes FP16, which has all of its values, two of a word's four at a time: the order of
-// elements along k does not matter.
+// Without FP8 instructions, FP8 is converted to FP16, which represents all of its values. Two
+// elements of a word are converted at a time. This permutes k, which is allowed since both operands
+// are permuted alike.
 template <>
 struct Mma<Fp8> {
-  // Bytes 0 and 2 of the word. Exponents are less by 8 in FP16's place; NaN has all bits set.
+  // Converts bytes 0 and 2 of the word. In FP16's exponent field the exponent is 8 too small, which
+  // the multiplication mends. NaN gets all bits set.
   __device__ static unsigned halves(unsigned word) {
     const unsigned magnitude = word & 0x007f007fu, nan = magnitude + 0x00010001u & 0x00800080u;
     const unsigned small = (word & 0x00800080u) << 8 | magnitude << 7 | nan * 0xf8u;

@@ -1,12 +1,13 @@
-// `PatchReader`: windows of a linear x that lie inside of it, along k: channel by channel the rows
-// of a window, kPiece neighbours of which are copied at once. `PieceReader`: the rows of a matrix
-// along k, which begin at multiples of kRowPiece elements.
-// Expects windows.cuh, tile_copies.cuh, kPiece and kRowPiece.
+// `PatchReader`: reads windows of a linear x along k. All windows lie inside of x. k goes channel
+// by channel over the rows of a window, and kPiece neighbours of a row are copied at once.
+// `PieceReader`: reads rows of a matrix along k, which begin at multiples of kPiece elements.
+// `Side` is a ProductSide.
+// Expects windows.cuh.
 #pragma once
 
 #include "copies.cuh"
 
-// Elements that are neighbours in memory, or zeros.
+// Copies contiguous elements, or writes zeros.
 template <int piece, class Element>
 __device__ inline void copy_piece(Element* to, const Element* from, bool is_there,
                                   bool is_aligned) {
@@ -25,33 +26,39 @@ __device__ inline void copy_piece(Element* to, const Element* from, bool is_ther
                  : "memory");
   }
 }
-template <class Element, int extent>
+template <class Side, int kPiece>
 struct PieceReader {
+  typedef typename Side::Element Element;
+  static constexpr int kTileK = Side::kTileK, kExtent = Side::kExtent, kVector = Side::kVector,
+                       kThreads = Side::kThreads;
   const Element* rows;
   Index depth, left;
   bool is_aligned;
   __device__ void copy(Element* tile, Index k) const {
 #pragma unroll
-    for (int start = 0; start < kTileK * extent; start += kThreads * kVector) {
-      const int at = start + copying_thread() * kVector, inner = at % kTileK, row = at / kTileK;
-      if (kTileK * extent % (kThreads * kVector) != 0 && at >= kTileK * extent) break;
-      Element* const to = tile + TileLayout<kTileK, extent>::place(row, inner);
+    for (int start = 0; start < kTileK * kExtent; start += kThreads * kVector) {
+      const int at = start + Side::thread() * kVector, inner = at % kTileK, row = at / kTileK;
+      if (kTileK * kExtent % (kThreads * kVector) != 0 && at >= kTileK * kExtent) break;
+      Element* const to = tile + Side::place(row, inner);
 #pragma unroll
-      for (int p = 0; p < kVector; p += kRowPiece) {
+      for (int p = 0; p < kVector; p += kPiece) {
         const Index position = k + inner + p;
         const bool is_there = row < left && position < depth;
-        copy_piece<kRowPiece>(to + p, is_there ? rows + row * depth + position : nullptr, is_there,
-                              is_aligned);
+        copy_piece<kPiece>(to + p, is_there ? rows + row * depth + position : nullptr, is_there,
+                           is_aligned);
       }
     }
   }
 };
-// Windows are numbered as those of WindowReader.
-template <class Element, int extent>
+// Windows are numbered as in WindowReader.
+template <class Side, int kPiece>
 struct PatchReader {
-  static constexpr int kStep = kThreads * kVector, kElements = kTileK * extent;
+  typedef typename Side::Element Element;
+  static constexpr int kTileK = Side::kTileK, kExtent = Side::kExtent, kVector = Side::kVector,
+                       kThreads = Side::kThreads;
+  static constexpr int kStep = kThreads * kVector, kElements = kTileK * kExtent;
   static constexpr int kCopies = (kElements + kStep - 1) / kStep, kPieces = kVector / kPiece;
-  // Whether a thread's vectors lie below each other.
+  // Whether all of a thread's vectors have the same position along k.
   static constexpr bool kSame = kStep % kTileK == 0;
   Windows windows;
   Index depth;
@@ -63,7 +70,7 @@ struct PatchReader {
       : windows(windows), depth(depth), is_aligned(is_aligned) {
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
-      const Index number = first + (i * kStep + copying_thread() * kVector) / kTileK;
+      const Index number = first + (i * kStep + Side::thread() * kVector) / kTileK;
       const bool is_there = number < count;
       Index start[kAxes], place = 0;
       const Index of = windows.begin(is_there ? number : 0, start);
@@ -72,7 +79,7 @@ struct PatchReader {
       patches[i] = is_there ? x + (of * image + place) : nullptr;
     }
   }
-  // How far an element of a window lies from its first one.
+  // The offset of an element of a window from the window's first element.
   __device__ Index find(Index position) const {
     UIndex rest = (UIndex)position;
     Index place = 0, step = 1;
@@ -89,7 +96,7 @@ struct PatchReader {
     for (int p = 0; p < kPieces; ++p) places[p] = find(position + p * kPiece);
   }
   __device__ void copy(Element* tile, Index k) const {
-    const int thread = copying_thread() * kVector;
+    const int thread = Side::thread() * kVector;
     Index places[kPieces];
     if (kSame) find_pieces(places, k + thread % kTileK);
 #pragma unroll
@@ -97,7 +104,7 @@ struct PatchReader {
       const int at = i * kStep + thread, inner = at % kTileK;
       if (kElements % kStep != 0 && at >= kElements) break;
       if (!kSame) find_pieces(places, k + inner);
-      Element* const to = tile + TileLayout<kTileK, extent>::place(at / kTileK, inner);
+      Element* const to = tile + Side::place(at / kTileK, inner);
 #pragma unroll
       for (int p = 0; p < kPieces; ++p) {
         const bool is_there = patches[i] != nullptr && k + inner + p * kPiece < depth;

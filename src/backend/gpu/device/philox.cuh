@@ -1,4 +1,4 @@
-// Four random words for every counter, as on the CPU: see its fill.cpp.
+// Makes four random words of each counter, as on the CPU: see fill.cpp of src/backend/cpu.
 #pragma once
 
 struct Philox {
@@ -19,7 +19,7 @@ __device__ inline Philox philox(unsigned long long counter, unsigned k0, unsigne
   return Philox{{w0, w1, w2, w3}};
 }
 __device__ inline float unit(unsigned word) { return (float)(word >> 8) * 5.9604644775390625e-8f; }
-// The sum may round up to the bound, which does not belong to the range.
+// The sum may round up to the bound, which is outside of the range.
 __device__ inline float uniform(unsigned word, float low, float high) {
   const float value = low + (high - low) * unit(word);
   if (!(value >= high && low < high)) return value;

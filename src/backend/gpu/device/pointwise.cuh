@@ -1,20 +1,20 @@
-// What expressions of element-wise programs call (pointwise_expression).
-// Expects prelude.cuh and kHasShortResults: results are rounded to 16 bits or fewer.
+// Functions that the generated expressions of element-wise programs call.
+// Expects prelude.cuh and kHasShortResults: whether results are rounded to 16 bits or fewer.
 #pragma once
 
 #include "approximations.cuh"
 #include "quantization.cuh"
 
-// A comparison with NaN is false, so the second operand's NaN comes through by itself.
+// A comparison with NaN is false, so the second operand's NaN needs no test.
 __device__ inline float larger(float x, float y) { return x > y || x != x ? x : y; }
 __device__ inline float smaller(float x, float y) { return x < y || x != x ? x : y; }
-// Unlike the square root, the power of -infinity is infinity, and that of -0 is 0.
+// Differs from the square root: the power of -infinity is infinity, and that of -0 is 0.
 __device__ inline float power_of_half(float x) {
   const float infinity = __uint_as_float(0x7f800000u);
   return x == -infinity ? infinity : __fsqrt_rn(__fadd_rn(x, 0.0f));
 }
-// A quotient below 2^23, rounded, is the whole number that is wanted or the next one, and what is
-// left is a float: the fused operation gives it without rounding.
+// The floor of a rounded quotient below 2^23 is the wanted whole number or the next one. The
+// remainder is a float, so the fused multiply-add computes it without rounding.
 __device__ inline float float_remainder(float x, float y) {
   const float a = fabsf(x), b = fabsf(y), quotient = __fdiv_rn(a, b);
   if (!(quotient < 8388608.0f)) return fmodf(x, y);
@@ -26,7 +26,7 @@ __device__ inline float clip(float x, float low, float high) {
   const float y = x < low ? low : x;
   return y > high ? high : y;
 }
-// 1 / (1 + 2^t), t and its rounding error being -x / log(2).
+// 1 / (1 + 2^t), with t = -x / log(2) and a correction for t's rounding error.
 __device__ inline float sigmoid(float x) {
   x = x < -88.0f ? -88.0f : x;  // infinities have no rounding error
   x = x > 88.0f ? 88.0f : x;
@@ -55,11 +55,11 @@ __device__ inline float thresholded_relu(float x, float alpha, float) {
 }
 __device__ inline float gelu_tanh(float x) {
   x = x < -1e4f ? -1e4f : x;
-  const float minus_two_u = x * fmaf(x * x, -0.102943240f, -2.30220819f);  // of powers of two
+  const float minus_two_u = x * fmaf(x * x, -0.102943240f, -2.30220819f);  // base-2 exponent
   return x * reciprocal(1.0f + power_of_two(minus_two_u));
 }
 
-// Integers wrap around, which is defined for unsigned ones alone.
+// Integers wrap around, which C++ defines only for unsigned ones.
 template <class T>
 struct Unsigned {
   typedef unsigned type;
@@ -118,13 +118,14 @@ __device__ inline T integer_clip(T x, T low, T high) {
   return y > high ? high : y;
 }
 
-// x, or 0 where it is negative, less |x| times the normal distribution's probability of more than
-// |x|. That one's binary logarithm is a polynomial of |x|, fitted up to 7, and falling beyond, for
-// the least relative error of the result: 4e-6 for x > -5, and 6e-12 of 1 below.
-// Of results that are rounded to 16 bits the polynomial is shorter: 5e-5 for x > -5, and 8e-11 of 1
-// below.
+// max(x, 0) minus |x| times p, where p is the probability that a normally distributed number
+// exceeds |x|. The binary logarithm of p is a polynomial of |x|. It was fitted up to 7, and
+// decreases beyond. The fit minimizes the relative error of the result: 4e-6 for x > -5, and 6e-12
+// (absolute) below.
+// Where results are rounded to 16 bits, the polynomial is shorter: 5e-5 for x > -5, and 8e-11
+// (absolute) below.
 __device__ inline float gelu(float x) {
-  const float size = fminf(fabsf(x), 16.0f);  // infinity times a probability of 0 is no number
+  const float size = fminf(fabsf(x), 16.0f);  // infinity times a probability of 0 would be NaN
   float log;
   if constexpr (kHasShortResults) {
     log = 2.776035860e-05f;

@@ -1,4 +1,5 @@
-// What every kernel includes: stored and computed types, and what NVRTC has no header for.
+// Included by every kernel: stored and computed types, and replacements for headers that NVRTC
+// lacks.
 // Expects the types Index and UIndex.
 #pragma once
 
@@ -15,7 +16,7 @@ struct Bool {
   unsigned char value;
 };
 
-// Stored elements to and from the values that are computed with.
+// load() converts stored elements to values for computing; store() converts back.
 __device__ inline float load(float x) { return x; }
 __device__ inline signed char load(signed char x) { return x; }
 __device__ inline unsigned char load(unsigned char x) { return x; }
@@ -40,6 +41,24 @@ __device__ inline float load(Fp8 x) {
 }
 
 template <class T>
+constexpr bool kIsFloat = false;
+template <>
+constexpr bool kIsFloat<float> = true;
+// The type in which integers wrap around, which C++ defines only for unsigned ones.
+template <class T>
+struct Wrapping {
+  typedef unsigned Type;
+};
+template <>
+struct Wrapping<long long> {
+  typedef unsigned long long Type;
+};
+template <>
+struct Wrapping<float> {
+  typedef float Type;
+};
+
+template <class T>
 struct Storing {
   __device__ static T of(T x) { return x; }
 };
@@ -47,7 +66,7 @@ template <>
 struct Storing<Bool> {
   __device__ static Bool of(bool x) { return Bool{(unsigned char)x}; }
 };
-// Floating types round to nearest even.
+// Floating-point types round to nearest even.
 template <>
 struct Storing<BFloat16> {
   __device__ static BFloat16 of(float x) {
@@ -75,7 +94,8 @@ struct Storing<Fp8> {
     if (magnitude > 0x7f800000u) return Fp8{(unsigned char)(sign | 0x7fu)};
     if (magnitude >= 0x43e00000u) return Fp8{(unsigned char)(sign | 0x7eu)};  // saturates
     if (magnitude < 0x3c800000u) {
-      // A subnormal result, a multiple of 2^-9: the last bit of 2^14, to which the sum rounds.
+      // The result is subnormal, a multiple of 2^-9. That is the last bit of 2^14 in FP32, so the
+      // sum rounds to it.
       const float sum = __uint_as_float(magnitude) + 16384.0f;
       return Fp8{(unsigned char)(sign | (__float_as_uint(sum) - 0x46800000u))};
     }
@@ -102,7 +122,7 @@ __device__ inline T store(Value x) {
   return Storing<T>::of(x);
 }
 
-// Two neighbours of 16 bits, rounded.
+// Rounds two numbers to 16 bits and packs them into a word.
 template <class T>
 __device__ unsigned pair(float low, float high);
 template <>
@@ -118,7 +138,8 @@ __device__ inline unsigned pair<BFloat16>(float low, float high) {
   return both;
 }
 
-// Between values: from float toward zero and saturating, NaN gives 0; integers wrap around.
+// Conversions between values. From float they round toward zero and saturate, and NaN becomes 0.
+// Integers wrap around.
 template <class To>
 __device__ inline To saturate(float x, float low, float beyond, To lowest, To highest) {
   return x >= beyond ? highest : x <= low ? lowest : x == x ? (To)x : (To)0;
@@ -166,24 +187,31 @@ __device__ inline bool is_aligned(const T* pointer) {
   return (unsigned long long)pointer % alignof(Pack<T, n>) == 0;
 }
 
-// A kernel may begin while those before it end: behind this they are done.
+// Waits until earlier kernels are done, since a kernel may begin while they end.
 __device__ inline void wait_for_kernels() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// Lets the next kernel begin, once all blocks say so.
+// Lets the next kernel begin, once all blocks have called this.
 __device__ inline void begin_next_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-// The same pointer, of which the compiler knows nothing from before.
+// Returns the same pointer in a way that hides from the compiler what it knows of the memory.
 template <class T>
 __device__ inline const T* read_anew(const T* pointer) {
   const T* same;
   asm volatile("mov.b64 %0, %1;" : "=l"(same) : "l"(pointer) : "memory");
   return same;
+}
+
+// Does the same to the pointer of an input whose bit is set in `written`: earlier kernels may write
+// it.
+template <int written, int input, class T>
+__device__ inline void read_anew_if_written(const T*& pointer) {
+  if constexpr ((written >> input & 1) != 0) pointer = read_anew(pointer);
 }
 
 __device__ inline Index first_index() {

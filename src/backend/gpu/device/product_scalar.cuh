@@ -1,11 +1,8 @@
-// `Product`: a warp's sums, by multiply-adds. A lane has every fourth row and every eighth column.
-// Expects what product_tiles.cuh expects, and kStepsOfPart: of long sums, after how many steps what
-// they add up to is added to what those before do, since a sum that grows loses what is added to
-// it; 0 of others.
+// A warp's sums, by multiply-adds. A lane has every fourth row and every eighth column.
+// kStepsOfPart: a large sum loses the digits of small addends. So a long sum is taken in parts of
+// kStepsOfPart steps, whose sums are added to a total. 0: the sum is taken in one.
+// Expects prelude.cuh.
 #pragma once
-
-#include "product_tiles.cuh"
-#include "tile_copies.cuh"
 
 // Integers wrap around.
 __device__ inline float multiply_add(float a, float b, float sum) { return fmaf(a, b, sum); }
@@ -15,13 +12,17 @@ __device__ inline int multiply_add(int a, int b, int sum) {
 __device__ inline long long multiply_add(long long a, long long b, long long sum) {
   return (long long)((unsigned long long)a * (unsigned long long)b + (unsigned long long)sum);
 }
-struct Product {
-  static constexpr int kRows = kWarpM / 4, kColumns = kWarpN / 8;
-  static constexpr bool kHasParts = kStepsOfPart > 0;
+template <class C>
+struct ScalarProduct {
+  typedef typename C::ElementA ElementA;
+  typedef typename C::ElementB ElementB;
+  typedef typename C::Sum Sum;
+  static constexpr int kRows = C::kWarpM / 4, kColumns = C::kWarpN / 8;
+  static constexpr bool kHasParts = C::kStepsOfPart > 0;
   Sum sums[kRows][kColumns];
-  Sum totals[kHasParts ? kRows : 1][kHasParts ? kColumns : 1];  // of the parts before
+  Sum totals[kHasParts ? kRows : 1][kHasParts ? kColumns : 1];  // of the previous parts
   int steps = 0;
-  __device__ Product() {
+  __device__ ScalarProduct() {
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
 #pragma unroll
@@ -45,11 +46,11 @@ struct Product {
       for (int i = 0; i < 4; ++i) to[i] = load(tile[(k + i) * row_length + position]);
     }
   }
-  // From the warp's first row and column on.
+  // Adds the products of a stage. The warp's rows begin at `m`, its columns at `n`.
   __device__ void add(const ElementA* a, const ElementB* b, int m, int n) {
     const int lane = (int)threadIdx.x % 32;
     if constexpr (kHasParts) {
-      if (steps++ == kStepsOfPart) {
+      if (steps++ == C::kStepsOfPart) {
         steps = 1;
 #pragma unroll
         for (int i = 0; i < kRows; ++i)
@@ -58,15 +59,15 @@ struct Product {
       }
     }
 #pragma unroll
-    for (int k = 0; k < kTileK; k += 4) {
+    for (int k = 0; k < C::kTileK; k += 4) {
       Sum columns[kColumns][4];
 #pragma unroll
       for (int j = 0; j < kColumns; ++j)
-        read<kAlongKB, kRowB>(columns[j], b, n + lane % 8 + 8 * j, k);
+        read<C::kAlongKB, C::kRowB>(columns[j], b, n + lane % 8 + 8 * j, k);
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         Sum row[4];
-        read<kAlongKA, kRowA>(row, a, m + lane / 8 + 4 * i, k);
+        read<C::kAlongKA, C::kRowA>(row, a, m + lane / 8 + 4 * i, k);
 #pragma unroll
         for (int j = 0; j < kColumns; ++j)
 #pragma unroll
@@ -74,7 +75,8 @@ struct Product {
       }
     }
   }
-  // Puts each sum `threads` elements behind the one before, and adds what was put so.
+  // save() stores a thread's sums `threads` elements apart. add_saved() adds sums stored in this
+  // way.
   __device__ void save(Sum* to, int threads) const {
 #pragma unroll
     for (int i = 0; i < kRows; ++i)
@@ -88,7 +90,7 @@ struct Product {
       for (int j = 0; j < kColumns; ++j)
         sums[i][j] = multiply_add((Sum)1, __ldcg(from + (i * kColumns + j) * threads), sums[i][j]);
   }
-  // Rows 16 part to 16 part + 15.
+  // Writes rows 16 * part to 16 * part + 15.
   __device__ void put(Sum* to, int row_length, int part) const {
     const int lane = (int)threadIdx.x % 32;
 #pragma unroll

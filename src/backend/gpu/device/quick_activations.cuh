@@ -1,4 +1,5 @@
-// Sigmoid and tanh by approximations of the exponential and the reciprocal, some 1e-7 off.
+// Sigmoid and tanh from approximations of the exponential and the reciprocal. The error is about
+// 1e-7.
 #pragma once
 
 #include "approximations.cuh"

@@ -1,191 +1,325 @@
-// Recurrent layers on tensor cores.
+// Recurrent layers on tensor cores. Each block keeps the rows of R for its units in registers,
+// multiplies the whole state by them, and sends its units' next state to all blocks of the cluster.
+// The inputs of kSteps steps are multiplied at once.
 //
-// Tensor cores take 16 rows of weights at once, a tile: four units in four slots each, which are
-// gates. A lane finds the four slots of one of the tile's units, and of one row of the batch, in
-// its sums and those of one other lane.
-//
-// A part of a row of weights, inputs or states is 64 bytes long. Tensor cores do not care in which
-// order they go along k, so that each of four lanes takes 16 bytes, and multiplies twice.
-//
-// Expects the types Element and Sum, and the constants kRows, kTiles, kWarps, kBlocks, kSteps,
-// kHidden, kInput, kSplits and kRounds.
+// Members of Config beside those in recurrence.cuh. kRows is a multiple of 8.
+//   kTiles               tiles of a warp; a tile has four units
+//   kSteps               steps whose inputs are in shared memory at once
+//   kSharedBytes         what a block has of shared memory
+//   kKeepsW              whether the rows of W for the block's units are in shared memory, too
+//   kSplits              FP32: each product is three products of TF32
+//   kRounds              FP32: operands are rounded to TF32
+// Expects prelude.cuh.
 #pragma once
 
-#include "copies.cuh"
-#include "mma.cuh"
+#include "recurrence_cell.cuh"
+#include "recurrence_tile_cluster.cuh"
+#include "recurrence_tile_products.cuh"
 
-constexpr int kOf16 = 16 / sizeof(Element);  // elements of 16 bytes
-constexpr int kDepth = 4 * kOf16;            // of a part
-constexpr int kThreads = 32 * kWarps, kColumns = kRows / 8;
-constexpr int kUnits = 4 * kTiles * kWarps;  // of a block
-__device__ constexpr int parts_of(int length) { return (length + kDepth - 1) / kDepth; }
-constexpr int kPartsX = parts_of(kInput), kPartsH = parts_of(kHidden);
-// Two rows of inputs, one below the other, begin in different banks. States lie part by part.
-constexpr int kInputBytes = kPartsX * 64 + (kPartsX % 2 == 0 ? 64 : 0);
-constexpr int kStateBytes = parts_of(kBlocks * kUnits) * kRows * 64;
-constexpr int kSentBytes = kRows * kBlocks * kUnits * (int)sizeof(Element);
+// A block's shared memory.
+template <class C>
+struct TileMemory {
+  static constexpr int kHeadBytes = 256;
+  unsigned barriers;  // two, of 8 bytes
+  Index* lengths;     // of the task's rows
+  char *states, *inputs;
+  float4* sums;  // the sums of multiply_inputs()
+  uint4* kept_w;
+  static constexpr int kSums = C::kSteps * C::kColumns * C::kTiles * C::kThreads;
+  static constexpr int kKeptW = C::kKeepsW ? 2 * C::kPartsX * C::kTiles * C::kThreads : 0;
+  static_assert(C::kSharedBytes == kHeadBytes + 2 * C::kStateBytes +
+                                       C::kSteps * C::kRows * C::kInputBytes +
+                                       16 * (kSums + kKeptW));
 
-// Rows r and r + 8 of a tile.
-struct Fragment {
-  uint4 low, high;
+  __device__ TileMemory() {
+    extern __shared__ uint4 memory[];
+    barriers = shared_address(memory), lengths = (Index*)(memory + 2);
+    states = (char*)memory + kHeadBytes, inputs = states + 2 * C::kStateBytes;
+    sums = (float4*)(inputs + C::kSteps * C::kRows * C::kInputBytes);
+    kept_w = (uint4*)(sums + kSums);
+  }
 };
-// What TF32 does not have of a float.
-__device__ inline unsigned rest(unsigned word) {
-  const bool is_finite = (word & 0x7f800000u) != 0x7f800000u;
-  const float value = __uint_as_float(word), first = __uint_as_float(word & 0xffffe000u);
-  return is_finite ? __float_as_uint(value - first) : 0;
-}
-// In FP32 by three products of TF32: without that of both rests, which FP32 would round away.
-__device__ inline void multiply_words(float (&sums)[4], const unsigned (&a)[4],
-                                      const unsigned (&b)[2]) {
-  if constexpr (kSplits) {
-    const unsigned a_first[4] = {a[0] & 0xffffe000u, a[1] & 0xffffe000u, a[2] & 0xffffe000u,
-                                 a[3] & 0xffffe000u};
-    const unsigned b_first[2] = {b[0] & 0xffffe000u, b[1] & 0xffffe000u};
-    const unsigned a_rest[4] = {rest(a[0]), rest(a[1]), rest(a[2]), rest(a[3])};
-    const unsigned b_rest[2] = {rest(b[0]), rest(b[1])};
-    multiply_fragments<Element, Element>(sums, a_rest, b_first);
-    multiply_fragments<Element, Element>(sums, a_first, b_rest);
-    multiply_fragments<Element, Element>(sums, a_first, b_first);
-  } else {
-    multiply_fragments<Element, Element>(sums, a, b);
-  }
-}
-// Adds the products of a part to sums of which the second may be the first.
-__device__ inline void multiply_part(float (&sums)[4], float (&more)[4], const Fragment& a,
-                                     const uint4& b) {
-  multiply_words(sums, {a.low.x, a.high.x, a.low.y, a.high.y}, {b.x, b.y});
-  multiply_words(more, {a.low.z, a.high.z, a.low.w, a.high.w}, {b.z, b.w});
-}
-__device__ inline unsigned rounded(unsigned word) {
-  if constexpr (kRounds) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(__uint_as_float(word)));
-  return word;
-}
-__device__ inline uint4 rounded(uint4 words) {
-  return make_uint4(rounded(words.x), rounded(words.y), rounded(words.z), rounded(words.w));
-}
 
-// 16 bytes of a row of `length` elements from element k on, zeros behind its end.
-__device__ inline uint4 fetch(const Element* row, int k, int length, bool is_aligned) {
-  if (is_aligned && k + kOf16 <= length) return *(const uint4*)(row + k);
-  Pack<Element, kOf16> elements = {};
-#pragma unroll
-  for (int i = 0; i < kOf16; ++i)
-    if (k + i < length) elements.at[i] = row[k + i];
-  union {
-    Pack<Element, kOf16> elements;
-    uint4 words;
-  } bits = {elements};
-  return bits.words;
-}
-// What a lane multiplies of a tile, of which it has a unit in two gates; -1: zeros.
-__device__ inline Fragment fetch_weights(const Element* weights, int low_gate, int high_gate,
-                                         int unit, int part, int length, bool is_aligned) {
-  const int k = part * kDepth + (int)threadIdx.x % 4 * kOf16;
-  const auto of_gate = [&](int gate) {
-    if (gate < 0 || unit >= kHidden) return make_uint4(0, 0, 0, 0);
-    return rounded(fetch(weights + ((Index)gate * kHidden + unit) * length, k, length, is_aligned));
-  };
-  return {of_gate(low_gate), of_gate(high_gate)};
-}
-// Copies 16 bytes of a row of inputs to shared memory.
-__device__ inline void copy_inputs(char* to, const Element* row, int k, bool is_aligned) {
-  if (is_aligned) {
-    const bool is_there = k < kInput;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
-                 "l"(row + (is_there ? k : 0)), "r"(is_there ? 16 : 0)
-                 : "memory");
-  } else {
-    *(uint4*)to = fetch(row, k, kInput, false);
-  }
-}
+// The rows that a cluster runs, and a lane's part of the work. In the weights of each of its warp's
+// tiles, a lane has slots `low` and low + 2 of one unit. In the sums, it has that unit and one row
+// of every eight rows.
+template <class C>
+struct TileTask {
+  Index direction, first;
+  int rank;  // of the block in its cluster
+  int low, first_unit, first_row;
 
-// What the inputs of kSteps steps add to all gates, and the biases, which each lane finds again
-// where it has put it. `weights` gives the fragment of a tile and part.
-template <class Weights>
-__device__ inline void multiply_inputs(float4* sums, const char* inputs, const Weights& weights,
-                                       const float (&biases)[kTiles][2]) {
-  constexpr int kAll = kSteps * kColumns, kGroup = 8 / kTiles < kAll ? 8 / kTiles : kAll;
-  const int lane = (int)threadIdx.x % 32;
-#pragma unroll 1
-  for (int first = 0; first < kAll; first += kGroup) {
-    float group[kTiles][kGroup][4];
+  __device__ explicit TileTask(const typename C::Arguments& all) {
+    const Index number = (Index)blockIdx.x / C::kBlocks;
+    direction = number / all.groups, first = number % all.groups * C::kRows;
+    rank = (int)((Index)blockIdx.x % C::kBlocks);
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    low = lane / 16;
+    first_unit = rank * C::kUnits + warp * C::kTiles * 4 + lane / 4 % 4;
+    first_row = lane % 4 * 2 + lane / 16;
+  }
+  __device__ int unit(int tile) const { return first_unit + 4 * tile; }
+  __device__ int row(int column) const { return column * 8 + first_row; }
+};
+
+template <class C>
+__device__ inline void load_r(const typename C::Arguments& all, const TileTask<C>& task,
+                              Fragment (&to)[C::kTiles][C::kPartsH]) {
+  const TileWeights<C, C::kHidden> r(all.r, task.direction);
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t)
+  for (int t = 0; t < C::kTiles; ++t)
 #pragma unroll
-      for (int i = 0; i < kGroup; ++i)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) group[t][i][e] = biases[t][e / 2];
-#pragma unroll 2
-    for (int p = 0; p < kPartsX; ++p) {
-      Fragment a[kTiles];
-#pragma unroll
-      for (int t = 0; t < kTiles; ++t) a[t] = weights(t, p);
-#pragma unroll
-      for (int i = 0; i < kGroup; ++i) {
-        const uint4 b =
-            rounded(*(const uint4*)(inputs + ((first + i) * 8 + lane / 4) * kInputBytes + p * 64 +
-                                    lane % 4 * 16));
-#pragma unroll
-        for (int t = 0; t < kTiles; ++t) multiply_part(group[t][i], group[t][i], a[t], b);
+    for (int p = 0; p < C::kPartsH; ++p)
+      to[t][p] = r.part(C::gate_of_h(task.low), C::gate_of_h(task.low + 2), task.unit(t), p);
+}
+// W. A part of a tile is read from global memory, or from the block's shared memory if it keeps W.
+template <class C>
+struct InputWeights {
+  TileWeights<C, C::kInput> w;
+  const TileTask<C>& task;
+  uint4* kept;
+
+  __device__ Fragment read(int tile, int part) const {
+    return w.part(C::gate_of_x(task.low), C::gate_of_x(task.low + 2), task.unit(tile), part);
+  }
+  __device__ uint4* place(int tile, int part) const {
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    return kept + ((tile * C::kPartsX + part) * C::kWarps + warp) * 64 + lane;
+  }
+  __device__ void keep() const {
+    for (int t = 0; t < C::kTiles; ++t)
+      for (int p = 0; p < C::kPartsX; ++p) {
+        const Fragment one = read(t, p);
+        uint4* const to = place(t, p);
+        to[0] = one.low, to[32] = one.high;
       }
-    }
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t)
-#pragma unroll
-      for (int i = 0; i < kGroup; ++i)
-        sums[((first + i) * kTiles + t) * kThreads + (int)threadIdx.x] =
-            make_float4(group[t][i][0], group[t][i][1], group[t][i][2], group[t][i][3]);
   }
-}
-__device__ inline void load_sums(float (&to)[kTiles][kColumns][4], const float4* sums, int step) {
+  __device__ Fragment operator()(int tile, int part) const {
+    if constexpr (!C::kKeepsW) return read(tile, part);
+    const uint4* const from = place(tile, part);
+    return {from[0], from[32]};
+  }
+};
+
+// A lane's values of its units and rows, in registers.
+template <class C>
+struct TileLane {
+  float states[C::kTiles][C::kColumns] = {}, cells[C::kTiles][C::kColumns] = {};
+  float biases[C::kTiles][2] = {}, peepholes[C::kTiles][3] = {};
+
+  __device__ TileLane(const typename C::Arguments& all, const TileTask<C>& task) {
 #pragma unroll
-  for (int t = 0; t < kTiles; ++t)
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const float4 four = sums[((step * kColumns + c) * kTiles + t) * kThreads + (int)threadIdx.x];
-      to[t][c][0] = four.x, to[t][c][1] = four.y, to[t][c][2] = four.z, to[t][c][3] = four.w;
+    for (int t = 0; t < C::kTiles; ++t) {
+      if (task.unit(t) >= C::kHidden) continue;
+      if constexpr (C::kHasBias) add_biases(all, task, t);
+      if constexpr (C::kHasPeepholes)
+        for (int i = 0; i < 3; ++i)
+          peepholes[t][i] =
+              load(all.peepholes[(task.direction * 3 + i) * C::kHidden + task.unit(t)]);
+      if constexpr (C::kHasInitialH || C::kHasInitialC) load_states(all, task, t);
     }
-}
-// Adds what a state adds to slots 0 and 1 (`low`), and to slots 2 and 3 (`high`).
-template <bool low, bool high>
-__device__ inline void multiply_state(float (&sums)[kTiles][kColumns][4], const char* state,
-                                      const Fragment (&weights)[kTiles][kPartsH]) {
-  // Products that do not wait for each other.
-  constexpr int kAtOnce = kTiles * kColumns < 4 ? 4 / (kTiles * kColumns) : 1;
-  const int lane = (int)threadIdx.x % 32;
-  const uint4 none = make_uint4(0, 0, 0, 0);
-  float chains[kAtOnce][kTiles][kColumns][4] = {};
+  }
+  // Adds up the biases of the lane's slots for multiply_inputs().
+  __device__ void add_biases(const typename C::Arguments& all, const TileTask<C>& task, int t) {
+    const typename C::Element* const of_unit =
+        all.biases + task.direction * (2 * C::kGates * C::kHidden) + task.unit(t);
 #pragma unroll
-  for (int p = 0; p < kPartsH; ++p)
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) {
-      const uint4 b =
-          rounded(*(const uint4*)(state + (p * kRows + c * 8 + lane / 4) * 64 + lane % 4 * 16));
-#pragma unroll
-      for (int t = 0; t < kTiles; ++t)
-        multiply_part(chains[2 * p % kAtOnce][t][c], chains[(2 * p + 1) % kAtOnce][t][c],
-                      {low ? weights[t][p].low : none, high ? weights[t][p].high : none}, b);
+    for (int i = 0; i < 2; ++i) {
+      const int x = C::gate_of_x(task.low + 2 * i), h = C::gate_of_h(task.low + 2 * i);
+      if (x >= 0) biases[t][i] += load(of_unit[x * C::kHidden]);
+      if (h >= 0) biases[t][i] += load(of_unit[(C::kGates + h) * C::kHidden]);
     }
+  }
+  __device__ void load_states(const typename C::Arguments& all, const TileTask<C>& task, int t) {
 #pragma unroll
-  for (int i = 0; i < kAtOnce; ++i)
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t)
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) sums[t][c][e] += chains[i][t][c][e];
-}
-// The slots of the lane's own unit and row: lanes 16 apart have two each, of two rows.
-__device__ inline void exchange_slots(const float (&sums)[4], float (&slots)[4]) {
-  const bool is_upper = threadIdx.x % 32 >= 16;
-  const float low = __shfl_xor_sync(0xffffffffu, is_upper ? sums[0] : sums[1], 16);
-  const float high = __shfl_xor_sync(0xffffffffu, is_upper ? sums[2] : sums[3], 16);
-  slots[0] = is_upper ? low : sums[0], slots[1] = is_upper ? sums[1] : low;
-  slots[2] = is_upper ? high : sums[2], slots[3] = is_upper ? sums[3] : high;
+    for (int c = 0; c < C::kColumns; ++c) {
+      const Index sequence = task.first + task.row(c);
+      if (sequence >= all.batch) continue;
+      const Index place = all.place_in_states(task.direction, sequence) + task.unit(t);
+      if constexpr (C::kHasInitialH) states[t][c] = load(all.initial_h[place]);
+      if constexpr (C::kHasInitialC) cells[t][c] = load(all.initial_c[place]);
+    }
+  }
+};
+
+// Fills the state that the first step reads, and the lengths of rows. Returns the greatest length.
+template <class C>
+__device__ inline Index begin_states(const typename C::Arguments& all, const TileTask<C>& task,
+                                     const StateExchange<C>& exchange, Index* lengths) {
+  for (int i = (int)threadIdx.x; i < 2 * C::kStateBytes / 16; i += C::kThreads)
+    ((uint4*)exchange.states)[i] = make_uint4(0, 0, 0, 0);
+  if (threadIdx.x < C::kRows) {
+    const Index sequence = task.first + (Index)threadIdx.x;
+    lengths[threadIdx.x] = all.length(sequence < all.batch ? sequence : all.batch - 1);
+  }
+  __syncthreads();
+  Index most = 0;
+  for (int r = 0; r < C::kRows; ++r) most = lengths[r] > most ? lengths[r] : most;
+  if constexpr (C::kHasInitialH)
+    for (int i = (int)threadIdx.x; i < C::kRows * C::kHidden; i += C::kThreads) {
+      const int row = i / C::kHidden, unit = i % C::kHidden;
+      if (task.first + row < all.batch)
+        *exchange.place(exchange.states, row, unit) =
+            all.initial_h[all.place_in_states(task.direction, task.first + row) + unit];
+    }
+  return most;
 }
 
-__device__ inline Element* place_in_state(char* state, int row, int unit) {
-  const int byte = unit * (int)sizeof(Element);
-  return (Element*)(state + (byte / 64 * kRows + row) * 64 + byte % 64);
+// Starts to copy the inputs of kSteps steps from `first` on. The task has `most` steps.
+template <class C>
+__device__ inline void copy_inputs(const typename C::Arguments& all, const TileTask<C>& task,
+                                   const TileMemory<C>& memory, Index first, Index most) {
+  typedef typename C::Element Element;
+  constexpr int kPieces = 4 * C::kPartsX;  // pieces of 16 bytes of a row
+  const bool has_vectors = C::kInput % C::kVector == 0 && is_aligned<Element, C::kVector>(all.x);
+  if (first >= most) return;
+  for (int i = (int)threadIdx.x; i < C::kSteps * C::kRows * kPieces; i += C::kThreads) {
+    const int line = i / kPieces, piece = i % kPieces, row = line % C::kRows;
+    const Index step = first + line / C::kRows, length = memory.lengths[row];
+    const Index sequence = task.first + row < all.batch ? task.first + row : all.batch - 1;
+    const Index place = step < length ? C::place_in_time(step, length, task.direction) : 0;
+    copy_input<C>(memory.inputs + line * C::kInputBytes + piece * 16,
+                  all.x + (place * all.batch + sequence) * C::kInput, piece * C::kVector,
+                  has_vectors);
+  }
+  end_copies();
+}
+
+// A lane's work in a step. R is in registers. `sums` are the sums of the step's inputs.
+template <class C>
+struct TileRun {
+  typedef typename C::Element Element;
+  typedef float Sums[C::kTiles][C::kColumns][4];
+  const typename C::Arguments& all;
+  const TileTask<C>& task;
+  const StateExchange<C>& exchange;
+  const Fragment (&r)[C::kTiles][C::kPartsH];
+  const Index* const lengths;
+  TileLane<C>& lane;
+
+  // Stores `value` as the unit's state after the step, which is state number `next`. If the
+  // sequence has ended, the state does not change.
+  __device__ void finish(int t, int c, Index step, Index next, float value, float cell) const {
+    const int unit = task.unit(t), row = task.row(c);
+    const Index sequence = task.first + row, length = lengths[row];
+    if (step < length) {
+      lane.states[t][c] = value;
+      if constexpr (C::kIsLstm) lane.cells[t][c] = cell;
+      const Index place = C::place_in_time(step, length, task.direction);
+      if (unit < C::kHidden && sequence < all.batch)
+        all.y[all.place_in_y(place, task.direction, sequence) + unit] = store<Element>(value);
+    }
+    exchange.write(next, row, unit, lane.states[t][c]);
+  }
+  __device__ void run_step(Index step, Sums& sums) const {
+    exchange.receive(step);
+    multiply_state<C, true, true>(sums, exchange.state(step), r);
+#pragma unroll
+    for (int t = 0; t < C::kTiles; ++t)
+#pragma unroll
+      for (int c = 0; c < C::kColumns; ++c) {
+        float slots[4], cell = lane.cells[t][c];
+        exchange_slots(sums[t][c], slots);
+        const float value =
+            next_state<C>(slots, lane.peepholes[t], lane.states[t][c], cell, task.direction);
+        finish(t, c, step, step + 1, value, cell);
+      }
+    exchange.send(step + 1);
+  }
+  // The step of a GRU that resets first. Blocks exchange the reset state as a state of its own.
+  __device__ void run_step_in_two(Index step, Sums& sums) const {
+    float z[C::kTiles][C::kColumns];
+    exchange.receive(2 * step);
+    multiply_state<C, true, false>(sums, exchange.state(2 * step), r);
+#pragma unroll
+    for (int t = 0; t < C::kTiles; ++t)
+#pragma unroll
+      for (int c = 0; c < C::kColumns; ++c) {
+        float slots[4];
+        exchange_slots(sums[t][c], slots);
+        z[t][c] = activate_f<C>(slots[0], task.direction);
+        const float reset = lane.states[t][c] * activate_f<C>(slots[1], task.direction);
+        exchange.write(2 * step + 1, task.row(c), task.unit(t), reset);
+      }
+    exchange.send(2 * step + 1);
+    exchange.receive(2 * step + 1);
+    multiply_state<C, false, true>(sums, exchange.state(2 * step + 1), r);
+#pragma unroll
+    for (int t = 0; t < C::kTiles; ++t)
+#pragma unroll
+      for (int c = 0; c < C::kColumns; ++c) {
+        float slots[4];
+        exchange_slots(sums[t][c], slots);
+        finish(t, c, step, 2 * step + 2,
+               mix_states<C>(z[t][c], slots[2], lane.states[t][c], task.direction), 0.0f);
+      }
+    exchange.send(2 * step + 2);
+  }
+  // Stores the last states, and zeros in y behind the ends of sequences.
+  __device__ void store_last() const {
+#pragma unroll
+    for (int t = 0; t < C::kTiles; ++t)
+#pragma unroll
+      for (int c = 0; c < C::kColumns; ++c) {
+        const int unit = task.unit(t), row = task.row(c);
+        const Index sequence = task.first + row;
+        if (unit >= C::kHidden || sequence >= all.batch) continue;
+        const Index place = all.place_in_states(task.direction, sequence) + unit;
+        all.last_h[place] = store<Element>(lane.states[t][c]);
+        if constexpr (C::kIsLstm) all.last_c[place] = store<Element>(lane.cells[t][c]);
+        if constexpr (C::kHasLengths)
+          for (Index step = lengths[row]; step < all.steps; ++step)
+            all.y[all.place_in_y(step, task.direction, sequence) + unit] = store<Element>(0.0f);
+      }
+  }
+};
+
+// The kernel. It starts while earlier kernels run, and loads the weights that they do not write
+// before it waits for them.
+template <class Config>
+__device__ __forceinline__ void run_by_tiles(RecurrentArguments<Config> all) {
+  typedef TileConfig<Config> C;
+  constexpr bool kAwaitsW = (C::kWritten >> 1 & 1) != 0, kAwaitsR = (C::kWritten >> 2 & 1) != 0;
+  const auto wait = [&] {
+    all.wait();
+    begin_next_kernel();
+  };
+  if constexpr (kAwaitsR) wait();
+  const TileMemory<C> memory;
+  const TileTask<C> task(all);
+  Fragment r[C::kTiles][C::kPartsH];
+  load_r<C>(all, task, r);
+  if constexpr (kAwaitsW && !kAwaitsR) wait();
+  const InputWeights<C> w = {{all.w, task.direction}, task, memory.kept_w};
+  if constexpr (C::kKeepsW) w.keep();
+  if constexpr (!kAwaitsW && !kAwaitsR) wait();
+
+  const StateExchange<C> exchange = {memory.states, memory.barriers, task.rank};
+  exchange.begin();
+  const Index most = begin_states<C>(all, task, exchange, memory.lengths);
+  TileLane<C> lane(all, task);
+  const TileRun<C> run = {all, task, exchange, r, memory.lengths, lane};
+  copy_inputs<C>(all, task, memory, 0, most);
+  if constexpr (C::kIsCluster) sync_cluster();
+  for (Index first = 0; first < most; first += C::kSteps) {
+    wait_for_copies<0>();
+    __syncthreads();
+    multiply_inputs<C>(memory.sums, memory.inputs, w, lane.biases);
+    __syncthreads();
+    copy_inputs<C>(all, task, memory, first + C::kSteps, most);
+#pragma unroll 1
+    for (int i = 0; i < C::kSteps && first + i < most; ++i) {
+      typename TileRun<C>::Sums sums;
+      load_sums<C>(sums, memory.sums, i);
+      if constexpr (C::kResetsFirst)
+        run.run_step_in_two(first + i, sums);
+      else
+        run.run_step(first + i, sums);
+    }
+  }
+  // A block must not end before it has received all that other blocks send to it.
+  wait_for_copies<0>();
+  exchange.receive(C::kResetsFirst ? 2 * most : most);
+  if constexpr (C::kIsCluster) sync_cluster();
+  run.store_last();
 }

@@ -1,9 +1,9 @@
-// Where on an axis an output element lies and what it is made of. Places are fractions of integers,
-// as on the CPU: a rounded quotient puts what lies on an element, or in the middle between two,
-// beside it.
+// The position of an output element on an input axis, and its input elements and weights. As on the
+// CPU, positions are exact fractions of integers. A rounded quotient would move positions that lie
+// exactly on an element, or in the middle between two.
 #pragma once
 
-// Whole elements, and `rest` of so many parts, below one, behind them.
+// A position: whole elements, and the fraction `rest` / `parts` below one.
 template <class T>
 struct Place {
   T whole, rest, parts;
@@ -18,8 +18,8 @@ template <class T>
 __device__ inline Index within(T at, Index extent) {
   return at < 0 ? 0 : at < (T)extent ? (Index)at : extent - 1;
 }
-// An axis that keeps its extent: so that the weights of neighbours that are one element add up to
-// 1 without a product of 0 and infinity.
+// For an axis that keeps its extent. All taps are the same element, and their weights add up to 1.
+// This avoids a product of 0 and infinity.
 template <int taps>
 __device__ inline void keep(Index i, Index (&index)[taps], float (&weight)[taps]) {
 #pragma unroll
@@ -33,8 +33,8 @@ __device__ inline void linear(Place<T> at, Index extent, Index (&index)[2], floa
   weight[1] = is_between ? (float)at.rest / (float)at.parts : 0.0f;
   weight[0] = 1.0f - weight[1];
 }
-// R. Keys, "Cubic convolution interpolation for digital image processing" (IEEE Transactions on
-// Acoustics, Speech, and Signal Processing 29, 1981).
+// The cubic convolution of R. Keys, "Cubic convolution interpolation for digital image processing"
+// (IEEE Transactions on Acoustics, Speech, and Signal Processing 29, 1981).
 __device__ inline float cubic_weight(float distance, float a) {
   const float t = fabsf(distance);
   if (t <= 1.0f) return ((a + 2.0f) * t - (a + 3.0f)) * t * t + 1.0f;

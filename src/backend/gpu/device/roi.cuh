@@ -3,15 +3,15 @@
 
 __device__ inline double least(double a, double b) { return a < b ? a : b; }
 __device__ inline double greater(double a, double b) { return a > b ? a : b; }
-// A number that a long long holds, whatever it is.
+// Clamps any number, even NaN, to one that a long long holds.
 __device__ inline double bounded(double x) {
   return x == x ? least(greater(x, -2147483648.0), 2147483648.0) : 0.0;
 }
 __device__ inline Index within(double position, Index extent) {
   return (Index)least(greater(position, 0.0), (double)extent);
 }
-// The value at a position; `greatest` is the greatest of the weighted neighbours, which ONNX takes
-// the maximum of.
+// The interpolated value at a position. `greatest` becomes the greatest of the weighted neighbours,
+// whose maximum ONNX takes.
 template <class T>
 __device__ inline double interpolate(const T* x, Index height, Index width, double y, double at,
                                      double& greatest) {

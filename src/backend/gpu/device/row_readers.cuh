@@ -1,17 +1,27 @@
-// Products of a few rows: a lane has what it reads of b in the order that tensor cores want,
-// because the same order of k serves a and b. MatrixReader, and where a lane's columns lie in a
-// tile.
-// Expects what product_tiles.cuh expects.
+// Readers of products of a few rows. A product does not depend on the order of k if a and b have
+// the same order. So lanes give tensor cores the elements in the order in which they read them.
+// Expects prelude.cuh.
 #pragma once
 
-constexpr int kWarps = kWarpsM * kWarpsN, kThreads = 32 * kWarps;
-constexpr int kVector = 16 / sizeof(ElementA);  // neighbours that are read at once
-constexpr int kPack = 16 / sizeof(Output);      // neighbours that are stored at once
-constexpr int kWarpM = 16, kWarpN = kTileN < 16 ? kTileN : 16;  // what a warp stores at once
-constexpr int kStep = 4 * kVector, kSteps = kTileK / kStep;     // along k
-constexpr int kRowTiles = kTileM / 8, kColumnTiles = kTileN / 16;
+#include "product_epilogue.cuh"
 
-// What no other block reads does not take the place of what they do.
+template <class Config>
+struct RowConfig : Config {
+  static constexpr int kWarps = Config::kWarpsM * Config::kWarpsN;
+  static constexpr int kVector = 16 / sizeof(typename Config::ElementA);  // read at once
+  static constexpr int kPack = 16 / sizeof(typename Config::Output);      // stored at once
+  // Rows and columns that a warp stores at once.
+  static constexpr int kWarpM = 16, kWarpN = Config::kTileN < 16 ? Config::kTileN : 16;
+  static constexpr int kStep = 4 * kVector, kSteps = Config::kTileK / kStep;  // along k
+  static constexpr int kRowTiles = Config::kTileM / 8, kColumnTiles = Config::kTileN / 16;
+  // Sums of a warp in shared memory: rows of kSumRow elements, kSumSize elements in all.
+  static constexpr int kSumRow = Config::kTileN + 4, kSumSize = Config::kSumRows * kSumRow;
+  static constexpr int kCopiers = 32 * kWarps;
+  template <int inner, int outer>
+  struct Layout {};  // no tile is copied
+};
+
+// Loads data that no other block reads, without allocating it in the L1 cache.
 __device__ inline uint4 read_once(const void* from) {
   uint4 vector;
   asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -22,18 +32,21 @@ __device__ inline uint4 read_once(const void* from) {
 __device__ inline void fetch_line(const void* from) {
   asm volatile("prefetch.global.L1 [%0];" ::"l"(from));
 }
-// A matrix, `extents` being what is left of it across k, and `depth` along it.
-template <class Element, int extent, bool is_along_k>
+// Reads vectors of a matrix. `extents` is what is left of the matrix across k, `depth` along k.
+template <class Side>
 struct MatrixReader {
+  typedef typename Side::Element Element;
+  static constexpr int kVector = Side::kVector;
   const Element* matrix;
   Index stride, extents, depth;
   bool is_aligned;
-  // kVector neighbours, from that row of neighbours on; what is beyond the matrix is 0.
+  // Reads kVector contiguous elements of row `row` from `first` on. Elements beyond the matrix are
+  // 0.
   template <bool is_vector, bool is_once>
   __device__ uint4 read(Index row, Index first) const {
-    const Index left = (is_along_k ? depth : extents) - first;
+    const Index left = (Side::kAlongK ? depth : extents) - first;
     uint4 vector = make_uint4(0u, 0u, 0u, 0u);
-    if (row >= (is_along_k ? extents : depth) || left <= 0) return vector;
+    if (row >= (Side::kAlongK ? extents : depth) || left <= 0) return vector;
     const Element* const from = matrix + row * stride + first;
     if (is_vector) return is_once ? read_once(from) : *(const uint4*)from;
     Pack<Element, kVector> pack;
@@ -42,3 +55,11 @@ struct MatrixReader {
     return *(const uint4*)&pack;
   }
 };
+// Prefetches the tile's rows of an input of the results that has the output's layout.
+template <class C, class T>
+__device__ inline void fetch_rows(const ProductArguments<C>& all, const ProductTask& task,
+                                  const T* from) {
+  const Index row = task.first_row + (Index)threadIdx.x;
+  if (row < all.rows && threadIdx.x < C::kTileM)
+    fetch_line(from + task.first + row * all.row_stride + task.first_column);
+}

@@ -1,4 +1,4 @@
-// The index within the extent that an index beyond it stands for.
+// Maps an index beyond the extent to an index within it.
 #pragma once
 
 __device__ inline Index clamp(Index at, Index extent) {

@@ -1,26 +1,35 @@
-// The loop over tiles along k of threads that copy (cp.async).
-// Expects warpgroup_product.cuh.
+// The loop along k of threads that copy tiles with cp.async.
+// Expects prelude.cuh.
 #pragma once
 
 #include "tile_copies.cuh"
+#include "warpgroup_ring.cuh"
 
-// What of the first stages depends on no kernel before.
-template <class A, class B>
-__device__ inline void prefetch_tiles(Ring& ring, const A& a, const B& b, Index first, Index end) {
-  for (; ring.prefetched < kStages && first + ring.prefetched < end; ++ring.prefetched) {
-    ElementA* const to = (ElementA*)(ring.tiles + ring.prefetched * kStageBytes);
-    if (kIsConstantA) a.copy(to, (first + ring.prefetched) * kTileK);
-    if (kIsConstantB) b.copy((ElementB*)(to + kSizeA), (first + ring.prefetched) * kTileK);
+// Starts to copy the constant operands of the first stages, before earlier kernels are done.
+template <class C, class A, class B>
+__device__ inline void prefetch_by_threads(Ring<C>& ring, const ProductReaders<A, B>& readers,
+                                           const ProductTask& task) {
+  for (; ring.prefetched < C::kStages && task.first_step + ring.prefetched < task.end_step;
+       ++ring.prefetched) {
+    typename C::ElementA* const to =
+        (typename C::ElementA*)(ring.tiles + ring.prefetched * C::kStageBytes);
+    if (C::kIsConstantA) readers.a.copy(to, (task.first_step + ring.prefetched) * C::kTileK);
+    if (C::kIsConstantB)
+      readers.b.copy((typename C::ElementB*)(to + C::kSizeA),
+                     (task.first_step + ring.prefetched) * C::kTileK);
   }
 }
-template <class A, class B>
-__device__ inline void copy_tiles(Ring& ring, const A& a, const B& b, Index first, Index end) {
-  for (Index step = first; step < end; ++step) {
+template <class C, class A, class B>
+__device__ inline void copy_by_threads(Ring<C>& ring, const ProductReaders<A, B>& readers,
+                                       const ProductTask& task) {
+  for (Index step = task.first_step; step < task.end_step; ++step) {
     wait(ring.is_empty(), ring.parity ^ 1);
     const bool is_prefetched = ring.prefetched > 0;
     if (is_prefetched) --ring.prefetched;
-    if (!kIsConstantA || !is_prefetched) a.copy((ElementA*)ring.tile_a(), step * kTileK);
-    if (!kIsConstantB || !is_prefetched) b.copy((ElementB*)ring.tile_b(), step * kTileK);
+    if (!C::kIsConstantA || !is_prefetched)
+      readers.a.copy((typename C::ElementA*)ring.tile_a(), step * C::kTileK);
+    if (!C::kIsConstantB || !is_prefetched)
+      readers.b.copy((typename C::ElementB*)ring.tile_b(), step * C::kTileK);
     arrive_behind_copies(ring.is_full());
     ring.advance();
   }

@@ -1,4 +1,4 @@
-// The copying unit (TMA) copies boxes of a tensor. One thread asks it to.
+// The tensor memory accelerator (TMA) copies boxes of a tensor. One thread issues each copy.
 // Expects the type Index.
 #pragma once
 

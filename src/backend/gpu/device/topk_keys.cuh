@@ -1,5 +1,5 @@
-// An element and its index as one key that is greater the earlier the element comes: no two are
-// equal, and all differ from the key 0, which comes behind them.
+// An element and its index as one key. Of equal elements, the earlier one has the greater key. So
+// no two keys are equal, and all are greater than the key 0, which sorts behind them.
 #pragma once
 
 typedef unsigned long long Word;
@@ -22,7 +22,7 @@ struct NarrowKey {
     return NarrowKey{(Word)value << 32 | (unsigned)~index};
   }
   __device__ long long index() const { return (unsigned)~(unsigned)all; }
-  // 8 bits, the most significant ones first.
+  // Digit i of 8 bits; digit 0 is the most significant one.
   __device__ unsigned digit(int i) const { return (unsigned)(all >> (56 - 8 * i)) & 255u; }
   __device__ bool has_digits_of(const NarrowKey& other, int count) const {
     return count == 0 || (all ^ other.all) >> (64 - 8 * count) == 0;

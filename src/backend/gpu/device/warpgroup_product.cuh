@@ -1,104 +1,106 @@
-// Products by warpgroups (wgmma), behind which some warps copy tiles.
-// Expects what product_tiles.cuh expects, and the constants kWarpGroups, of those that multiply;
-// kThreads, those that copy, which are behind them; kTurns, how many tiles are multiplied by
-// threads of their own; kHasMaps: the threads that copy let the copying unit (TMA) do it; kWarpN,
-// the columns that a warp stores at once; kPromotes: tensor cores keep some 14 bits of a sum of FP8
-// (DeepSeek-V3, 2024, section 3.3.2), so that those of a tile are added up in FP32; and the
-// instruction multiply_matrices(), which the host's code writes.
+// Products by warpgroups (wgmma). The first warps of a block multiply. The last warps copy tiles to
+// shared memory: with cp.async (thread_copies.cuh), or one thread with TMA (box_copies.cuh). Beside
+// the members in product_tasks.cuh, Config has
+//   typedef .. Behind;  // type of the tensor behind the operands (boxes_behind.cuh), or void
+//   static constexpr int kWarpGroups;   // warpgroups that multiply a tile
+//   static constexpr int kTurns;        // 2: two groups of threads multiply tiles in turns; or 1
+//   static constexpr int kCopiers;      // threads that copy
+//   static constexpr int kWarpN;        // columns that a warp stores at once
+//   static constexpr int kCopyingRegisters, kMultiplyingRegisters;  // of a thread; 0: not changed
+//   static constexpr int kStoredBytes;  // shared memory for sums or results that warps store
+//   static constexpr bool kHasMaps;     // TMA reads both operands
+//   static constexpr bool kIsPacked;    // results are made in registers (packed_results.cuh)
+//   static constexpr bool kReadsEarly;  // other inputs of results are read before the products
+//   static constexpr bool kPromotes;    // as in product_tensor.cuh
+//   template <int adds>
+//   static void multiply_matrices(sums, a, b);  // the instruction
+// Expects prelude.cuh.
 #pragma once
 
-#include "barriers.cuh"
+#include "box_copies.cuh"
+#include "boxes_behind.cuh"
+#include "cluster_sums.cuh"
+#include "packed_results.cuh"
+#include "product_epilogue.cuh"
+#include "thread_copies.cuh"
 #include "wgmma.cuh"
 
-// How tiles lie in shared memory, and who copies them: the warps behind those that multiply.
-constexpr int kMultipliers = 128 * kWarpGroups;    // threads that multiply a tile
-constexpr int kVector = 16 / sizeof(ElementA);     // neighbours that are copied at once
-constexpr int kPack = 16 / sizeof(Output);         // neighbours that are stored at once
-constexpr int kSwizzled = 128 / sizeof(ElementA);  // neighbours of one row of a column of blocks
-constexpr int kWarpM = 16;
-
-__device__ inline int copying_thread() { return (int)threadIdx.x - kTurns * kMultipliers; }
-__device__ inline void sync_multipliers() {
-  asm volatile("bar.sync 1, %0;" ::"n"(kMultipliers) : "memory");
-}
-// Columns of blocks of 8 rows of 128 bytes, of which row r has its vector i at i ^ r.
-template <int inner, int outer>
-struct TileLayout {
-  static constexpr int kElements = inner * outer;
-  __device__ static int place(int row, int element) {
-    return element / kSwizzled * (kSwizzled * outer) + row * kSwizzled +
-           (element / kVector ^ row) % 8 * kVector + element % kVector;
-  }
-};
-constexpr int kSizeA = kTileM * kTileK, kSizeB = kTileN * kTileK;
-// A stage: a tile of a, and behind it one of b.
-constexpr int kStageBytes = (kSizeA + kSizeB) * (int)sizeof(ElementA);
-
-// Where element k of a tile's rows begins, in the units of the description.
-template <bool is_along_k, int extent>
+// The offset of element k in a tile, in the units of a matrix descriptor (16 bytes).
+template <class Element, bool is_along_k, int extent>
 __device__ inline constexpr int place_along_k(int k) {
-  return (is_along_k ? k / kSwizzled * (extent * 128) + k % kSwizzled * (int)sizeof(ElementA)
+  constexpr int kSwizzled = 128 / sizeof(Element);
+  return (is_along_k ? k / kSwizzled * (extent * 128) + k % kSwizzled * (int)sizeof(Element)
                      : k * 128) /
          16;
 }
-// The sum is not read before what comes before this.
+// Synchronizes the threads that multiply one tile.
+template <class C>
+__device__ inline void sync_multipliers() {
+  asm volatile("bar.sync 1, %0;" ::"n"(C::kMultipliers) : "memory");
+}
+// Keeps the compiler from moving a read of the sum before this call.
 __device__ inline void keep_behind(float& sum) { asm volatile("" : "+f"(sum)::"memory"); }
 __device__ inline void keep_behind(int&) {}
-// The sums of a warpgroup's threads.
-struct Product {
-  static constexpr int kBlocks = kTileM / (64 * kWarpGroups);
-  // Of 64 rows, in the same units.
-  static constexpr int kBlock = (kAlongKA ? 64 : kTileK) * 128 / 16;
+// A thread's sums: kBlocks blocks of 64 rows of its warpgroup, and all columns of the tile.
+template <class C>
+struct GroupProduct {
+  typedef typename C::ElementA ElementA;
+  typedef typename C::Sum Sum;
+  static constexpr int kBlocks = C::kTileM / (64 * C::kWarpGroups);
+  // The distance of blocks of 64 rows, in units of 16 bytes.
+  static constexpr int kBlock = (C::kAlongKA ? 64 : C::kTileK) * 128 / 16;
   // Elements along k of an instruction.
   static constexpr int kStep = 32 / sizeof(ElementA);
-  Sum sums[kBlocks][kTileN / 2];
-  Sum of_tile[kBlocks][kTileN / 2];  // where they are promoted
-  __device__ Product() {
+  Sum sums[kBlocks][C::kTileN / 2];
+  Sum of_tile[kBlocks][C::kTileN / 2];  // with kPromotes: the sums of one stage
+  __device__ GroupProduct() {
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i)
 #pragma unroll
-      for (int j = 0; j < kTileN / 2; ++j) sums[i][j] = 0;
+      for (int j = 0; j < C::kTileN / 2; ++j) sums[i][j] = 0;
   }
-  // Starts products of the tiles at these addresses in shared memory.
+  // Starts the products of the tiles at these addresses in shared memory.
   __device__ void add(unsigned a, unsigned b) {
-    const int group = (int)threadIdx.x / 128 % kWarpGroups;
+    const int group = (int)threadIdx.x / 128 % C::kWarpGroups;
     const unsigned long long rows =
-        describe_matrix<kAlongKA, kTileK>(a) + group * (kBlocks * kBlock);
-    const unsigned long long columns = describe_matrix<kAlongKB, kTileK>(b);
+        describe_matrix<C::kAlongKA, C::kTileK>(a) + group * (kBlocks * kBlock);
+    const unsigned long long columns = describe_matrix<C::kAlongKB, C::kTileK>(b);
     begin_products();
 #pragma unroll
-    for (int k = 0; k < kTileK; k += kStep)
+    for (int k = 0; k < C::kTileK; k += kStep)
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i) {
-        const unsigned long long row = rows + (place_along_k<kAlongKA, kTileM>(k) + i * kBlock);
-        const unsigned long long column = columns + place_along_k<kAlongKB, kTileN>(k);
-        if constexpr (!kPromotes)
-          multiply_matrices<1>(sums[i], row, column);
+        const unsigned long long row =
+            rows + (place_along_k<ElementA, C::kAlongKA, C::kTileM>(k) + i * kBlock);
+        const unsigned long long column =
+            columns + place_along_k<ElementA, C::kAlongKB, C::kTileN>(k);
+        if constexpr (!C::kPromotes)
+          C::template multiply_matrices<1>(sums[i], row, column);
         else if (k == 0)
-          multiply_matrices<0>(of_tile[i], row, column);
+          C::template multiply_matrices<0>(of_tile[i], row, column);
         else
-          multiply_matrices<1>(of_tile[i], row, column);
+          C::template multiply_matrices<1>(of_tile[i], row, column);
       }
     end_products();
   }
-  // Behind the wait for the products.
+  // Adds the sums of a stage to those before. Called after the wait for its products.
   __device__ void promote() {
-    if constexpr (kPromotes)
+    if constexpr (C::kPromotes)
 #pragma unroll
       for (int i = 0; i < kBlocks; ++i)
 #pragma unroll
-        for (int j = 0; j < kTileN / 2; ++j) {
+        for (int j = 0; j < C::kTileN / 2; ++j) {
           keep_behind(of_tile[i][j]);
           sums[i][j] += of_tile[i][j];
         }
   }
-  // Puts the sums into a tile of rows of that length.
+  // Writes the sums to a tile whose rows are `row_length` apart.
   __device__ void put_all(Sum* to, int row_length) const {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i)
 #pragma unroll
-      for (int j = 0; j < kTileN / 8; ++j)
+      for (int j = 0; j < C::kTileN / 8; ++j)
 #pragma unroll
         for (int e = 0; e < 4; e += 2) {
           const int row = (warp / 4 * kBlocks + i) * 64 + warp % 4 * 16 + lane / 4 + 4 * e;
@@ -107,17 +109,19 @@ struct Product {
         }
   }
 };
-// The 16 rows of a warp in one of the product's blocks, and kWarpN columns of them.
-struct ProductPart {
-  const Product& product;
+// A warp's 16 rows in block `block` of the product, and kWarpN of their columns from `first` on.
+template <class C>
+struct GroupPart {
+  typedef typename C::Sum Sum;
+  const GroupProduct<C>& product;
   int block, first;
   __device__ void put(Sum* to, int row_length, int) const {
     const int lane = (int)threadIdx.x % 32;
 #pragma unroll
-    for (int i = 0; i < Product::kBlocks; ++i)
+    for (int i = 0; i < GroupProduct<C>::kBlocks; ++i)
 #pragma unroll
-      for (int j = 0; j < kTileN / 8; ++j)
-        if (i == block && j >= first / 8 && j < (first + kWarpN) / 8)
+      for (int j = 0; j < C::kTileN / 8; ++j)
+        if (i == block && j >= first / 8 && j < (first + C::kWarpN) / 8)
 #pragma unroll
           for (int e = 0; e < 4; e += 2)
             *(Pack<Sum, 2>*)(to + (lane / 4 + 4 * e) * row_length + 8 * j - first +
@@ -126,70 +130,49 @@ struct ProductPart {
   }
 };
 
-// The stages, and the loop over tiles along k of those that multiply.
-// Stages that are filled and multiplied in turns, with two barriers each.
-struct Ring {
-  char* tiles;
-  unsigned barriers;
-  int stage = 0;
-  unsigned parity = 0;
-  int prefetched = 0;  // stages that have what is constant
-
-  __device__ Ring(char* tiles, char* barriers) : tiles(tiles), barriers(shared_address(barriers)) {}
-  // By one thread, before any other uses it.
-  __device__ void init() const {
-    constexpr int kCopies = kHasMaps ? 1 : kThreads + kThreads / 32;
-    constexpr int kProducts = kMultipliers / 32;
-#pragma unroll
-    for (int i = 0; i < kStages; ++i) {
-      init_barrier(barriers + 16 * i, kCopies);
-      init_barrier(barriers + 16 * i + 8, kProducts);
+// With kTurns 2, each of two groups of threads multiplies every other tile.
+template <class C>
+struct Turns {
+  int tiles = 0, own = 0;
+  __device__ Turns() {
+    if (C::kTurns > 1) own = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32 / 4, 0);
+  }
+  // Returns false if the next tile belongs to the other group. Then skips its `stages` stages.
+  __device__ bool begin(Ring<C>& ring, Index stages) {
+    if constexpr (C::kTurns > 1) {
+      const int turn = tiles++;
+      if (turn % 2 != own) {
+        ring.skip(stages);
+        return false;
+      }
+      ring.begin_turn(turn);
     }
-#pragma unroll
-    for (int i = 0; i < kTurns && kTurns > 1; ++i)
-      init_barrier(barriers + 16 * kStages + 8 * i, kProducts);
-    end_barriers_init();
+    return true;
   }
-  __device__ unsigned is_full() const { return barriers + 16 * stage; }
-  __device__ unsigned is_empty() const { return barriers + 16 * stage + 8; }
-  __device__ char* tile_a() const { return tiles + stage * kStageBytes; }
-  __device__ char* tile_b() const { return tile_a() + kSizeA * sizeof(ElementA); }
-  __device__ void advance() {
-    if (++stage == kStages) stage = 0, parity ^= 1;
-  }
-  // Those that multiply a tile wait until those of the one before have found all of their stages
-  // full: a phase is not told from the one two before. Tile `turn` of a block is that of group
-  // `turn % 2`.
-  __device__ void begin_turn(int turn) const {
-    if (turn > 0)
-      wait(barriers + 16 * kStages + 8 * ((turn - 1) % 2), (unsigned)(turn - 1) / 2 % 2);
-  }
-  __device__ void end_turn(int turn) const {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(barriers + 16 * kStages + 8 * (turn % 2));
-  }
-  // Over stages that are for others.
-  __device__ void skip(Index count) {
-    parity ^= (unsigned)((stage + count) / kStages & 1);
-    stage = (int)((stage + count) % kStages);
+  // Called when the group has found all stages of its tile full.
+  __device__ void end(const Ring<C>& ring) const {
+    if (C::kTurns > 1) ring.end_turn(tiles - 1);
   }
 };
-// Products of one step run while the next one's begin, but where threads add them up: then other
-// warpgroups multiply meanwhile. Gives the barrier of the last stage, if its products still run.
-__device__ inline unsigned multiply_tiles(Product& product, Ring& ring, Index first, Index end) {
+// The loop along k. The products of one step still run when those of the next step begin. With
+// kPromotes a warpgroup waits for each step's products and adds up their sums, while the other
+// warpgroups multiply. Returns the barrier of the last stage if its products still run, else 0.
+template <class C>
+__device__ inline unsigned multiply_tiles(GroupProduct<C>& product, Ring<C>& ring,
+                                          const ProductTask& task) {
   unsigned before = 0;
-  for (Index step = first; step < end; ++step) {
+  for (Index step = task.first_step; step < task.end_step; ++step) {
     wait(ring.is_full(), ring.parity);
-    if (!kHasMaps) fence_copies();
+    if (!C::kHasMaps) fence_copies();
     product.add(shared_address(ring.tile_a()), shared_address(ring.tile_b()));
-    if constexpr (kPromotes) {
+    if constexpr (C::kPromotes) {
       wait_for_products<0>();
       if (threadIdx.x % 32 == 0) arrive(ring.is_empty());
       product.promote();
       ring.advance();
       continue;
     }
-    if (step > first) {
+    if (step > task.first_step) {
       wait_for_products<1>();
       if (threadIdx.x % 32 == 0) arrive(before);
     }
@@ -201,4 +184,212 @@ __device__ inline unsigned multiply_tiles(Product& product, Ring& ring, Index fi
 __device__ inline void end_products(unsigned last_stage) {
   wait_for_products<0>();
   if (last_stage != 0 && threadIdx.x % 32 == 0) arrive(last_stage);
+}
+
+// The tensor maps of the operands and of the tensor behind them, for TMA. Null: TMA does not read
+// the tensor.
+struct GroupMaps {
+  const TensorMap *a, *b, *behind;
+};
+// A block's shared memory: the stages, room for what warps store, and the barriers.
+template <class C>
+struct GroupMemory {
+  char* tiles;
+  // The swizzle depends on the address, so the stages are aligned to kPattern bytes.
+  __device__ explicit GroupMemory(uint4* memory)
+      : tiles((char*)memory + (0u - shared_address(memory)) % C::kPattern) {}
+  __device__ char* stored() const { return tiles + C::kStages * C::kStageBytes; }
+  __device__ char* barriers() const { return stored() + C::kStoredBytes; }
+  // The warp's room for sums.
+  __device__ typename C::Sum* sums() const {
+    return (typename C::Sum*)stored() + (int)threadIdx.x / 32 * SumRows<C>::kElements;
+  }
+};
+
+template <class C, class A, class B>
+__device__ inline void prefetch_tiles(Ring<C>& ring, const ProductReaders<A, B>& readers,
+                                      const ProductTask& task) {
+  if constexpr (C::kHasMaps)
+    prefetch_boxes(ring, readers, task);
+  else
+    prefetch_by_threads(ring, readers, task);
+}
+template <class C, class A, class B>
+__device__ inline void copy_tiles(Ring<C>& ring, const ProductReaders<A, B>& readers,
+                                  const ProductTask& task) {
+  if constexpr (C::kHasMaps)
+    copy_boxes(ring, readers, task);
+  else
+    copy_by_threads(ring, readers, task);
+}
+// The work of the copying warps.
+template <class C, class Program>
+__device__ __forceinline__ void copy_for_groups(const ProductArguments<C>& all,
+                                                const Program& program, const GroupMaps& maps,
+                                                Ring<C>& ring) {
+  if constexpr (C::kCopyingRegisters > 0)
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(C::kCopyingRegisters));
+  for (Index number = blockIdx.x; number < all.tasks; number += gridDim.x) {
+    const ProductTask task = find_task(all, number);
+    if (number == blockIdx.x) {
+      prefetch_tiles(ring, program.operands(task), task);
+      program.prefetch(task);
+      program.wait();
+    }
+    copy_tiles(ring, program.operands(task), task);
+    if constexpr (BoxesBehind<C>::kStages > 0) BoxesBehind<C>::copy(ring, *maps.behind, task);
+    begin_next_kernel();
+    // The multiplying warps sync the cluster twice in store_cluster_sums(), too.
+    if constexpr (C::kParts > 1) sync_cluster(), sync_cluster();
+  }
+}
+// Stores the results of a tile whose sums are in the registers of the block's warps.
+template <class C, class Program, class Columns>
+__device__ __forceinline__ void store_own_sums(const ProductArguments<C>& all,
+                                               const ProductTask& task, const Program& program,
+                                               const Columns& columns,
+                                               const GroupProduct<C>& product,
+                                               const GroupMemory<C>& memory,
+                                               const BoxesBehind<C>& behind) {
+  constexpr int kBlocks = GroupProduct<C>::kBlocks;
+  const int warp = (int)threadIdx.x / 32;
+#pragma unroll
+  for (int block = 0; block < kBlocks; ++block)
+#pragma unroll
+    for (int warp_n = 0; warp_n < C::kTileN; warp_n += C::kWarpN) {
+      const int warp_m = (warp / 4 % C::kWarpGroups * kBlocks + block) * 64 + warp % 4 * 16;
+      if constexpr (C::kIsPacked) {
+        const auto find_row = [&](int i) {
+          const Index row = task.first_row + warp_m + i;
+          return row < all.rows ? all.output + (task.first + row * all.row_stride) : nullptr;
+        };
+        store_packed_results<C>(task, program, columns, product.sums[block], memory.stored(),
+                                warp_m, warp_n, behind, all.rows, all.columns, all.stores_packs,
+                                find_row);
+      } else {
+        store_results(all, task, program, GroupPart<C>{product, block, warp_n}, memory.sums(),
+                      all.rows, warp_m, warp_n, behind);
+      }
+    }
+}
+// With kParts > 1, each block of a cluster multiplies one part of k. The warps of all blocks share
+// the tile's pieces of 16 rows and kWarpN columns. A warp adds up the blocks' sums of its pieces.
+template <class C>
+struct ClusterPiece {
+  static constexpr int kInRow = C::kTileN / C::kWarpN, kPieces = C::kTileM / 16 * kInRow;
+  static constexpr int kWarps = C::kMultipliers / 32;
+  // Packs of a piece that a lane has.
+  static constexpr int kPacks = (16 * C::kWarpN + 32 * C::kPack - 1) / (32 * C::kPack);
+  int number;
+  __device__ bool is_there() const { return number < kPieces; }
+  __device__ int warp_m() const { return number / kInRow * 16; }
+  __device__ int warp_n() const { return number % kInRow * C::kWarpN; }
+  __device__ ClusterPart<C> part(const char* tiles) const {
+    return {shared_address(tiles) + (warp_m() * ClusterPart<C>::kSumRow + warp_n()) * 4};
+  }
+  // Calls `use(i, pack)` with each of a lane's packs that is inside of the output.
+  template <class Use>
+  __device__ void for_each_pack(const ProductArguments<C>& all, const ProductTask& task,
+                                const typename C::Sum* sums, const Use& use) const {
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      const int at = ((int)threadIdx.x % 32 + 32 * i) * C::kPack;
+      if (at >= 16 * C::kWarpN) continue;
+      const int row = at / C::kWarpN, column = at % C::kWarpN;
+      const ResultPack<C> pack(all, task, all.rows, warp_m() + row, warp_n() + column,
+                               sums + row * SumRows<C>::kLength + column);
+      if (pack.is_there) use(i, pack);
+    }
+  }
+};
+// Adds up the sums of a cluster's blocks, and stores the results. A block writes its sums over its
+// stages, where the warps of all blocks read them.
+template <class C, class Program>
+__device__ __forceinline__ void store_cluster_sums(const ProductArguments<C>& all,
+                                                   const ProductTask& task, const Program& program,
+                                                   const GroupMemory<C>& memory, Ring<C>& ring) {
+  typedef ClusterPiece<C> Piece;
+  const Piece first{(int)task.part * Piece::kWarps + (int)threadIdx.x / 32};
+  const auto share_sums = [&] {
+    GroupProduct<C> product;
+    end_products(multiply_tiles(product, ring, task));
+    sync_multipliers<C>();  // all warps have read the tiles
+    product.put_all((typename C::Sum*)memory.tiles, ClusterPart<C>::kSumRow);
+    sync_cluster();
+  };
+  if constexpr (!C::kReadsEarly) {
+    share_sums();
+    for (Piece piece = first; piece.is_there(); piece.number += C::kParts * Piece::kWarps)
+      store_results(all, task, program, piece.part(memory.tiles), memory.sums(), all.rows,
+                    piece.warp_m(), piece.warp_n(), NothingBehind());
+    // Until here other blocks may still read this block's sums.
+    sync_cluster();
+  } else {
+    // A warp has at most one piece.
+    typedef decltype(program.read(task, *(const ResultPack<C>*)nullptr, NothingBehind())) Inputs;
+    Inputs inputs[Piece::kPacks];
+    if (first.is_there())
+      first.for_each_pack(all, task, memory.sums(), [&](int i, const ResultPack<C>& pack) {
+        inputs[i] = program.read(task, pack, NothingBehind());
+      });
+    share_sums();
+    if (first.is_there()) {
+      __syncwarp();
+      first.part(memory.tiles).put(memory.sums(), SumRows<C>::kLength, 0);
+      __syncwarp();
+      arrive_in_cluster();
+      first.for_each_pack(all, task, memory.sums(), [&](int i, const ResultPack<C>& pack) {
+        store_pack(all, task, program, pack, inputs[i]);
+      });
+    } else {
+      arrive_in_cluster();
+    }
+    wait_for_cluster();
+  }
+}
+// The work of the multiplying warps.
+template <class C, class Program>
+__device__ __forceinline__ void multiply_for_groups(const ProductArguments<C>& all,
+                                                    const Program& program,
+                                                    const GroupMemory<C>& memory, Ring<C>& ring) {
+  if constexpr (C::kMultiplyingRegisters > 0)
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(C::kMultiplyingRegisters));
+  program.wait();
+  Turns<C> turns;
+  for (Index number = blockIdx.x; number < all.tasks; number += gridDim.x) {
+    const ProductTask task = find_task(all, number);
+    if (!turns.begin(ring, task.end_step - task.first_step + BoxesBehind<C>::kStages)) continue;
+    if constexpr (C::kParts > 1) {
+      store_cluster_sums(all, task, program, memory, ring);
+    } else {
+      const auto columns = program.columns(task);
+      GroupProduct<C> product;
+      const unsigned last_stage = multiply_tiles(product, ring, task);
+      const BoxesBehind<C> behind(ring);
+      turns.end(ring);
+      end_products(last_stage);
+      store_own_sums(all, task, program, columns, product, memory, behind);
+      behind.release();
+    }
+  }
+}
+// The kernel.
+template <class Config, class Program>
+__device__ __forceinline__ void multiply_by_groups(const ProductArguments<GroupConfig<Config>>& all,
+                                                   const Program& program, const GroupMaps& maps) {
+  typedef GroupConfig<Config> C;
+  extern __shared__ uint4 shared[];
+  const GroupMemory<C> memory(shared);
+  Ring<C> ring(memory.tiles, memory.barriers());
+  if (threadIdx.x == 0) ring.init();
+  if (C::kHasMaps && threadIdx.x == 32) {
+    prefetch_map(*maps.a);
+    prefetch_map(*maps.b);
+    if (BoxesBehind<C>::kStages > 0) prefetch_map(*maps.behind);
+  }
+  __syncthreads();
+  if ((int)threadIdx.x / 32 >= C::kTurns * C::kMultipliers / 32)
+    copy_for_groups(all, program, maps, ring);
+  else
+    multiply_for_groups(all, program, memory, ring);
 }

@@ -1,19 +1,23 @@
-// `WindowReader`: the elements of windows, of x channels-last (along k: tap by tap the channels) or
-// linear (across k, which goes channel by channel over the taps).
-// Expects windows.cuh and tile_copies.cuh.
+// `WindowReader`: reads the elements of windows of x. Channels-last windows lie along k, which goes
+// tap by tap over the channels. Linear windows lie across k, which goes channel by channel over the
+// taps. `Side` is a ProductSide.
+// Expects windows.cuh.
 #pragma once
 
-// Windows are numbered from `first` on, over `count` of them in all; those of an image follow each
-// other, and images begin `image` elements apart. Channels begin `channel`, and pixels `pixel`,
-// elements apart.
-template <class Element, int extent, bool is_along_k>
+#include "tile_copies.cuh"
+
+// The tile begins with window `first` of `count` windows. Windows are numbered image by image.
+// Images begin `image` elements apart, channels `channel`, and pixels `pixel` elements apart.
+template <class Side>
 struct WindowReader {
-  static constexpr int kInner = is_along_k ? kTileK : extent, kOuter = is_along_k ? extent : kTileK;
+  typedef typename Side::Element Element;
+  static constexpr int kInner = Side::kInner, kOuter = Side::kOuter;
+  static constexpr int kExtent = Side::kExtent, kVector = Side::kVector, kThreads = Side::kThreads;
   static constexpr int kStep = kThreads * kVector, kCopies = (kInner * kOuter + kStep - 1) / kStep;
-  // The windows that a thread reads: one a copy along k, else those of one vector, for all copies
-  // where each has the same.
-  static constexpr bool kSame = kStep % extent == 0;
-  static constexpr int kWindows = is_along_k ? kCopies : kSame ? kVector : kCopies * kVector;
+  // The number of windows that a thread reads. Along k it is one per copy. Across k it is one per
+  // element of a vector; with kSame all copies read the same windows.
+  static constexpr bool kSame = kStep % kExtent == 0;
+  static constexpr int kWindows = Side::kAlongK ? kCopies : kSame ? kVector : kCopies * kVector;
   Windows windows;
   Index channels, depth, taps, channel, pixel;
   bool is_aligned;
@@ -32,9 +36,9 @@ struct WindowReader {
         is_aligned(is_aligned) {
 #pragma unroll
     for (int i = 0; i < kWindows; ++i) {
-      const int copy = is_along_k ? i : i / kVector;
-      const int at = copy * kStep + copying_thread() * kVector;
-      const Index number = first + (is_along_k ? at / kInner : at % kInner + i % kVector);
+      const int copy = Side::kAlongK ? i : i / kVector;
+      const int at = copy * kStep + Side::thread() * kVector;
+      const Index number = first + (Side::kAlongK ? at / kInner : at % kInner + i % kVector);
       const bool is_there = number < count;
       const Index of = windows.begin(is_there ? number : 0, starts[i]);
       images[i] = is_there ? x + of * image : nullptr;
@@ -45,8 +49,8 @@ struct WindowReader {
     const Index place = windows.find(starts[i], tap);
     return place < 0 ? Element{} : images[i][place * pixel + c * channel];
   }
-  // Taps of a row, with few channels, are neighbours in memory: kVector elements from `position`
-  // on, which may go over into further rows.
+  // Reads kVector elements of a window from `position` on. The taps of a row are neighbours in
+  // memory. With few channels, the elements may belong to several rows.
   __device__ Pack<Element, kVector> read_rows(int i, Index position) const {
     const Index row_length = windows.window[kAxes - 1] * channels;
     const Index end = windows.x[kAxes - 1] * channels;
@@ -57,7 +61,7 @@ struct WindowReader {
     };
     Pack<Element, kVector> pack;
     if (row_length >= kVector) {
-      // Two rows at most, without branches between the loads.
+      // At most two rows, without branches between the loads.
       const Index places[2] = {find(row), find(row + 1)};
 #pragma unroll
       for (int e = 0; e < kVector; ++e) {
@@ -78,7 +82,7 @@ struct WindowReader {
     return pack;
   }
   __device__ void copy(Element* tile, Index k) const {
-    if constexpr (is_along_k && kStep % kInner == 0) {
+    if constexpr (Side::kAlongK && kStep % kInner == 0) {
       if (is_aligned) {
         copy_channels(tile, k);
         return;
@@ -86,12 +90,12 @@ struct WindowReader {
     }
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
-      const int at = i * kStep + copying_thread() * kVector;
+      const int at = i * kStep + Side::thread() * kVector;
       if (kInner * kOuter % kStep != 0 && at >= kInner * kOuter) break;
       const int outer = at / kInner, inner = at % kInner;
-      Element* const to = tile + TileLayout<kInner, kOuter>::place(outer, inner);
-      const Index position = k + (is_along_k ? inner : outer);
-      if constexpr (!is_along_k) {
+      Element* const to = tile + Side::place(outer, inner);
+      const Index position = k + (Side::kAlongK ? inner : outer);
+      if constexpr (!Side::kAlongK) {
         const Index c = position / taps, tap = position % taps;
 #pragma unroll
         for (int e = 0; e < kVector; ++e)
@@ -107,10 +111,10 @@ struct WindowReader {
       }
     }
   }
-  // Of a vector all elements are channels of one tap, and so are a thread's vectors, which are of
-  // windows below each other.
+  // Copies vectors whose elements are channels of one tap. All of a thread's vectors have the same
+  // tap and channels, in windows below each other.
   __device__ void copy_channels(Element* tile, Index k) const {
-    const int first = copying_thread() * kVector;
+    const int first = Side::thread() * kVector;
     const int outer = first / kInner, inner = first % kInner;
     const Index position = k + inner, tap = position / channels, c = position % channels;
     Index distance[kAxes];
@@ -120,9 +124,9 @@ struct WindowReader {
       if (kInner * kOuter % kStep != 0 && first + i * kStep >= kInner * kOuter) break;
       const Index place =
           images[i] != nullptr && position < depth ? windows.find(starts[i], distance) : (Index)-1;
-      copy_vector<true>(
-          tile + TileLayout<kInner, kOuter>::place(outer + i * (kStep / kInner), inner),
-          place < 0 ? nullptr : images[i] + (place * pixel + c), place < 0 ? 0 : kVector);
+      copy_vector<true>(tile + Side::place(outer + i * (kStep / kInner), inner),
+                        place < 0 ? nullptr : images[i] + (place * pixel + c),
+                        place < 0 ? 0 : kVector);
     }
   }
 };

@@ -1,11 +1,12 @@
-// How the windows of a convolution, or of a transposed one, lie in its input.
+// The windows of a convolution, or of a transposed one, in its input.
 // Expects kAxes and kIsTransposed.
 #pragma once
 
 struct Windows {
   Index x[kAxes], window[kAxes], y[kAxes], padding[kAxes], stride[kAxes], dilation[kAxes];
 
-  // Takes the position in a channel of y off `number`; `start` is where its window begins.
+  // Splits `number` into a position in a channel of y and the rest, which is returned. `start`
+  // becomes the beginning of the position's window.
   __device__ Index begin(Index number, Index (&start)[kAxes]) const {
     UIndex rest = (UIndex)number;
 #pragma unroll
@@ -16,7 +17,7 @@ struct Windows {
     }
     return (Index)rest;
   }
-  // How far a tap lies from where a window begins.
+  // The distance of a tap from the beginning of its window.
   __device__ void reach(Index tap, Index (&distance)[kAxes]) const {
     UIndex rest = (UIndex)tap;
 #pragma unroll
@@ -41,8 +42,8 @@ struct Windows {
     }
     return is_inside ? place : (Index)-1;
   }
-  // The place in a channel of x where the row lies that is number `row` of a window, which is not
-  // transposed; negative where it is in the padding.
+  // The place in a channel of x of the window's row number `row`; negative where it is in the
+  // padding. Not for transposed convolutions.
   __device__ Index find_row(const Index (&start)[kAxes], Index row) const {
     UIndex rest = (UIndex)row;
     Index place = 0, step = x[kAxes - 1];
