@@ -2,14 +2,14 @@
 
     python3 tools/gpu_suite.py --wheel opwright-*.whl --out out [tests] [samples] [bench] [sanitizer]
 
-Builds nothing: the wheel is installed into an environment of its own, in which the packages of the
-Python that runs this (torch, Triton, CuPy, pytest...) are there as well. Every file of tests/gpu is a
-process with a time limit, several at once; each program of bench/gpu_*.py then has the GPU to itself;
-last, files of the tests run under compute-sanitizer. A crash or a hang costs its own file alone.
+Builds nothing. The wheel is installed into an environment of its own, which also has the packages
+of the Python that runs this (torch, Triton, CuPy, pytest...). Every file of tests/python/gpu is a process
+with a time limit, several at once. Then each program of bench/gpu_*.py has the GPU to itself. Last,
+files of the tests run under compute-sanitizer. A crash or a hang affects only its own file.
 
-The folder gets report.md, which is what docs/results/gpu-DATE.md is made from, and logs.tar.gz. Both are
-written again whenever something has ended, so that they are there if the run is stopped. The exit status
-is 1 where something failed, and 2 where there is no GPU.
+The folder gets report.md, from which docs/results/gpu-DATE.md is made, and logs.tar.gz. Both are
+written again after each step, so they exist even if the run is stopped. The exit status is 1 if a
+step failed, and 2 without a GPU.
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests" / "python" / "gpu"
 PARTS = ("tests", "samples", "bench", "sanitizer")
 PACKAGES = (
     "numpy", "torch", "triton", "cupy-cuda13x", "cupy-cuda12x", "numba", "numba-cuda", "cuda-bindings",
 )  # fmt: skip
-# Faults are meant to be found; the docs' blocks and the samples are processes of their own, of which some
-# compile, and under compute-sanitizer that takes longer than there is time.
-NOT_SANITIZED = ("test_docs", "test_faults", "test_samples")
-# The other processes that tests start are looked at as well; those of test_compiled start compilers.
-SANITIZED_WITH_CHILDREN = ("test_programs",)
+# Tests of faults cause errors on purpose. The docs' blocks and the samples are processes of their
+# own. Some of them compile, which takes too long under compute-sanitizer.
+NOT_SANITIZED = ("test_gpu_docs", "test_gpu_faults", "test_gpu_samples")
+# For these files compute-sanitizer also checks child processes. Those of
+# test_gpu_compiled_kernels start compilers.
+SANITIZED_WITH_CHILDREN = ("test_gpu_programs",)
 
 
 @dataclass
 class Step:
-    """A program to run, and what became of it."""
+    """A program to run, and its result."""
 
     part: str
     name: str
@@ -86,7 +88,7 @@ class Step:
                 self.status = process.wait(limit)
             except subprocess.TimeoutExpired:
                 self.timed_out = True
-            finally:  # and what it may have left running
+            finally:  # also ends processes that it left running
                 try:
                     os.killpg(process.pid, signal.SIGKILL)
                 except ProcessLookupError:
@@ -100,7 +102,7 @@ class Step:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the file has no test of the step's kind, for which pytest has an exit status."""
+        """Whether the file has no test of the step's kind. pytest has an exit status for this."""
         return self.part == "sanitizer" and self.status == 5
 
     @property
@@ -115,12 +117,13 @@ class Step:
 
 
 def install(wheel: Path, folder: Path) -> Path:
-    """An environment with the wheel and with the packages of this Python; returns its interpreter."""
+    """Makes an environment with the wheel and the packages of this Python. Returns its
+    interpreter."""
     environment = folder / "venv"
     command = [sys.executable, "-m", "venv", "--without-pip", "--system-site-packages"]
     subprocess.run([*command, str(environment)], check=True)
     python = environment / "bin" / "python"
-    # Where this Python is one of an environment itself, that one's packages are not the system's.
+    # If this Python belongs to an environment, its packages are not the system's.
     find = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = subprocess.run([str(python), "-c", find], check=True, stdout=subprocess.PIPE)
     path = Path(packages.stdout.decode().strip()) / "parent.pth"
@@ -140,7 +143,7 @@ config.create_timing_cache(b"")
 
 
 def obstacle(python: Path, environment: dict[str, str]) -> str:
-    """Why the package cannot use the GPU; empty where it can."""
+    """Why the package cannot use the GPU; empty if it can."""
     done = subprocess.run(
         [str(python), "-c", OBSTACLE], env=environment, capture_output=True, text=True
     )
@@ -165,8 +168,8 @@ def make_environment(python: Path, folder: Path) -> dict[str, str]:
 
 def test_steps(python: Path, folder: Path, parts: list[str]) -> list[Step]:
     steps = []
-    for path in sorted((ROOT / "tests" / "gpu").glob("test_*.py")):
-        part = "samples" if path.stem == "test_samples" else "tests"
+    for path in sorted(TESTS.glob("test_*.py")):
+        part = "samples" if path.stem == "test_gpu_samples" else "tests"
         if part in parts:
             command = [
                 str(python),
@@ -188,18 +191,19 @@ def bench_steps(python: Path) -> list[Step]:
 
 
 def sanitizer_steps(python: Path) -> list[Step]:
-    """A step a file, and one more for those of its tests that load a framework, which takes long."""
+    """A step for each file, and a second one for its tests that load a framework, which takes
+    long."""
     tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
-    # Of calls of the driver some are meant to fail: they ask where memory is, and how many
-    # parameters a kernel has. The tests see to the others.
+    # Some driver calls fail on purpose, to find out where memory is and how many parameters a
+    # kernel has. The tests check the others.
     command = [tool, "--tool", "memcheck", "--error-exitcode", "99", "--leak-check", "no"]
     command += ["--report-api-errors", "no"]
-    # The host's would have Python's frames, for which the tool takes the interpreter's lock
-    # while a thread that has it waits for the tool.
+    # A backtrace of the host would have Python's frames. For them the tool takes the interpreter's
+    # lock, while the thread that holds it waits for the tool.
     command += ["--show-backtrace", "device"]
     pytest = [str(python), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     steps = []
-    for path in sorted((ROOT / "tests" / "gpu").glob("test_*.py")):
+    for path in sorted(TESTS.glob("test_*.py")):
         if path.stem in NOT_SANITIZED:
             continue
         which = "all" if path.stem in SANITIZED_WITH_CHILDREN else "application-only"
@@ -236,7 +240,8 @@ def machine() -> list[str]:
 
 
 def junit(path: Path) -> tuple[dict[str, int], list[tuple[str, str]], list[tuple[str, str]]]:
-    """Of a file of results: how many passed, failed and were skipped; what failed; what was skipped."""
+    """Reads a file of results: the counts of passed, failed and skipped tests, the failures, the
+    skips."""
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     failed, skipped = [], []
     if not path.exists():
@@ -371,7 +376,7 @@ def main() -> int:
             with ThreadPoolExecutor(jobs) as pool:
                 list(pool.map(lambda step: run(step, until), some))
 
-        # Each part gets its time even if the one before hangs.
+        # Each part gets its time even if the previous one hangs.
         left = deadline - time.monotonic()
         kept = left * 0.2 if sanitized else 0
         run_all(tests, args.jobs, deadline - kept - (left * 0.4 if benches else 0))
