@@ -3,7 +3,7 @@ set(bundled_libraries ${onednn_library})
 add_custom_target(bundle ALL DEPENDS ${bundled_libraries})
 
 # The licenses of all that is in our binaries, as NOTICE names them: a folder with LICENSE, NOTICE and third-party/, of
-# texts that the packages have which the build takes. tests/python/test_licenses.py compares NOTICE with the build.
+# texts that the packages have which the build takes. tests/python/package/test_licenses.py compares NOTICE with the build.
 set(licenses_dir ${PROJECT_BINARY_DIR}/licenses)
 file(REMOVE_RECURSE ${licenses_dir})
 foreach(file LICENSE NOTICE)

@@ -35,6 +35,7 @@ install(FILES ${bundled_libraries} DESTINATION ${root}/lib
   PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${root}/include FILES_MATCHING PATTERN "*.h")
 include(TensorRTPrefix)
+include(TensorRTAbi)
 
 configure_file(${PROJECT_SOURCE_DIR}/cmake/OpwrightConfig.cmake.in OpwrightConfig.cmake @ONLY)
 write_basic_package_version_file(OpwrightConfigVersion.cmake COMPATIBILITY SameMinorVersion)

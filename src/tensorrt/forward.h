@@ -3,20 +3,20 @@
 #include <dlfcn.h>
 
 /// \file
-/// The libraries under TensorRT's link names hold nothing but functions that pass calls on to
+/// The libraries under TensorRT's link names have only functions that forward calls to
 /// libopwright.so. They define these themselves, rather than only depend on that library, because
 /// linkers take no symbols from the libraries that a library depends on.
 
 namespace opwright::tensorrt {
 
-// Of this library alone: `static` keeps them from being exported.
+// Only for this library: `static` keeps the functions from being exported.
 static inline void* library() noexcept {
   static void* const handle = dlopen("libopwright.so", RTLD_LAZY | RTLD_LOCAL);
   return handle;
 }
 
-/// libopwright.so's function of that name, of the same signature as `Function`, which calls it;
-/// null where that library is older than this one and lacks it.
+/// libopwright.so's function of that name, with the signature `Function` of the function that
+/// forwards to it. Null where libopwright.so is older than this library and lacks the function.
 template <class Function>
 static Function* find(const char* name) noexcept {
   return library() == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library(), name));
@@ -24,7 +24,7 @@ static Function* find(const char* name) noexcept {
 
 }  // namespace opwright::tensorrt
 
-/// Calls libopwright.so's function of that name; gives `absent` where there is none.
+/// Calls libopwright.so's function of that name. Returns `absent` where there is none.
 #define OPWRIGHT_FORWARD(absent, name, ...)                                        \
   do {                                                                             \
     static auto* const target = opwright::tensorrt::find<decltype(::name)>(#name); \

@@ -33,8 +33,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // In memory of its own size, so that a read beyond it is seen.
   const std::vector<uint8_t> cut(
       object.begin(), object.begin() + static_cast<std::ptrdiff_t>(std::min(end, size_t{1} << 16)));
-  opwright::shared_object_fault(opwright::Blob(nullptr, cut.data(), cut.size()));
-  opwright::shared_object_fault(opwright::Blob(nullptr, object.data(), end));
+  // Each call looks for a fault first.
+  opwright::needed_libraries(opwright::Blob(nullptr, cut.data(), cut.size()));
+  opwright::needed_libraries(opwright::Blob(nullptr, object.data(), end));
   for (auto change = changed.rbegin(); change != changed.rend(); ++change)
     object[change->first] = change->second;
   return 0;

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 import opwright.trt
+from paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "python"))
 opwright.trt.install()
 
 
@@ -18,5 +16,5 @@ opwright.trt.install()
 def plugin_dir() -> Path:
     """The folder of the example plugin libraries that the C++ tests build."""
     folder = ROOT / "build" / "dev" / "tests" / "cpp" / "plugins"
-    assert (folder / "circ_pad_plugin.so").is_file(), "the plugins are not built: make build"
+    assert (folder / "circ_pad_plugin.so").is_file(), "the plugins are not built: make setup"
     return folder

@@ -10,7 +10,7 @@ import pytest
 import emulated_gpu
 import opwright.plugin as trtp
 import opwright.trt
-from emulated_gpu import driver
+from cuda_driver import driver
 from plugin_testing import new_id, op_of
 
 pytest.importorskip("polygraphy")

@@ -15,7 +15,7 @@ import pytest
 import emulated_gpu
 import opwright
 import opwright.plugin as trtp
-from emulated_gpu import driver
+from cuda_driver import driver
 from plugin_testing import new_id, op_of
 
 pytest.importorskip("polygraphy")

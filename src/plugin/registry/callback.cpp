@@ -80,7 +80,7 @@ void throw_left_exception(const std::string& where) {
   } catch (const Error& error) {
     fail_with(error.code(), context, error.what());
   } catch (...) {
-    context.resize(context.size() - 2);  // without what leads over to a message
+    context.resize(context.size() - 2);  // without the separator before a message
     add_exception_note(exception, context);
     throw;
   }

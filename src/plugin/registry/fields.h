@@ -7,7 +7,7 @@
 namespace opwright {
 
 FieldValues copy_fields(const PluginFieldCollection& collection);
-/// Points into `values`, which must outlive it.
+/// Fields that point into `values`, which must outlive them.
 std::vector<PluginField> point_to(const FieldValues& values);
 
 }  // namespace opwright

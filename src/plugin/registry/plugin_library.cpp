@@ -13,12 +13,13 @@
 #include "base/library.h"
 #include "opwright/plugin_v2.h"
 #include "plugin/registry/shared_object.h"
+#include "plugin/registry/tensorrt_libraries.h"
 
 namespace opwright {
 
 namespace {
 
-/// The libraries that open() opened, by the system's handle.
+/// The open libraries of open(), by the system's handle.
 struct OpenLibraries {
   LibraryLock mutex;
   std::map<void*, std::weak_ptr<PluginLibrary>> libraries;
@@ -30,8 +31,8 @@ struct OpenLibraries {
 };
 OpenLibraries& open_libraries() { return Library::part<OpenLibraries>(); }
 
-/// The shared object that holds the class of the (polymorphic) object; null for the program itself.
-/// With glibc a link map is what dlopen() returns.
+/// The shared object that has the class of the (polymorphic) object; null for the program itself.
+/// With glibc a link map is the result of dlopen().
 link_map* owner_of(const void* object) {
   const void* const vtable = *static_cast<const void* const*>(object);
   Dl_info info{};
@@ -42,7 +43,8 @@ link_map* owner_of(const void* object) {
   return owner;
 }
 
-/// HostCode looks after what it loaded from memory, whose name may be given again later.
+/// Whether HostCode loaded it from memory. HostCode manages such code, whose name may be reused
+/// later.
 bool is_in_memory(const link_map* owner) {
   return std::string_view(owner->l_name).starts_with("/proc/self/fd/");
 }
@@ -55,23 +57,26 @@ std::shared_ptr<const void> keep(link_map* owner) {
     if (std::shared_ptr<PluginLibrary> known = open.find(owner)) return known;
   }
   if (is_in_memory(owner)) return nullptr;
-  // Opened by other means than a registry.
+  // The library was opened by other means than a registry.
   void* const handle = dlopen(owner->l_name, RTLD_NOW | RTLD_NOLOAD);
   if (handle == nullptr) return nullptr;
   return {handle, [](void* opened) { dlclose(opened); }};
 }
 
-void* open_file(const std::string& path) {
-  // A bare file name would be searched for in the system's folders rather than in the current one.
+/// Sets the version of TensorRT for which the library was compiled, 0 for none.
+void* open_file(const std::string& path, int& tensorrt) {
+  // The system's search for a bare file name would leave out the current folder.
   const bool is_bare = path.find('/') == std::string::npos;
   const std::string file = is_bare ? "./" + path : path;
   std::error_code ignored;
   const std::filesystem::file_status status = std::filesystem::status(file, ignored);
   if (std::filesystem::is_regular_file(status)) {
-    const std::string fault = shared_object_fault(map_file(file));
+    const Blob bytes = map_file(file);
+    const std::string fault = shared_object_fault(bytes);
     require(fault.empty(), "plugin library '", path, "' cannot be opened: ", fault);
+    tensorrt = provide_tensorrt_libraries(bytes);
   } else {
-    // The system would wait for a pipe.
+    // Opening a pipe would wait.
     require(!std::filesystem::is_other(status), "plugin library '", path,
             "' cannot be opened: it is not a regular file");
   }
@@ -87,14 +92,15 @@ void* open_file(const std::string& path) {
 }  // namespace
 
 std::shared_ptr<PluginLibrary> PluginLibrary::open(const std::string& path) {
-  void* const handle = open_file(path);
+  int tensorrt = 0;
+  void* const handle = open_file(path, tensorrt);
   OpenLibraries& open = open_libraries();
   const std::lock_guard lock(open.mutex);
   if (std::shared_ptr<PluginLibrary> known = open.find(handle)) {
     dlclose(handle);  // one reference is enough
     return known;
   }
-  std::shared_ptr<PluginLibrary> library(new PluginLibrary(handle));
+  std::shared_ptr<PluginLibrary> library(new PluginLibrary(handle, tensorrt));
   open.libraries[handle] = library;
   return library;
 }
@@ -116,7 +122,7 @@ bool PluginLibrary::implements(const IVersionedInterface& object) const {
 }
 
 std::shared_ptr<const void> keep_code(const IVersionedInterface& object) {
-  // Classes of a language binding are as lasting as the binding.
+  // Classes of a language binding live as long as the binding.
   return object.getAPILanguage() == APILanguage::kCPP ? keep(owner_of(&object)) : nullptr;
 }
 

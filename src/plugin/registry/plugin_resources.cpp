@@ -45,7 +45,7 @@ IPluginResource* PluginResources::acquire(const char* key, IPluginResource* reso
     ++entry->second.references;
     resource = entry->second.object.get();
   }
-  // Another thread was quicker.
+  // Another thread has made the resource first.
   call_plugin("", [&] { made.object->release(); });
   return resource;
 }

@@ -9,23 +9,23 @@
 
 namespace opwright {
 
-/// Resources that plugins share by a key, counted by reference. Thread safe; no lock is held while
-/// code of resources runs.
+/// Resources that plugins share by a key, with reference counts. Thread safe; no lock is held while
+/// a resource's code runs.
 class PluginResources {
  public:
   PluginResources() = default;
-  /// Releases what is left.
+  /// Releases remaining resources.
   ~PluginResources();
   PluginResources(const PluginResources&) = delete;
   PluginResources& operator=(const PluginResources&) = delete;
 
-  /// The resource under `key`, with one more reference; where there is none, a clone of `resource`.
-  /// Throws Error when there is none and `resource` is null or cannot be cloned, and what the
-  /// clone() of a language binding left behind.
+  /// The resource under `key`, with one more reference. If there is none, a clone of `resource`.
+  /// Throws Error when there is none and `resource` is null or cannot be cloned. Throws the
+  /// exception that a language binding's clone() left behind.
   IPluginResource* acquire(const char* key, IPluginResource* resource);
-  /// Gives up a reference. Returns what release() of the resource returned, which is called with
-  /// the last one, else 0. Throws Error for an unknown key, and what the release() of a language
-  /// binding left behind; the resource is gone then as well.
+  /// Drops a reference. The last one calls release() of the resource and returns its result; others
+  /// return 0. Throws Error for an unknown key. Throws the exception that a language binding's
+  /// release() left behind; the resource is gone then, too.
   int32_t release(const char* key);
 
  private:

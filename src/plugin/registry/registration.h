@@ -10,15 +10,15 @@ namespace opwright {
 
 class FunctionPlugin;
 
-/// A creator and the namespace that it is to be found under.
+/// A creator, and the namespace under which it is found.
 struct PluginRegistration {
   IPluginCreatorInterface* creator = nullptr;
   std::string plugin_namespace;
   std::shared_ptr<const void> owner{};  ///< keeps the creator alive
 };
 
-/// While one lives, whatever this thread's code registers comes here and nowhere else: what an
-/// engine brings along is not to be seen by the rest of the process. The innermost one counts.
+/// While one exists, everything that this thread's code registers comes here and nowhere else,
+/// because only its engine may see the plugins in an engine. The innermost capture counts.
 class RegistrationCapture {
  public:
   RegistrationCapture() noexcept;
@@ -26,7 +26,7 @@ class RegistrationCapture {
   RegistrationCapture(const RegistrationCapture&) = delete;
   RegistrationCapture& operator=(const RegistrationCapture&) = delete;
 
-  /// Null when registrations go where they are meant to.
+  /// The innermost capture; null: registrations go to their registries.
   static RegistrationCapture* current() noexcept;
 
   std::vector<PluginRegistration> creators;
@@ -37,7 +37,7 @@ class RegistrationCapture {
   RegistrationCapture* const outer_;
 };
 
-/// While one lives, nothing is captured, as if no capture were there.
+/// While one exists, nothing is captured.
 class RegistrationPassage {
  public:
   RegistrationPassage() noexcept;

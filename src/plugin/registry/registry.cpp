@@ -27,12 +27,12 @@ CreatorIdentity ask(const Creator& creator) {
 constexpr std::string_view kCreatorV1 = "PLUGIN CREATOR_V1";
 constexpr const char* kRegistering = "Registering a plugin creator failed: ";
 
-/// A creator that stays as long as it is registered because its owner promised so.
+/// A creator whose owner keeps it alive while it is registered.
 CreatorPtr unowned(IPluginCreatorInterface& creator) { return {CreatorPtr(), &creator}; }
 
 }  // namespace
 
-/// What happens while a library is being opened on this thread.
+/// State while this thread opens a library.
 struct PluginRegistry::Loading {
   std::vector<PluginLibrary::Registration> registered;
   std::vector<std::string> refused;
@@ -122,7 +122,7 @@ void PluginRegistry::add(IPluginCreatorInterface& creator, const char* plugin_na
 }
 
 bool PluginRegistry::remove(const IPluginCreatorInterface* creator) {
-  CreatorPtr removed;  // given up when the lock is
+  CreatorPtr removed;  // released after the lock
   const std::lock_guard lock(mutex_);
   const auto found = std::find(creators_.begin(), creators_.end(), creator);
   if (found == creators_.end()) return false;
@@ -252,9 +252,9 @@ void PluginRegistry::setParentSearchEnabled(bool enabled) {
 
 namespace {
 
-/// Held while a library is loaded or given up, whose code runs then: that may do the same with
-/// other libraries. Guards what registries share of PluginLibrary. A fork does not wait for such
-/// code, so the child has another one.
+/// Held while a library is loaded or unloaded. The library's code runs then and may load other
+/// libraries. Guards the state of PluginLibrary that registries share. A fork does not wait for
+/// such code, so the child has another mutex.
 struct LoadingMutex : PerProcess<std::recursive_mutex> {
   LoadingMutex() : PerProcess([] { return std::make_unique<std::recursive_mutex>(); }) {}
 };
@@ -269,13 +269,14 @@ void PluginRegistry::activate(Loaded& loaded, Loading& loading, const std::strin
   if (!loading.registered.empty()) {
     library.self_registered = std::exchange(loading.registered, {});
   } else if (is_first) {
-    // It stayed in memory because something used its code, so its constructors do not run again.
+    // The library stayed in memory because its code was in use, so its constructors do not run
+    // again.
     for (const auto& [registry, creator] : library.self_registered) registry->add(*creator, "");
   }
   loading.registered.clear();
 
   const auto symbol = [&library](const char* name) { return library.symbol(name); };
-  for (IPluginCreatorInterface* creator : exported_creators(symbol, path)) {
+  for (IPluginCreatorInterface* creator : exported_creators(symbol, path, library.tensorrt())) {
     add(*creator, "");
     loaded.creators.push_back(creator);
   }
@@ -285,7 +286,7 @@ void PluginRegistry::activate(Loaded& loaded, Loading& loading, const std::strin
     for (const std::string& name : loading.refused) names += (names.empty() ? "" : ", ") + name;
     fail("plugin library '", path, "' brings only plugins that are registered already: ", names);
   }
-  // The library may have been opened before, by other means than a registry.
+  // The library may have been opened before by other means than a registry.
   for (const CreatorPtr& creator : creators_recursive())
     if (library.implements(*creator)) return;
   fail("'", path,
@@ -319,7 +320,7 @@ IPluginRegistry::PluginLibraryHandle PluginRegistry::load_library(const std::str
     const std::lock_guard lock(mutex_);
     const auto [known, is_new] = libraries_.try_emplace(handle);
     ++known->second.references;
-    // It may be this very library's code that asks for it.
+    // The library's own code may load it again.
     if (!is_new) return handle;
   }
   try {
@@ -389,7 +390,7 @@ opwright::IPluginRegistry* getBuilderPluginRegistry(
 }
 
 bool initLibNvInferPlugins(void*, char const*) {
-  // The plugins that TensorRT brings are layers here, so there is nothing to register.
+  // TensorRT's own plugins are built-in layers here, so there is nothing to register.
   return true;
 }
 

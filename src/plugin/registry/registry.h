@@ -15,35 +15,35 @@
 
 namespace opwright {
 
-/// What identifies a creator of any generation.
+/// The identity of a creator of any generation.
 struct CreatorIdentity {
   std::string name, version, plugin_namespace;
   friend auto operator<=>(const CreatorIdentity&, const CreatorIdentity&) = default;
 };
-/// Asks the creator. Throws Error for a creator of an unknown interface.
+/// Asks the creator for its identity. Throws Error for a creator of an unknown interface.
 CreatorIdentity identity(IPluginCreatorInterface& creator);
 /// "circ_pad (version 1, namespace '')".
 std::string str(const CreatorIdentity& identity);
 
-/// The creator in a registry, or in the process's where it is null; null where there is none.
+/// Finds a creator in a registry (null: the process's); null if there is none.
 IPluginCreatorInterface* find_creator(IPluginRegistry* registry, const CreatorIdentity& id);
 
-/// Whether the creator implements the interface of this kind, such as "PLUGIN CREATOR_V3ONE".
+/// Whether the object implements the interface of this kind, such as "PLUGIN CREATOR_V3ONE".
 bool is_kind(const IVersionedInterface& object, std::string_view kind);
 
-/// A creator, with what keeps it alive where its owner said so.
+/// A creator, together with the owner that keeps it alive, if there is one.
 using CreatorPtr = std::shared_ptr<IPluginCreatorInterface>;
 
-/// The registry of the process, or of a builder or runtime with the process's as its parent.
+/// The registry of the process, or one of a builder or runtime whose parent is the process's.
 ///
-/// A creator that is registered under a namespace is found under that one. Registered under the
-/// empty namespace it is found under its own as well, since that is what an engine knows of it.
-/// The methods of IPluginRegistry do not throw: they log and tell the error recorder. Thread safe;
-/// no lock is held while code of creators and resources runs. Libraries are loaded and deregistered
-/// one at a time, in all registries.
+/// A creator that is registered under a namespace is found under that one. A creator that is
+/// registered under the empty namespace is also found under its own, because an engine knows only
+/// that. The methods of IPluginRegistry do not throw: they log and report to the error recorder.
+/// Thread safe; no lock is held while code of creators and resources runs. Libraries are loaded and
+/// deregistered one at a time, across all registries.
 class PluginRegistry final : public IPluginRegistry {
  public:
-  /// Registries are of this class, since the library owns them all.
+  /// `parent` is of this class, because the library makes all registries.
   explicit PluginRegistry(IPluginRegistry* parent = nullptr, Log log = {})
       : parent_(static_cast<PluginRegistry*>(parent)), errors_(log) {}
   /// Closes the libraries that are still loaded.
@@ -54,23 +54,22 @@ class PluginRegistry final : public IPluginRegistry {
 
   /// As registerCreator(). Throws Error that says why the creator cannot be registered.
   void add(IPluginCreatorInterface& creator, const char* plugin_namespace);
-  /// The same; keeps the creator alive while it is registered.
+  /// The same, and keeps the creator alive while it is registered.
   void add(CreatorPtr creator, const char* plugin_namespace);
-  /// The same as registerCreator() does it, but for what code of a language binding raises, which
-  /// is thrown.
+  /// As registerCreator(), but throws exceptions that code of a language binding raises.
   bool register_creator(CreatorPtr creator, const char* plugin_namespace);
-  /// As getAllCreators() and getAllCreatorsRecursive(); the creators stay valid whatever other
-  /// threads deregister meanwhile, as far as somebody keeps them alive.
+  /// As getAllCreators() and getAllCreatorsRecursive(). Creators with an owner stay valid even if
+  /// other threads deregister them meanwhile.
   std::vector<CreatorPtr> creators() const;
   std::vector<CreatorPtr> creators_recursive() const;
   /// As getCreator().
   CreatorPtr find(const CreatorIdentity& wanted) const;
-  /// Where errors of this registry go.
+  /// Receives errors of this registry.
   ErrorReport& errors() const { return errors_; }
 
   /// As loadLibrary(). Throws Error that says why the library cannot be used.
   PluginLibraryHandle load_library(const std::string& path);
-  /// As deregisterLibrary(). Throws Error when the handle is none of this registry.
+  /// As deregisterLibrary(). Throws Error when the handle is not of this registry.
   void deregister_library(PluginLibraryHandle handle);
   PluginResources& resources() { return resources_; }
 
@@ -101,10 +100,10 @@ class PluginRegistry final : public IPluginRegistry {
  private:
   struct Entry {
     CreatorPtr creator;
-    CreatorIdentity identity;   ///< with the namespace that it was registered under
-    std::string own_namespace;  ///< what the creator says
+    CreatorIdentity identity;   ///< with the namespace of its registration
+    std::string own_namespace;  ///< the creator's own namespace
   };
-  /// A library that this registry loaded, with the creators that it exports.
+  /// A library that this registry loaded, and the creators that it exports.
   struct Loaded {
     std::shared_ptr<PluginLibrary> library;
     int references = 0;
@@ -114,23 +113,23 @@ class PluginRegistry final : public IPluginRegistry {
   struct Loading;
 
   bool remove(const IPluginCreatorInterface* creator);
-  /// Registers the creators of a library. Throws Error when it brings none. The caller keeps others
-  /// from loading libraries meanwhile, as for withdraw().
+  /// Registers the creators of a library. Throws Error when it has none. The caller prevents other
+  /// loading meanwhile; so does the caller of withdraw().
   void activate(Loaded& loaded, Loading& loading, const std::string& path);
   void withdraw(const Loaded& loaded) noexcept;
 
   static thread_local Loading* loading_;
 
   PluginRegistry* const parent_;
-  mutable ErrorReport errors_;  // not a part of what is registered
+  mutable ErrorReport errors_;  // not a part of the content
   mutable LibraryLock mutex_;
   bool parent_search_ = true;
   std::vector<Entry> entries_;                       // parallel to creators_
-  std::vector<IPluginCreatorInterface*> creators_;   // what getAllCreators() points into
-  std::vector<IPluginCreator*> v1_creators_;         // what getPluginCreatorList() points into
-  std::vector<IPluginCreatorInterface*> recursive_;  // what getAllCreatorsRecursive() points into
+  std::vector<IPluginCreatorInterface*> creators_;   // getAllCreators() points to it
+  std::vector<IPluginCreator*> v1_creators_;         // getPluginCreatorList() points to it
+  std::vector<IPluginCreatorInterface*> recursive_;  // getAllCreatorsRecursive() points to it
   std::map<void*, Loaded> libraries_;
-  PluginResources resources_;  // goes before the libraries, which implement resources
+  PluginResources resources_;  // destroyed before the libraries, which implement resources
 };
 
 }  // namespace opwright

@@ -10,22 +10,22 @@
 
 namespace opwright {
 
-/// A language in which plugins can be implemented and whose sources engines can carry. A binding of
-/// the language knows how to find and to run them; the engine itself does not know any.
+/// A language in which plugins can be implemented, and whose sources engines can store. Only a
+/// binding of the language can find and run sources; the engine knows no language.
 class SourceLanguage {
  public:
-  /// The sources from which load() defines those of the plugins that are implemented in this
-  /// language; empty when none is. Their target is the language's name, and they may depend on each
-  /// other only. Throws Error that names a plugin whose source cannot be had.
+  /// The sources from which load() defines the plugins that are implemented in this language; empty
+  /// if there are none. Their target is the language's name, and they only depend on each other.
+  /// Throws Error naming a plugin whose source is not available.
   virtual std::vector<CodeObject> collect(std::span<const PluginRequirement> plugins) = 0;
 
-  /// What creators and definitions load() found.
+  /// The creators and definitions that load() found.
   struct Plugins {
     std::vector<PluginRegistration> creators;
     std::vector<std::shared_ptr<const FunctionPlugin>> definitions;
   };
-  /// Runs sources that define the plugins. Throws when that fails; whether all plugins are there
-  /// afterwards the caller checks. The creators stay for the process's life, as does the code.
+  /// Runs sources that define the plugins. Throws when that fails. The caller checks whether all
+  /// plugins are defined afterwards. Creators and code stay until the process ends.
   virtual Plugins load(std::span<const CodeObject> sources,
                        std::span<const PluginRequirement> plugins) = 0;
 
@@ -33,10 +33,10 @@ class SourceLanguage {
   ~SourceLanguage() = default;
 };
 
-/// Makes a language known under its name, such as "python"; again replaces it, null forgets it.
-/// `language` must stay valid. Thread safe.
+/// Registers a language under its name, such as "python". A second call replaces it, null removes
+/// it. `language` must stay valid. Thread safe.
 void set_source_language(const std::string& name, SourceLanguage* language);
-/// Null when nobody made it known.
+/// Null for an unknown name.
 SourceLanguage* find_source_language(const std::string& name);
 std::vector<SourceLanguage*> all_source_languages();
 

@@ -174,17 +174,17 @@ Behavior& shape_behavior() {
   return behavior;
 }
 
-V2Behavior& v2_behavior() {
-  static V2Behavior behavior = [] {
-    V2Behavior b;
-    b.type = "fuzz_v2";
+Behavior& v2_behavior() {
+  static Behavior behavior = [] {
+    Behavior b;
+    b.name = "fuzz_v2";
     b.num_inputs = 1;
     b.workspace = 256;
-    b.supports = [](int32_t pos, PluginTensorDesc const* p, int32_t, int32_t) {
-      return is_plain(p[pos]);
+    b.supports = [](int32_t pos, DynamicPluginTensorDesc const* p, int32_t, int32_t) {
+      return is_plain(p[pos].desc);
     };
     b.enqueue = [](PluginTensorDesc const* in, PluginTensorDesc const* out,
-                   void const* const* inputs, void* const* outputs, void* workspace) {
+                   void const* const* inputs, void* const* outputs, void* workspace, int32_t) {
       if (!is_plain(in[0])) die("fuzz_v2", "types and formats that it did not accept");
       std::memset(workspace, 2, 256);
       copy_all("fuzz_v2", in[0], out[0], inputs[0], outputs[0]);
@@ -197,12 +197,16 @@ V2Behavior& v2_behavior() {
   return behavior;
 }
 
-QuickBehavior& v3_quick_behavior() {
-  static QuickBehavior behavior = [] {
-    QuickBehavior b;
+Behavior& v3_quick_behavior() {
+  static Behavior behavior = [] {
+    Behavior b;
+    b.name = "quick_test";
+    b.plugin_namespace = "ns";
     b.num_inputs = 1;
-    b.enqueue = [](PluginTensorDesc const* in, void const* const* inputs, void* const* outputs,
-                   Dims const*, Dims const*, int32_t) {
+    b.combinations = {
+        {{DataType::kFLOAT, TensorFormat::kLINEAR}, {DataType::kFLOAT, TensorFormat::kLINEAR}}};
+    b.enqueue = [](PluginTensorDesc const* in, PluginTensorDesc const*, void const* const* inputs,
+                   void* const* outputs, void*, int32_t) {
       if (!is_plain(in[0])) die("quick_test", "types and formats that it did not accept");
       copy_all("quick_test", in[0], in[0], inputs[0], outputs[0]);
       return 0;
@@ -233,7 +237,7 @@ class V3Creator final : public IPluginCreatorV3One {
 
 class V2Creator final : public IPluginCreator {
  public:
-  explicit V2Creator(V2Behavior& b) : b_(b) {}
+  explicit V2Creator(Behavior& b) : b_(b) {}
   IPluginV2* createPlugin(char const*, PluginFieldCollection const*) noexcept override {
     return new V2TestPlugin(b_, 7);
   }
@@ -242,19 +246,19 @@ class V2Creator final : public IPluginCreator {
     return size == 8 ? new V2TestPlugin(b_, 7) : nullptr;
   }
   PluginFieldCollection const* getFieldNames() noexcept override { return &names_; }
-  char const* getPluginName() const noexcept override { return b_.type.c_str(); }
+  char const* getPluginName() const noexcept override { return b_.name.c_str(); }
   char const* getPluginVersion() const noexcept override { return b_.version.c_str(); }
   void setPluginNamespace(char const*) noexcept override {}
   char const* getPluginNamespace() const noexcept override { return ""; }
 
  private:
-  V2Behavior& b_;
+  Behavior& b_;
   PluginFieldCollection names_{};
 };
 
 class QuickCreator final : public IPluginCreatorV3Quick {
  public:
-  explicit QuickCreator(QuickBehavior& b) : b_(b) {}
+  explicit QuickCreator(Behavior& b) : b_(b) {}
   IPluginV3* createPlugin(AsciiChar const*, AsciiChar const*, PluginFieldCollection const* fields,
                           TensorRTPhase, QuickPluginCreationRequest) noexcept override {
     int32_t type = -1;
@@ -269,7 +273,7 @@ class QuickCreator final : public IPluginCreatorV3Quick {
   char const* getPluginNamespace() const noexcept override { return "ns"; }
 
  private:
-  QuickBehavior& b_;
+  Behavior& b_;
 };
 
 /// y = x * scale, of the type of x; both may be tuned to other floating types.

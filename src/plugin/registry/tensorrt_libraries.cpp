@@ -1,0 +1,63 @@
+#include "plugin/registry/tensorrt_libraries.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/library_folder.h"
+#include "plugin/registry/shared_object.h"
+
+namespace opwright {
+
+namespace {
+
+/// Whether the library was compiled with Opwright's headers: it then names classes of the namespace
+/// `opwright`, in place of `nvinfer1`. The libraries for sources have TensorRT's names, too.
+bool has_own_tables(const Blob& shared_object) {
+  const std::string_view all(shared_object.as<char>(), shared_object.size());
+  return all.find("8opwright") != std::string_view::npos;
+}
+
+/// A function of the library that has TensorRT's tables; null without that library.
+template <class Function>
+Function* function(const char* name) {
+  static void* const tables =
+      dlopen((library_folder() / "libopwright_tensorrt.so").c_str(), RTLD_LAZY | RTLD_LOCAL);
+  return tables == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(tables, name));
+}
+
+}  // namespace
+
+int provide_tensorrt_libraries(const Blob& shared_object) {
+  const std::vector<std::string> libraries = needed_libraries(shared_object);
+  int needed = 0;
+  for (const int major : {10, 11}) {
+    for (const char* name : {"nvinfer", "nvinfer_plugin", "nvonnxparser"}) {
+      const std::string number = std::to_string(major);
+      const std::string theirs = std::string("lib") + name + ".so." + number;
+      if (std::ranges::find(libraries, theirs) == libraries.end()) continue;
+      if (has_own_tables(shared_object)) return 0;
+      needed = major;
+      const std::string ours = std::string("libopwright_") + name + "_" + number + ".so";
+      // Never closed: the library that needs it may stay.
+      if (dlopen(theirs.c_str(), RTLD_LAZY | RTLD_NOLOAD) == nullptr)
+        dlopen((library_folder() / ours).c_str(), RTLD_LAZY | RTLD_LOCAL);
+    }
+  }
+  return needed;
+}
+
+void* tensorrt_logger_finder(int major) {
+  const auto make = function<void*(int32_t)>("opwrightTensorrtLoggerFinder");
+  return make == nullptr ? nullptr : make(major);
+}
+
+IPluginCreatorInterface* tensorrt_creator(IPluginCreatorInterface* creator, int major) {
+  const auto adapt = function<void*(void*, int32_t)>("opwrightTensorrtCreator");
+  return adapt == nullptr ? creator : static_cast<IPluginCreatorInterface*>(adapt(creator, major));
+}
+
+}  // namespace opwright
