@@ -1,4 +1,5 @@
-"""Compiled operators: what a call costs, circular padding, cold start, and builds with a warm cache.
+"""Compiled operators: the cost of a call, circular padding, cold start, and builds with a warm
+cache.
 
 Four comparisons, each with its peer in the same run: the enqueue of a compiled kernel against the same
 function called through a pointer; circular padding by the demo's C++ and Numba kernels against copying the
@@ -35,7 +36,7 @@ DEMO = ROOT / "samples" / "demo"
 sys.path.insert(0, str(DEMO))
 import circ_pad  # noqa: E402  (the demo's operator)
 
-# Calls a kernel through a pointer, as often as `times` says.
+# Source that calls a kernel through a pointer `times` times.
 CALLER = """
 #include <cstdint>
 using Kernel = void(void** args, int64_t x, int64_t y, int64_t z);
@@ -47,7 +48,7 @@ void call(const int64_t* pointers, int64_t*, int64_t times, int64_t, int64_t) {
 
 
 def load_kernel(code: aot.Code, folder: Path):
-    """The function of a shared object, as ctypes calls it."""
+    """The function of a shared object as a ctypes function."""
     path = folder / f"{code.name}.so"
     path.write_bytes(code)
     function = getattr(ctypes.CDLL(str(path)), code.name)
@@ -95,7 +96,7 @@ TACTICS = {"C++": circ_pad.Tactic.NUMPY, "Numba": circ_pad.Tactic.NUMBA}
 
 
 def define(name: str, chosen: int) -> str:
-    """The demo's operator again, with one of its compiled kernels alone."""
+    """The demo's operator with only one of its compiled kernels."""
     plugin = f"bench::circ_pad_{name}"
     trtp.register(plugin)(circ_pad.circ_pad_desc)
 
@@ -125,7 +126,7 @@ def padding_context(plugin: str, shape, pad: int, dtype: trt.DataType) -> trt.IE
 
 def copier(target: np.ndarray) -> Callable[[], object]:
     """A function that copies as many bytes into the array with as many threads as a kernel may use.
-    Into the kernels' own array, because some memory (of huge pages) is faster than other."""
+    It copies into the kernels' own array, because some memory (in huge pages) is faster."""
     source, size, count = np.ones_like(target), target.nbytes, threads()
     pool = ThreadPoolExecutor(count)
     bounds = [size * i // count for i in range(count + 1)]
@@ -134,7 +135,7 @@ def copier(target: np.ndarray) -> Callable[[], object]:
         begin, end = bounds[index], bounds[index + 1]
         ctypes.memmove(target.ctypes.data + begin, source.ctypes.data + begin, end - begin)
 
-    if size < 1 << 20:  # threads take longer
+    if size < 1 << 20:  # with threads it would take longer
         return lambda: ctypes.memmove(target.ctypes.data, source.ctypes.data, size)
     return lambda: list(pool.map(copy_part, range(count)))
 
@@ -181,7 +182,8 @@ def padding() -> None:
 
 
 def program() -> str:
-    """The native program: $OPWRIGHT_PROGRAM, else beside the interpreter, else of the build folder."""
+    """The native program: $OPWRIGHT_PROGRAM, else the one beside the interpreter, else that of the
+    build folder."""
     candidates = [
         Path(os.environ.get("OPWRIGHT_PROGRAM", sys.executable)).with_name("opwright"),
         ROOT / "build" / "dev" / "cli" / "opwright",
@@ -204,7 +206,8 @@ for name, result in zip(names, session.run(names, {"x": numpy.load(photo)})):
 
 
 def start() -> None:
-    """The demo's engine by the native program against its model by Python with ONNX Runtime."""
+    """Compares the demo's engine in the native program with its model in Python with ONNX
+    Runtime."""
     import demo
     import onnx
 
@@ -239,7 +242,7 @@ start = time.perf_counter()
 opwright.build(sys.argv[1], prefer_aot=True)
 print(time.perf_counter() - start)
 """
-# A compiler that counts: a line for each run that compiles or links.
+# A compiler that writes a line to a log for each run that compiles or links.
 COUNTING = """#!/bin/sh
 [ "$1" = --version ] || echo run >> "$OPWRIGHT_BENCH_LOG"
 exec c++ "$@"

@@ -14,7 +14,7 @@ from timing import in_turns, threads
 
 import opwright
 
-# Batch, heads, tokens of the query, tokens of the keys, elements of a head.
+# Batch, heads, query tokens, key tokens, elements of a head.
 CASES = [(1, 12, 128, 128, 64), (1, 12, 512, 512, 64), (8, 12, 128, 128, 64), (1, 32, 1, 1024, 128)]
 
 
@@ -28,7 +28,7 @@ def ports(batch, heads, queries, keys, width):
 
 
 def in_parts(batch, heads, queries, keys, width) -> bytes:
-    """The layers that exporters write: tokens x (heads * width) in and out."""
+    """A model of the layers that exporters write. Input and output are tokens x (heads * width)."""
     nodes, constants = [], {"scale": np.float32(width**-0.5)}
     for name, count in {"q": queries, "k": keys, "v": keys}.items():
         constants[f"shape_{name}"] = np.array([batch, count, heads, width])

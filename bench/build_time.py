@@ -2,8 +2,9 @@
 
     python bench/build_time.py
 
-Goals: a node test builds in milliseconds, 5,000 nodes in seconds, and no build takes more memory than twice the model
-and its largest kernel's scratch memory, beyond what the process has before.
+Goals: a node test builds in milliseconds, 5,000 nodes in seconds, and no build takes more memory
+than twice the model and its largest kernel's scratch memory, beyond the memory that the process had
+before.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def graph_of(nodes, shape, weights=()) -> bytes:
 
 
 def chain(count: int, operators: list[str]) -> bytes:
-    """Each operator on the result of the one before."""
+    """A chain in which each operator takes the result of the previous one."""
     names = ["x", *(f"t{i}" for i in range(count - 1)), "y"]
     nodes = [
         helper.make_node(operators[i % len(operators)], [names[i]], [names[i + 1]], f"n{i}")
@@ -42,7 +43,8 @@ def chain(count: int, operators: list[str]) -> bytes:
 
 
 def layers(count: int) -> bytes:
-    """Transformer-like: products, normalization, reshapes by computed shapes, residual additions."""
+    """A transformer-like model: products, normalization, reshapes by computed shapes, residual
+    additions."""
     random = np.random.default_rng(0)
     weights = {
         "w": random.normal(0, 0.1, (64, 64)),
@@ -119,12 +121,12 @@ def current() -> int:
 
 
 def measure(name: str) -> dict[str, float]:
-    """In a process of its own."""
+    """Measures a build, in a process of its own."""
     import opwright
 
-    opwright.build(chain(1, ["Relu"]))  # what is loaded once
+    opwright.build(chain(1, ["Relu"]))  # loads everything that is loaded once
     model = CASES[name]()
-    # What making the model took must not hide what building it takes.
+    # The memory of making the model must not hide that of building it.
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
     before = current()
@@ -141,7 +143,7 @@ def measure(name: str) -> dict[str, float]:
 
 
 def node_tests() -> None:
-    """All of the standard's node tests that build: milliseconds each."""
+    """Prints the milliseconds of each of the standard's node tests that builds."""
     from onnx.backend.test.loader import load_model_tests
 
     import opwright

@@ -1,4 +1,5 @@
-"""What the benchmarks of a GPU share: circular padding as an engine, the program in C++, times by events."""
+"""Shared code of the benchmarks on a GPU: circular padding as an engine, the program in C++, times
+by events."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ sys.path.insert(0, str(ROOT / "samples" / "aot"))
 import circ_pad  # noqa: E402  (the sample's operator)
 
 SMALL, LARGE = (10, 3, 32, 32), (32, 64, 224, 224)
-TACTIC = {"WARPS": 4, "BYTES": 16, "EARLY": 0}  # where one kernel is compared with itself
-# y = x + 1, for chains: the shape stays.
+TACTIC = {"WARPS": 4, "BYTES": 16, "EARLY": 0}  # for comparing a kernel with itself
+# y = x + 1, for chains, since it keeps the shape.
 ADD_ONE = """
 __device__ void add_one(const float* x, int64_t n, float* y) {
   const int64_t i = blockIdx.x * 256ll + threadIdx.x;
@@ -33,7 +34,7 @@ __device__ void add_one(const float* x, int64_t n, float* y) {
 
 
 def need_gpu() -> None:
-    """Ends the program where there is no GPU."""
+    """Ends the program if there is no GPU."""
     config = trt.Builder(trt.Logger()).create_builder_config()
     if config.default_device_type != trt.DeviceType.GPU:
         print("no GPU")
@@ -41,7 +42,7 @@ def need_gpu() -> None:
 
 
 def architecture() -> str:
-    """The GPU's, as "sm_90": what a kernel is compiled for when an engine is built."""
+    """The GPU's architecture, such as "sm_90", for which kernels are compiled in a build."""
     targets: list[str] = []
 
     @trtp.register("bench::architecture")
@@ -102,7 +103,7 @@ def build(
     timing: bool = True,
     aot: bool | None = None,
 ) -> trt.Engine:
-    """An engine x -> y of a chain of the plugin call that `make(tensor)` gives."""
+    """An engine x -> y of a chain of plugin calls, each made by `make(tensor)`."""
     builder = trt.Builder(trt.Logger(trt.Logger.WARNING))
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
     tensor = network.add_input("x", dtype, shape)
@@ -123,7 +124,7 @@ def pads(pad: int) -> np.ndarray:
 
 
 def small_spec(pad: int = 1) -> tuple[str, aot.Code]:
-    """For the program in C++: circular padding of the small shape, launched by hand."""
+    """The C++ program's specification of circular padding of the small shape, launched by hand."""
     n, c, height, width = SMALL
     rows, columns = height + 2 * pad, width + 2 * pad
     lines = n * c * rows
@@ -146,7 +147,7 @@ def small_spec(pad: int = 1) -> tuple[str, aot.Code]:
 
 
 def chain_spec(length: int) -> tuple[str, aot.Code]:
-    """The same for a chain of kernels that add 1."""
+    """The C++ program's specification of a chain of kernels that add 1."""
     count = int(np.prod(SMALL))
     code = add_one_code(architecture())
     size = 4 * count
@@ -158,7 +159,7 @@ def program(folder: Path) -> Path:
     """gpu_launch.cpp, compiled with the system's compiler against the installed package."""
     package = Path(trt.__file__).resolve().parent
     include, library = package / "include", package / "lib"
-    if not include.is_dir():  # a package of the build folder
+    if not include.is_dir():  # the package lies in the build folder
         include, library = ROOT / "include", ROOT / "build" / "dev" / "src"
     made = folder / "gpu_launch"
     command = ["g++", "-std=c++17", "-O2", f"-I{include}", str(ROOT / "bench" / "gpu_launch.cpp")]
@@ -170,7 +171,7 @@ def program(folder: Path) -> Path:
 def run_program(
     mode: str, folder: Path, engine: trt.Engine, spec: tuple[str, aot.Code]
 ) -> dict[str, float]:
-    """What the program measures for this engine."""
+    """Runs the C++ program on this engine and returns its measurements."""
     made = folder / "gpu_launch"
     if not made.exists():
         program(folder)
@@ -195,7 +196,8 @@ def verdict(ratio: float, goal: float, at_most: bool = True) -> str:
 def device_times(
     functions: Sequence[Callable[[], object]], rounds: int = 7, runs: int = 15
 ) -> list[float]:
-    """Seconds of the device per call, by torch's events: the smallest of the rounds' medians, in turns."""
+    """Device seconds per call, by torch's events, in turns. The smallest of the rounds' medians
+    counts."""
     import torch
 
     best = [float("inf")] * len(functions)
@@ -222,8 +224,8 @@ def host_times(
     rounds: int = 15,
     calls: int = 200,
 ) -> list[float]:
-    """Seconds of the host per call, in turns: the smallest of the rounds' medians of batches, after
-    each of which `wait` empties the stream."""
+    """Host seconds per call, in turns. The smallest of the rounds' medians of batches counts. After
+    each batch `wait` empties the stream."""
     best = [float("inf")] * len(functions)
     for function in functions:
         for _ in range(20):

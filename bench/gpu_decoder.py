@@ -34,7 +34,8 @@ import decoder  # noqa: E402
 
 
 class Peer(torch.nn.Module):
-    """The same model as PyTorch's users write it: a static cache, fused projections, SDPA with grouped queries."""
+    """The same model in the style of PyTorch's users: a static cache, fused projections, SDPA with
+    grouped queries."""
 
     def __init__(self, size: decoder.Size, weights: dict[str, torch.Tensor], batch: int, room: int):
         super().__init__()
@@ -64,7 +65,7 @@ class Peer(torch.nn.Module):
         return torch.cat([a * cosines - b * sines, b * cosines + a * sines], -1).to(x.dtype)
 
     def forward(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Logits of the last token, [batch, vocabulary]; `positions` of the tokens."""
+        """Logits of the last token, [batch, vocabulary]. `positions` are those of the tokens."""
         size = self.size
         batch, count = tokens.shape
         cosines, sines = self.cosines[positions], self.sines[positions]
@@ -95,7 +96,8 @@ class Peer(torch.nn.Module):
 
 
 def timed(call: Callable[[], object], runs: int = 50, rounds: int = 7) -> float:
-    """Milliseconds of a call among many between two events: the median of the rounds."""
+    """Milliseconds of a call, averaged over many calls between two events. The median of the rounds
+    counts."""
     for _ in range(5):
         call()
     times = []
@@ -111,7 +113,7 @@ def timed(call: Callable[[], object], runs: int = 50, rounds: int = 7) -> float:
 
 
 def random_weights(size: decoder.Size) -> dict[str, torch.Tensor]:
-    """As the sample's, made on the card."""
+    """Random weights as in the sample, made on the GPU."""
     torch.manual_seed(0)
     made = {}
     for name, shape in size.shapes().items():
@@ -122,7 +124,7 @@ def random_weights(size: decoder.Size) -> dict[str, torch.Tensor]:
 
 
 def card_speeds() -> tuple[float, float]:
-    """GB/s that the card copies, reads and writes counted, and that it reads."""
+    """GB/s of the GPU's copies, counting reads and writes, and of its reads."""
     x = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     y = torch.empty_like(x)
     copy = 2 * x.numel() / timed(lambda: y.copy_(x), 5) / 1e6
@@ -145,7 +147,7 @@ def captured(call: Callable[[], object]) -> Callable[[], object]:
 
 
 class Ours:
-    """The engine by Python: a context for each profile, on one cache."""
+    """The engine in Python: a context for each profile, on one cache."""
 
     def __init__(self, plan: bytes, batch: int, prompt: int):
         self.engine = trt.Runtime(trt.Logger(trt.Logger.WARNING)).deserialize_cuda_engine(plan)
@@ -184,7 +186,7 @@ def program() -> str:
 
 
 def by_program(command: str, engine: Path, prompt: np.ndarray, position: int, more: list) -> dict:
-    """What the native program prints of `opwright COMMAND` with these tokens at that position."""
+    """Runs `opwright COMMAND` with these tokens at that position and returns its output."""
     folder = engine.parent
     np.save(folder / "tokens.npy", prompt.astype(np.int32))
     np.save(folder / "position.npy", np.array([position], np.int32))
@@ -205,7 +207,7 @@ def by_program(command: str, engine: Path, prompt: np.ndarray, position: int, mo
 
 
 def layer_times(engine: object, profile: int, count: int = 14) -> str:
-    """What the tuner measured, by kind, and the slowest."""
+    """The tuner's times by kind of layer, and the slowest layers."""
     made = engine.create_engine_inspector()
     context = engine.create_execution_context()
     context.set_optimization_profile_async(profile, 0)
@@ -226,7 +228,7 @@ def layer_times(engine: object, profile: int, count: int = 14) -> str:
 
 
 def compared(ours: Ours, peer: Peer, prompt: torch.Tensor, count: int = 16) -> str:
-    """Both decode the tokens that the engine chooses."""
+    """Lets both decode the tokens that the engine chooses, and compares the results."""
     batch, length = prompt.shape
     logits = peer(prompt, torch.arange(length, device="cuda"))
     ours.tensors["tokens"].copy_(prompt)
@@ -254,7 +256,8 @@ def ours_by_python(ours: Ours, context: int) -> tuple[float, float]:
 
 
 def ours_by_program(plan: bytes, prompt: np.ndarray, context: int) -> tuple[float, float]:
-    """A run of the prompt, the median of 20, and a step around the context, of 128."""
+    """Times of the prompt, as the median of 20 runs, and of a step around the context, of 128
+    steps."""
     feeds = ["--feed", "next=tokens", "--feed", "next_position=position"]
     with tempfile.TemporaryDirectory(dir=os.environ.get("OPWRIGHT_BENCH_FOLDER")) as name:
         engine = Path(name) / "decoder.engine"

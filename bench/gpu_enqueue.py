@@ -1,4 +1,4 @@
-"""What an enqueue costs the host: circular padding of 10x3x32x32 by 1, FP32.
+"""The host's cost of an enqueue: circular padding of 10x3x32x32 by 1, FP32.
 
 The compiled kernel in an engine, called from C++, against cuLaunchKernel on the same kernel with the same
 arguments; and a Triton kernel as a Python callback of an engine against launching it from Python.
@@ -38,7 +38,7 @@ if triton is not None:
         y: "*fp32",  # noqa: F722
         BLOCK_SIZE: tl.constexpr,
     ):
-        # Pointers whose types are stated may be given as addresses: no tensor of torch is made then.
+        # Pointers with stated types may be passed as addresses, so no torch tensor is made.
         i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
         source_row = (i // columns % rows + height - top) % height
         source_column = (i % columns + width - left) % width

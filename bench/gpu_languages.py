@@ -28,7 +28,7 @@ FILES = {"cuda": "rms_norm.cu", "cpp": "rms_norm.cpp"}
 
 
 def lines(language: str) -> int:
-    """Those of the kernel without imports, empty lines, comments and descriptions."""
+    """The number of the kernel's lines without imports, empty lines, comments and docstrings."""
     path = SAMPLES / FILES.get(language, f"rms_norm_{language}.py")
     text = path.read_text()
     if path.suffix != ".py":
@@ -51,7 +51,7 @@ def lines(language: str) -> int:
 
 
 def engine_of(tactic: run.Tactic, precision: str, kernels: Path | None) -> trt.Engine | None:
-    """None where the language is neither installed nor among the saved kernels."""
+    """The engine, or None if the language is neither installed nor among the saved kernels."""
     fixed = SHAPE if tactic == run.Tactic.PALLAS else None
     for folder in (kernels, None):
         run.rms_norm.kernels = folder

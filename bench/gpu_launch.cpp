@@ -1,4 +1,4 @@
-// An engine of compiled kernels beside the same kernels launched by hand, without Python:
+// Compares an engine of compiled kernels with the same kernels launched by hand, without Python:
 //   gpu_launch launch|graph|load ENGINE CUBIN SPEC START
 // launch: host time of an enqueue against that of cuLaunchKernel. graph: host and whole time of an
 // enqueue against launching a graph of the same kernels. load: milliseconds from START
@@ -34,7 +34,7 @@ double now() {
   std::exit(1);
 }
 
-/// The driver, by names, so that this needs neither its headers nor its library to be built.
+/// The driver's functions by name, so that the build needs neither its headers nor its library.
 class Driver {
  public:
   Driver() {
@@ -158,8 +158,8 @@ struct Loaded {
   }
 };
 
-/// Seconds per call of two functions, in turns: host alone, and until the device is done. Of
-/// several rounds the smallest counts.
+/// Seconds per call of two functions, measured in turns: on the host only, and until the device is
+/// done. The smallest of several rounds counts.
 struct Times {
   double host[2] = {1e9, 1e9}, whole[2] = {1e9, 1e9};
 };

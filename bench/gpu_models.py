@@ -32,8 +32,9 @@ import torch
 
 import opwright
 
-# Of the norm of the results, for FP16 through some fifty layers, and where each rounds to bytes: a number that is at
-# the border of two in one sum is at either side of it in another.
+# Limits relative to the norm of the results, for FP16 through some fifty layers, and for layers
+# that round to bytes. A number near the border between two bytes falls on either side in different
+# sums.
 MAX_ERROR, MAX_ERROR_OF_BYTES = 0.02, 0.2
 
 
@@ -41,11 +42,11 @@ class Case(NamedTuple):
     name: str
     make: Callable[[], torch.nn.Module]
     input: Callable[[], torch.Tensor]
-    goal: float  # of the faster peer's time
+    goal: float  # factor of the faster peer's time
 
 
 def calm(model: torch.nn.Module) -> torch.nn.Module:
-    """With random weights residual blocks double what goes through them: each adds less here."""
+    """Scales residual blocks down, since with random weights each would double its input."""
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.running_mean.normal_(0, 0.1)
@@ -56,7 +57,7 @@ def calm(model: torch.nn.Module) -> torch.nn.Module:
 
 
 class Output(torch.nn.Module):
-    """The main output of a network that gives several."""
+    """The main output of a network with several outputs."""
 
     def __init__(self, model: torch.nn.Module, key: str):
         super().__init__()
@@ -100,7 +101,7 @@ def vit() -> torch.nn.Module:
     import torchvision
 
     model = torchvision.models.vit_b_16()
-    torch.nn.init.normal_(model.heads.head.weight, std=0.02)  # else 0
+    torch.nn.init.normal_(model.heads.head.weight, std=0.02)  # otherwise the weights are 0
     return model
 
 
@@ -142,7 +143,7 @@ CASES = [
 
 
 def attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **_):
-    """Scaled dot-product attention of operators that ONNX has."""
+    """Scaled dot-product attention, written with operators that ONNX has."""
     scores = q @ k.transpose(-2, -1) * (scale or q.shape[-1] ** -0.5)
     return torch.softmax(scores if attn_mask is None else scores + attn_mask, -1) @ v
 
@@ -161,7 +162,7 @@ def write(model: torch.nn.Module, x: torch.Tensor, file: io.BytesIO) -> None:
 
 
 def captured(model: torch.nn.Module, x: torch.Tensor) -> Callable[[], object]:
-    """The model in a CUDA graph."""
+    """Captures the model in a CUDA graph and returns a function that replays it."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -175,7 +176,8 @@ def captured(model: torch.nn.Module, x: torch.Tensor) -> Callable[[], object]:
 
 
 def in_turns(functions: list[Callable[[], object]], rounds: int = 7) -> list[float]:
-    """Seconds per run of each, many runs between two events: the median of the rounds."""
+    """Seconds per run of each function, from many runs between two events. The median of the rounds
+    counts."""
     times: list[list[float]] = [[] for _ in functions]
     runs = []
     for function in functions:
@@ -216,7 +218,7 @@ OTHERS = {"cublaslt": with_cublaslt, "one-stream": with_one_stream}
 
 
 def built_with(model: bytes, change: Callable[[Any], None]) -> Any:
-    """The engine of another config."""
+    """The engine of a model with a changed config."""
     builder = opwright.Builder(opwright.Logger())
     network = builder.create_network()
     if not opwright.OnnxParser(network, opwright.Logger()).parse(model):
@@ -236,11 +238,11 @@ def difference(y: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def quantized(case: Case, folder: Path | None, cache: Path | None) -> list[dict[str, Any]]:
-    """What is known of each of the network's quantized models, and `run`, which calls its engine."""
+    """A row for each of the network's quantized models, with `run`, which calls its engine."""
     rows = []
     for kind in ("int8", "fp8"):
         path = folder / f"{quantized_models.slug(case.name, kind)}.onnx" if folder else None
-        # The results are written last.
+        # The file of results is written last.
         if path is None or not path.with_suffix(".npz").exists():
             continue
         known = np.load(path.with_suffix(".npz"))
@@ -273,7 +275,7 @@ def measure(
             x = x.half()
         onnx = export(half, x)
         engine, seconds = built(onnx, cache)
-        # Timings and kernels are known now.
+        # Timings and kernels are now cached.
         _, again = built(onnx, cache) if cache else (None, float("nan"))
         variants = {name: built_with(onnx, OTHERS[name]) for name in peers if name in OTHERS}
         row: dict[str, Any] = {"name": case.name, "build": seconds, "warm": again}
@@ -305,13 +307,13 @@ def measure(
 
 
 def copy_speed() -> float:
-    """Bytes per second that a copy in the device's memory reads and writes."""
+    """The bytes per second that a copy within the device's memory reads and writes."""
     x = torch.empty(1 << 29, dtype=torch.uint8, device="cuda")
     y = torch.empty_like(x)
     return 2 * x.numel() / in_turns([lambda: y.copy_(x)])[0]
 
 
-# What tensor cores do with dense FP16 by NVIDIA's data sheets, in operations per second.
+# Operations per second of tensor cores with dense FP16, by NVIDIA's data sheets.
 TENSOR_SPEED = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
 
 
@@ -332,7 +334,7 @@ def bytes_of(port: dict[str, Any] | None) -> int:
 
 
 def operations(layer: dict[str, Any]) -> float:
-    """Multiplications and additions of a layer of products, else 0."""
+    """The multiplications and additions of a layer of products; 0 for other layers."""
     inputs, kind = [shape_of(port) for port in layer["Inputs"]], layer["LayerType"]
     result = shape_of(layer["Outputs"][0])
     if kind == "Convolution":  # weights [maps, channels of a group, ...]
@@ -347,7 +349,7 @@ def operations(layer: dict[str, Any]) -> float:
 
 
 def describe(layer: dict[str, Any], memory: float, tensor: float) -> str:
-    """With how far the layer is from what bounds it."""
+    """A line on the layer, with its distance from its bound."""
     name, kind = str(layer.get("Name", "")), str(layer.get("LayerType", ""))
     tactic = str(layer.get("TacticName", layer.get("Tactic", "")))
     seconds = layer.get("TimeMs", 0) * 1e-3
@@ -360,7 +362,7 @@ def describe(layer: dict[str, Any], memory: float, tensor: float) -> str:
 
 
 def key(layer: dict[str, Any]) -> tuple[Any, ...]:
-    """What layers share that the tuner timed once."""
+    """A key that is the same for layers that the tuner timed only once."""
     ports = [tuple(shape_of(port)) for port in (*layer["Inputs"], *layer["Outputs"])]
     return layer["TimeMs"], layer["LayerType"], tuple(ports)
 
@@ -376,13 +378,13 @@ def table_line(row: dict[str, Any]) -> str:
 
 
 def layers_of(row: dict[str, Any], memory: float, tensor: float) -> list[str]:
-    """The layers that take longest."""
+    """Lines on the layers that take longest."""
     kinds = collections.Counter()
     for layer in row["layers"]:
         kinds[layer["LayerType"]] += layer["TimeMs"] * 1e3
     shares = ", ".join(f"{kind} {us:.0f}" for kind, us in kinds.most_common(6))
     text = f"{row['name']}, {len(row['layers'])} layers, us by kind: {shares}; the slowest:"
-    # Layers of one tactic and one shape take the same time: each such group once.
+    # Layers of one tactic and one shape take the same time, so each such group is listed once.
     groups = collections.Counter(key(layer) for layer in row["layers"])
     different = {key(layer): layer for layer in reversed(row["layers"])}
     several = sorted(groups, key=lambda k: -groups[k] * different[k]["TimeMs"])[:5]

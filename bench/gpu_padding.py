@@ -1,7 +1,8 @@
 """Circular padding on the device: 32x64x224x224 by 3 (and 10x3x32x32 by 1), FP32 and FP16, times by events.
 
-The kernel of samples/aot that the tuner chooses against a copy of the output's bytes within the device; beside
-it each of the tuner's tactics, and what users write: Triton, PyTorch's F.pad, CuPy.
+The kernel of samples/aot that the tuner chooses is compared with a copy of the output's bytes
+within the device. Beside it are each of the tuner's tactics, and kernels that users write: Triton,
+PyTorch's F.pad, CuPy.
 
 python bench/gpu_padding.py
 """
@@ -19,7 +20,7 @@ import opwright.plugin as trtp
 
 
 def triton_pad(x, y, pad) -> Callable[[], object]:
-    """The Triton kernel of the samples, a division for each axis and element."""
+    """The samples' Triton kernel, which makes a division for each axis and element."""
     sys.path.insert(0, str(gpu.ROOT / "samples" / "quickly_deployable_plugins"))
     import qdp_defs
 
@@ -29,7 +30,8 @@ def triton_pad(x, y, pad) -> Callable[[], object]:
 
 
 def cupy_pad(x, y, pad) -> Callable[[], object]:
-    """The CUDA kernel of the samples by CuPy's RawKernel, a division for each axis and element."""
+    """The samples' CUDA kernel in CuPy's RawKernel, which makes a division for each axis and
+    element."""
     import cupy
 
     sys.path.insert(0, str(gpu.ROOT / "samples" / "python_plugin"))

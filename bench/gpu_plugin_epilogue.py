@@ -27,7 +27,7 @@ from opwright import aot
 from opwright.plugin import elements
 
 FACTOR = 1.702
-# Eight neighbours of 2 bytes are read and written at once.
+# The kernel reads and writes eight neighbours of 2 bytes at once.
 KERNEL = """
 #include <cuda_fp16.h>
 __device__ void quick_gelu(const __half* x, int64_t packs, __half* y) {
@@ -63,7 +63,7 @@ def kernel_desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
 def kernel_autotune(
     x: trtp.TensorDesc, outputs: tuple[trtp.TensorDesc]
 ) -> list[trtp.AutoTuneCombination]:
-    """Any order of the elements, of channels that are multiples of 8."""
+    """Accepts any order of the elements, with channels in multiples of 8."""
     return [trtp.AutoTuneCombination("FP16, FP16", "LINEAR|HWC|HWC8")]
 
 
@@ -97,7 +97,7 @@ class Activation(torch.nn.Module):
 
 
 def with_activation(model: torch.nn.Module) -> torch.nn.Module:
-    """In the place of each ReLU and GELU."""
+    """Replaces each ReLU and GELU by the activation."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, torch.nn.ReLU) or "GELU" in type(child).__name__:
@@ -106,7 +106,8 @@ def with_activation(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def pinned(times: Path, fused: bool, to: Path) -> Path:
-    """The times, but for those of the products or of the programs by themselves, which are a millisecond longer."""
+    """Writes the times with a millisecond added: with `fused` to separate programs, else to
+    products with a fused program."""
     cache = trt.ITimingCache.load(str(times))
     for key in cache.queryKeys():
         text = str(key)
@@ -121,7 +122,8 @@ def pinned(times: Path, fused: bool, to: Path) -> Path:
 
 
 def steps(engine: Any) -> str:
-    """Their number, and how many products or convolutions run in two steps, since that is faster."""
+    """The number of steps, and how many products or convolutions run in two steps because that is
+    faster."""
     parts = [
         any(c["TacticName"].startswith("fused: ") for c in layer["Candidates"])
         for layer in engine.layers

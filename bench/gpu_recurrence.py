@@ -52,7 +52,7 @@ CASES = [
 
 
 class Sequences(torch.nn.Module):
-    """The states of all steps alone."""
+    """A module that returns only the states of all steps."""
 
     def __init__(self, case: Case):
         super().__init__()

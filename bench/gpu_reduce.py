@@ -12,7 +12,7 @@ import gpu
 
 import opwright as trt
 
-# Shapes and the axis that is summed.
+# Shapes, and the axis to sum.
 CASES = [((1 << 26,), 0), ((8, 1 << 23), 1), ((1 << 20, 64), 0), ((1 << 20,), 0)]
 
 
@@ -30,7 +30,7 @@ def compare(shape: tuple[int, ...], axis: int, dtype: trt.DataType) -> None:
     import torch
 
     torch_type = {trt.float32: torch.float32, trt.float16: torch.float16}[dtype]
-    x = torch.rand(shape, device="cuda", dtype=torch_type) / 1024  # whose sum FP16 holds
+    x = torch.rand(shape, device="cuda", dtype=torch_type) / 1024  # so that FP16 holds the sum
     expected = x.sum(dim=axis, dtype=torch.float64)
     y, other = torch.empty_like(expected, dtype=torch_type), torch.empty_like(x)
     engine = build(shape, axis, dtype)

@@ -88,7 +88,8 @@ def check_fault() -> None:
 
 
 def residual_network(blocks: int, size: int) -> bytes:
-    """Stages of `blocks` residual blocks each, of 64 to 512 channels, as ResNet-18 has with two."""
+    """A network of stages with `blocks` residual blocks each, of 64 to 512 channels. ResNet-18 has
+    two blocks per stage."""
     random = np.random.default_rng(0)
     nodes, weights = [], []
 

@@ -1,5 +1,5 @@
-// Our own CPU kernels beside a copy of as many bytes: what a kernel that is bound by memory is
-// measured by. Run with --benchmark_filter=NAME for one of them.
+// Compares our own CPU kernels with a copy of as many bytes, the measure for a kernel that is bound
+// by memory. Run with --benchmark_filter=NAME for one of them.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -30,7 +30,7 @@ PortDesc port(const Tensor& tensor) {
   return desc;
 }
 
-/// Memory of a tensor, filled with ones' bytes so that nothing is denormal or unmapped.
+/// Memory of a tensor, filled so that no page is unmapped and no element is denormal.
 class Memory {
  public:
   explicit Memory(size_t bytes) : data_(get_device(DeviceType::kCPU).allocate(bytes)) {

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "python"))
+sys.path.insert(0, str(ROOT / "tests" / "python" / "support"))
 
 CHILD = """
 import json, sys, time
@@ -45,7 +45,7 @@ print(json.dumps({"ms": seconds * 1e3, "anonymous": after[0] - before[0], "resid
 
 
 def measure(kind: str, path: Path, runs: int = 5) -> dict[str, float]:
-    """The run with the smallest time."""
+    """Measures several runs and returns the one with the smallest time."""
     results = []
     for _ in range(runs):
         command = [sys.executable, "-c", CHILD, kind, str(path)]

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "python"))
+sys.path.insert(0, str(ROOT / "tests" / "python" / "support"))
 
 MODELS = ("squeezenet", "shufflenet", "resnet50", "densenet121", "transformer", "vgg19")
 SCENARIOS = ("one", "turns", "callers")
@@ -31,7 +31,7 @@ FIELDS = ("peak", "rest", "anonymous")
 
 
 def resident() -> dict[str, float]:
-    """MiB of this process."""
+    """The memory of this process in MiB."""
     kib: dict[str, int] = {}
     for file in ("/proc/self/status", "/proc/self/smaps_rollup"):
         for line in Path(file).read_text().splitlines():
@@ -64,7 +64,7 @@ def at_once(function: Callable[[], object], callers: int) -> None:
 
 
 def child(kind: str, scenario: str, path: str, inputs_path: str, contexts: int) -> None:
-    """Prints the figures of one process as JSON."""
+    """Measures in this process and prints the figures as JSON."""
     import numpy as np
 
     if kind == "peer":
@@ -171,7 +171,8 @@ def make(name: str, onnx_path: str, engine_path: str, inputs_path: str) -> None:
 def measure(
     kind: str, scenario: str, files: dict[str, Path], contexts: int, runs: int = 3
 ) -> dict[str, float]:
-    """The smallest of a few processes, as each figure has what allocators happened to keep."""
+    """The smallest figures of a few processes, since each figure includes memory that allocators
+    happened to keep."""
     results = []
     for _ in range(runs):
         arguments = [kind, scenario, str(files[kind]), str(files["inputs"]), str(contexts)]

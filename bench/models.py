@@ -17,7 +17,7 @@ from timing import in_turns, threads
 import opwright
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests" / "python"), str(ROOT / "samples" / "demo")]
+sys.path[:0] = [str(ROOT / "tests" / "python" / "support"), str(ROOT / "samples" / "demo")]
 
 import demo  # noqa: E402
 
@@ -32,7 +32,8 @@ def session(model: bytes) -> onnxruntime.InferenceSession:
 
 
 def compare(ours: bytes, theirs: bytes, inputs: dict[str, np.ndarray], **build) -> list[float]:
-    """Seconds per run, ours and ONNX Runtime's, and those of our steps; raises when the results differ."""
+    """Seconds per run of our engine and of ONNX Runtime, and of our steps. Raises an error if the
+    results differ."""
     engine = opwright.build(ours, **build)
     peer = session(theirs)
     names = [o.name for o in peer.get_outputs()]

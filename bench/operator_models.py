@@ -1,4 +1,5 @@
-"""A model of one node for every operator that the parser takes, at a typical size; the hot ones at three and more."""
+"""A model of one node for every operator that the parser supports, at a typical size; hot operators
+at three sizes or more."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ RANDOM = {
 class Case:
     op: str
     title: str
-    inputs: list[Any]  # arrays, and Fixed ones that the model holds; None where one is left out
+    inputs: list[Any]  # arrays, Fixed ones that the model holds, None for omitted ones
     attributes: dict[str, Any] = field(default_factory=dict)
     outputs: int = 1
     opset: int = OPSET
     body: Sequence[
         onnx.NodeProto
-    ] = ()  # instead of the one node, where it makes or takes no tensor
+    ] = ()  # instead of the one node, if its inputs or outputs are not tensors
 
 
 @dataclass
@@ -42,7 +43,7 @@ def real(*shape: int) -> np.ndarray:
 
 
 def unit(*shape: int) -> np.ndarray:
-    """Within 0.05 and 0.95: what every function of a real number takes."""
+    """Numbers from 0.05 to 0.95, which every function of a real number accepts."""
     return _rng.random(shape, np.float32) * np.float32(0.9) + np.float32(0.05)
 
 
@@ -351,7 +352,7 @@ def quantizations() -> Iterator[Case]:
 
 
 def graphs() -> Iterator[Case]:
-    """Operators of graphs and sequences, with what makes and takes their values."""
+    """Operators of graphs and sequences, with the nodes that make and take their values."""
     node, info = helper.make_node, helper.make_tensor_value_info
 
     def row(name: str) -> onnx.ValueInfoProto:
@@ -413,7 +414,7 @@ def cases() -> list[Case]:
 
 
 def size(case: Case) -> str:
-    """Of the first input."""
+    """The shape of the first input as text."""
     shapes = [x.value.shape if isinstance(x, Fixed) else x.shape for x in case.inputs[:1]]
     return "x".join(map(str, shapes[0])) if shapes else ""
 

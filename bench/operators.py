@@ -23,7 +23,7 @@ from timing import in_turns, threads
 
 import opwright
 
-TOLERANCE = 2e-3  # relative to the largest element: quantizations and orders of summation differ
+TOLERANCE = 2e-3  # relative to the largest element, since quantization and the order of sums differ
 
 
 def first_line(error: Exception) -> str:
@@ -36,7 +36,7 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> str:
     if not ours.size:
         return ""
     wide, other = ours.astype(np.float64), theirs.astype(np.float64)
-    # A quantized element that lies between two may be rounded either way.
+    # A quantized element between two bytes may be rounded either way.
     slack = 1 if ours.dtype in (np.uint8, np.int8) else TOLERANCE * np.nanmax(np.abs(other))
     if np.allclose(wide, other, rtol=TOLERANCE, atol=slack, equal_nan=True):
         return ""
@@ -58,7 +58,7 @@ def measure(case: Case, rounds: int, seconds: float) -> dict[str, Any]:
     try:
         peer = onnxruntime.InferenceSession(serialized, options)
         expected = peer.run(None, inputs)
-    except Exception as error:  # onnxruntime raises a class of its own for each kind of refusal
+    except Exception as error:  # onnxruntime raises another class for each kind of refusal
         (own,) = in_turns([lambda: engine(**inputs)], rounds=rounds, seconds=seconds)
         note = "ONNX Runtime refuses: " + first_line(error)
         return {**row, "opwright_us": own * 1e6, "note": note}
@@ -73,7 +73,7 @@ def measure(case: Case, rounds: int, seconds: float) -> dict[str, Any]:
 
 
 def untried(chosen: list[Case]) -> list[str]:
-    """Operators of the standard that the parser takes, but no case has."""
+    """Operators of the standard that the parser supports but no case covers."""
     names = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
     supported = {name for name in names if opwright.OnnxParser.supports_operator(name)}
     return sorted(supported - {case.op for case in chosen})

@@ -12,11 +12,12 @@ from timing import in_turns, threads
 
 import opwright
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "python"))
+TESTS = Path(__file__).parent.parent / "tests" / "python"
+sys.path[:0] = [str(TESTS / "layers"), str(TESTS / "support")]
 
 from test_matmul_nbits import Product  # noqa: E402
 
-# Vectors, columns, rows, bits: of decoding, and of reading a prompt.
+# Vectors, columns, rows and bits, for decoding and for reading a prompt.
 CASES = [
     (1, 4096, 4096, 4),
     (1, 2048, 8192, 4),

@@ -1,4 +1,5 @@
-"""What one plugin call costs inside an engine: the slope over chains of 1 to 64 identity plugins on 16 floats.
+"""The cost of a plugin call inside an engine: the slope over chains of 1 to 64 identity plugins on
+16 floats.
 
 The peers: a chain of a built-in node of ONNX Runtime, and for Python the same function or method
 called directly; for Python functions that compute also the same function as an operator of PyTorch
@@ -106,7 +107,7 @@ def many_impl(a, b, c, d, e, f, g, h, size, factor, mode, table, outputs, stream
 
 
 def chain(length: int, add_layer) -> trt.IExecutionContext:
-    """A context, with its addresses set, of an engine that is a chain of one layer."""
+    """A context, with its addresses set, of an engine that is a chain of the same layer."""
     logger = trt.Logger(trt.Logger.ERROR)
     builder = trt.Builder(logger)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
@@ -123,7 +124,7 @@ REPEATS = 100  # runs between two looks at the clock
 
 
 def engine_runs(add_layer) -> list[Callable[[], None]]:
-    """For each chain length a function that runs its engine REPEATS times."""
+    """A function for each chain length that runs its engine REPEATS times."""
     arrays = np.zeros(SIZE, np.float32), np.zeros(SIZE, np.float32)
     contexts = [chain(length, add_layer) for length in LENGTHS]
 
@@ -148,7 +149,7 @@ def run_times(add_layer) -> list[float]:
 
 def plugin_library(plugin: str) -> Path:
     """One of the C++ plugins that the tests use, from the build folder."""
-    # Of the other builds' a plugin needs a sanitizer in the process.
+    # Plugins of other builds need a sanitizer in the process.
     built = ROOT / "build" / "dev" / "tests" / "cpp" / "plugins"
     library = Path(os.environ.get("OPWRIGHT_TEST_PLUGIN_DIR", built)) / f"{plugin}.so"
     if library.exists():
@@ -283,14 +284,14 @@ def v3_cpp_layer():
 
 
 def v2_cpp_layer():
-    """Copies its input too, scaled by 1."""
+    """A layer of a C++ plugin that copies its input, scaled by 1."""
     creator = cpp_creator("scale_plugin_v2", "ScalePluginV2")
     plugin = creator.create_plugin("scale", trt.PluginFieldCollection([]))
     return lambda network, x: network.add_plugin_v2([x], plugin)
 
 
 def quick_cpp_layer():
-    """Copies its input too, scaled by 1."""
+    """A layer of a C++ plugin that copies its input, scaled by 1."""
     creator = cpp_creator("quick_scale_plugin", "quick_scale")
     fields = trt.PluginFieldCollection([trt.PluginField("scale", np.ones(1, np.float32))])
     request = trt.QuickPluginCreationRequest.UNKNOWN
@@ -318,7 +319,7 @@ def python_layer(name: str):
 
 
 def onnxruntime_runs(node_of, options) -> list[Callable[[], None]]:
-    """As engine_runs, of chains of the nodes that node_of(i, input, output) gives."""
+    """As engine_runs, for chains of the nodes that node_of(i, input, output) returns."""
     sessions = []
     for length in LENGTHS:
         nodes = [node_of(i, f"t{i}", f"t{i + 1}") for i in range(length)]
@@ -347,7 +348,7 @@ def onnxruntime_runs(node_of, options) -> list[Callable[[], None]]:
 
 def onnxruntime_times() -> list[float]:
     def node(i, before, after):
-        # Alternating, so that no optimization removes or fuses the nodes.
+        # Operators alternate, so that no optimization removes or fuses the nodes.
         return helper.make_node("Neg" if i % 2 else "Abs", [before], [after])
 
     runs = onnxruntime_runs(node, onnxruntime.SessionOptions())
@@ -355,7 +356,7 @@ def onnxruntime_times() -> list[float]:
 
 
 def onnxruntime_python_runs() -> list[Callable[[], None]] | None:
-    """A copy as a Python operator of onnxruntime-extensions; None where that is not installed."""
+    """A copy as a Python operator of onnxruntime-extensions; None if that is not installed."""
     try:
         import onnxruntime_extensions as extensions
     except ImportError:
@@ -377,7 +378,7 @@ def onnxruntime_python_runs() -> list[Callable[[], None]] | None:
 
 
 def torch_runs() -> list[Callable[[], None]] | None:
-    """A copy as an operator of PyTorch, called from Python; None where that is not installed."""
+    """A copy as an operator of PyTorch, called from Python; None if that is not installed."""
     try:
         import torch
     except ImportError:
@@ -402,7 +403,7 @@ def torch_runs() -> list[Callable[[], None]] | None:
 
 
 def direct_runs(function, *arguments) -> list[Callable[[], None]]:
-    """As engine_runs, of the function alone, written out with its arguments in a loop."""
+    """As engine_runs, for only the function, called with its arguments in a loop."""
     names = [f"a{i}" for i in range(len(arguments))]
     source = f"""
 def chain_of(length, function, {", ".join(names)}):
@@ -418,7 +419,8 @@ def chain_of(length, function, {", ".join(names)}):
 
 
 def python_functions() -> None:
-    """Python functions as plugins beside themselves and beside others' ways to call one."""
+    """Compares Python functions as plugins with direct calls and with other frameworks' ways to
+    call them."""
     array = np.zeros(SIZE, np.float32)
     table = np.arange(4, dtype=np.float32)
     eight = (object(),) * 8
@@ -469,7 +471,7 @@ def python_functions() -> None:
 
 
 def direct_call(function, *arguments) -> float:
-    """Seconds per call, written out with its arguments, from a loop."""
+    """Seconds per call of the function with its arguments, from a loop."""
     names = {f"a{i}": argument for i, argument in enumerate(arguments)}
     statement = f"function({', '.join(names)})"
     timer = timeit.Timer(statement, globals={"function": function, **names})
@@ -477,7 +479,7 @@ def direct_call(function, *arguments) -> float:
 
 
 def build_seconds(length: int, add_layer) -> float:
-    """Seconds to build an engine that is a chain of one layer."""
+    """Seconds to build an engine that is a chain of the same layer."""
     start = time.perf_counter()
     chain(length, add_layer)
     return time.perf_counter() - start
@@ -488,7 +490,7 @@ def main() -> None:
     print(f"a node of ONNX Runtime       {peer * 1e6:7.3f} us")
     v3_python = v3_python_layer()
     lists = [object()], [object()], [1], [2]
-    # What the engine runs, and where that is Python, what the same call costs without the engine.
+    # The layer that the engine runs, and for Python the same call without the engine.
     rows = {
         "C++, IPluginV3": (v3_cpp_layer(), None),
         "C++, IPluginV2DynamicExt": (v2_cpp_layer(), None),

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-OPSET = 19  # the first that has FP8, and scales in FP16
+OPSET = 19  # the first opset with FP8, and with scales in FP16
 KINDS = {"ResNet-50": ["int8"], "BERT": ["int8", "fp8"]}
-# Initializers beyond this are random ones.
+# Initializers with more elements become random.
 LARGE = 4096
 
 
@@ -35,11 +35,11 @@ def slug(name: str, kind: str) -> str:
 
 
 def random_weights(recipe: dict[str, Any]) -> bytes:
-    """The same bytes everywhere."""
+    """Random weights, the same bytes on every machine."""
     rng = np.random.Generator(np.random.PCG64(recipe["seed"]))
     if recipe["type"] == "int8":
         return rng.integers(-127, 128, recipe["count"], dtype=np.int8).tobytes()
-    if recipe["type"] == "fp8":  # of magnitudes from 2^-6 to 448
+    if recipe["type"] == "fp8":  # magnitudes from 2^-6 to 448
         magnitude = rng.integers(8, 127, recipe["count"], dtype=np.uint8)
         return (magnitude | rng.integers(0, 2, recipe["count"], dtype=np.uint8) << 7).tobytes()
     numbers = rng.random(recipe["count"], dtype=np.float32) * 2 - 1
@@ -54,7 +54,8 @@ def write_weights(recipes: Path) -> None:
 
 
 def randomize(model, name: str) -> list[dict[str, Any]]:
-    """Large initializers become random weights in a file of their own, of about the size that they had."""
+    """Replaces large initializers by random weights of about the same magnitude, in a file of their
+    own."""
     from onnx import TensorProto, numpy_helper
 
     known = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -164,7 +165,8 @@ def quantized_to_int8(model, x: np.ndarray, all_operators: bool):
 
 
 def quantized_to_fp8(model, x: np.ndarray):
-    """Products with constant weights, by the largest of what goes through them."""
+    """Quantizes products with constant weights, with scales from the largest elements of their
+    inputs."""
     import ml_dtypes
     import onnx
     import onnxruntime
@@ -238,7 +240,7 @@ def write(case, kind: str, folder: Path) -> None:
     (folder / f"{name}.onnx").write_bytes(model.SerializeToString())
     write_weights(folder / f"{name}.json")
     options = onnxruntime.SessionOptions()
-    if kind == "fp8":  # of which its optimizer makes nodes that it has no kernels for
+    if kind == "fp8":  # ONNX Runtime's optimizer would make nodes of it without kernels
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(folder / f"{name}.onnx", options)
     (y,) = session.run(None, {"x": x.numpy()})

@@ -1,9 +1,10 @@
-"""How opwright.ray.build would go on 1 to 1,000 workers: the schedule, simulated with recorded times.
+"""Simulates the schedule of opwright.ray.build on 1 to 1,000 workers with recorded times.
 
-Times the candidates of a model of 200 distinct convolutions one by one on this machine, what a pass over the network
-costs a worker, and the build from the full timing cache; then plays the schedule that opwright.ray.build uses. "at
-best" is what no schedule passes: an equal share for each worker, or a pass and the slowest candidate. `--cluster N`
-builds on N workers of Ray on this machine, too, which says something only where it has the cores.
+Measures on this machine the candidates of a model of 200 distinct convolutions one by one, a
+worker's pass over the network, and the build from the full timing cache. Then simulates the
+schedule of opwright.ray.build. "at best" is a bound for every schedule: an equal share for each
+worker, or a pass and the slowest candidate. `--cluster N` also builds on N workers of Ray on this
+machine, which is meaningful only if it has enough cores.
 
 python bench/ray_tuning.py [--cluster N]
 """
@@ -23,13 +24,13 @@ from opwright.ray._build import untimed
 from opwright.ray._schedule import Schedule
 
 LAYERS = 200
-# What asking a worker of Ray on another machine takes, and its answer: assumed, for the simulation.
+# Assumed time of a message to a Ray worker on another machine and its answer, for the simulation.
 MESSAGE_SECONDS = 0.002
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 250, 500, 1000)
 
 
 def model(layers: int) -> onnx.ModelProto:
-    """Convolutions of as many distinct shapes, over 28 x 28."""
+    """A model of convolutions, each of another shape, over 28 x 28."""
     random = np.random.default_rng(0)
     nodes, initializers, name = [], [], "x"
     channels = [16 + i for i in range(layers + 1)]
@@ -51,12 +52,12 @@ def model(layers: int) -> onnx.ModelProto:
 def simulate(
     order: list[tuple[str, str]], seconds: dict[str, float], workers: int, pass_seconds: float
 ) -> float:
-    """Until the last worker has given its times back."""
+    """Seconds until the last worker has returned its times."""
     schedule = Schedule(order, workers)
     free = [0.0] * workers
     last = head = 0.0
     while portion := schedule.take():
-        # The machine that builds sends and receives one message after the other.
+        # The building machine sends and receives one message after the other.
         start = max(heapq.heappop(free), head)
         head = start + MESSAGE_SECONDS / 10
         end = start + MESSAGE_SECONDS + pass_seconds + sum(seconds[key] for key in portion)

@@ -1,8 +1,10 @@
-"""Models that packages on PyPI ship, on real input: the largest difference from ONNX Runtime, and both times.
+"""Models that packages on PyPI ship, on real input: the largest difference from ONNX Runtime, and the times of both
+and of OpenVINO, where it is installed.
 
     python bench/real_models.py [PART OF A NAME ...]
 
-Prints a table in Markdown of the models that are installed, the first of each one's inputs timed, in turns.
+Prints a table in Markdown of the models that are installed, the first of each one's inputs timed, in turns. OpenVINO
+computes in FP32, as the others do.
 """
 
 from __future__ import annotations
@@ -14,16 +16,17 @@ from pathlib import Path
 
 import onnx
 import onnxruntime
+import peers
 from timing import in_turns, threads
 
 import opwright
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "python"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "python" / "support"))
 
 from real_models import MODELS, Missing, Model, difference, onnx_runtime  # noqa: E402
 
 
-def row(model: Model) -> tuple[str, float]:
+def row(model: Model) -> tuple[str, list[float]]:
     data, calls = model.read(), model.make()
     wanted = onnx_runtime(data, calls)
     start = time.perf_counter()
@@ -35,18 +38,18 @@ def row(model: Model) -> tuple[str, float]:
         if not isinstance(results, dict):
             results = {next(iter(expected)): results}
         worst = max(worst, *(difference(results[name], array) for name, array in expected.items()))
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     call = calls[0]
-    own, theirs = in_turns([lambda: engine(**call), lambda: session.run(None, call)])
+    others = [peers.onnx_runtime(data, call), peers.openvino(data, calls)]
+    times = iter(in_turns([lambda: engine(**call), *(other for other in others if other)]))
+    own = next(times)
+    runtime, openvino = (next(times) if other else float("nan") for other in others)
     nodes = len(onnx.load_from_string(data).graph.node)
     verdict = f"{worst:.0e}" if worst <= model.tolerance else f"**{worst:.0e}**"
     return (
         f"| {model.package} | {Path(model.file).name} | {nodes} | {len(calls)} | {verdict} | {building:.2f} |"
-        f" {own * 1e3:.2f} | {theirs * 1e3:.2f} | {own / theirs:.2f} |"
-    ), own / theirs
+        f" {own * 1e3:.2f} | {runtime * 1e3:.2f} | {openvino * 1e3:.2f} | {own / runtime:.2f} |"
+        f" {own / openvino:.2f} |"
+    ), [own / runtime, own / openvino]
 
 
 def main(chosen: list[str]) -> None:
@@ -55,15 +58,16 @@ def main(chosen: list[str]) -> None:
         " largest element.\n"
     )
     print(
-        "| package | model | nodes | shapes | difference | build s | ms | ONNX Runtime ms | ratio |"
+        "| package | model | nodes | shapes | difference | build s | ms | ONNX Runtime ms | OpenVINO ms |"
+        " of ONNX Runtime | of OpenVINO |"
     )
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("|" + "---|" * 11)
     ratios, missing = [], []
     for model in MODELS:
         if chosen and not any(part in f"{model.package}/{model.file}" for part in chosen):
             continue
         try:
-            line, ratio = row(model)
+            line, found = row(model)
         except Missing as problem:
             missing.append(str(problem))
             continue
@@ -72,8 +76,14 @@ def main(chosen: list[str]) -> None:
             print(line, flush=True)
             continue
         print(line, flush=True)
-        ratios.append(ratio)
-    print(f"\nThe median ratio of {len(ratios)} models is {statistics.median(ratios):.2f}.")
+        ratios.append(found)
+    for peer, column in zip(("ONNX Runtime", "OpenVINO"), zip(*ratios)):
+        known = [ratio for ratio in column if ratio == ratio]
+        if known:
+            print(
+                f"\nOf {peer}'s time: {statistics.median(known):.2f} in the median of {len(known)} models,"
+                f" {max(known):.2f} at most; {sum(ratio > 1 for ratio in known)} above 1."
+            )
     for problem in missing:
         print(f"Left out: {problem}.")
 

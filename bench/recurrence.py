@@ -12,11 +12,12 @@ from timing import in_turns, threads
 
 import opwright
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "python"))
+TESTS = Path(__file__).parent.parent / "tests" / "python"
+sys.path[:0] = [str(TESTS / "layers"), str(TESTS / "support")]
 
 from test_recurrence import feeds, make_arrays, make_model  # noqa: E402
 
-# Kind, steps, batch, input, hidden, direction: of voice detection, of speech recognition.
+# Kind, steps, batch, input, hidden, direction, from voice detection and speech recognition.
 CASES = [
     *[("LSTM", steps, 1, 128, 128, "forward") for steps in (1, 4, 16, 64)],
     ("LSTM", 100, 8, 256, 512, "forward"),

@@ -13,12 +13,13 @@ from timing import in_turns, threads
 
 import opwright as trt
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "python"))
+TESTS = Path(__file__).parent.parent / "tests" / "python"
+sys.path[:0] = [str(TESTS / "layers"), str(TESTS / "support")]
 
 from test_recurrence import make_model  # noqa: E402
 from test_recurrent_loops import Cell, Net, gate_weights, kinds_of, torch_layer  # noqa: E402
 
-# Kind, steps, batch, input, hidden; the longer ones do not become layers for each iteration.
+# Kind, steps, batch, input, hidden. Longer loops are not unrolled into layers for each iteration.
 CASES = [
     ("LSTM", 64, 1, 128, 128),
     ("LSTM", 64, 8, 256, 256),
@@ -38,7 +39,7 @@ def built(kind, layer, steps, batch, recognized):
     states = [net.input(n, trt.float32, (batch, hidden)) for n in "hc"[: 1 + (kind == "LSTM")]]
     order = {"LSTM": "ifgo", "GRU": "rzn", "RNN": "h"}[kind]
     outputs = Cell(net, kind, layer, order=order).loop(x, net.constant(steps, np.int32), *states)
-    if not recognized:  # a precision of its own keeps a layer from being taken
+    if not recognized:  # an explicit precision keeps the cell from being recognized
         for i in range(net.network.num_layers):
             if net.network.get_layer(i).type == trt.LayerType.ACTIVATION:
                 net.network.get_layer(i).precision = trt.float32

@@ -1,8 +1,8 @@
 """`opwright serve` under load: throughput and percentiles of latency, beside plain calls of the engine.
 
-Clients are connections of one other process, each of which asks with binary tensors, waits for the answer and asks
-again, after 20 ms where it is refused. They write and read bytes as they are, so that times are the server's. The
-model is a perceptron of three layers, 512 wide, over rows.
+Clients are connections of one other process. Each sends a request with binary tensors, waits for
+the answer and repeats that, after 20 ms if it was refused. Clients write and read raw bytes, so
+that times are the server's. The model is a perceptron of three layers, 512 wide, over rows.
 
 python bench/serving.py
 """
@@ -50,7 +50,7 @@ def model() -> onnx.ModelProto:
 
 
 class Client(asyncio.Protocol):
-    """One connection that asks, reads the answer and asks again."""
+    """A connection that sends a request, reads the answer and repeats that."""
 
     def __init__(self, request: bytes, end: float, answers: Answers):
         self._request, self._end, self._answers = request, end, answers
@@ -123,7 +123,7 @@ async def load(host: str, port: int, clients: int, seconds: float) -> Answers:
 
 
 def cpu_seconds(process: int) -> float:
-    """What it has used of processors, all of its threads."""
+    """The CPU seconds of a process and all of its threads."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -20,12 +20,13 @@ import opwright
 
 BATCHES = (1, 2, 3, 5, 8)
 MODELS = 3
-# How much the last third of the time may need beyond the second one.
+# Memory that the last third of the time may need beyond the second third.
 SLACK_MIB = 16
 
 
 def model(seed: int) -> bytes:
-    """Two convolutions, which are joined, and a matrix product, of any number of images."""
+    """A model of two convolutions, which the build joins, and a matrix product, for any number of
+    images."""
     values = np.random.default_rng(seed)
 
     def weight(name: str, *shape: int) -> onnx.TensorProto:
@@ -92,13 +93,14 @@ class Soak:
                 error = np.abs(result - self.expected[index][batch]).max()
                 if not error < 1e-4:
                     raise ValueError(f"model {index} with {batch} images differs by {error:.1e}")
-        except Exception as error:  # noqa: BLE001  (what is wrong is what is looked for)
+        except Exception as error:  # noqa: BLE001  (any fault is a finding)
             self.faults.append(f"{type(error).__name__}: {error}")
             self.end.set()
         self.calls += done
 
     def renew(self) -> None:
-        """Lets an engine go, which others may be running, and builds another one instead."""
+        """Drops an engine, which other threads may be running, and builds another one in its
+        place."""
         while not self.end.wait(0.5):
             self.engines[self.built % MODELS] = self.build(self.built % MODELS)
             self.built += 1

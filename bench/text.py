@@ -20,7 +20,7 @@ from timing import in_turns, threads
 import opwright
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests" / "python")]
+sys.path[:0] = [str(ROOT / "tests" / "python" / "support")]
 
 from transformer_model import Exporter, sentence_transformer  # noqa: E402
 
@@ -28,7 +28,8 @@ WORDS, WIDTH, CLASSES = 2000, 128, 4
 
 
 def classifier(add: Exporter, features: str, width: int) -> onnx.ModelProto:
-    """A linear layer and Softmax behind features of [batch, width] that were made of `ids`."""
+    """A model with a linear layer and Softmax behind features [batch, width] that are computed from
+    `ids`."""
     weight, bias = add.weight(width, CLASSES, scale=width**-0.5), add.weight(CLASSES)
     scores = add("Gemm", features, weight, bias)
     add.nodes.append(helper.make_node("Softmax", [scores], ["y"], axis=-1))
@@ -39,14 +40,14 @@ def classifier(add: Exporter, features: str, width: int) -> onnx.ModelProto:
 
 
 def bag_of_words() -> onnx.ModelProto:
-    """fastText's: the mean of the words' vectors."""
+    """fastText's classifier: the mean of the words' vectors."""
     add = Exporter(0)
     words = add("Gather", add.weight(WORDS, WIDTH), "ids")
     return classifier(add, add("ReduceMean", words, axes=[1], keepdims=0), WIDTH)
 
 
 def masked_bag_of_words() -> onnx.ModelProto:
-    """The same, where the word 0 does not count."""
+    """The same classifier, in which word 0 does not count."""
     add = Exporter(0)
     words = add("Gather", add.weight(WORDS, WIDTH), "ids")
     counts = add("Not", add("Equal", "ids", add.constant([0], np.int64)))
@@ -58,7 +59,8 @@ def masked_bag_of_words() -> onnx.ModelProto:
 
 
 def convolutions() -> onnx.ModelProto:
-    """TextCNN (Kim 2014): convolutions over 3, 4 and 5 words, and of each feature its largest value."""
+    """TextCNN (Kim 2014): convolutions over 3, 4 and 5 words, and the largest value of each
+    feature."""
     add, features = Exporter(0), 100
     words = add("Gather", add.weight(WORDS, WIDTH), "ids")
     words = add("Transpose", words, perm=[0, 2, 1])

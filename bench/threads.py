@@ -27,7 +27,7 @@ import opwright
 import opwright.plugin as trtp
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests" / "python")]
+sys.path[:0] = [str(ROOT / "tests" / "python" / "support")]
 
 import light_models  # noqa: E402
 from chain_models import convolution_chain  # noqa: E402
@@ -39,7 +39,8 @@ Run = Callable[[], object]
 
 
 def convolutions(callbacks: str = "") -> bytes:
-    """24 short convolutions, and a third and two thirds through them the plugin `callbacks`, if any."""
+    """A model of 24 short convolutions. The plugin `callbacks`, if any, follows after a third and
+    two thirds of them."""
 
     def follow(index: int, tensor: str) -> onnx.NodeProto | None:
         if not callbacks or index not in (8, 16):
@@ -57,7 +58,7 @@ def session(model: bytes) -> onnxruntime.InferenceSession:
 
 
 def pair(name: str) -> tuple[Run, Run]:
-    """A call of ours and of ONNX Runtime's."""
+    """A call of our engine and a call of ONNX Runtime."""
     if name == "short":
         model, inputs = convolutions(), {"x": np.ones(SHAPE, np.float32)}
     else:
@@ -68,7 +69,7 @@ def pair(name: str) -> tuple[Run, Run]:
 
 
 def on_thread(function: Callable[[], object]) -> object:
-    """What the function returns on a thread of its own."""
+    """Runs the function on a new thread and returns its result."""
     result: list[object] = []
     thread = threading.Thread(target=lambda: result.append(function()))
     thread.start()
@@ -77,7 +78,7 @@ def on_thread(function: Callable[[], object]) -> object:
 
 
 def calls_per_second(run: Run, callers: int, seconds: float = 1.0) -> float:
-    """With so many threads that call at once, after a rest."""
+    """Calls per second of `callers` threads that call at once, measured after a rest."""
     time.sleep(REST)
     counts, begin = [0] * callers, threading.Barrier(callers + 1)
     end = [0.0]
@@ -102,7 +103,7 @@ def calls_per_second(run: Run, callers: int, seconds: float = 1.0) -> float:
 
 
 def main_and_other(runs: list[Run]) -> list[np.ndarray]:
-    """Milliseconds per call of each, on the main thread and on another."""
+    """Milliseconds per call of each function, on the main thread and on another thread."""
     best = [np.full(len(runs), np.inf) for _ in range(2)]
     for _ in range(4):
         best[0] = np.minimum(best[0], in_turns(runs, rounds=1))
@@ -196,7 +197,7 @@ def numpy_callback() -> Callable[[np.ndarray, np.ndarray], None]:
 
 
 def callbacks() -> None:
-    """An engine with two callbacks among its convolutions, against the sum of its parts."""
+    """Compares an engine with two callbacks among its convolutions with the sum of its parts."""
     print(f"\n{'two callbacks, ms':22} {'engine':>8} {'parts':>8} {'ratio':>6}")
     for name, make in [
         ("numba", numba_callback),
@@ -215,7 +216,7 @@ def callbacks() -> None:
 def with_callback(
     name: str, scale: Callable[[np.ndarray, np.ndarray], None]
 ) -> tuple[float, float]:
-    """Milliseconds of the engine with two callbacks, and of its parts, each measured alone."""
+    """Milliseconds of the engine with two callbacks, and of its parts, each measured by itself."""
     register_callback(name, scale)
     x, y = np.ones(SHAPE, np.float32), np.empty(SHAPE, np.float32)
     scale(x, y)
@@ -239,7 +240,7 @@ def register_callback(name: str, scale: Callable[[np.ndarray, np.ndarray], None]
 
 
 def engines() -> None:
-    """Four engines that four threads call, each its own."""
+    """Measures four engines that four threads call, each thread its own."""
     all_ours, all_peers = zip(*[pair("short") for _ in range(4)])
 
     def together(runs: tuple[Run, ...]) -> float:
@@ -290,7 +291,7 @@ def busy() -> None:
 
 @contextlib.contextmanager
 def control_group(cores: float) -> Iterator[Path]:
-    """A control group of version 2 or 1 with that quota; OSError where none can be made."""
+    """A control group of version 2 or 1 with that quota. Raises OSError if none can be made."""
     root, name, period = Path("/sys/fs/cgroup"), f"opwright-bench-{os.getpid()}", 100000
     if (root / "cgroup.controllers").exists():
         with contextlib.suppress(OSError):
@@ -305,7 +306,7 @@ def control_group(cores: float) -> Iterator[Path]:
         (group / file).write_text(text)
         yield group
     finally:
-        for _ in range(100):  # the kernel takes a moment to see that it is empty
+        for _ in range(100):  # the kernel takes a moment to notice that the group is empty
             with contextlib.suppress(OSError):
                 group.rmdir()
                 break
@@ -313,7 +314,7 @@ def control_group(cores: float) -> Iterator[Path]:
 
 
 def quota() -> None:
-    """Calls under a quota of one and a half cores."""
+    """Measures calls under a quota of one and a half cores."""
     try:
         with control_group(1.5) as group:
             pid = os.fork()
@@ -354,7 +355,7 @@ def fork() -> None:
 
 
 def idle() -> None:
-    """CPU time of a process whose engine ran and then waits."""
+    """Measures the CPU time of a process whose engine has run and now waits."""
     engine, x = opwright.build(convolutions()), np.ones(SHAPE, np.float32)
     used = []
     for _ in range(20):

@@ -1,4 +1,5 @@
-"""What the benchmark programs share: measuring in turns, and printing figures beside their peer."""
+"""Shared code of the benchmark programs: measuring in turns, and printing figures beside their
+peer's."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ def threads() -> int:
     return len(os.sched_getaffinity(0))
 
 
-# For how long nothing runs before somebody's turn. Threads of ONNX Runtime look for work for 50 ms and more
-# behind their last call, and would take a core from whoever is measured next.
+# Pause before each turn. Threads of ONNX Runtime look for work for 50 ms and more after their last
+# call, and would take a core from the function that is measured next.
 REST = 0.1
 
 
@@ -22,7 +23,8 @@ def in_turns(
 ) -> list[float]:
     """Seconds per call of each function: in each round every function runs for about `seconds`, its
     median is taken, and the smallest median over the rounds counts. A noisy neighbour then has to
-    disturb every round to change a figure. Before its turn comes a rest, and a call that does not count."""
+    disturb every round to change a figure. Each turn begins with a pause and a call that does not
+    count."""
     best = [float("inf")] * len(functions)
     for function in functions:
         function()

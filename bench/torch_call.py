@@ -23,7 +23,7 @@ import opwright
 
 
 class Twice(nn.Module):
-    """Two engines, and an operator between them that engines do not compute."""
+    """A module of two engines, with an operator between them that engines do not compute."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,8 @@ class Twice(nn.Module):
 
 
 class Solve(nn.Module):
-    """An operator between two engines that may raise, which PyTorch wraps in another."""
+    """A module of two engines, with an operator between them that may raise, which PyTorch wraps in
+    another."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         a = x.mT @ x + torch.eye(16, device=x.device)
@@ -43,7 +44,7 @@ class Solve(nn.Module):
 
 
 class Cache(nn.Module):
-    """A cache of 4 MB, of which each call writes a row."""
+    """A module with a cache of 4 MB. Each call writes a row of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +57,7 @@ class Cache(nn.Module):
 
 
 class Given:
-    """Returns tensors that there are already."""
+    """Returns tensors that already exist."""
 
     _boxed_call = True
 

@@ -13,7 +13,7 @@
 namespace opwright {
 namespace {
 
-/// Expressions that stand for the same number, and the one of them that is used.
+/// Expressions that stand for the same number, and which of these expressions is used.
 class Equalities {
  public:
   void add(const Expr& from, const Expr& to) { all_.emplace_back(from, to); }
@@ -83,8 +83,8 @@ class Views {
 
   static bool is_computed(const Expr& e) { return e.arity() > 0; }
 
-  /// Whether a profile gives two extents, of which one is computed, other typical or largest values
-  /// though they are equal in each run: those of a quotient come from opposite ends of the profile.
+  /// Whether a profile gives two equal extents different typical or largest values. One of the
+  /// extents is computed: the bounds of a quotient come from opposite ends of the profile.
   bool are_apart(const Expr& a, const Expr& b) const {
     if (!is_computed(a) && !is_computed(b)) return false;
     const auto differ = [&](const ProfileRanges& each) {
@@ -101,15 +101,15 @@ class Views {
       equal.add(b, a);
   }
 
-  /// An extent that broadcasts may be 1 in a run, which a view would refuse: it gets one only where
-  /// nothing can be planned otherwise.
+  /// An extent that broadcasts may be 1 in a run, and a view would refuse that run. So the extent
+  /// gets a view only where the node cannot be planned otherwise.
   bool is_planned_apart(const Expr& own, const Expr& other, bool broadcasts) const {
     if (!broadcasts || own.is_constant()) return true;
     const int64_t planned = context_.ranges.opt(own);
     return planned != 1 && planned != context_.ranges.opt(other);
   }
 
-  /// The view's name is what a run says that refuses it.
+  /// Name of the view. A run that refuses the view reports this name.
   static std::string view_name(const GraphNode& node, size_t input, const SymShape& dims) {
     const SymShape& before = node.inputs[input]->info.dims;
     std::string needs;
@@ -123,7 +123,7 @@ class Views {
     return str(node.name, " view of '", node.inputs[input]->name, "' with ", needs);
   }
 
-  /// Another input that has the extent: a weight, if any.
+  /// Returns another input that has the extent, a weight if there is one.
   static const GraphValue* source_of(const GraphNode& node, size_t input, const Expr& extent) {
     const GraphValue* source = nullptr;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -148,7 +148,7 @@ class Views {
     graph_.set_input(node, static_cast<int>(input), view->outputs[0]);
   }
 
-  /// The outputs have the extents of the views; what reads them sees those that they had.
+  /// Gives the outputs the extents of the views. The readers of an output see its former extents.
   void follow(GraphNode* node) {
     std::vector<OutputInfo> made = Agreements(graph_, *node).infer();
     for (size_t i = 0; i < made.size(); ++i) {
@@ -175,14 +175,14 @@ class SizePlans {
     if (own.op() == ExprOp::kSymbol && planned != 1 && planned != wanted) plan(own, wanted, false);
   }
 
-  /// The larger one grows, or the smaller one shrinks.
+  /// Grows the planned larger extent, or else shrinks the planned smaller one.
   void order(const Expr& large, const Expr& small) {
     if (ranges_.opt(large) < ranges_.opt(small)) plan(large, ranges_.opt(small), true);
     if (ranges_.opt(large) < ranges_.opt(small)) plan(small, ranges_.opt(large), false);
   }
 
  private:
-  /// The size tensors that occur in the extent, but no more than two.
+  /// The size tensors that occur in the extent. Stops after two.
   std::vector<int> size_symbols(const Expr& extent) const {
     std::vector<int> found;
     const auto hash = [](const Expr& e) { return e.hash(); };
@@ -200,8 +200,9 @@ class SizePlans {
     return found;
   }
 
-  /// Plans for the least size for which the extent is `wanted` or more, or the largest one for
-  /// which it is that or less. Extents that follow from one size grow with it.
+  /// Plans for the least size that gives an extent of at least `wanted` (`at_least`), or for the
+  /// largest size that gives an extent of at most `wanted`. Extents that follow from one size grow
+  /// with that size.
   void plan(const Expr& extent, int64_t wanted, bool at_least) {
     const std::vector<int> found = size_symbols(extent);
     if (found.size() != 1) return;

@@ -7,7 +7,7 @@
 
 namespace opwright {
 
-/// What an operator of the graph says of extents while it infers once more.
+/// Extents that an operator of the graph declares while it infers once more.
 class Agreements final : public InferContext, public ExtentListener {
  public:
   struct Agreement {
@@ -24,7 +24,7 @@ class Agreements final : public InferContext, public ExtentListener {
 
   std::vector<Agreement> find();
   std::vector<Bound> find_bounds();
-  /// The shapes of the outputs that the inputs give.
+  /// The outputs' shapes that follow from the inputs.
   std::vector<OutputInfo> infer() { return node_.op->infer(*this); }
 
   Expr declare_size_tensor(int output, const Expr&, const Expr&) override;
@@ -45,8 +45,8 @@ class Agreements final : public InferContext, public ExtentListener {
   mutable std::vector<Bound> bounds_;
 };
 
-/// Whatever reads the node's result reads a view of it that has these extents, which a run refuses
-/// in which they are others.
+/// Every reader of the node's result reads a view with these extents instead. A run refuses the
+/// view if the result has other extents.
 void view_result(Graph& graph, const GraphNode* node, GraphValue* result, SymShape dims);
 
 }  // namespace opwright

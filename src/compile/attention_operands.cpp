@@ -13,8 +13,8 @@
 namespace opwright {
 namespace {
 
-/// The stride of each axis of a view, -1 where its extent is 1 and it has none; nothing where an
-/// axis has several.
+/// The stride of each axis of a view. An axis of extent 1 has no stride, which is -1. Returns
+/// nothing where an axis has several strides.
 std::optional<SymShape> strides_of(const StridedView& view) {
   SymShape strides;
   for (size_t axis = 0; axis < view.rank(); ++axis) {
@@ -28,7 +28,7 @@ bool agrees(const Expr& stride, const Expr& expected) {
   return stride == Expr(-1) || stride == expected;
 }
 
-/// The source as one of the layouts of [batch, heads, length, size], which its strides are of.
+/// Describes the source as the layout of [batch, heads, length, size] that has these strides.
 bool choose_layout(AttentionSource& source, const SymShape& heads, const SymShape& strides,
                    const Expr& offset) {
   const Expr &batch = heads[0], &length = heads[2], &size = heads[3];
@@ -88,7 +88,7 @@ std::optional<AttentionSource> find_source(GraphValue* operand, DataType type,
       AttentionSource source;
       source.value = value, source.scale = scale, source.heads = heads[1].constant();
       SymShape shown = heads;
-      // Heads that repeat each other are those of fewer.
+      // Repeated heads are stored once, so the source has fewer heads.
       if (const auto parts = view.parts(1);
           shares && !parts.empty() && parts.back().stride == Expr(0) &&
           parts.back().extent.is_constant() && parts.size() <= 2) {
@@ -131,7 +131,7 @@ std::optional<AttentionSource> find_source(GraphValue* operand, DataType type,
 
 AttentionTarget find_target(const Graph& graph, GraphNode* product, const SymShape& heads) {
   AttentionTarget best{product, AttentionLayout::kHEADS_FIRST};
-  // The product's own extents may be less definite.
+  // The extents of the product's own result may be less definite.
   const SymShape& own = product->outputs[0]->info.dims;
   StridedView view(own.size() == 4 && own[1] == heads[1] ? heads : own);
   const Expr &size = heads[3], head = heads[2] * size;

@@ -24,12 +24,12 @@ class ScoreChain {
  public:
   ScoreChain(const Graph& graph, AttentionPattern& pattern) : graph_(graph), pattern_(pattern) {}
 
-  /// `value` is read by the nodes that were followed alone.
+  /// Follows `value`, which only the nodes that were followed read.
   bool follow(GraphValue* value) {
     bool is_reshaped = false;
     for (int step = 0; step < kMostFollowed; ++step) {
       const SymShape& dims = value->info.dims;
-      // That of the product itself, where it is no other one: masks may make it less definite.
+      // The product's own shape, where no other shape is known: masks may make it less definite.
       if (dims.size() == 4 && !is_reshaped) pattern_.shape = dims;
       GraphNode* node = value->producer;
       if (node == nullptr || node->outputs.size() != 1) return false;
@@ -62,20 +62,20 @@ class ScoreChain {
       return has_shape(x, node) ? x : nullptr;
     }
     if (op->is(ActivationType::kTANH)) {
-      // cap * tanh(scale * x): what multiplies the tangent is the cap.
+      // In cap * tanh(scale * x) the factor of the tangent is the cap.
       if (pattern_.cap != 0 || !(outer_ > 0)) return nullptr;
       pattern_.cap = outer_, pattern_.scale = outer_, outer_ = 1;
       return op->a.value;
     }
-    // A factor behind a mask or a cap would be one of the mask, too.
+    // A factor behind a mask or a cap would scale the mask, too.
     if (outer_ != 1 || pattern_.cap != 0) return nullptr;
     if (op->is(ElementWiseOperation::kSUM) && op->type == DataType::kFLOAT) return add(*op, node);
     if (op->is(PointwiseOp::kSelect) && op->type == DataType::kFLOAT) return select(*op, node);
     return nullptr;
   }
 
-  /// Whether a mask does not repeat the scores. Where extents are open that is so, or running fails
-  /// with the fused kernel as it does without.
+  /// Whether a mask has the shape of the scores. Open extents may agree at run time. If they do
+  /// not, the run fails with the fused kernel as it does without it.
   static bool has_shape(const GraphValue* x, const GraphNode& node) {
     return x != nullptr && std::ranges::equal(x->info.dims, node.outputs[0]->info.dims,
                                               [](const Expr& a, const Expr& b) {
@@ -83,7 +83,7 @@ class ScoreChain {
                                                        (!a.is_constant() && !b.is_constant());
                                               });
   }
-  /// Whether a product is behind it, rather than a mask.
+  /// Whether `x` comes from a product, not from a mask.
   bool comes_from_product(const GraphValue* x, const GraphNode& node) const {
     for (int step = 0; step < kMostFollowed && x != nullptr; ++step) {
       const GraphNode* made = x->producer;
@@ -131,11 +131,11 @@ class ScoreChain {
 
   const Graph& graph_;
   AttentionPattern& pattern_;
-  double outer_ = 1;  ///< what multiplies what is followed now
+  double outer_ = 1;  ///< factor of the value that is followed now
 };
 
-/// Whether the node, which chooses 0 in places of the softmax `y`, does so only where the fused
-/// kernel does: where no key may be met, or where the mask says so.
+/// Whether the node selects 0 in place of elements of the softmax `y` only where the fused kernel
+/// gives 0: in rows that may meet no key, or where the mask forbids the key.
 bool chooses_nothing(const Graph& graph, const SingleOperation& op, const GraphValue* y,
                      const GraphNode& node, AttentionPattern& pattern) {
   if (!op.is(PointwiseOp::kSelect) || op.a.value == nullptr) return false;
@@ -162,8 +162,8 @@ bool chooses_nothing(const Graph& graph, const SingleOperation& op, const GraphV
   return true;
 }
 
-/// The node that reads the softmax's result or what became of it; a test for NaN, whose result it
-/// reads as well, does not count.
+/// The node that reads the softmax's result. A test for NaN and the selection behind it, which both
+/// read the result, count as one node.
 GraphNode* next_user(const Graph& graph, const GraphValue& y) {
   if (GraphNode* user = graph.single_user(y)) return user;
   if (graph.is_kept(y) || y.uses.size() != 2) return nullptr;
@@ -176,7 +176,7 @@ GraphNode* next_user(const Graph& graph, const GraphValue& y) {
   return nullptr;
 }
 
-/// From the softmax to the product with the values.
+/// Follows the weights from the softmax to the product with the values.
 bool follow_weights(const Graph& graph, AttentionPattern& pattern) {
   GraphValue* y = pattern.softmax->outputs[0];
   for (int step = 0; step < kMostFollowed; ++step) {
@@ -202,7 +202,7 @@ bool follow_weights(const Graph& graph, AttentionPattern& pattern) {
   return false;
 }
 
-/// Whether the softmax and the largest of each row are all that read the scores.
+/// Whether only the softmax and reductions to the largest score read the scores.
 bool is_read_by_softmax(const Graph& graph, const GraphValue& scores, const GraphNode* softmax) {
   if (graph.is_kept(scores)) return false;
   return std::ranges::all_of(scores.uses, [&](const GraphValue::Use& use) {
@@ -225,8 +225,8 @@ std::optional<AttentionPattern> find_attention(const Graph& graph, GraphNode* so
   pattern.softmax = softmax;
   if (ScoreChain chain(graph, pattern); !chain.follow(scores)) return std::nullopt;
   if (!follow_weights(graph, pattern)) return std::nullopt;
-  // Scores and weights that the model rounds to the type of operands are more exact in the kernel;
-  // to another one they are rounded for a reason.
+  // The kernel keeps scores and weights more exact where the model rounds them to the type of
+  // operands. A model that rounds them to another type has a reason.
   const DataType types[] = {pattern.scores->inputs[0]->info.dtype,
                             pattern.result->inputs[1]->info.dtype};
   for (const DataType rounding : pattern.roundings)

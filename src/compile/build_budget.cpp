@@ -5,11 +5,12 @@
 namespace opwright {
 namespace {
 
-// Small models may compute constants of any size, such as 60 concatenations that double theirs:
-// those that are made may have so many times the bytes of those that the model has, and these.
+// A small model may compute constants of any size, such as 60 concatenations that each double their
+// operand. Computed constants may have kFoldedPerGiven times the bytes of the model's own
+// constants, and kFoldedAnyway more.
 constexpr uint64_t kFoldedPerGiven = 32;
 constexpr uint64_t kFoldedAnyway = uint64_t{256} << 20;
-// Per second; more than the fastest machines do.
+// Operations per second; no machine is faster.
 constexpr double kHostSpeed = 1e13;
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace opwright {
 namespace {
 
-/// Where the caller leaves it open.
+/// Auxiliary streams where the caller sets no number.
 constexpr int kDefaultAuxStreams = 3;
 
 struct MissingFlag {

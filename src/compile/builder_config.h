@@ -25,7 +25,8 @@ namespace opwright {
 
 class EnclosingBuild;
 
-/// Hears of the phases of a build, as TensorRT's IProgressMonitor; may throw, which ends the build.
+/// Receives the phases of a build, as TensorRT's IProgressMonitor does. A method may throw, which
+/// ends the build.
 class BuildMonitor {
  public:
   virtual ~BuildMonitor() = default;
@@ -35,10 +36,11 @@ class BuildMonitor {
   virtual void phase_finish(const std::string& phase) = 0;
 };
 
-/// Called as the build goes on: phase, done steps, all steps. Returning false cancels the build.
+/// The build calls it with the phase, the number of done steps and of all steps. It returns false
+/// to cancel the build.
 using ProgressCallback = std::function<bool(const std::string& phase, int done, int total)>;
 
-/// Of the calibration that TensorRT 10 had.
+/// Flags of TensorRT 10's calibration.
 enum class QuantizationFlag : int32_t { kCALIBRATE_BEFORE_FUSION = 0 };
 namespace impl {
 template <>
@@ -47,21 +49,21 @@ struct EnumMaxImpl<QuantizationFlag> {
 };
 }  // namespace impl
 
-/// What a build makes of the types that layers of a weakly typed network ask for.
+/// How a build treats the types that layers of a weakly typed network ask for.
 enum class PrecisionConstraints {
   kIGNORE,
-  kPREFER,  ///< They are met where there is a candidate for it; elsewhere a warning.
-  kOBEY,    ///< It is an error where there is none.
+  kPREFER,  ///< The build uses a candidate with the types where there is one, and warns elsewhere.
+  kOBEY,    ///< It is an error if no candidate has the types.
 };
 
-/// Which weights of the engine can be exchanged: none; all, for the same ones, so that the build
-/// may make use of their values; those that the network marks; all.
+/// Which weights of the engine can be exchanged: none; all, for equal values, so that the build may
+/// use the values; the weights that the network marks; all.
 enum class RefitMode : uint8_t { kNone, kIdentical, kIndividual, kAll };
 
-/// How a network is built, as IBuilderConfig has it, and what compile() is given. visit() describes
-/// the settings; set() of base/setting.h checks what it gives them.
+/// Settings of a build, as IBuilderConfig has them, and the other arguments of compile(). visit()
+/// describes the settings. set() of base/setting.h checks their values.
 struct BuilderConfig {
-  /// For default_device().
+  /// A config for default_device().
   BuilderConfig();
   explicit BuilderConfig(DeviceId device) : device(std::move(device)), is_device_chosen(true) {}
 
@@ -69,17 +71,18 @@ struct BuilderConfig {
   // ---------------------------------------------------------------------------------------
 
   DeviceId device;
-  /// Whether somebody chose the device. A GPU that nobody chose is left for the CPU where it has no
-  /// kernel for some layer.
+  /// Whether the caller chose the device. The build falls back to the CPU where a GPU that nobody
+  /// chose has no kernel for some layer.
   bool is_device_chosen = false;
   Flags<BuilderFlag> flags;
   Flags<PreviewFeature> preview_features{~0U};  ///< without effect
   Flags<QuantizationFlag> quantization_flags;   ///< without effect
-  /// Bits 1 << TacticSource; at first TensorRT's. Of these libraries' sources CUBLAS_LT and CUDNN
-  /// count, and are not among them.
+  /// Bits 1 << TacticSource, with TensorRT's default. Of the sources that are libraries only
+  /// CUBLAS_LT and CUDNN count, and the default lacks both.
   TacticSources tactic_sources = 1u << static_cast<int>(TacticSource::kEDGE_MASK_CONVOLUTIONS) |
                                  1u << static_cast<int>(TacticSource::kJIT_CONVOLUTIONS);
-  /// What is set in a profile until the build counts. Empty: one of the network's constant shapes.
+  /// The build uses each profile as it is set when the build begins. Empty: one profile of the
+  /// network's constant shapes.
   std::vector<std::shared_ptr<const OptimizationProfile>> profiles;
   int avg_timing_iterations = 4;
   bool timing = true;
@@ -89,75 +92,77 @@ struct BuilderConfig {
   VerificationLevel verification = VerificationLevel::kPLUGINS;
   double kernel_seconds = 60;
   Limits limits;
-  std::shared_ptr<TimingCache> timing_cache;  ///< null: a fresh one
+  std::shared_ptr<TimingCache> timing_cache;  ///< null: a new one
   int max_aux_streams = -1;
   HardwareCompatibilityLevel hardware_compatibility = HardwareCompatibilityLevel::kNONE;
   TilingOptimizationLevel tiling = TilingOptimizationLevel::kNONE;  ///< without effect
   int64_t l2_limit_for_tiling = -1;                                 ///< without effect
   Queue profile_stream = nullptr;                                   ///< without effect
-  /// The libraries are loaded with the engine in this order: what one needs stands before it. The
-  /// build itself takes plugins from the registry.
+  /// The engine loads the libraries in this order, so a library stands behind those that it needs.
+  /// The build itself takes plugins from the registry.
   std::vector<std::string> plugins_to_serialize;
   bool embed_plugin_sources = false;
   bool graphs = true;
   bool debug_plugins = false;
   ProfilingVerbosity verbosity = ProfilingVerbosity::kDETAILED;
-  std::shared_ptr<BuildMonitor> monitor;  ///< null: nobody
+  std::shared_ptr<BuildMonitor> monitor;  ///< null: none
   ShapeSource shape_source = ShapeSource::kProfile;
 
-  // What a build is given beside them
+  // Other arguments of a build
   // ---------------------------------------------------------------
 
   ProgressCallback progress;
-  /// Called between runs of kernels and while kernels are compiled, by the thread that builds; what
-  /// it throws ends the build.
+  /// The thread that builds calls it between runs of kernels and while kernels are compiled. An
+  /// exception that it throws ends the build.
   std::function<void()> interrupt_check;
-  /// Where it is set, nothing is built: candidates that the timing cache lacks are timed into it if
-  /// this says so of their layer and their key, and compile() returns an empty plan.
+  /// If set, nothing is built. Candidates that the timing cache lacks are timed into it if the
+  /// filter returns true for their layer and key, and compile() returns an empty plan.
   std::function<bool(const std::string& layer, const std::string& key)> timing_filter;
   PluginServices services;                    ///< for the plugins that are run during the build
-  const EnclosingBuild* enclosing = nullptr;  ///< of a body, which is built in its time; null: none
+  const EnclosingBuild* enclosing = nullptr;  ///< the build that this build of a body belongs to,
+                                              ///< whose time it uses; null: none
   Log log;
 
-  // Setting what is no member
+  // Settings that are no members
   // -------------------------------------------------------------------------
 
   void set_device(const DeviceId& chosen);
   DeviceType default_device_type() const { return type_of(device); }
-  /// The first backend of that type, of whose devices the number stays.
+  /// Chooses the first backend of that type. The device's number stays.
   void set_default_device_type(DeviceType type);
-  /// Of a layer, which `layer` stands for; with the name that it has now.
+  /// Sets the device type of a layer. `layer` identifies it; `name` is its current name.
   void set_device_type(const void* layer, std::string name, DeviceType type);
   DeviceType device_type(const void* layer) const;
   bool is_device_type_set(const void* layer) const { return layer_devices_.contains(layer); }
   void reset_device_type(const void* layer) { layer_devices_.erase(layer); }
-  /// Returns its index. Throws Error unless it is complete.
+  /// Adds the profile and returns its index. Throws Error unless the profile is complete.
   int add_optimization_profile(std::shared_ptr<const OptimizationProfile> profile);
   int num_optimization_profiles() const { return static_cast<int>(profiles.size()); }
   size_t memory_pool_limit(MemoryPoolType pool) const;
   void set_memory_pool_limit(MemoryPoolType pool, size_t bytes);
-  /// A cache for the device; a fresh one of no bytes.
+  /// A cache for the device, read from the bytes. No bytes: a new cache.
   std::shared_ptr<TimingCache> create_timing_cache(std::span<const std::byte> bytes) const;
-  /// Throws Error for one of another device, unless `ignore_mismatch`.
+  /// Throws Error for a cache of another device, unless `ignore_mismatch`.
   void set_timing_cache(std::shared_ptr<TimingCache> cache, bool ignore_mismatch);
 
-  // What TensorRT has and is not here: these throw Error for all but one value.
+  // TensorRT's settings that Opwright lacks: these throw Error for all but one value.
   static void set_runtime_platform(RuntimePlatform platform);
   static void set_engine_capability(EngineCapability capability);
   [[noreturn]] static void set_remote_auto_tuning_config();
   static void set_build_route(std::string_view route);
   static const char* all_build_routes();
 
-  // What a build makes of the settings ------------------------------------------------------------
+  // Settings as a build uses them ----------------------------------------------------------------
 
-  /// A copy for one build of a network: with profiles of its own and without what a strongly typed
-  /// network ignores. Throws Error for flags and layers' devices that ask for what is not here.
+  /// A copy for one build of a network, with its own profiles and without the settings that a
+  /// strongly typed network ignores. Throws Error for flags and layers' devices that Opwright
+  /// lacks.
   BuilderConfig checked(bool strongly_typed) const;
   /// False: nothing is timed and no plugin is run.
   bool times() const { return timing && optimization_level > 0; }
-  /// Of a layer, those that are timed: the first that work; 0: all.
+  /// How many candidates of a layer are timed: the first that work. 0: all.
   int max_candidates() const;
-  /// Bytes of scratch of one layer: kernels that want more are left out.
+  /// Bytes of scratch that one layer may use. Kernels that want more are left out.
   uint64_t workspace_limit() const;
   int aux_streams() const;
   PrecisionConstraints constraints() const;
@@ -165,7 +170,7 @@ struct BuilderConfig {
   RefitMode refit() const;
   bool may_fall_back() const { return !is_device_chosen && layer_devices_.empty(); }
 
-  /// The settings that are properties of Python's IBuilderConfig, in their order there.
+  /// The settings that are properties of Python's IBuilderConfig, in the order of its properties.
   template <class V>
   static void visit(V&& v);
 

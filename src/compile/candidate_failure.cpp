@@ -68,7 +68,7 @@ std::string without_warnings(const std::string& text) {
   std::string line, kept;
   bool is_warning = false;
   while (std::getline(lines, line)) {
-    // What belongs to a message is indented, or an empty line behind it.
+    // An indented line, or an empty one, belongs to the message before it.
     if (!line.empty() && !line.starts_with(' '))
       is_warning = line.find("): warning ") != std::string::npos ||
                    line.find(": warning: ") != std::string::npos || line.starts_with("Remark: ");

@@ -12,19 +12,20 @@ namespace opwright {
 
 /// "FP32 -> FP32, tactic 2 FAST"
 std::string label_of(const Candidate& candidate);
-/// Throws anew what ends the build rather than a candidate.
+/// Rethrows an exception that ends the build, not only a candidate.
 void rethrow_end(const std::exception_ptr& reason);
-/// Throws anew, with the layer's name, what makes all that follows fail, too.
+/// Rethrows, with the layer's name, an exception after which all further work fails, too.
 void rethrow_lost_device(const std::exception_ptr& reason, const std::string& layer,
                          const Candidate& candidate);
-/// Whether it is an opwright::Error and not a plugin's own.
+/// Whether the exception is an opwright::Error and not a plugin's own.
 bool is_error(const std::exception_ptr& reason);
 std::string text_of(const std::exception_ptr& reason);
-/// What the layer's own errors begin with is not another one's.
+/// Drops the "Layer 'name': " with which the layer's own errors begin. Other layers' errors keep
+/// theirs.
 std::string without_layer(std::string text, const GraphNode& node);
-/// Of a compiler's messages in the text the errors alone.
+/// Drops the warnings from a compiler's messages, so that only errors remain.
 std::string without_warnings(const std::string& text);
-/// The line of an error's text that says most: of a traceback that which follows it.
+/// The most telling line of an error's text. In a traceback it is the line behind the traceback.
 std::string headline(const std::string& text);
 
 }  // namespace opwright

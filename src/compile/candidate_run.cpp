@@ -11,7 +11,7 @@
 namespace opwright {
 namespace {
 
-// Constants of fewer bytes are read in no time.
+// Reading a constant of fewer bytes takes no time.
 constexpr uint64_t kCopiedBytes = 64 << 10;
 
 }  // namespace

@@ -18,17 +18,17 @@
 
 namespace opwright {
 
-/// What candidates are timed with. All of it outlives their runs.
+/// The means to time candidates. All of them outlive the candidates' runs.
 struct TimingPlace {
   const ProfileRanges& ranges;
   const Device& device;
   Constants& constants;
   TimingMemory& memory;
-  CacheScene::Levels caches;  ///< how far away a run of the engine finds what it uses
+  CacheScene::Levels caches;  ///< where a run of the engine finds its operands in the caches
 };
 
-/// A candidate's kernel and what it is timed with: the constants, made-up inputs with the shapes of
-/// the profile's optimum, outputs and a workspace that RunCheck watches.
+/// A candidate's kernel with the memory for timing it: the constants, made-up inputs with the
+/// shapes of the profile's optimum, and outputs and a workspace that RunCheck watches.
 class CandidateRun {
  public:
   /// `ports` have the candidate's types. All arguments outlive the run.
@@ -47,10 +47,10 @@ class CandidateRun {
   void add_input(int number);
   const void* constant(int number);
   void add_output(int number);
-  /// Inputs of a concatenation lie in its result where the engine will write them there.
+  /// Places inputs of a concatenation in its result where the engine will write them there.
   void place_inputs_in_result();
   void watch(int output);
-  /// What is run in the kernel's place so that each run begins as in an engine.
+  /// The kernel that is run instead, so that each run begins as in an engine.
   Kernel& stand_in();
   bool is_aliased(int input) const;
   /// Tells the kernel the elements of a shape input.
@@ -68,7 +68,7 @@ class CandidateRun {
   void* workspace_ = nullptr;
   bool has_inputs_in_result_ = false;
   std::vector<Blob> known_;                     ///< keeps constants alive
-  std::vector<std::pair<size_t, Blob>> large_;  ///< constants whose reading takes time
+  std::vector<std::pair<size_t, Blob>> large_;  ///< constants that take time to read
   CacheScene scene_;
   RunCheck check_;
   bool is_checked_ = false;
@@ -77,11 +77,11 @@ class CandidateRun {
   Kernel* timed_ = nullptr;
 };
 
-/// Whether the input's elements are known but for the values of symbols, and the kernel reads them:
-/// then those of the profile's opt shapes belong to the shapes that it is run with.
+/// Whether the kernel reads an input whose elements are known but for the values of symbols. The
+/// kernel is then run with the elements of the profile's opt shapes.
 bool reads_values(const GraphNode& node, size_t input);
 /// Per input of a concatenation on the host: its place in the result, where the engine will write
-/// it, as far as is known before there is a schedule. Empty for anything else.
+/// the input, as far as this is known without a schedule. Empty for other nodes.
 std::vector<std::optional<Block>> places_in_result(const GraphNode& node, const NodePorts& ports,
                                                    const Device& device);
 

@@ -34,7 +34,7 @@ class Progress {
  public:
   Progress(const BuilderConfig& config, const BuildBudget& budget)
       : config_(config), budget_(budget) {}
-  /// `node` is what the next step is about, if it is about one.
+  /// `node` is the subject of the next step; null: none.
   void operator()(const std::string& phase, int done, int total,
                   const GraphNode* node = nullptr) const {
     if (node != nullptr)
@@ -58,11 +58,12 @@ int number_of(std::vector<PortType>& types, PortType type) {
   return static_cast<int>(found - types.begin());
 }
 
-/// Milliseconds of a conversion that is chosen where there is nothing else.
+/// Milliseconds that are added to a conversion to avoid, which is chosen only where there is no
+/// other way.
 constexpr float kAvoided = 1e6F;
 
-/// The nodes' options as a problem of selection. Network inputs and outputs follow the nodes, each
-/// with its one type. `direct_io`: as BuilderFlag::kDIRECT_IO says.
+/// The nodes' options as a problem of selection. The network's inputs come before the nodes and its
+/// outputs behind them, each with its one type. `direct_io`: as BuilderFlag::kDIRECT_IO says.
 SelectionProblem make_problem(const Graph& graph, const Network& network,
                               const std::vector<GraphNode*>& nodes,
                               const std::vector<TunedNode>& tuned, Tuner& tuner, bool direct_io) {
@@ -195,8 +196,8 @@ void require_direct_io(const StepSchedule& steps, const Network& network) {
   }
 }
 
-/// Throws one error for all nodes that the device cannot run: `first` tells of the one before
-/// `rest`.
+/// Throws one error for all nodes that the device cannot run: `first` is the error of the node
+/// before `rest`.
 [[noreturn]] void fail_lacking(const NoKernelError& first, std::span<GraphNode* const> rest,
                                const Tuner& tuner, const Device& device) {
   std::vector<std::string> lacks = {first.what()};
@@ -210,15 +211,15 @@ void require_direct_io(const StepSchedule& steps, const Network& network) {
   throw NoKernelError(first.code(), text);
 }
 
-/// Throws the error, which is being handled, anew: with the layer's name unless it has it.
+/// Rethrows the error, which is being handled, with the layer's name unless it has the name.
 [[noreturn]] void rethrow_naming(const GraphNode& node, const Error& error) {
   const std::string text = error.what();
   if (text.find("'" + node.name + "'") != std::string::npos) throw;
   throw Error(error.code(), str("Layer '", node.name, "' (", kind_of(*node.op), "): ", text));
 }
 
-/// How far away a run finds what it uses: each constant, and an arena that is about twice as large
-/// as the tensors of one step.
+/// Where a run finds its operands in the caches: each constant, and an arena that is about twice as
+/// large as the tensors of one step.
 CacheScene::Levels caches_of_run(const std::vector<GraphNode*>& nodes, const ProfileRanges& ranges,
                                  const Device& device) {
   std::unordered_set<const GraphValue*> seen;
@@ -242,7 +243,7 @@ CacheScene::Levels caches_of_run(const std::vector<GraphNode*>& nodes, const Pro
   return {device.cache_level(constants + 2 * largest), device.cache_level(2 * largest)};
 }
 
-/// A step that several layers were joined to cannot be run as one.
+/// A step into which several layers were joined cannot be run.
 class FusionError final : public Error {
  public:
   using Error::Error;
@@ -305,7 +306,7 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
                          [&](int done, int of) { progress("comparing whole engines", done, of); }});
   SelectionProblem problem;
   std::vector<int> assignment, chosen;
-  // Of what the timing cache knows a kernel may fail to compile here: then others are chosen.
+  // A kernel whose time the timing cache knows may fail to compile here. Then another is chosen.
   for (std::vector<int> failed(1); !failed.empty();) {
     progress("selecting formats", 0, 1);
     problem = make_problem(graph, network, nodes, tuned, tuner,
@@ -345,8 +346,7 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
                   " bytes");
 }
 
-/// Bytes of the constants that the network came with, those of one tensor that several layers share
-/// counted once.
+/// Bytes of the network's own constants. A tensor that several layers share counts once.
 uint64_t constant_bytes(const Graph& graph) {
   std::unordered_set<const std::byte*> seen;
   uint64_t bytes = 0;
@@ -357,7 +357,7 @@ uint64_t constant_bytes(const Graph& graph) {
   return bytes;
 }
 
-/// With those of bodies.
+/// Number of layers, with those of bodies.
 int64_t count_layers(const Network& network) {
   int64_t count = network.num_layers();
   for (int i = 0; i < network.num_layers(); ++i)
@@ -482,7 +482,8 @@ Plan compile(const Network& given, const BuilderConfig& config) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    // What a plugin's function raised, in its own language: it may be one for the CPU alone.
+    // A plugin's function raised an exception in its own language. The function may run only on the
+    // CPU.
     if (!config.may_fall_back() || !is_plugin_exception(std::current_exception())) throw;
     reason = error.what();
   }

@@ -21,22 +21,24 @@
 namespace opwright {
 namespace {
 
-// How many are compared, and how much more their separate times may add up to than the least.
+// Number of assignments that are compared, and the most that the sum of an assignment's separate
+// times may be, relative to the least sum.
 constexpr size_t kContestants = 4;
 constexpr double kMost = 1.2;
-// What is chosen instead of the least sum of times is faster by so much: by more than two runs of
-// one engine differ on a busy machine.
+// An assignment replaces the one with the least sum of times only if its engine takes less than
+// this part of the time. Two runs of one engine differ by less on a busy machine.
 constexpr double kClearly = 0.9;
 constexpr double kClearlyOnStreams = 0.98;
-// One that is slower than the best by so much is not run any more.
+// An engine that is slower than the best by this factor is not run any more.
 constexpr double kHopelessEngine = 2;
-// Short engines are compared this many times as often as the config says, for so long at most.
+// Short engines are compared up to this many times as often as the config says, for at most this
+// time.
 constexpr int kEngineRounds = 4;
 constexpr double kEngineMilliseconds = 1000;
-// A sample is the median of so many runs that they take about this time.
+// A sample is the median of as many runs as take about this time.
 constexpr double kSampleMilliseconds = 10;
 constexpr double kMaxRuns = 5;
-// A GPU that takes less for a run is given so many before it is waited for.
+// A GPU whose run takes less than this gets several runs before the host waits for them.
 constexpr double kShortRunMilliseconds = 1;
 constexpr int kRunsAtOnce = 10;
 
@@ -56,7 +58,7 @@ uint64_t memory_of(const Schedule& schedule) {
   return bytes;
 }
 
-/// What it says; throws anew what ends the build.
+/// The exception's text. Rethrows an exception that ends the build.
 std::string failure(const std::exception_ptr& reason) {
   rethrow_end(reason);
   return text_of(reason);
@@ -83,7 +85,7 @@ const TunedOption& Contest::option(const std::vector<int>& assignment, size_t no
   return build_.tuned[node].options[assignment[build_.graph.inputs.size() + node]];
 }
 
-/// Layers that are timed as one are chosen for as one.
+/// Layers that share timings make one choice.
 std::vector<std::vector<int>> Contest::groups(const std::vector<bool>& contested) const {
   std::vector<std::vector<int>> groups;
   std::map<std::string, size_t> known;
@@ -148,8 +150,8 @@ bool Contest::gain_streams(const std::vector<int>& assignment, const ScheduleRul
       std::ranges::all_of(schedule(contestants[1]).steps,
                           [](const ScheduleStep& step) { return step.stream == kAlone; }))
     return false;
-  // Made-up inputs are no harm to the engine's own kernels. Plugins may rely on what the network
-  // computes for them.
+  // Made-up inputs do no harm to the engine's own kernels. Plugins may rely on properties of the
+  // data that the network computes for them.
   if (std::ranges::any_of(build_.nodes, [](const GraphNode* node) {
         return node->op->plugin() != nullptr || !node->op->bodies().empty();
       }))
@@ -202,7 +204,7 @@ std::vector<float> Contest::time(const std::vector<Contestant>& contestants,
     return one;
   };
   const auto sample = [&](size_t i) {
-    const double first = run(i);  // after another engine's
+    const double first = run(i);  // follows another engine's run; not in the sample
     std::vector<double> all(
         static_cast<size_t>(std::clamp(kSampleMilliseconds / first, 1.0, kMaxRuns)));
     for (double& each : all) each = run(i);
@@ -235,7 +237,7 @@ std::vector<float> Contest::time(const std::vector<Contestant>& contestants,
   return times;
 }
 
-/// Inputs as the tuner's, at the profile's opt shapes.
+/// Makes inputs as the tuner's, with the shapes of the profile's optimum.
 void Contest::add_tensors(Trial& trial) const {
   TimingMemory& memory = build_.tuner.memory();
   const auto bytes_of = [](const Tensor& tensor, const Shape& shape) {
@@ -296,7 +298,8 @@ std::vector<std::function<void()>> Contest::make_runs(
       trial = make_trial(contestant);
       bytes += memory_of(trial->plan.schedules.back());
     } catch (...) {
-      // The least sum of times is what the build would make without the comparison.
+      // The first assignment is the build's choice without a comparison, so its failure fails the
+      // build.
       if (trials.size() == 1) throw;
       build_.config.log.verbose("Comparing whole engines: one is left out, as it cannot be made: ",
                                 failure(std::current_exception()));

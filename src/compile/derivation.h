@@ -10,7 +10,7 @@ namespace opwright {
 /// An operator that a pass applied to constants, or weights of the network.
 struct Derivation;
 
-/// A result of it.
+/// A result of a derivation.
 struct Derived {
   std::shared_ptr<const Derivation> from;  ///< null: a constant that stays
   int output = 0;
@@ -24,7 +24,7 @@ struct Derivation {
   struct Operand {
     bool present = false;
     Derived origin;
-    TensorInfo info;  ///< with its elements where it stays
+    TensorInfo info;  ///< with its elements where `origin` is null
   };
   std::vector<Operand> inputs;
   std::vector<TensorInfo> outputs;  ///< types and shapes

@@ -9,8 +9,8 @@
 namespace opwright {
 namespace {
 
-/// The program without what rounds inputs, or results, to the types that these have. Nothing where
-/// it has no such instruction.
+/// The program without instructions that round inputs or results to the types that these have
+/// already. Nothing where the program has no such instruction.
 std::optional<PointwiseParams> without_roundings(const PointwiseParams& params,
                                                  std::span<const DataType> inputs,
                                                  std::span<const DataType> outputs) {
@@ -52,7 +52,7 @@ std::vector<DataType> types_of(std::span<GraphValue* const> values) {
   return types;
 }
 
-/// Of a node with a fused program, which takes something of the type `sum` first.
+/// Drops roundings of the fused program of an `Op`. The program's first operand has the type `sum`.
 template <class Op>
 void drop_of(Graph& graph, GraphNode* node, DataType sum) {
   const auto* op = node->as<Op>();

@@ -104,7 +104,8 @@ std::vector<PlanPort> PlanEmitter::ports(std::span<Tensor* const> tensors,
   return result;
 }
 
-/// The same bytes as kept already, so that the plan has them once.
+/// Returns the kept blob with the same bytes if there is one, so that the plan has these bytes
+/// once.
 Blob PlanEmitter::shared(Blob data) {
   const uint64_t hash = hash_bytes(data.bytes());
   const auto [begin, end] = stored_.equal_range(hash);
@@ -180,7 +181,7 @@ PlanStep PlanEmitter::step(const StepSchedule& steps, const ScheduleStep& step,
   *workspace = kernel->workspace_size();
   const std::string layer = str("Layer '", step.name, "' (", op->kind(), ")");
   budget_.require_workspace(*workspace, layer);
-  // Other layers were timed within the limit.
+  // Layers without bodies were timed within the limit.
   if (!step.op->bodies().empty())
     budget_.require_memory(*workspace,
                            layer + ": its body and its states at the profile's maximum need");
@@ -227,7 +228,8 @@ void PlanEmitter::add_schedule(const StepSchedule& steps, const ProfileRanges& r
   plan_.schedules.push_back(std::move(schedule));
 }
 
-/// Of weights that refitting changes, and of those that a kernel packs together with them.
+/// Notes the sources of weights that refitting changes, and of weights that a kernel packs together
+/// with them.
 void PlanEmitter::note_sources(const StepSchedule& steps, Schedule& schedule) {
   const auto note = [&](int tensor) {
     const GraphValue& value = *steps.tensors[tensor].value;

@@ -16,26 +16,26 @@
 
 namespace opwright {
 
-/// Writes a plan: what the whole network has in common, then a schedule per profile.
+/// Writes a plan: first the parts that describe the whole network, then a schedule per profile.
 class PlanEmitter {
  public:
-  /// `declared`: the network before its extents were settled, which tells what may be open.
-  /// `weights`: those that can be exchanged, as mark_refittable() gave them.
+  /// `declared`: the network before its extents were settled, with the extents that callers may
+  /// leave open. `weights`: the weights that can be exchanged, as mark_refittable() returned them.
   PlanEmitter(const Graph& graph, const Network& network, const Network& declared,
               const Device& device, const BuilderConfig& config, const BuildBudget& budget,
               std::vector<RefitWeight> weights);
 
-  /// Makes every step's kernel once more, for the constants that it packs and its workspace.
+  /// Makes every step's kernel once more, for its packed constants and its workspace.
   void add_schedule(const StepSchedule& steps, const ProfileRanges& ranges, Constants& constants);
-  /// Adds the files as code that is loaded with the engine. Throws Error naming one that is no
+  /// Adds the files as code that is loaded with the engine. Throws Error naming a file that is no
   /// library for this host.
   void add_plugin_libraries(std::span<const std::string> paths);
-  /// Adds the sources of the required plugins that are implemented in a SourceLanguage. After the
-  /// last schedule.
+  /// Adds the sources of the required plugins that are implemented in a SourceLanguage. Call it
+  /// after the last add_schedule().
   void add_plugin_sources();
   /// The finished plan, which is valid.
   Plan finish();
-  /// Of the steps of each schedule.
+  /// The steps' operators, per schedule.
   const std::vector<std::vector<PlannedOperatorPtr>>& operators() const { return operators_; }
 
  private:
@@ -59,8 +59,8 @@ class PlanEmitter {
   Plan plan_;
   std::vector<std::vector<PlannedOperatorPtr>> operators_;
   RefitRecorder refit_;
-  // By the hash of their bytes: weights and packed inputs, and code objects as indices into the
-  // plan's, so that equal ones are kept once.
+  // Kept bytes by their hash: weights and packed inputs, and indices of code objects in the plan.
+  // Equal bytes are kept once.
   std::unordered_multimap<uint64_t, Blob> stored_;
   std::unordered_multimap<uint64_t, int32_t> code_;
 };

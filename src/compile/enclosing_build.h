@@ -5,8 +5,8 @@
 
 namespace opwright {
 
-/// A build, while its layers are compiled: the bodies of its loops and branches are built as parts
-/// of it.
+/// A build while its layers are compiled. The bodies of its loops and branches are built as parts
+/// of this build.
 class EnclosingBuild {
  public:
   EnclosingBuild(const BuilderConfig& config, const BuildBudget& budget, const Deadline& end);
@@ -18,7 +18,7 @@ class EnclosingBuild {
   const BuildBudget& budget() const { return budget_; }
   const Deadline& end() const { return end_; }
 
-  /// The innermost one of the calling thread; null: it builds nothing.
+  /// The innermost build of the calling thread; null where the thread builds nothing.
   static const EnclosingBuild* current();
 
  private:

@@ -18,7 +18,7 @@ bool has_composed(const Network& network) {
   return false;
 }
 
-/// The regions that lie in no other one, with the layers in them and at their borders.
+/// A region that lies in no other region, with the layers in it and at its borders.
 struct OuterRegion {
   const Region* region = nullptr;
   std::vector<const Layer*> members;

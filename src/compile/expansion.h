@@ -13,51 +13,54 @@
 
 namespace opwright {
 
-/// The network with other layers for its composed ones, loops and conditionals: what is compiled.
-/// Null where it has none of them. Symbols, names and what is known of tensors stay. Throws Error
-/// for a region that is not complete.
+/// The network to compile: a copy in which other layers stand for composed layers, loops and
+/// conditionals. Null where the network has none of these. Symbols, names and known values of
+/// tensors stay. Throws Error for a region that is not complete.
 std::shared_ptr<const Network> expand(const Network& network);
 
-/// Weights that only a body reads.
+/// A weight that only a body reads.
 struct BodyWeight {
-  std::string name;  ///< by which an engine is refitted
+  std::string name;  ///< the name by which an engine is refitted
   DataType dtype = DataType::kFLOAT;
   Shape shape;
   Blob data;
 };
 
-/// The network with weights of bodies as constants that its layers hand to them, so that an engine
-/// can be refitted with others. Null where no body has any. For a network that was expanded.
+/// The network with weights of bodies as constants that its layers hand to the bodies, so that an
+/// engine can be refitted with other weights. Null where no body has weights. The network must be
+/// expanded.
 std::shared_ptr<const Network> lift_body_weights(const Network& network,
                                                  const IsRefittable& is_refittable);
-/// A body without its weights, which become inputs that `input_name` names by their number in
-/// `weights`; what is there already keeps its place. The body itself where it has none.
+/// A body whose weights became inputs. `input_name` names them by their number in `weights`.
+/// Weights that are in the list already keep their place. Returns the body itself where it has no
+/// weights.
 std::shared_ptr<const Network> weights_as_inputs(
     std::shared_ptr<const Network> body, const IsRefittable& is_refittable,
     const std::function<std::string(size_t number)>& input_name, std::vector<BodyWeight>& weights);
 
-/// The copy of a network while regions and composed layers become others.
+/// The copy of a network while other layers replace its regions and composed layers.
 class Expansion {
  public:
   explicit Expansion(const Network& from) : Expansion(from, {}) {}
-  /// The same with inputs of these names in the place of constant layers.
+  /// Replaces these constant layers by inputs of these names.
   Expansion(const Network& from, std::unordered_map<const Layer*, std::string> as_inputs);
   Expansion(const Expansion&) = delete;
   Expansion& operator=(const Expansion&) = delete;
 
-  /// A copy with other extents of inputs and other elements of shape inputs, from which the rest
-  /// is inferred anew. For a network that was expanded.
+  /// A copy with other extents of inputs and other elements of shape inputs. Infers the rest again.
+  /// The network must be expanded.
   static std::shared_ptr<Network> with(const Network& from, const Substitution& values);
 
   /// The copy.
   Network& network() const { return *to_; }
   std::shared_ptr<Network> finish();
-  /// What a tensor of the network is in the copy. Only for what was there before the region.
+  /// The copy's tensor that stands for a tensor of the network. Only for tensors that exist before
+  /// the region.
   Tensor* operator()(const Tensor& tensor) const;
-  /// The copy has `made` for an output of a region or a composed layer: it gets the name and what
-  /// else was said of it.
+  /// Lets `made` stand for an output of a region or a composed layer: gives it the output's name
+  /// and the other settings.
   void set(const Tensor& tensor, Tensor* made);
-  /// The layers among these, each behind those that it depends on.
+  /// Sorts the layers so that each stands behind those that it depends on.
   std::vector<const Layer*> in_order(const std::unordered_set<const Layer*>& layers) const;
 
  private:
@@ -75,7 +78,7 @@ class Expansion {
   void copy_as_input(const Layer& constant, const std::string& name);
   void compose(const Layer& layer);
   Tensor* copy_tensor(const Tensor& tensor);
-  /// Frees the name for a tensor that has it in the network.
+  /// Renames a tensor of the copy that took the name, so that a tensor of the network keeps it.
   void free_name(const std::string& name);
 
   const Network& from_;
@@ -85,20 +88,22 @@ class Expansion {
   std::vector<Unit> units_;
   std::unordered_map<const Layer*, size_t> unit_of_;
   std::unordered_map<const Tensor*, Tensor*> tensors_;
-  std::unordered_set<const Tensor*> taken_;  ///< tensors of the copy that stand for one already
+  std::unordered_set<const Tensor*> taken_;  ///< tensors of the copy that already stand for one of
+                                             ///< the network
 };
 
-/// Adds layers of a network to another one, or to the same once more: the body of a loop, a branch.
+/// Adds layers of a network to another network, or to the same one once more: the body of a loop, a
+/// branch.
 class LayerCopies {
  public:
-  /// `outside` is what tensors are that set() was not told of and that no copied layer makes.
-  /// `suffix` goes behind the names of layers.
+  /// `outside` maps the tensors that set() was not told of and that no copied layer makes. `suffix`
+  /// goes behind the names of layers.
   LayerCopies(Network& to, std::function<Tensor*(const Tensor&)> outside, std::string suffix)
       : to_(to), outside_(std::move(outside)), suffix_(std::move(suffix)) {}
 
   void set(const Tensor& from, Tensor* to) { tensors_[&from] = to; }
   Tensor* operator()(const Tensor& from);
-  /// The layers, each behind those that it depends on.
+  /// Adds the layers, each behind those that it depends on.
   void add(std::span<const Layer* const> layers);
 
  private:

@@ -8,27 +8,34 @@
 #include "operators/convolution.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
+#include "operators/recurrence.h"
 #include "operators/scatter.h"
 #include "operators/source.h"
 
 namespace opwright {
 namespace {
 
-// Results up to this size are folded whatever they are made from.
+// Results up to this size are folded, whatever the size of their operands.
 constexpr int64_t kSmallBytes = int64_t{1} << 20;
-// Masks are, up to this size: 4096 x 4096. Attention looks for the causal ones among constants.
+// Masks up to this size are folded: 4096 x 4096. Attention looks for causal masks among constants.
 constexpr int64_t kMaskBytes = int64_t{1} << 24;
 // Weights that a fill or a calculation makes are folded up to this size.
 constexpr int64_t kWeightBytes = int64_t{1} << 31;
 
 /// Whether an operator that is much faster with constant weights reads the value as such, directly
-/// or through operators that only rearrange it.
-bool becomes_weight(const GraphValue& value, int depth = 4) {
-  return std::any_of(value.uses.begin(), value.uses.end(), [&](const GraphValue::Use& use) {
+/// or through operators whose other operands are constants.
+bool becomes_weight(const GraphValue& value, int depth = 6) {
+  return std::ranges::any_of(value.uses, [&](const GraphValue::Use& use) {
     const GraphNode& node = *use.node;
-    if (node.as<Convolution>() || node.as<Deconvolution>() || node.as<MatrixMultiply>())
+    if (node.as<Convolution>() || node.as<Deconvolution>() || node.as<MatrixMultiply>() ||
+        node.as<Recurrence>())
       return use.input > 0;
-    return depth > 0 && node.inputs.size() == 1 && !node.outputs.empty() &&
+    return depth > 0 && !node.outputs.empty() &&
+           std::ranges::all_of(node.inputs,
+                               [&](const GraphValue* input) {
+                                 return input == nullptr || input == &value ||
+                                        input->is_of_constants();
+                               }) &&
            becomes_weight(*node.outputs[0], depth - 1);
   });
 }
@@ -57,7 +64,8 @@ bool worth_folding(const GraphNode& node) {
                      [](const GraphValue* output) { return becomes_weight(*output); });
 }
 
-/// Whether the node fills what a scatter writes into, which is faster than to copy a constant.
+/// Whether the node fills the tensor into which a scatter writes. Filling it is faster than copying
+/// a constant.
 bool is_scattered_into(const GraphNode& node) {
   return node.as<Fill>() && std::ranges::any_of(node.outputs[0]->uses, [](const auto& use) {
            return use.input == 0 && use.node->template as<Scatter>();
@@ -68,7 +76,7 @@ bool is_foldable(const GraphNode& node) {
   if (!node.op->is_pure() || node.defines_sizes() || node.is_random() || is_scattered_into(node))
     return false;
   for (const GraphValue* input : node.inputs) {
-    // An engine that is refitted runs the operator again, without plugins.
+    // A refitted engine runs the operator again, without plugins.
     if (input && input->origin && !is_builtin_operator(node.op->kind())) return false;
     if (input == nullptr || input->is_constant()) continue;
     if (!input->is_values()) return false;
@@ -80,7 +88,7 @@ bool is_foldable(const GraphNode& node) {
   return true;
 }
 
-/// How the node's results come from weights that refitting changes; null when they do not.
+/// How the node's results derive from weights that refitting changes. Null when they do not.
 std::shared_ptr<const Derivation> derivation_of(const GraphNode& node) {
   const auto is_derived = [](const GraphValue* input) { return input && input->origin; };
   if (std::none_of(node.inputs.begin(), node.inputs.end(), is_derived)) return nullptr;
@@ -146,6 +154,16 @@ bool fold(Graph& graph, GraphNode* node, const PassContext& context) {
     graph.detach(values[i]);
   }
   return true;
+}
+
+bool fold_behind_constants(Graph& graph, GraphValue* value, const PassContext& context) {
+  if (value->is_constant()) return true;
+  GraphNode* const node = value->producer;
+  if (node == nullptr || !value->is_of_constants()) return false;
+  for (GraphValue* input : std::vector<GraphValue*>(node->inputs))
+    if (input != nullptr && !fold_behind_constants(graph, input, context)) return false;
+  lower(graph, node);
+  return is_foldable(*node) && fold(graph, node, context);
 }
 
 void fold_constants(Graph& graph, const PassContext& context) {

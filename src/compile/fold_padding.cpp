@@ -11,7 +11,8 @@
 namespace opwright {
 namespace {
 
-/// What a Slice adds before and after each spatial axis, when it only pads those with zeros.
+/// The padding that a Slice adds before and after each spatial axis. Only for a Slice that just
+/// pads with zeros.
 struct ZeroPadding {
   Ints pre, post;
 };
@@ -76,11 +77,11 @@ void add(Ints& to, const Ints& more) {
   for (size_t i = 0; i < more.size(); ++i) to[i] += more[i];
 }
 
-/// Taps of one axis of a kernel that meet padding alone: so many before the others, and behind
-/// them.
+/// The taps of one axis of a kernel that meet only padding: how many stand before the other taps,
+/// and how many behind.
 struct IdleTaps {
   int64_t before = 0, behind = 0;
-  int64_t pre = 0, post = 0;  ///< the padding without them
+  int64_t pre = 0, post = 0;  ///< the padding without these taps
 };
 
 IdleTaps idle_taps(int64_t x, int64_t taps, int64_t stride, int64_t dilation, int64_t pre,
@@ -103,7 +104,7 @@ IdleTaps idle_taps(int64_t x, int64_t taps, int64_t stride, int64_t dilation, in
   return idle;
 }
 
-/// Of a kernel that is dilated beyond its input, taps may meet padding alone.
+/// Drops taps that meet only padding, as in a kernel that is dilated beyond its input.
 void leave_out_taps(Graph& graph, const PassContext& context, GraphNode* node) {
   constexpr int64_t kMostPlaces = 1 << 12;
   ConvolutionParams params = node->as<Convolution>()->params();
@@ -172,7 +173,7 @@ void fold_padding(Graph& graph, const PassContext& context) {
       PoolingParams params = pooling->params();
       add(params.pre_padding, padding->pre);
       add(params.post_padding, padding->post);
-      params.average_count_excludes_padding = false;  // the zeros counted
+      params.average_count_excludes_padding = false;  // counts the zeros of the padding
       op = std::make_shared<Pooling>(params);
     }
     if (!op || !fits(*op, node->name, inputs, node->outputs)) continue;

@@ -8,6 +8,7 @@
 #include "compile/passes.h"
 #include "compile/program.h"
 #include "operators/convolution.h"
+#include "operators/diffused_cast.h"
 #include "operators/matrix.h"
 #include "operators/pointwise.h"
 #include "operators/type_rules.h"
@@ -24,8 +25,8 @@ struct Coefficient {
 };
 constexpr Coefficient kZero{}, kOne{Coefficient::Kind::kOne};
 
-/// The arithmetic of coefficients, written as a program over constants, which the folding of
-/// constants evaluates: now, and again when an engine is refitted.
+/// Writes the arithmetic of coefficients as a program over constants. The folding of constants
+/// evaluates it during the build, and again when an engine is refitted.
 class CoefficientWriter {
  public:
   Coefficient input(int index, DataType type) { return at(writer_.input(index, type)); }
@@ -69,7 +70,7 @@ struct Affine {
   bool is_constant() const { return scale.is_zero(); }
 };
 
-/// Whether it is a constant that only varies along `axis` of a tensor of rank `rank`.
+/// Whether the value is a constant that only varies along `axis` of a tensor of rank `rank`.
 bool is_per_channel(const GraphValue& value, int axis, int rank, int64_t channels) {
   if (!value.is_constant() || !is_floating(value.info.dtype)) return false;
   const Shape shape = constant_shape(value.info.dims);
@@ -138,24 +139,33 @@ class AffineNode {
 
   bool has_scale() const { return !affine_.scale.is_one(); }
 
-  /// The weights times the scales; null where that is not finite. In the shape `view` of the
-  /// weights, scales that differ by channel have the shape `channels`.
+  /// The weights times the scales; null where that is not finite. `view` is the shape in which
+  /// DiffusedCast sees the weights. Scales that differ by channel have the shape `channels`, which
+  /// broadcasts to it.
   GraphValue* scaled(const GraphValue& weights, const Shape& view, const Shape& channels) {
+    const DataType type = weights.info.dtype;
     ProgramWriter program;
     std::vector<GraphValue*> inputs{graph_.reshape_constant(weights, view)};
-    const int weight = program.input(0, weights.info.dtype);
+    const int weight = program.input(0, type);
     const int scale = append(program, inputs, affine_.scale, channels);
     GraphValue* result =
         evaluated(program, program.binary(ElementWiseOperation::kPROD, weight, scale), inputs,
-                  weights.info.dtype, view, weights.name);
+                  DataType::kFLOAT, view, weights.name);
+    // Rounding each weight to the nearest value moves a channel's mean, and nothing averages that
+    // out.
+    if (result != nullptr && type != DataType::kFLOAT)
+      result = evaluated(std::make_shared<DiffusedCast>(DiffusedCastParams{type}), {result}, type,
+                         view, weights.name);
     return result ? graph_.reshape_constant(*result, constant_shape(weights.info.dims)) : nullptr;
   }
 
-  /// Whether something remains to be added, where there is a bias or not.
+  /// Whether the layer still needs a bias: it has one, or the shift is not zero.
   bool needs_bias(const GraphValue* bias) const { return bias || !affine_.shift.is_zero(); }
 
-  /// bias * scale + shift as a constant; null where that is not finite.
+  /// bias * scale + shift as a constant; null where that is not finite. A computed bias is FP32,
+  /// because rounding it would move a channel's mean.
   GraphValue* new_bias(GraphValue* bias, int64_t channels, DataType type) {
+    if (has_scale() || bias) type = DataType::kFLOAT;
     ProgramWriter program;
     std::vector<GraphValue*> inputs;
     int result = -1;
@@ -164,7 +174,7 @@ class AffineNode {
       result = program.input(0, bias->info.dtype);
     }
     if (bias == nullptr || inputs[0]->info.dims[0] != Expr(channels)) {
-      // Gives the result its extent.
+      // The zeros give the result its extent.
       const auto bytes = static_cast<size_t>(bytes_of(type, channels));
       Blob zeros = Blob::make(bytes, [&](void* memory) { std::memset(memory, 0, bytes); });
       inputs.push_back(graph_.add_constant(type, {channels}, std::move(zeros), "zeros"));
@@ -181,8 +191,7 @@ class AffineNode {
   }
 
  private:
-  /// Adds the coefficient to a program, its inputs in the shape `channels` where they have several
-  /// elements.
+  /// Adds the coefficient to a program. Its inputs with several elements get the shape `channels`.
   int append(ProgramWriter& program, std::vector<GraphValue*>& inputs, Coefficient coefficient,
              const Shape& channels) {
     std::vector<int> used, registers;
@@ -202,12 +211,19 @@ class AffineNode {
     const int results[] = {program.cast(result, type)};
     PointwiseParams params = program.finish(results, &used);
     std::vector<GraphValue*> operands;
+    operands.reserve(used.size());
     for (const int index : used) operands.push_back(inputs[index]);
+    return evaluated(std::make_shared<Pointwise>(std::move(params)), std::move(operands), type,
+                     shape, name);
+  }
+
+  GraphValue* evaluated(OperatorPtr op, std::vector<GraphValue*> operands, DataType type,
+                        const Shape& shape, const std::string& name) {
     TensorInfo info;
     info.dtype = type;
     info.dims = sym_shape(shape);
-    GraphNode* added = graph_.insert_before(node_, std::make_shared<Pointwise>(std::move(params)),
-                                            std::move(operands), std::move(info), name);
+    GraphNode* added =
+        graph_.insert_before(node_, std::move(op), std::move(operands), std::move(info), name);
     GraphValue* value = added->outputs[0];
     if (!fold(graph_, added, context_)) return nullptr;
     return value->may_change || is_finite(*value) ? value : nullptr;
@@ -249,13 +265,13 @@ void fold_into_convolution(Graph& graph, const PassContext& context, GraphNode* 
   if (!affine.match(convolution->outputs[0], 1, channels)) return;
   if (affine.has_scale()) {
     if (!weights->is_constant()) return;
-    // A group's output channels come after its input channels where the kernel is transposed.
+    // A transposed kernel has a group's output channels behind its input channels.
     const Shape shape = constant_shape(dims);
     const int64_t inner = shape.numel(2, shape.rank()), groups = params.groups;
-    weights = transposed
-                  ? affine.scaled(*weights, {groups, shape[0] / groups, shape[1], inner},
-                                  {groups, 1, shape[1], 1})
-                  : affine.scaled(*weights, {shape[0], shape.numel() / shape[0]}, {shape[0], 1});
+    weights = transposed ? affine.scaled(*weights, {groups, shape[0] / groups, shape[1], inner},
+                                         {groups, 1, shape[1], 1})
+                         : affine.scaled(*weights, {shape[0], shape.numel() / shape[0], 1, 1},
+                                         {shape[0], 1, 1, 1});
     if (weights == nullptr) return;
   }
   std::vector<GraphValue*> inputs{convolution->inputs[0], weights};
@@ -285,9 +301,11 @@ void fold_into_product(Graph& graph, GraphNode* node, GraphNode* product,
     const Shape shape = constant_shape(weights->info.dims);
     const int rank = shape.rank();
     const bool transposed = params.op1 == MatrixOperation::kTRANSPOSE;
-    const int64_t inner = transposed ? shape[rank - 1] : 1;
-    weights = affine.scaled(
-        *weights, {shape.numel(0, rank - (transposed ? 2 : 1)), channels, inner}, {1, channels, 1});
+    const int64_t stack = shape.numel(0, rank - 2);
+    weights = affine.scaled(*weights,
+                            transposed ? Shape{stack, 1, channels, shape[rank - 1]}
+                                       : Shape{stack, shape[rank - 2], channels, 1},
+                            {1, 1, channels, 1});
     if (weights == nullptr) return;
   }
   std::vector<GraphValue*> inputs{product->inputs[0], weights};

@@ -15,8 +15,8 @@
 namespace opwright {
 namespace {
 
-/// What a program does at most: activation(first + second), where the sum and the activation may be
-/// missing.
+/// An epilogue that simple kernels can compute: activation(first + second). The sum and the
+/// activation may be missing.
 struct Epilogue {
   int first = -1, second = -1;  ///< inputs of the program; second is -1 without a sum
   FusedActivation activation;
@@ -56,7 +56,7 @@ class EpilogueMatch {
     return i.op == opcode(PointwiseOp::kConstant) ? &i.alpha : nullptr;
   }
 
-  /// When the instruction is `op` of a register and a constant: the register, else -1.
+  /// If the instruction is `op` of a register and a constant, returns the register, else -1.
   int with_constant(int at, ElementWiseOperation op, double* value) const {
     const PointwiseInstruction& i = program_[at];
     if (i.op != opcode(op)) return -1;
@@ -68,7 +68,7 @@ class EpilogueMatch {
     return -1;
   }
 
-  /// Recognizes an activation at the end; gives the register that it is applied to.
+  /// Recognizes an activation at the end. Returns the register to which it is applied.
   int match_activation(int at, FusedActivation& activation) const {
     const PointwiseInstruction& i = program_[at];
     if (i.op >= opcode(PointwiseOp::kActivation)) {
@@ -92,13 +92,13 @@ class EpilogueMatch {
 bool is_product(const GraphNode& node) {
   return node.as<Convolution>() || node.as<Deconvolution>() || node.as<MatrixMultiply>();
 }
-/// Whose epilogues are programs alone.
+/// Whether the node is a product whose epilogues can only be programs.
 bool is_quantized_product(const GraphNode& node) {
   return is_quantized(node.inputs[0]->info.dtype);
 }
 
-/// Whether the program of the result may be faster as a step of its own, which reads and writes it
-/// once more: sums that become bytes are several times as large.
+/// Whether the program of the result may be faster as a separate step, which reads and writes the
+/// result once more. It is not for sums that become bytes, which are several times as large.
 bool may_pay_alone(const GraphNode& node, const GraphNode& producer) {
   if (is_quantized_product(producer) || !is_floating(producer.outputs[0]->info.dtype)) return false;
   if (producer.parts != nullptr) return true;
@@ -160,7 +160,7 @@ bool fuse(Graph& graph, const PassContext& context, GraphNode* node, GraphValue*
                      producer->inputs);
 }
 
-/// Programs that every device knows: an activation of a sum, which may be missing.
+/// Fuses the epilogues that every device knows: an activation of a sum. Either may be missing.
 bool fuse_simple(Graph& graph, const PassContext& context, GraphNode* node,
                  const Pointwise& pointwise) {
   const std::optional<Epilogue> epilogue =
@@ -169,8 +169,8 @@ bool fuse_simple(Graph& graph, const PassContext& context, GraphNode* node,
   GraphValue* first = node->inputs[epilogue->first];
   GraphValue* second = epilogue->second < 0 ? nullptr : node->inputs[epilogue->second];
   if (second == nullptr && !epilogue->activation.present()) return false;
-  // Of two convolutions the one whose result comes last takes the other's as its residual; the
-  // exporters of residual networks put the shortcut second.
+  // Of two convolutions the one whose result comes last takes the other's result as its residual.
+  // Exporters of residual networks put the shortcut second.
   return fuse(graph, context, node, first, second, epilogue->activation) ||
          (second && fuse(graph, context, node, second, first, epilogue->activation));
 }
@@ -202,12 +202,12 @@ class ProgramFusion {
   }
 
  private:
-  /// With the product's own inputs in front, which are so many.
+  /// Fuses the node into `op`. The product's own inputs stand in front; `own` is their number.
   template <class Op>
   bool fuse(const Op& op, GraphNode* producer, GraphValue* value, size_t own, int channel_axis) {
     auto params = op.params();
     std::vector<GraphValue*> inputs = producer->inputs;
-    // What the program reads: the sum, and then these.
+    // The program reads the sum and then these inputs.
     std::vector<GraphValue*> others;
     if constexpr (!std::is_same_v<Op, MatrixMultiply>) {
       if (params.has_residual) others.push_back(inputs.back()), inputs.pop_back();
@@ -255,7 +255,7 @@ class ProgramFusion {
     for (size_t i = 1; i < used.size(); ++i) {
       GraphValue* const other = others[used[i] - 1];
       const int64_t place = fused_place(other->info.dims, result.dims, channel_axis);
-      // Floating tensors share one type, but beside products of what is quantized.
+      // Floating tensors share one type, except beside products of quantized operands.
       const DataType type = other->info.dtype;
       const bool shares =
           is_floating(sum) && is_floating(type) && !is_quantized(type) && !quantized;
@@ -271,7 +271,7 @@ class ProgramFusion {
                        std::move(inputs));
   }
 
-  /// Products of INT32 and INT64 have none.
+  /// Whether products with sums of the type have epilogues. Those of INT32 and INT64 do not.
   static bool has_epilogues(DataType type) { return is_floating(type) || is_byte(type); }
 
   static int activate(ProgramWriter& writer, int x, const FusedActivation& activation) {
@@ -295,7 +295,8 @@ class ProgramFusion {
   GraphNode* node_;
 };
 
-/// What makes bytes of an attention's result alone is the attention's last step.
+/// Lets an attention compute the program that turns its result into bytes, as its last step. Only
+/// that program may read the result.
 bool fuse_into_attention(Graph& graph, const PassContext& context, GraphNode* node,
                          const Pointwise& pointwise) {
   if (node->inputs.size() != 1) return false;
@@ -318,8 +319,8 @@ bool fuse_into_attention(Graph& graph, const PassContext& context, GraphNode* no
   return true;
 }
 
-/// Where the node reads a product of rows that were reshaped behind it, the rows are reshaped
-/// before it, so that the product can take the node.
+/// If the node reads a product whose rows are reshaped behind it, reshapes the rows before it
+/// instead, so that the product can take the node.
 void reshape_rows_before(Graph& graph, GraphNode* node) {
   for (GraphValue* value : std::vector<GraphValue*>(node->inputs)) {
     GraphNode* const reshape = value->producer;
@@ -359,7 +360,7 @@ void reshape_rows_before(Graph& graph, GraphNode* node) {
   }
 }
 
-/// Of several products whose results the program reads the last one takes it.
+/// If the program reads results of several products, the last product takes it.
 void fuse_program(Graph& graph, const PassContext& context, GraphNode* node,
                   const std::vector<GraphNode*>& order) {
   std::vector<GraphValue*> values;

@@ -8,7 +8,7 @@
 namespace opwright {
 namespace {
 
-// Programs up to this size may run once per consumer instead of storing their result.
+// A program up to this size may run once per consumer, instead of storing its result.
 constexpr size_t kCheapInstructions = 2;
 constexpr size_t kMaxCopies = 3;
 
@@ -24,8 +24,7 @@ bool is_cheap(const GraphNode& node) {
   return operations <= kCheapInstructions && tensors <= 1;
 }
 
-/// Whether everything that reads the value is a program over the same shape, so that the value need
-/// not be stored at all.
+/// Whether only programs over the same shape read the value, so that it need not be stored.
 bool vanishes(const Graph& graph, const GraphValue& value) {
   if (graph.is_kept(value) || value.uses.size() > kMaxCopies) return false;
   return std::all_of(value.uses.begin(), value.uses.end(), [&](const GraphValue::Use& use) {
@@ -46,7 +45,7 @@ bool fuse(Graph& graph, GraphNode* consumer, GraphNode* producer) {
 bool fuse_one(Graph& graph, GraphNode* consumer) {
   for (GraphValue* input : consumer->inputs) {
     GraphNode* producer = input->producer;
-    // What is stored alone is rounded to FP8.
+    // Only stored values are rounded to FP8.
     if (producer == nullptr || !producer->as<Pointwise>() || producer->outputs.size() != 1 ||
         input->stored_type || input->is_stored || input->info.dtype == DataType::kFP8 ||
         !may_join(*producer, *consumer) || input->info.dims != consumer->outputs[0]->info.dims)

@@ -6,7 +6,8 @@
 namespace opwright {
 namespace {
 
-// Beyond these a program's intermediate results no longer stay in the nearest cache.
+// A program with more inputs or instructions no longer keeps its intermediate results in the
+// nearest cache.
 constexpr size_t kMaxInputs = 8;
 constexpr size_t kMaxInstructions = 48;
 

@@ -39,7 +39,7 @@ Graph::Graph(const Network& network, bool constrained) : symbols_(&network.symbo
     if (added) {
       entry->second = new_value(tensor->info(), tensor->name());
       entry->second->scale = tensor->scale();
-      // Outputs of the network are converted where they leave it.
+      // A network's output is converted where it leaves the network.
       if (constrained && tensor->producer() && !tensor->is_network_output())
         entry->second->stored_type = tensor->stored_type();
       if (tensor->is_debug()) {
@@ -137,6 +137,13 @@ std::vector<GraphNode*> Graph::nodes() const {
   result.reserve(nodes_.size());
   for (const auto& node : nodes_) result.push_back(node.get());
   return result;
+}
+
+bool GraphValue::is_of_constants(int nodes) const {
+  if (is_known() || producer == nullptr || nodes == 0) return is_known();
+  return std::ranges::all_of(producer->inputs, [&](const GraphValue* input) {
+    return input == nullptr || input->is_of_constants(nodes - 1);
+  });
 }
 
 bool GraphValue::is_single(size_t inner) const {
@@ -249,7 +256,7 @@ void Graph::fuse(const GraphNode& producer, GraphNode* node, OperatorPtr op,
                  std::vector<GraphValue*> inputs, std::shared_ptr<const FusedParts> parts) {
   join(producer, *node);
   replace(node, std::move(op), std::move(inputs));
-  // What only the parts read may go.
+  // Nodes that only the parts read may be removed as dead.
   if (parts != nullptr && reads_all_of(*node, *parts)) node->parts = std::move(parts);
 }
 
@@ -280,7 +287,7 @@ void Graph::replace_uses(GraphValue* from, GraphValue* to) {
 }
 
 void Graph::detach(GraphValue* value) {
-  // The producer may define a symbol by this very output, so it keeps an output of that kind.
+  // The output may define a symbol of the producer, so the producer keeps an output of that kind.
   GraphNode* producer = value->producer;
   GraphValue* stand_in = new_value(value->info, value->name);
   stand_in->producer = producer;

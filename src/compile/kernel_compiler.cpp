@@ -13,7 +13,7 @@
 namespace opwright {
 
 bool KernelCompiler::compiles(const GraphNode& node) const {
-  // Plugins compile by themselves, and not on any thread; bodies have nodes of their own.
+  // Plugins compile by themselves, and not on any thread. Bodies have nodes of their own.
   return !device_.is_host() && is_builtin_operator(node.op->kind());
 }
 
@@ -43,7 +43,7 @@ PlannedOperatorPtr KernelCompiler::plan(const Work& work, bool is_build_thread,
   if (!compiles(node)) return node.op->plan(args);
   if (const std::string known = failure(work.key); !known.empty()) fail(known);
   const Deadline deadline(config_.kernel_seconds);
-  std::exception_ptr end;  // of the build
+  std::exception_ptr end;  // the exception that ends the build
   std::atomic<bool> has_end = false;
   const std::thread::id thread = std::this_thread::get_id();
   const std::function<bool()> gives_up = [&] {
@@ -91,7 +91,7 @@ void KernelCompiler::compile(std::span<const Work> work, const Progress& progres
   const auto compile_next = [&](bool is_builder) {
     const int64_t i = next++;
     if (i >= total) {
-      // What is interrupted while others compile their last kernels ends those.
+      // An interrupt ends the other threads' last kernels, too.
       for (int before = done; is_builder && running > 0 && !is_ended; before = done) {
         constexpr auto kPause = std::chrono::milliseconds(5);
         std::this_thread::sleep_for(kPause);
@@ -107,7 +107,7 @@ void KernelCompiler::compile(std::span<const Work> work, const Progress& progres
       plan(work[static_cast<size_t>(i)], is_builder, &is_ended);
     } catch (...) {
       --running;
-      // A candidate that fails is reported when its turn comes.
+      // tune() reports a candidate that fails.
       rethrow_end(std::current_exception());
       ++done;
       return true;

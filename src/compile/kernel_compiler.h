@@ -15,17 +15,17 @@
 
 namespace opwright {
 
-/// Plans the candidates of nodes, each within the time that a kernel may take to compile, and knows
-/// within a build which do not compile, or fail otherwise.
+/// Plans the candidates of nodes, each within the time that a kernel may take to compile. Remembers
+/// within a build which candidates do not compile, or fail otherwise.
 class KernelCompiler {
  public:
   struct Work {
     const GraphNode* node = nullptr;
     NodePorts ports;  ///< with the candidate's types
     Candidate candidate;
-    std::string key;  ///< what failure() knows the candidate by
-    /// Whether the ports have the constants in the candidate's types. Without, a failure that is
-    /// not for the time proves nothing.
+    std::string key;  ///< the key for failure()
+    /// Whether the ports have the constants in the candidate's types. Without constants, only a
+    /// failure for the time proves anything.
     bool has_constants = false;
   };
   using Progress = std::function<void(int done, int total)>;
@@ -33,21 +33,20 @@ class KernelCompiler {
   KernelCompiler(const Device& device, const BuilderConfig& config, const BuildBudget& budget)
       : device_(device), config_(config), budget_(budget) {}
 
-  /// Whether the layer's kernel is compiled when the layer is planned, on any thread.
+  /// Whether planning the layer compiles its kernel, on any thread.
   bool compiles(const GraphNode& node) const;
-  /// The node's plan(), on the thread of the build. What fails to compile fails at once the next
-  /// time.
+  /// Calls the node's plan(), on the thread of the build. A candidate that fails to compile fails
+  /// at once the next time.
   PlannedOperatorPtr plan(const Work& work) { return plan(work, true, nullptr); }
-  /// All of them on all threads, so that plan() finds them in the device's cache.
+  /// Compiles all of them on all threads, so that plan() finds the kernels in the device's cache.
   void compile(std::span<const Work> work, const Progress& progress);
-  /// Why the candidate with this key did not compile; empty where nothing is known against it.
+  /// Why the candidate with this key did not compile; empty where no failure is known.
   std::string failure(const std::string& key) const;
-  /// Lets the candidate with this key fail like one that does not compile.
+  /// Makes the candidate with this key fail as if it did not compile.
   void add_failure(const std::string& key, const std::string& reason);
 
  private:
-  /// Asks for interrupts where the thread is the build's. Once `is_ended` what is compiled is given
-  /// up.
+  /// Asks for interrupts on the build's thread. Gives up compiling once `is_ended`.
   PlannedOperatorPtr plan(const Work& work, bool is_build_thread,
                           const std::atomic<bool>* is_ended);
 
@@ -55,7 +54,7 @@ class KernelCompiler {
   const BuilderConfig& config_;
   const BuildBudget& budget_;
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, std::string> failures_;  // why, by key
+  std::unordered_map<std::string, std::string> failures_;  // reasons by key
 };
 
 }  // namespace opwright

@@ -19,7 +19,7 @@
 namespace opwright {
 namespace {
 
-/// The value of a constant with one element, where an immediate of a program can hold it.
+/// The value of a constant with one element, if a program's immediate can hold the value.
 std::optional<double> scalar_constant(const GraphValue& value) {
   if (!value.is_fixed() || constant_shape(value.info.dims).numel() != 1) return std::nullopt;
   const DataType type = value.info.dtype;
@@ -40,7 +40,8 @@ std::optional<double> scalar_constant(const GraphValue& value) {
 class NodeProgram {
  public:
   NodeProgram(Graph& graph, GraphNode& node) : graph_(graph), node_(node) {
-    // A program needs an input from which its kernels take the shape: one of the result's rank.
+    // A program's kernels take the shape from an input of the result's rank, so the program needs
+    // one.
     const size_t rank = node.outputs[0]->info.dims.size();
     has_tensor_ = std::ranges::any_of(node.inputs, [&](const GraphValue* input) {
       return input && !scalar_constant(*input) && input->info.dims.size() == rank;
@@ -71,7 +72,7 @@ class NodeProgram {
   bool has_tensor_ = false;
 };
 
-/// The value with another constant shape: reshaped now when it is a constant, else by a node.
+/// The value with another constant shape: a constant is reshaped now, other values by a node.
 GraphValue* reshaped(Graph& graph, GraphNode* before, GraphValue* value, const SymShape& dims) {
   if (value->info.dims == dims) return value;
   if (value->is_constant()) return graph.reshape_constant(*value, constant_shape(dims));
@@ -110,7 +111,7 @@ void lower_scale(Graph& graph, GraphNode* node, const ScaleParams& params) {
   program.finish(result);
 }
 
-/// The program of a node whose scales broadcast to x.
+/// Writes the program of a node whose scales broadcast to x.
 void lower_quantization(Graph& graph, GraphNode* node, bool quantizes) {
   NodeProgram program(graph, *node);
   ProgramWriter& writer = program.writer;
@@ -133,7 +134,7 @@ void lower_quantization(Graph& graph, GraphNode* node, bool quantizes) {
       x = writer.activation(ActivationType::kCLIP, x, is_signed ? -128 : 0, is_signed ? 127 : 255);
     }
   } else {
-    // Differences of INT32 are exact before they become FP32.
+    // Differences of INT32 are computed exactly before they become FP32.
     const DataType type = writer.type(x) == DataType::kINT32 ? DataType::kINT32 : kFloat;
     x = writer.cast(x, type);
     if (zero_point) x = writer.binary(Op::kSUB, x, writer.cast(program.operand(zero_point), type));
@@ -143,7 +144,7 @@ void lower_quantization(Graph& graph, GraphNode* node, bool quantizes) {
   program.finish(x);
 }
 
-/// Blocks get an axis of their own, along which their scales broadcast.
+/// Gives blocks an axis of their own, along which their scales broadcast.
 void lower_quantization(Graph& graph, GraphNode* node, const QuantizationParams& params) {
   const SymShape x = node->inputs[0]->info.dims;
   std::vector<GraphValue*> inputs = node->inputs;
@@ -154,7 +155,7 @@ void lower_quantization(Graph& graph, GraphNode* node, const QuantizationParams&
     SymShape dims = scale_shape(x, inputs[i]->info.dims, params.axis, problem);
     require(problem.empty(), "Layer '", node->name, "': input ", i, " ", problem);
     const bool is_vector = is_vector_of_scales(x, inputs[i]->info.dims);
-    // The zero point of blocks has as many as the scale has.
+    // A zero point of blocks has as many blocks as the scale has.
     const SymShape& first = i == 1 ? dims : node->inputs[1]->info.dims;
     SymShape wide;
     for (size_t axis = 0; axis < x.size(); ++axis) {
@@ -221,7 +222,7 @@ void lower_shuffle(Graph& graph, GraphNode* node, const ShuffleParams& params) {
   Ints last = Shuffle::permutation(params.second_transpose, result.size());
   if (!first.empty()) {
     if (!reshapes) {
-      // Both at once: element i of the result is axis first[second[i]] of the input.
+      // One transposition does both: element i of the result is axis first[second[i]] of the input.
       if (last.empty()) last = identity(static_cast<int>(value->info.dims.size()));
       for (int64_t& axis : last) axis = first[axis];
     } else {
@@ -244,7 +245,7 @@ void lower_shuffle(Graph& graph, GraphNode* node, const ShuffleParams& params) {
   graph.replace(node, std::make_shared<Transpose>(TransposeParams{last}), {value});
 }
 
-/// Whether the operator became one without shape inputs.
+/// Replaces the operator by one without shape inputs. Returns whether there is one.
 bool lower_shape_inputs(Graph& graph, GraphNode* node) {
   std::vector<const TensorInfo*> infos;
   for (const GraphValue* input : node->inputs) infos.push_back(input ? &input->info : nullptr);
@@ -257,7 +258,7 @@ bool lower_shape_inputs(Graph& graph, GraphNode* node) {
   return true;
 }
 
-/// Factors of groups become factors of channels.
+/// Turns factors per group into factors per channel.
 void lower_normalization(Graph& graph, GraphNode* node, const NormalizationParams& params) {
   const SymShape& x = node->inputs[0]->info.dims;
   std::vector<GraphValue*> inputs = node->inputs;
@@ -279,7 +280,7 @@ void lower_normalization(Graph& graph, GraphNode* node, const NormalizationParam
   if (inputs != node->inputs) graph.replace(node, node->op, std::move(inputs));
 }
 
-/// A plugin whose elements are an expression of those of its inputs.
+/// Lowers a plugin that computes its elements by an expression of its inputs' elements.
 bool lower_plugin(Graph& graph, GraphNode* node) {
   const PluginModel* const plugin = node->op->plugin();
   if (plugin == nullptr) return false;
@@ -323,7 +324,7 @@ bool lower_plugin(Graph& graph, GraphNode* node) {
   return true;
 }
 
-/// What is known to hold needs no look at run time.
+/// Removes an assertion that is known to hold, which needs no check at run time.
 void lower_assertion(Graph& graph, GraphNode* node) {
   const TensorInfo& condition = node->inputs[0]->info;
   if (!condition.values) return;

@@ -20,7 +20,7 @@ uint64_t aligned(uint64_t size) {
 MemoryPlan place_in_order(const std::vector<Lifetime>& lifetimes, const std::vector<int>& order) {
   MemoryPlan plan;
   plan.offsets.resize(lifetimes.size());
-  std::vector<int> placed;  // by offset
+  std::vector<int> placed;  // sorted by offset
   for (int i : order) {
     const Lifetime& piece = lifetimes[i];
     const uint64_t size = aligned(piece.size);
@@ -43,7 +43,7 @@ MemoryPlan place_in_order(const std::vector<Lifetime>& lifetimes, const std::vec
   return plan;
 }
 
-/// Step by step, each piece into the tightest gap that those before it have left.
+/// Places pieces step by step, each into the tightest gap that the pieces before it leave.
 MemoryPlan place_in_time(const std::vector<Lifetime>& lifetimes) {
   MemoryPlan plan;
   plan.offsets.resize(lifetimes.size());
@@ -52,9 +52,9 @@ MemoryPlan place_in_time(const std::vector<Lifetime>& lifetimes) {
   std::ranges::stable_sort(order, {}, [&](int i) {
     return std::pair(lifetimes[i].first, -static_cast<int64_t>(lifetimes[i].size));
   });
-  std::map<uint64_t, uint64_t> gaps;                // by offset: where each ends
-  std::set<std::pair<uint64_t, uint64_t>> by_size;  // and the offset
-  std::set<std::pair<int, int>> live;               // by their last steps
+  std::map<uint64_t, uint64_t> gaps;                // each gap's end by its offset
+  std::set<std::pair<uint64_t, uint64_t>> by_size;  // gaps by size and offset
+  std::set<std::pair<int, int>> live;               // placed pieces by their last steps
   const auto add_gap = [&](uint64_t from, uint64_t to) {
     if (from == to) return;
     gaps.emplace(from, to), by_size.emplace(to - from, from);
@@ -118,7 +118,7 @@ void StepBytes::change(const Lifetime& piece, int sign) {
 }
 
 MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes) {
-  // No sum below overflows then.
+  // This limit keeps the sums below from overflowing.
   constexpr uint64_t kMost = uint64_t{1} << 62;
   uint64_t all = 0;
   for (const Lifetime& piece : lifetimes) {
@@ -138,7 +138,7 @@ MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes) {
     std::stable_sort(sorted.begin(), sorted.end(), [&](int a, int b) { return key(a) > key(b); });
     return place_in_order(lifetimes, sorted);
   };
-  // Each attempt below takes time by the square of their number.
+  // The time of each attempt below grows with the square of the number of pieces.
   constexpr size_t kMany = 16384;
   if (lifetimes.size() > kMany) return place_in_time(lifetimes);
   MemoryPlan best = by([&](int i) { return lifetimes[i].size; });

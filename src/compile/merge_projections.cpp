@@ -10,17 +10,17 @@
 namespace opwright {
 namespace {
 
-/// Operands of an attention: parts of a product of what others are products of, too, and constant
-/// weights.
+/// Operands of an attention that are products of a tensor and constant weights. Others may be
+/// products of the same tensor.
 struct Projection {
   GraphNode* product = nullptr;
-  std::vector<GraphNode*> behind;  ///< programs of its elements and constants, in order
-  std::vector<size_t> operands;    ///< of the attention
+  std::vector<GraphNode*> behind;  ///< programs of the product's elements and constants, in order
+  std::vector<size_t> operands;    ///< numbers of the attention's operands
   int64_t width = 0;
 };
 
-/// Products become one whose weights lie side by side, each operand a part of its rows: one kernel
-/// reads their input once, and has tiles enough for more of the GPU.
+/// Joins products by laying their weights side by side; each operand becomes a part of the joined
+/// product's rows. One kernel then reads their input once and has tiles for more of the GPU.
 class Merging {
  public:
   Merging(Graph& graph, const PassContext& context, GraphNode* attention)
@@ -31,7 +31,7 @@ class Merging {
     for (size_t operand = 0; operand < 3; ++operand) {
       const Projection projection = projection_of(operand);
       if (projection.product == nullptr) continue;
-      // Weights that lie side by side already are those of one product, which all may read.
+      // Weights that already lie side by side belong to one product, which several operands read.
       const auto same = std::ranges::find(left, projection.product, &Projection::product);
       if (same != left.end())
         same->operands.push_back(operand);
@@ -85,8 +85,8 @@ class Merging {
     result.product = node, result.operands = {operand}, result.width = width.constant();
     return result;
   }
-  /// What a program reads beside constants of rows, or of one element: a tensor of the output's
-  /// shape. Null where it is another node.
+  /// The input of a program that is no constant row or number: a tensor of the output's shape. Null
+  /// where the node is not such a program.
   static const GraphValue* element_input(const GraphNode& node) {
     if (!node.as<Pointwise>() || node.outputs.size() != 1) return nullptr;
     const SymShape& dims = node.outputs[0]->info.dims;
@@ -106,7 +106,7 @@ class Merging {
     const SymShape& dims = value.info.dims;
     return is_one(value) || (dims.back() == width && numel(dims) == width);
   }
-  /// A constant of a matrix or vector, with extents of 1 before it at most.
+  /// A constant matrix or vector. It may have extents of 1 before it.
   static bool is_stack_of_one(const GraphValue& value) {
     return value.is_constant() && !value.info.dims.empty() && value.is_single(2);
   }
@@ -123,7 +123,7 @@ class Merging {
     return true;
   }
 
-  /// Whether programs differ in their constant rows alone.
+  /// Whether the programs differ only in their constant rows.
   static bool compute_alike(const GraphNode* a, const GraphNode* b) {
     const PointwiseParams &of_a = a->as<Pointwise>()->params(),
                           &of_b = b->as<Pointwise>()->params();
@@ -136,7 +136,7 @@ class Merging {
            });
   }
 
-  /// Input `input` of all of them as one constant; null where it cannot be computed.
+  /// Joins input `input` of all products into one constant. Null where it cannot be computed.
   GraphValue* joined(const std::vector<Projection>& group, size_t input, int64_t axis) {
     std::vector<GraphValue*> parts;
     for (const Projection& each : group) parts.push_back(each.product->inputs[input]);
@@ -156,8 +156,8 @@ class Merging {
     return fold(graph_, node, context_) ? result : nullptr;
   }
 
-  /// The program at that place behind all of the products, behind the one that they became; null
-  /// where its constants cannot be computed.
+  /// Places the products' programs number `place` as one program behind the joined product. Null
+  /// where the joined constants cannot be computed.
   GraphValue* behind_merged(const std::vector<Projection>& group, size_t place, GraphValue* value) {
     const GraphNode& first = *group[0].behind[place];
     std::vector<GraphValue*> inputs = first.inputs;
@@ -213,7 +213,7 @@ class Merging {
     for (const Projection& each : group)
       for (const size_t operand : each.operands) operands[operand] = result;
     auto op = std::make_shared<FusedAttention>(std::move(of_attention));
-    // Where it cannot run nobody reads it.
+    // If the merged product cannot run, nothing reads it and it is removed.
     if (!context_.can_run(*merged->op, *merged, inputs) ||
         !context_.can_run(*op, *attention_, operands))
       return;

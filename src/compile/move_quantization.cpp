@@ -39,8 +39,8 @@ std::optional<ScalarQuantization> scalar_quantization(const GraphNode& node) {
 
 namespace {
 
-/// Of how many first inputs the node does nothing but to give elements, or 0 in the place of
-/// negative ones, so that it may do so before they are dequantized.
+/// Number of first inputs whose elements the node only moves, or replaces by 0 where they are
+/// negative. The node may do so before these inputs are dequantized.
 size_t moved_inputs(const GraphNode& node, const ScalarQuantization& quantization) {
   const int64_t zero_point = quantization.zero_point;
   const auto* pooling = node.as<Pooling>();
@@ -51,13 +51,13 @@ size_t moved_inputs(const GraphNode& node, const ScalarQuantization& quantizatio
       node.as<Unsqueeze>() || (pooling != nullptr && pooling->params().type == PoolingType::kMAX))
     return 1;
   if (node.as<Concatenation>()) return node.inputs.size();
-  // What lies outside becomes 0.
+  // Elements outside become 0.
   if (zero_point == 0 && (node.as<Gather>() || (node.as<Slice>() && node.inputs.size() <= 4)))
     return 1;
   return 0;
 }
 
-/// Bytes that were dequantized, moved and quantized as they were are bytes that were moved.
+/// Moves the bytes as they are, instead of dequantizing, moving and quantizing them.
 void skip_dequantization(Graph& graph, const PassContext& context, GraphNode* quantize) {
   const auto wanted = scalar_quantization(*quantize);
   GraphNode* const mover = quantize->inputs[0]->producer;
@@ -90,30 +90,9 @@ void skip_dequantization(Graph& graph, const PassContext& context, GraphNode* qu
   graph.replace(quantize, mover->op, std::move(inputs));
 }
 
-/// Of a table of bytes only those rows are dequantized that are picked.
-void pick_before_dequantization(Graph& graph, const PassContext& context, GraphNode* gather) {
-  GraphNode* const dequantize = gather->inputs[0]->producer;
-  if (dequantize == nullptr || !dequantize->as<Dequantize>() || gather->precision ||
-      gather->as<Gather>()->params().mode != GatherMode::kDEFAULT)
-    return;
-  const auto quantization = scalar_quantization(*dequantize);
-  if (!quantization || quantization->zero_point != 0 || !dequantize->inputs[0]->is_constant())
-    return;
-  std::vector<GraphValue*> inputs = gather->inputs;
-  inputs[0] = dequantize->inputs[0];
-  TensorInfo info = gather->outputs[0]->info;
-  info.dtype = quantization->type;
-  GraphNode* const picked =
-      graph.insert_before(gather, gather->op, inputs, std::move(info), gather->name + " of bytes");
-  if (!context.can_run(*picked->op, *picked, inputs)) return;
-  std::vector<GraphValue*> scaled = dequantize->inputs;
-  scaled[0] = picked->outputs[0];
-  join(*dequantize, *gather);
-  graph.replace(gather, dequantize->op, std::move(scaled));
-}
-
-/// A zero point at the end or in the middle of the type's range is 0 in the range of the other type
-/// of bytes: what is padded with zeros, and multiplied by tensor cores, needs none then.
+/// Changes the type of bytes whose zero point is at the end or in the middle of its range to the
+/// other type of bytes, where that zero point is 0. Padding with zeros and products by tensor cores
+/// need no zero point then.
 void center_zero_point(Graph& graph, GraphNode* quantize) {
   const auto own = scalar_quantization(*quantize);
   GraphValue* const bytes = quantize->outputs[0];
@@ -133,13 +112,14 @@ void center_zero_point(Graph& graph, GraphNode* quantize) {
     graph.replace(use.node, use.node->op, {bytes, use.node->inputs[1]});
 }
 
-/// What is normalized is quantized by the same kernel, and stored as both.
+/// Lets the kernel of a normalization also quantize its result, and store both.
 void quantize_normalized(Graph& graph, const PassContext& context, GraphNode* quantize) {
   GraphValue *const y = quantize->inputs[0], *const bytes = quantize->outputs[0];
   GraphNode* const before = y->producer;
   const auto* op = before != nullptr ? before->as<Normalization>() : nullptr;
   const auto quantization = scalar_quantization(*quantize);
-  constexpr float kLeastScale = 0x1p-40F, kMostScale = 0x1p40F;  // whose reciprocals are divided by
+  constexpr float kLeastScale = 0x1p-40F, kMostScale = 0x1p40F;  // scales whose reciprocals are
+                                                                 // used
   if (op == nullptr || !quantization || quantization->scale < kLeastScale ||
       quantization->scale > kMostScale || context.device.is_host() || y->stored_type ||
       bytes->stored_type || quantize->precision || before->precision)
@@ -176,12 +156,8 @@ void quantize_normalized(Graph& graph, const PassContext& context, GraphNode* qu
 void move_quantization(Graph& graph, const PassContext& context) {
   for (GraphNode* node : graph.nodes())
     if (node->as<Quantize>()) center_zero_point(graph, node);
-  for (GraphNode* node : graph.nodes()) {
-    if (node->as<Quantize>())
-      skip_dequantization(graph, context, node);
-    else if (node->as<Gather>())
-      pick_before_dequantization(graph, context, node);
-  }
+  for (GraphNode* node : graph.nodes())
+    if (node->as<Quantize>()) skip_dequantization(graph, context, node);
   graph.remove_dead();
   for (GraphNode* node : graph.nodes())
     if (node->as<Quantize>()) quantize_normalized(graph, context, node);

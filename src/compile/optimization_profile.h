@@ -12,8 +12,8 @@
 
 namespace opwright {
 
-/// Shapes (or, for shape inputs, values) that an engine is made for. Network inputs with constant
-/// shape need no entry.
+/// Ranges of shapes (or, for shape inputs, of values) for which an engine is made. Network inputs
+/// of constant shape need no entry.
 class OptimizationProfile {
  public:
   struct Range {
@@ -22,26 +22,26 @@ class OptimizationProfile {
   /// Throws Error unless the ranks agree and min <= opt <= max.
   void set_shape(const std::string& input, const Shape& min, const Shape& opt, const Shape& max);
   void set_values(const std::string& input, const Shape& min, const Shape& opt, const Shape& max);
-  /// The same one by one.
+  /// Set the minimum, optimum or maximum separately.
   void set_shape(const std::string& input, OptProfileSelector select, const Shape& shape);
   void set_values(const std::string& input, OptProfileSelector select, const Shape& values);
-  /// Null where they are not all set.
+  /// Null unless all three are set.
   const Range* shape(const std::string& input) const;
   const Range* values(const std::string& input) const;
-  /// One of them; null where it is not set.
+  /// The selected one; null where it is not set.
   const Shape* shape(const std::string& input, OptProfileSelector select) const;
   const Shape* values(const std::string& input, OptProfileSelector select) const;
   /// How many values a shape input has; -1 where none are set.
   int num_values(const std::string& input) const;
   /// Throws Error naming an input that lacks one of the three.
   void check() const;
-  /// The inputs that have shapes or values.
+  /// Names of the inputs that have shapes or values.
   std::vector<std::string> inputs() const;
 
   float extra_memory_target = 1;   ///< without effect
   Queue profile_stream = nullptr;  ///< without effect
 
-  /// Its settings: the properties of Python's IOptimizationProfile.
+  /// The settings that are properties of Python's IOptimizationProfile.
   template <class V>
   static void visit(V&& v) {
     using Self = OptimizationProfile;

@@ -71,6 +71,7 @@ void run_passes(Graph& graph, const PassContext& context) {
   agree_extents(graph, context);
   fold_shapes(graph);
   graph.remove_dead();
+  pick_rows(graph, context);
   move_quantization(graph, context);
   graph.remove_dead();
   quantize_products(graph, context);
@@ -108,6 +109,7 @@ void run_passes(Graph& graph, const PassContext& context) {
   fuse_epilogues(graph, context, true);
   graph.remove_dead();
   drop_roundings(graph);
+  lay_columns(graph, context);
 }
 
 }  // namespace opwright

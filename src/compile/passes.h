@@ -10,7 +10,7 @@
 
 namespace opwright {
 
-/// What passes may ask beside the graph.
+/// Context of the passes, beside the graph.
 struct PassContext {
   const Device& device;
   const BuilderConfig& config;
@@ -18,89 +18,101 @@ struct PassContext {
   bool strongly_typed = false;
   BuildBudget* budget = nullptr;                 ///< null: no limits
   bool fuses_attention = true;                   ///< whether attentions may become one step each
-  std::span<const ProfileRanges> profiles = {};  ///< all of them; empty: `ranges` alone
+  std::span<const ProfileRanges> profiles = {};  ///< all profiles; empty: only `ranges`
 
   /// Every way to run the operator on these inputs with the network's types.
   std::vector<Candidate> candidates(const Operator& op, const GraphNode& like,
                                     const std::vector<GraphValue*>& inputs) const;
-  /// Whether the operator may stand in the place of `like`, reading these inputs, and the device
-  /// can run it there with the network's types.
+  /// Whether the operator may replace that of `like`, with these inputs, and the device can run it
+  /// there with the network's types.
   bool can_run(const Operator& op, const GraphNode& like,
                const std::vector<GraphValue*>& inputs) const;
 };
 
-/// Whether the operator takes these inputs, and makes of them what has the shapes of the outputs.
-/// Passes ask before they put it there: parameters that they make of several layers' may be what no
-/// layer allows. Not for Reshape, whose shape is the graph's.
+/// Whether the operator accepts these inputs and gives outputs of these shapes. Passes ask before
+/// they replace operators: parameters that they combine from several layers may be such as no layer
+/// allows. Not for Reshape, whose shape is the graph's.
 bool fits(const Operator& op, std::string_view layer, const std::vector<GraphValue*>& inputs,
           const std::vector<GraphValue*>& outputs);
 
-// Each pass leaves a graph that computes the same outputs. None removes nodes: what became useless
-// goes with Graph::remove_dead().
+// Each pass leaves a graph that computes the same outputs. No pass removes nodes;
+// Graph::remove_dead() removes useless ones.
 
-/// Extents that data decides, and that broadcast to others, are planned to be those: a run may have
-/// them so or as 1. Those that have to be as large as others are planned so.
+/// Data decides some extents that broadcast to other extents: in a run they are equal to these
+/// or 1. Plans for equal extents. Also plans for extents that must be at least as large as others.
 void plan_for_layers(const Graph& graph, std::span<ProfileRanges> profiles);
-/// Inputs whose extents data decides, or a calculation whose bounds are too wide, and which have to
-/// be those of other inputs or of weights, become views that a run refuses in which they are
-/// others: so what follows is planned for extents that fit each other.
+/// Gives inputs views with the extents of other inputs or weights, where the extents have to be
+/// equal. That is for inputs whose extents data decides, or a calculation whose bounds are too
+/// wide. A run refuses a view if the extents differ. So the following layers are planned for
+/// extents that fit each other.
 void agree_extents(Graph& graph, const PassContext& context);
-/// Bytes that are dequantized, moved and quantized again are moved as they are. Zero points that
-/// the other type of bytes has at 0 go with that type.
+/// Lets layers that pick rows of a table read what the table is computed from, and computes only
+/// the picked rows: of tables of bytes, and of those that are much larger than their constants.
+void pick_rows(Graph& graph, const PassContext& context);
+/// Moves bytes as they are instead of dequantizing, moving and quantizing them. Changes the type of
+/// bytes where the other type has their zero point at 0.
 void move_quantization(Graph& graph, const PassContext& context);
-/// Convolutions and matrix products of what is dequantized by constant scales multiply the bytes
-/// themselves, where the device does that fast.
+/// Lets convolutions and matrix products of operands that are dequantized by constant scales
+/// multiply the bytes themselves, where the device does that fast.
 void quantize_products(Graph& graph, const PassContext& context);
-/// Element-wise layers become Pointwise programs, Shuffle becomes Transpose and Reshape.
+/// Turns element-wise layers into Pointwise programs, and Shuffle into Transpose and Reshape.
 void lower(Graph& graph);
 void lower(Graph& graph, GraphNode* node);
-/// Drops what changes nothing: identities, casts to the same type, transposes that undo each other,
-/// reshapes of reshapes.
+/// Drops nodes that change nothing: identities, casts to the same type, transposes that undo each
+/// other, reshapes of reshapes.
 void simplify(Graph& graph);
-/// Small tensors whose elements are expressions no longer come from a producer.
+/// Takes small tensors whose elements are expressions from their producers.
 void fold_shapes(Graph& graph);
-/// Runs what depends on constants alone, on the host, as long as the result is not much larger.
+/// Runs nodes that depend only on constants on the host, if the result is not much larger.
 void fold_constants(Graph& graph, const PassContext& context);
-/// Runs a node whose inputs are constants. False where the host cannot, or where constants that are
-/// computed during the build would become too many; the node stays then.
+/// Runs a node whose inputs are constants. Returns false, and leaves the node, where the host
+/// cannot run it or the constants that are computed during the build would have too many bytes.
 bool fold(Graph& graph, GraphNode* node, const PassContext& context);
-/// Makes equal nodes one.
+/// Computes the value, and what it is computed from, if all of it is constant. Returns whether it
+/// is a constant then.
+bool fold_behind_constants(Graph& graph, GraphValue* value, const PassContext& context);
+/// Replaces equal nodes by one.
 void merge_equal(Graph& graph);
-/// Per-channel scales and shifts after a convolution or matrix product with constant weights go
+/// Moves per-channel scales and shifts behind a convolution or matrix product with constant weights
 /// into the weights and the bias.
 void fold_scales(Graph& graph, const PassContext& context);
-/// Explicit padding with zeros becomes padding of the following convolution or pooling; taps of a
-/// convolution that meet padding alone are left out.
+/// Turns explicit padding with zeros into padding of the following convolution or pooling. Drops
+/// taps of a convolution that meet only padding.
 void fold_padding(Graph& graph, const PassContext& context);
-/// The operators that exporters write for a layer or RMS normalization become one.
+/// Replaces the operators that exporters write for a layer or RMS normalization by one.
 void recognize_normalization(Graph& graph, const PassContext& context);
-/// Products, softmax and masks of an attention, and what moves elements around them, become one
-/// FusedAttention where the device has a kernel for it.
+/// Replaces products, softmax and masks of an attention, and the nodes that move elements around
+/// them, by one FusedAttention, where the device has a kernel for it.
 void recognize_attention(Graph& graph, const PassContext& context);
-/// Projections before and behind an attention, whose rows others have exchanged batch and length
-/// of, compute them as they lie, which the attention reads and writes.
+/// Lets projections before and behind an attention compute rows in their own order, where batch and
+/// length of these rows are exchanged in between. The attention reads and writes that order.
 void swap_attention_axes(Graph& graph);
-/// Where the channels of an image move behind its pixels, or back, the pixels do not become one
-/// axis before: formats may have the channels there already.
+/// Where the channels of an image move behind its pixels, or back, moves them without joining the
+/// pixels into one axis first: formats may have the channels there already.
 void separate_pixels(Graph& graph);
-/// Products of one tensor and constant weights that are the operands of an attention become one
-/// product.
+/// Joins products of one tensor and constant weights into one product, where they are operands of
+/// an attention.
 void merge_projections(Graph& graph, const PassContext& context);
-/// The operators that exporters write for GELU become one activation.
+/// Replaces the operators that exporters write for GELU by one activation.
 void recognize_activations(Graph& graph);
-/// Reshape, transpose, reshape that shuffle channels become one operator, which works in every
-/// format.
+/// Replaces a reshape, transpose and reshape that shuffle channels by one operator, which works in
+/// every format.
 void recognize_channel_shuffles(Graph& graph, const PassContext& context);
-/// Element-wise operations between the same tensors become one program.
+/// Joins element-wise operations between the same tensors into one program.
 void fuse_pointwise(Graph& graph);
-/// Residuals and activations after a convolution or matrix product are computed by it; with
-/// `whole_programs` all that Pointwise nodes compute, where the device can.
+/// Lets a convolution or matrix product compute the residuals and activations behind it. With
+/// `whole_programs` it computes all that Pointwise nodes behind it compute, where the device can.
 void fuse_epilogues(Graph& graph, const PassContext& context, bool whole_programs);
 
-/// Programs do not round what has the type already, nor what is stored in it.
+/// Drops roundings in programs to a type that the value already has, or in which the value is
+/// stored.
 void drop_roundings(Graph& graph);
 
-/// All of them in order.
+/// On a host, convolutions of images of one column become those of images of one row: kernels work
+/// on several elements of a row at once.
+void lay_columns(Graph& graph, const PassContext& context);
+
+/// Runs all passes in order.
 void run_passes(Graph& graph, const PassContext& context);
 
 }  // namespace opwright

@@ -51,7 +51,7 @@ bool is_channel_view(const GraphNode& node, const Candidate& candidate) {
 }
 
 void describe_outputs(const GraphNode& node, std::span<PortDesc> outputs) {
-  std::vector<bool> sizes;  // by symbol
+  std::vector<bool> sizes;  // per symbol: whether it is one of the node's size tensors
   for (const int symbol : node.size_symbols) {
     if (symbol < 0) continue;
     sizes.resize(std::max(sizes.size(), static_cast<size_t>(symbol) + 1));

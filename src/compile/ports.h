@@ -12,7 +12,7 @@
 
 namespace opwright {
 
-/// Constants in the types and formats that candidates ask for, each converted once.
+/// Converts constants to the types and formats that candidates ask for, each once.
 class Constants {
  public:
   /// Dense row-major elements as `type`.
@@ -24,24 +24,25 @@ class Constants {
   std::map<std::pair<const GraphValue*, std::pair<DataType, TensorFormat>>, Blob> converted_;
 };
 
-/// The ports of a node over a profile: what candidate queries and kernels are made from.
+/// The ports of a node over a profile, for candidate queries and for kernels.
 struct NodePorts {
   std::vector<PortDesc> inputs, outputs;
 };
-/// Bytes of a tensor at the port with the shape of the profile's optimum.
+/// Bytes of the port's tensor with the shape of the profile's optimum.
 size_t opt_bytes(const PortDesc& port);
-/// Those that it has at most.
+/// The most bytes that the port's tensor has.
 size_t most_bytes(const PortDesc& port);
-/// Ways of a transposition that moves the channels of an image last, or back, to change nothing:
-/// from a format that has them last to LINEAR, or the other way round.
+/// Candidates with which a transposition that moves the channels of an image last, or back, changes
+/// nothing: from a format that has the channels last to LINEAR, or the other way round.
 std::vector<Candidate> channel_views(const GraphNode& node, DataType type, const Device& device);
-/// Whether the candidate is one of these.
+/// Whether the candidate is one of channel_views().
 bool is_channel_view(const GraphNode& node, const Candidate& candidate);
-/// Notes which outputs lie in an input's memory and which have extents that the node itself finds.
+/// Notes which outputs lie in an input's memory, and which have extents that the node itself
+/// computes.
 void describe_outputs(const GraphNode& node, std::span<PortDesc> outputs);
 /// Ports with the network's own types and LINEAR formats.
 NodePorts network_ports(const GraphNode& node, const ProfileRanges& ranges);
-/// The same ports with the candidate's types and formats; constants converted.
+/// The same ports with the candidate's types and formats, and with converted constants.
 NodePorts candidate_ports(const GraphNode& node, const NodePorts& ports, const Candidate& candidate,
                           Constants& constants);
 

@@ -1,4 +1,4 @@
-// What a weakly typed network asks of the types that its layers compute with and store.
+// Applies the types that a weakly typed network wants its layers to compute with and to store.
 
 #include <algorithm>
 

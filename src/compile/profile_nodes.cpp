@@ -10,7 +10,8 @@
 namespace opwright {
 namespace {
 
-/// A product whose rows lie as they are stored, and whose constant matrix has its columns along k.
+/// The node as a product whose rows lie as they are stored and whose constant matrix has its
+/// columns along k; null for other nodes.
 const MatrixMultiply* row_product(const GraphNode* node) {
   const auto* product = node != nullptr ? node->as<MatrixMultiply>() : nullptr;
   if (product == nullptr || product->params().op0 != MatrixOperation::kNONE ||
@@ -30,7 +31,7 @@ class RowJoining {
   RowJoining(const Graph& graph, const PassContext& context, const GraphNode& node)
       : graph_(graph), context_(context), node_(node), product_(row_product(&node)) {}
 
-  /// What does the work of the node and of its neighbours; null where there is no such thing.
+  /// Returns a node that does the work of the node and of its neighbours; null where there is none.
   std::unique_ptr<GraphNode> join() const {
     if (product_ == nullptr ||
         (product_->params().has_bias && !is_row(node_.inputs[2], node_.inputs[1]->info.dims[0])))
@@ -45,11 +46,11 @@ class RowJoining {
  private:
   static constexpr const GraphNode* kNone = nullptr;
 
-  /// Behind the product's own inputs, those of its program.
+  /// Number of the product's own inputs. The program's inputs stand behind them.
   size_t own_inputs() const { return node_.inputs.size() - product_->params().fused.inputs(); }
 
-  /// The input of the program that is a product of the same rows, which nothing else reads; 0 where
-  /// there is none.
+  /// Number of the program's input that is a product of the same rows and that nothing else reads;
+  /// 0 where there is none.
   size_t find_second() const {
     for (size_t i = own_inputs(); i < node_.inputs.size(); ++i) {
       const GraphValue& value = *node_.inputs[i];
@@ -68,7 +69,7 @@ class RowJoining {
     return 0;
   }
 
-  /// What makes the rows, and for nobody else; null where it is no such normalization.
+  /// The normalization that makes the rows and that nothing else reads; null where there is none.
   const GraphNode* find_normalization(size_t second) const {
     const GraphValue& rows = *node_.inputs[0];
     const GraphNode* const made = rows.producer;

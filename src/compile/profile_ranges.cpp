@@ -11,12 +11,12 @@
 namespace opwright {
 namespace {
 
-// A range that is small enough to try every value of, and what doing so may take: values times
-// operations. An expression is at least as long as it is deep.
+// The largest range whose values are all tried, and the most work for that: values times
+// operations. An expression has at least as many operations as it is deep.
 constexpr int64_t kMaxEnumerated = 4096;
 constexpr int64_t kMaxEnumeration = int64_t{1} << 21;
 
-/// Numbers as Python writes a tuple or, joined by x, as the program takes a shape.
+/// The numbers as a Python tuple or, joined by x, as the program takes a shape.
 std::string written(const Shape& shape, ShapeSource source) {
   const bool is_tuple = source != ShapeSource::kProgram;
   std::string text;
@@ -24,7 +24,8 @@ std::string written(const Shape& shape, ShapeSource source) {
   return !is_tuple ? text : str('(', text, shape.rank() == 1 ? ",)" : ")");
 }
 
-/// "shapes={"x": ((1, 8), (4, 8), (16, 8))} (min, opt, max)", an example of what a caller may give.
+/// An example of a range that a caller may give: "shapes={"x": ((1, 8), (4, 8), (16, 8))} (min,
+/// opt, max)".
 std::string example_range(const Tensor& input, ShapeSource source) {
   std::string ends;
   for (const int64_t extent : {1, 4, 16}) {
@@ -53,13 +54,13 @@ std::string example_values(const Tensor& input, ShapeSource source) {
       return str("values={\"", input.name(), "\": (min, opt, max)}, each a list of integers, or ",
                  "example={\"", input.name(), "\": array} for those of an array");
     case ShapeSource::kProgram:
-      return "opwright.build(values=) in Python; the program gives shapes alone";
+      return str("--shapes ", input.name(), ":MIN,OPT,MAX, each its values with an x between them");
     default:
       return str("set_shape_input(\"", input.name(), "\", min, opt, max)");
   }
 }
 
-/// What is at fault, in front of a message.
+/// The source's name, which begins a message.
 const char* name_of(ShapeSource source) {
   return source == ShapeSource::kPython    ? "shapes"
          : source == ShapeSource::kProgram ? "--shapes"
@@ -171,12 +172,12 @@ void ProfileRanges::follow(const SymbolTable& symbols) {
     const Symbol& symbol = symbols[id];
     if (symbol.kind == Symbol::Kind::kSizeTensor) {
       has_sizes_ = true;
-      // Defined in terms of the symbols before it.
+      // An upper bound is an expression of earlier symbols.
       const Bounds upper = bounds(symbol.upper_bound);
       const int64_t opt = symbol.opt.evaluate(opt_);
       min_.push_back(0);
       opt_.push_back(std::clamp<int64_t>(opt, 0, upper.high));
-      // A plan counts one element at the smallest shapes, even where there can be none.
+      // A plan counts one element at the smallest shapes, even where there may be none.
       max_.push_back(std::max<int64_t>(1, upper.high));
       unwritten_.push_back(std::max<int64_t>(0, symbol.upper_bound.evaluate(opt_)));
       varies_.push_back(true);
@@ -218,13 +219,14 @@ void ProfileRanges::narrow(const SymbolTable& symbols, std::span<const int> ids,
     set(own);
     for (auto [at, end] = shared_.equal_range(own); at != end; ++at) set(at->second);
   }
-  if (has_sizes_) return follow(symbols);  // their bounds come from the others
+  if (has_sizes_) return follow(symbols);  // a size tensor's bounds follow from the other symbols
   for (const int id : ids) {
     const auto at = static_cast<size_t>(id);
     min_[at] = least, opt_[at] = unwritten_[at] = opt, max_[at] = most;
     varies_[at] = least != most;
   }
-  known_bounds_ = {}, intervals_ = {};  // with their buckets, which clear() would visit each time
+  known_bounds_ = {}, intervals_ = {};  // frees the buckets, too, which clear() would visit each
+                                        // time
 }
 
 void ProfileRanges::set_opt(int symbol, int64_t value) {
@@ -272,7 +274,7 @@ ProfileRanges::Bounds ProfileRanges::interval_of_operation(const Expr& expr) con
     case ExprOp::kFloorDiv:
     case ExprOp::kCeilDiv: {
       Bounds divisor = intervals_.at(expr.operand(1));
-      // Dividing by zero is an error at run time.
+      // A division by zero is an error at run time.
       if (divisor.low <= 0 && divisor.high > 0) divisor.low = 1;
       require(divisor.low > 0 || divisor.high < 0,
               "A shape divides by an extent that is zero: ", expr.str());
@@ -283,7 +285,7 @@ ProfileRanges::Bounds ProfileRanges::interval_of_operation(const Expr& expr) con
     case ExprOp::kProd:
     case ExprOp::kMax:
     case ExprOp::kMin:
-    case ExprOp::kBroadcast: {  // of extents it is monotonic, too
+    case ExprOp::kBroadcast: {  // monotonic for extents, too
       Bounds result = intervals_.at(expr.operand(0));
       for (int i = 1; i < expr.arity(); ++i)
         result = corners(result, intervals_.at(expr.operand(i)));
@@ -294,7 +296,8 @@ ProfileRanges::Bounds ProfileRanges::interval_of_operation(const Expr& expr) con
 }
 
 ProfileRanges::Bounds ProfileRanges::interval(const Expr& expr) const {
-  // Operands first, each once and without recursion: models may nest and share them at will.
+  // Computes operands first, each once and without recursion, because models may nest and share
+  // them at will.
   std::vector<Expr> pending = {expr};
   while (!pending.empty()) {
     const Expr next = pending.back();
@@ -344,7 +347,7 @@ ProfileRanges::Bounds ProfileRanges::compute_bounds(const Expr& expr) const {
       evaluate(instructions, values, results);
       const int64_t value = results[result];
       exact.low = std::min(exact.low, value), exact.high = std::max(exact.high, value);
-    } catch (const Error&) {  // a shape that the runtime will refuse
+    } catch (const Error&) {  // the runtime refuses this shape
       continue;
     }
   }

@@ -14,23 +14,23 @@
 
 namespace opwright {
 
-/// The values that the symbols of a network take over an optimization profile, and with them the
-/// extents of every tensor. Not thread safe.
+/// The values that the symbols of a network take over an optimization profile, and so the extents
+/// of every tensor. Not thread safe.
 class ProfileRanges {
  public:
-  /// `profile` may be null for a network whose inputs have constant shapes. Throws Error naming the
-  /// input that the profile lacks, whose rank differs, or whose constant extents it contradicts, in
-  /// words of `source`.
+  /// `profile` may be null for a network whose inputs have constant shapes. Throws Error naming an
+  /// input that the profile lacks, or whose rank or constant extents it contradicts, in the words
+  /// of `source`.
   ProfileRanges(const Network& network, const OptimizationProfile* profile,
                 ShapeSource source = ShapeSource::kProfile);
 
   /// Whether two extents of inputs may be equal in a run.
   bool may_agree(int a, int b) const;
-  /// They are in all runs: both get the range that they have in common.
+  /// Declares them equal in all runs: both get the range that they have in common.
   void agree(const SymbolTable& symbols, int a, int b);
-  /// The extent of an input is that in all runs.
+  /// Declares the extent of an input equal to `extent` in all runs.
   void fix(const SymbolTable& symbols, int id, int64_t extent);
-  /// The symbols are these from now on; those of inputs stay.
+  /// Takes over these symbols. Those of inputs stay.
   void follow(const SymbolTable& symbols);
 
   /// The profile per network input, as the plan stores it.
@@ -41,18 +41,18 @@ class ProfileRanges {
   /// Bounds that no shape within the profile exceeds.
   Shape max(std::span<const Expr> dims) const;
   /// The shape of an output for the opt shapes, before its operator has written the size tensors
-  /// with these symbols (-1: none): those are at their upper bounds.
+  /// with these symbols (-1: none). These size tensors are at their upper bounds.
   Shape unwritten(std::span<const Expr> dims, std::span<const int> size_symbols) const;
   int64_t opt(const Expr& expr) const { return expr.evaluate(opt_); }
-  /// Plans for another value of a size tensor, as far as it may have it.
+  /// Plans for another value of a size tensor, within the tensor's bounds.
   void set_opt(int symbol, int64_t value);
-  /// Whether no symbol occurs in the extents that takes several values.
+  /// Whether no symbol in the extents takes several values.
   bool is_fixed(std::span<const Expr> dims) const;
 
   static constexpr int kNoSymbol = -1, kSeveralSymbols = -2;
   struct Bounds {
     int64_t low, high;
-    int symbol = kNoSymbol;  ///< the only one that occurs
+    int symbol = kNoSymbol;  ///< the only symbol in the expression
     int depth = 1;           ///< of the expression
   };
   /// Bounds of an expression over the profile: exact for expressions that grow with every symbol
@@ -64,11 +64,11 @@ class ProfileRanges {
     size_t operator()(const Expr& expr) const { return expr.hash(); }
   };
   Bounds interval(const Expr& expr) const;
-  /// The same where the operands' intervals are known.
+  /// The interval from the operands' known intervals.
   Bounds interval_of_operation(const Expr& expr) const;
   Bounds compute_bounds(const Expr& expr) const;
 
-  /// The range of extents of inputs that are equal.
+  /// Narrows the range of extents of inputs that are equal.
   void narrow(const SymbolTable& symbols, std::span<const int> ids, int64_t least, int64_t opt,
               int64_t most);
   /// The number of the input that the symbol is an extent or an element of.
@@ -84,11 +84,11 @@ class ProfileRanges {
   };
 
   std::vector<ProfileInput> inputs_;
-  /// By the place of a symbol the further ones that it has.
+  /// By the place of a symbol, its further places.
   std::multimap<Place, Place> shared_;
   std::unordered_map<std::string, size_t> input_numbers_;
   std::vector<int64_t> min_, opt_, max_;  // per symbol
-  std::vector<int64_t> unwritten_;        // as opt_, but upper bounds of size tensors
+  std::vector<int64_t> unwritten_;        // as opt_, but size tensors at their upper bounds
   std::vector<bool> varies_;              // per symbol
   bool has_sizes_ = false;                // whether some symbols are size tensors
   mutable std::unordered_map<Expr, Bounds, Hash> known_bounds_, intervals_;

@@ -4,39 +4,17 @@
 #include <bit>
 
 #include "base/types.h"
+#include "operators/type_rules.h"
 
 namespace opwright {
-namespace {
-
-bool is_comparison(ElementWiseOperation op) {
-  return op == ElementWiseOperation::kEQUAL || op == ElementWiseOperation::kGREATER ||
-         op == ElementWiseOperation::kLESS;
-}
-
-}  // namespace
 
 bool is_cheap(const PointwiseInstruction& instruction) {
   const int32_t op = instruction.op;
   if (op == opcode(PointwiseOp::kCast) || op == opcode(PointwiseOp::kToHalf) ||
       op == opcode(PointwiseOp::kToBf16))
     return true;
-  if (op >= opcode(PointwiseOp::kActivation)) {
-    const ActivationType type = activation_of(op);
-    return type == ActivationType::kRELU || type == ActivationType::kLEAKY_RELU ||
-           type == ActivationType::kCLIP || type == ActivationType::kHARD_SIGMOID ||
-           type == ActivationType::kTHRESHOLDED_RELU;
-  }
-  if (op < opcode(PointwiseOp::kBinary) || op >= opcode(PointwiseOp::kUnary)) return false;
-  switch (binary_of(op)) {
-    case ElementWiseOperation::kSUM:
-    case ElementWiseOperation::kSUB:
-    case ElementWiseOperation::kPROD:
-    case ElementWiseOperation::kMAX:
-    case ElementWiseOperation::kMIN:
-      return true;
-    default:
-      return false;
-  }
+  const OperationFacts* const facts = facts_of(op);
+  return facts && facts->is(OperationFacts::kCheap);
 }
 
 std::optional<PointwiseOp> rounding_to(DataType type) {
@@ -71,12 +49,11 @@ int ProgramWriter::constant(double value, DataType type) {
 }
 
 int ProgramWriter::binary(ElementWiseOperation op, int a, int b) {
-  return add({opcode(op), is_comparison(op) ? DataType::kBOOL : type(a), a, b});
+  return add({opcode(op), result_type(op, type(a)), a, b});
 }
 
 int ProgramWriter::unary(UnaryOperation op, int a) {
-  const bool is_test = op == UnaryOperation::kISINF || op == UnaryOperation::kISNAN;
-  return add({opcode(op), is_test ? DataType::kBOOL : type(a), a});
+  return add({opcode(op), result_type(op, type(a)), a});
 }
 
 int ProgramWriter::activation(ActivationType activation, int a, float alpha, float beta) {

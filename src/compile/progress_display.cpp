@@ -11,10 +11,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// More often nobody could read it.
+/// The shortest time between two texts that people can read.
 constexpr auto kRedraw = 100ms;
 constexpr auto kNextLine = 10s;
-/// The first steps load and allocate what the others find ready.
+/// Least time that is measured: the first steps load and allocate things that later steps find
+/// ready.
 constexpr auto kLeastMeasured = 1s;
 
 std::string escaped(const std::string& text) {
@@ -73,10 +74,10 @@ void ProgressDisplay::step(const std::string& phase, int done, int total) {
   }
 }
 
-/// In ASCII, which every terminal shows.
+/// A bar in ASCII, which every terminal shows.
 std::string ProgressDisplay::bar(int columns) const {
   constexpr size_t kBar = 24;
-  // The last column stays free: some terminals begin another line there.
+  // The last column stays free, because some terminals begin another line there.
   const auto room = static_cast<size_t>(std::max(columns - 1, 1));
   std::string line = text_;
   if (total_ > 1 && room >= kBar + 3 + line.size()) {

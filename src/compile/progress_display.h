@@ -6,8 +6,8 @@
 
 namespace opwright {
 
-/// Shows people how far a build is: the phase, a bar, the time that the phase will still take if
-/// its steps go on as before.
+/// Shows people the progress of a build: the phase, a bar, and the time that the phase will still
+/// take if its steps go on as before.
 class ProgressDisplay {
  public:
   enum class Style {
@@ -16,21 +16,21 @@ class ProgressDisplay {
     kHtml,   ///< an element of a page, rewritten
   };
   using Clock = std::chrono::steady_clock;
-  /// Takes what is shown next.
+  /// Called with the next text to show.
   using Write = std::function<void(const std::string& text)>;
   using Now = std::function<Clock::time_point()>;
   using Columns = std::function<int()>;
 
   /// \param columns the width of a line of kLine.
   ProgressDisplay(Style style, Write write, Columns columns, Now now = Clock::now);
-  /// On stderr: a line on a terminal, lines elsewhere.
+  /// A display on stderr: one line on a terminal, lines elsewhere.
   static ProgressDisplay on_stderr();
 
-  /// `done` of the `total` steps of `phase` are done, as a ProgressCallback hears it.
+  /// Shows that `done` of the `total` steps of `phase` are done, as a ProgressCallback hears it.
   void step(const std::string& phase, int done, int total);
-  /// The build has ended, or failed.
+  /// Shows that the build has ended, or failed.
   void finish(bool succeeded);
-  /// What is shown, in words.
+  /// The text that is shown.
   const std::string& text() const { return text_; }
 
  private:

@@ -15,15 +15,15 @@
 namespace opwright {
 namespace {
 
-/// An operand that is dequantized before it is multiplied.
+/// An operand of a product that is dequantized before the product.
 struct ByteOperand {
   GraphValue* bytes = nullptr;  ///< INT8, UINT8 or FP8
   std::vector<float> scales;    ///< one, or one for each output channel
   int64_t zero_point = 0;
-  bool is_turned = false;  ///< the last two axes change places behind it
+  bool is_turned = false;  ///< whether the last two axes change places behind the bytes
 };
 
-/// Whether it does nothing but to transpose a matrix.
+/// Whether the node only transposes a matrix.
 bool is_transpose(const GraphNode& node) {
   const auto* shuffle = node.as<Shuffle>();
   if (shuffle == nullptr || shuffle->params().has_reshape || node.inputs.size() != 1) return false;
@@ -35,8 +35,9 @@ bool is_transpose(const GraphNode& node) {
                        (second == turned && (first.empty() || first == kept)));
 }
 
-/// What `value` is dequantized from, with constant scales along `axis` at most and one constant
-/// zero point. `may_turn`: a transpose may be behind it, the axis being that before.
+/// The bytes from which `value` is dequantized, with one constant zero point and constant scales,
+/// either one or one per extent along `axis`. `may_turn`: a transpose may lie between; the axis is
+/// the one before it.
 std::optional<ByteOperand> byte_operand(const GraphValue& value, int64_t axis,
                                         bool may_turn = false) {
   const GraphNode* node = value.producer;
@@ -64,7 +65,7 @@ std::optional<ByteOperand> byte_operand(const GraphValue& value, int64_t axis,
   return result;
 }
 
-/// Builds what takes the place of a product of two dequantized operands.
+/// Replaces a product of two dequantized operands by a product of bytes.
 class ByteProduct {
  public:
   ByteProduct(Graph& graph, const PassContext& context, GraphNode* node)
@@ -75,8 +76,8 @@ class ByteProduct {
     if (params.has_residual || params.activation.present() || !match(0, false)) return;
     const Shape kernel = constant_shape(w_.bytes->info.dims);
     channels_ = kernel[0], shape_.assign(kernel.rank(), Expr(1)), shape_[1] = channels_;
-    // The kernel takes the zero point off, also where it pads. Tensor cores do not: where nothing
-    // is padded it comes off the sums.
+    // The kernel subtracts the zero point, also where it pads. Tensor cores do not: a layer without
+    // padding subtracts it from the sums.
     const auto is_zero = [](int64_t padding) { return padding == 0; };
     const bool pads = params.padding_mode != PaddingMode::kEXPLICIT_ROUND_DOWN ||
                       !std::ranges::all_of(params.pre_padding, is_zero) ||
@@ -101,7 +102,7 @@ class ByteProduct {
       return;
     const bool is_transposed = params.op1 == MatrixOperation::kTRANSPOSE;
     if (!match(static_cast<int64_t>(rank) - (is_transposed ? 2 : 1), true)) return;
-    // Of a stack each matrix would have sums and scales of its own.
+    // In a stack, each matrix would have sums and scales of its own.
     if (rank > 2 && (w_.scales.size() != 1 || x_.zero_point != 0)) return;
     MatrixMultiplyParams of_bytes = params;
     const bool transposed = is_transposed != w_.is_turned;
@@ -121,7 +122,7 @@ class ByteProduct {
         product = std::make_shared<MatrixMultiply>(of_bytes);
       }
     }
-    // So that products of one operand differ in rows alone, and may become one.
+    // One scale per row lets products of one operand, which then differ only in rows, become one.
     if (!context_.device.is_host() && w_.scales.size() == 1)
       w_.scales.assign(static_cast<size_t>(channels_), w_.scales[0]);
     const bool is_along_k = of_bytes.op1 == MatrixOperation::kTRANSPOSE;
@@ -142,28 +143,17 @@ class ByteProduct {
     const DataType type = w->bytes->info.dtype;
     if (type != (x->bytes->info.dtype == DataType::kFP8 ? DataType::kFP8 : DataType::kINT8))
       return false;
-    // Weights that the model has as floating numbers are quantized now.
-    GraphNode* const quantizer = w->bytes->producer;
-    if (quantizer != nullptr && quantizer->as<Quantize>() &&
-        std::ranges::all_of(quantizer->inputs,
-                            [](const GraphValue* input) { return !input || input->is_fixed(); }))
-      run_now(quantizer);
+    // The model's weights are floating numbers, which are quantized during the build.
+    const GraphNode* const quantizer = w->bytes->producer;
+    if (quantizer != nullptr && quantizer->as<Quantize>())
+      fold_behind_constants(graph_, w->bytes, context_);
     if (!w->bytes->is_fixed()) return false;
     x_ = *x, w_ = *w;
     return true;
   }
 
-  /// Runs a node of constants, where the host can.
-  void run_now(GraphNode* node) {
-    lower(graph_, node);
-    for (const GraphValue* input : std::vector<GraphValue*>(node->inputs))
-      if (input != nullptr && input->producer != nullptr &&
-          !fold(graph_, input->producer, context_))
-        return;
-    fold(graph_, node, context_);
-  }
-
-  /// The constant with its last two axes exchanged; itself where that cannot be computed.
+  /// The constant with its last two axes exchanged. Returns the constant itself where the exchange
+  /// cannot be computed.
   GraphValue* turned(GraphValue* constant) {
     const auto rank = static_cast<int64_t>(constant->info.dims.size());
     TransposeParams params;
@@ -206,7 +196,7 @@ class ByteProduct {
         type, shape, Blob::copy(elements.data(), elements.size() * sizeof(T)), node_->name + what);
   }
 
-  /// (sums - zero point * sums of weights) * scales + bias
+  /// Computes (sums - zero point * sums of weights) * scales + bias.
   template <class At>
   void finish(OperatorPtr op, GraphValue* x, GraphValue* bias, const At& at, int64_t inner) {
     const SymShape& dims = node_->outputs[0]->info.dims;
@@ -244,7 +234,7 @@ class ByteProduct {
     if (type == DataType::kFLOAT)
       return graph_.replace(node_, std::make_shared<ElementWise>(ElementWiseParams{last}),
                             {y, operand});
-    // Where two of FP32 meet the result is rounded once.
+    // The last operation takes two FP32 operands, and its result is rounded once.
     graph_.replace(node_, std::make_shared<Cast>(CastParams{type}),
                    {elementwise(last, y, operand)});
   }
@@ -254,22 +244,11 @@ class ByteProduct {
   GraphNode* node_;
   ByteOperand x_, w_;
   int64_t channels_ = 0;
-  SymShape shape_;  ///< of a vector along the output's channels
+  SymShape shape_;  ///< the shape of a vector along the output's channels
 };
 
-/// Nodes that a scale is computed by, one behind the other, at most.
-constexpr int kMostScaleNodes = 4;
-
-/// Whether it is a constant, or will be once `nodes` nodes in front of it are folded.
-bool is_of_constants(const GraphValue& value, int nodes = kMostScaleNodes) {
-  if (value.is_known() || value.producer == nullptr || nodes == 0) return value.is_known();
-  return std::ranges::all_of(value.producer->inputs, [&](const GraphValue* input) {
-    return input == nullptr || is_of_constants(*input, nodes - 1);
-  });
-}
-
-/// What is computed of a product of bytes, element by element, and read by the next alone; null
-/// where it is none.
+/// The product of bytes from which the value is computed, element by element, by nodes that are
+/// each read only by the next. Null where there is none.
 const GraphNode* product_behind(const Graph& graph, const GraphValue& value) {
   const GraphValue* at = &value;
   while (at->producer != nullptr) {
@@ -279,7 +258,7 @@ const GraphNode* product_behind(const Graph& graph, const GraphValue& value) {
     if (!node.as<ElementWise>() && !node.as<Activation>() && !node.as<Cast>()) return nullptr;
     const GraphValue* next = nullptr;
     for (const GraphValue* input : node.inputs) {
-      if (is_of_constants(*input)) continue;
+      if (input->is_of_constants()) continue;
       if (next != nullptr) return nullptr;
       next = input;
     }
@@ -289,8 +268,8 @@ const GraphNode* product_behind(const Graph& graph, const GraphValue& value) {
   return nullptr;
 }
 
-/// Of two products that are quantized and added up, one takes what follows: the bytes of the other
-/// go there through memory, not its sums.
+/// Stores the bytes of one of two products that are quantized and added up. The later product takes
+/// the sum, and reads the other one's bytes, not its sums, from memory.
 void store_summand(const Graph& graph, const GraphNode& sum, const std::vector<GraphNode*>& order) {
   if (sum.inputs.size() != 2 || sum.as<ElementWise>()->params().op != ElementWiseOperation::kSUM)
     return;

@@ -11,8 +11,8 @@ namespace {
 constexpr int32_t kErf = opcode(UnaryOperation::kERF);
 constexpr int32_t kTanh = opcode(ActivationType::kTANH);
 
-/// How far a product of two constants may be from what it stands for, relative to it: exporters
-/// write them in single precision, or in the type of the tensors beside them.
+/// How far a product of two constants may be from the exact number, relative to it. Exporters write
+/// the constants in single precision, or in the type of the tensors beside them.
 double tolerance_of(const GraphNode& node) {
   constexpr double kSingle = 1e-4, kHalf = 0x1p-10, kBFloat16 = 0x1p-7;
   double tolerance = kSingle;
@@ -117,7 +117,8 @@ class GeluFinder {
     return close(product.factor, factor) && product.registers == std::vector<int>{x};
   }
 
-  /// sqrt(2 / pi) (x + 0.044715 x^3), the factor before the sum or within it, or x taken out of it.
+  /// Matches sqrt(2 / pi) (x + 0.044715 x^3), with the factor before the sum or within it, or with
+  /// x factored out.
   bool is_cubic(int at, int x) const {
     const double outer = std::sqrt(2 / M_PI), cubic = 0.044715;
     Product product = factors(at);

@@ -19,8 +19,8 @@
 namespace opwright {
 namespace {
 
-/// The elements of a fixed mask [..., queries, keys], 1 where a key may be met; nothing where the
-/// mask is another one or has numbers between.
+/// The elements of a fixed mask [..., queries, keys], 1 where a query may meet a key. Nothing where
+/// the mask is not fixed, has another shape or has other numbers.
 std::optional<std::vector<char>> allowed_keys(const GraphValue& mask, int64_t queries,
                                               int64_t keys) {
   if (!mask.is_fixed()) return std::nullopt;
@@ -45,7 +45,7 @@ std::optional<std::vector<char>> allowed_keys(const GraphValue& mask, int64_t qu
   return allowed;
 }
 
-/// The causal mask that the elements are; kNONE: another one.
+/// The causal mask with these elements; kNONE: they are another mask.
 CausalMaskKind causal_kind(const std::vector<char>& allowed, int64_t queries, int64_t keys) {
   for (const CausalMaskKind kind : {CausalMaskKind::kUPPER_LEFT, CausalMaskKind::kLOWER_RIGHT}) {
     const int64_t shift = kind == CausalMaskKind::kLOWER_RIGHT ? keys - queries : 0;
@@ -59,7 +59,7 @@ CausalMaskKind causal_kind(const std::vector<char>& allowed, int64_t queries, in
   return CausalMaskKind::kNONE;
 }
 
-/// Leaves out a fixed mask that is causal, or allows everything.
+/// Removes a fixed mask that is causal or allows everything.
 void take_causal(GraphValue*& mask, bool is_forbidden, const SymShape& shape,
                  CausalMaskKind& kind) {
   if (mask == nullptr || !shape[2].is_constant() || !shape[3].is_constant()) return;
@@ -77,13 +77,13 @@ void take_causal(GraphValue*& mask, bool is_forbidden, const SymShape& shape,
   if (kind != CausalMaskKind::kNONE) mask = nullptr;
 }
 
-/// The shape of the scores, where each of the products has its own and both agree.
+/// The shape of the scores. Nothing where it does not follow from the products.
 std::optional<SymShape> shape_of_scores(const AttentionPattern& pattern) {
   const SymShape &a = pattern.scores->inputs[0]->info.dims,
                  &own = pattern.scores->outputs[0]->info.dims;
   if (pattern.shape) return pattern.shape;
   if (own.size() != 3 || a.size() != 3) return std::nullopt;
-  // [batch * heads, ...]: the query tells how many heads there are, if it was put together.
+  // In [batch * heads, ...] the reshape that made the query tells the number of heads.
   GraphValue* value = pattern.scores->inputs[0];
   std::vector<const GraphNode*> moves;
   for (int step = 0; step < kMostFollowed; ++step) {
@@ -106,8 +106,7 @@ std::optional<SymShape> shape_of_scores(const AttentionPattern& pattern) {
   return SymShape{own[0], Expr(1), own[1], own[2]};
 }
 
-/// Whether a mask that was read by scores of that rank can be one for [batch, heads, queries,
-/// keys].
+/// Whether a mask that scores of that rank read fits [batch, heads, queries, keys].
 bool fits_scores(const GraphValue* mask, size_t rank, const SymShape& scores) {
   if (mask == nullptr) return true;
   const SymShape& dims = mask->info.dims;
@@ -142,7 +141,7 @@ class Rewriting {
     if (!size.is_constant() || !value_size.is_constant() || size.constant() < 1 ||
         value_size.constant() < 1 || heads.constant() < 1)
       return;
-    // Heads of keys: fewer than those of queries, or as many.
+    // Number of the keys' heads, which may be fewer than those of queries.
     Expr shared = rank == 4 ? of_key[1] : heads;
     const Expr stack = rank == 4 ? of_key[0] : floor_div(of_key[0], heads);
     if (!(stack == batch) || !shared.is_constant() || shared.constant() < 1 ||
@@ -203,7 +202,7 @@ class Rewriting {
     auto op = std::make_shared<FusedAttention>(std::move(params));
     GraphNode* const fused =
         graph_.insert_before(last, op, inputs, std::move(info), pattern.scores->name);
-    // Where it cannot run nobody reads it.
+    // If the fused node cannot run, nothing reads it and it is removed.
     if (!context_.can_run(*op, *fused, inputs)) return;
     join(*pattern.softmax, *pattern.result);
     join(*fused, *pattern.result);
@@ -244,11 +243,11 @@ class Rewriting {
                        std::move(info), before->name + " cast")
         ->outputs[0];
   }
-  /// A mask for scores of rank 3, [batch, 1, queries, keys].
+  /// Reshapes a mask for scores of rank 3 to [batch, 1, queries, keys].
   GraphValue* lifted(GraphNode* before, GraphValue* mask, size_t rank, const SymShape& scores) {
     const SymShape& dims = mask->info.dims;
     if (rank == 4 || dims.size() < 3 || dims[0] == Expr(1)) return mask;
-    // A batch of 1: what was read as the batch are the heads.
+    // With a batch of 1 the mask's first axis is that of the heads.
     if (scores[0] == Expr(1)) return reshaped(before, mask, {Expr(1), dims[0], dims[1], dims[2]});
     return reshaped(before, mask, {dims[0], Expr(1), dims[1], dims[2]});
   }

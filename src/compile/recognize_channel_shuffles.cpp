@@ -4,7 +4,7 @@
 namespace opwright {
 namespace {
 
-/// The node that makes the value, if it is of the kind and nothing else needs the value.
+/// The node that makes the value, if it is an `Op` and only `user` reads the value.
 template <class Op>
 GraphNode* made_for(const Graph& graph, const GraphValue& value, const GraphNode* user) {
   GraphNode* node = value.producer;
@@ -33,7 +33,7 @@ void recognize_channel_shuffles(Graph& graph, const PassContext& context) {
       continue;
     GraphValue* x = splits->inputs[0];
     const SymShape &dims = x->info.dims, &split = splits->outputs[0]->info.dims;
-    // What follows the channels keeps its order, however its axes are split.
+    // The axes behind the channels keep their order, however they are split.
     const bool is_shuffle = dims.size() >= 2 && dims == joins->outputs[0]->info.dims &&
                             split[0] == dims[0] && dims[1].is_constant() &&
                             split[1].is_constant() && split[2].is_constant() &&

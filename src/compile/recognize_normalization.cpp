@@ -12,13 +12,14 @@
 namespace opwright {
 namespace {
 
-/// A single operation that gives FP32.
+/// A single operation with an FP32 result.
 std::optional<SingleOperation> operation(const GraphNode* node) {
   std::optional<SingleOperation> found = single_operation(node);
   return found && found->type == DataType::kFLOAT ? found : std::nullopt;
 }
 
-/// The tensor whose mean over `axes` the value is, extents kept; null when it is none.
+/// The tensor whose mean over `axes` is the operand, with its extents kept; null where the operand
+/// is no mean.
 GraphValue* mean_of(const Operand& operand, int64_t* axes) {
   const GraphNode* node = operand.value ? operand.value->producer : nullptr;
   const auto* reduce = node ? node->as<Reduce>() : nullptr;
@@ -29,7 +30,7 @@ GraphValue* mean_of(const Operand& operand, int64_t* axes) {
   return node->inputs[0];
 }
 
-/// The tensor whose square the value is.
+/// The tensor whose square is the value; null where the value is no square.
 GraphValue* square_of(GraphValue* value) {
   const std::optional<SingleOperation> op = operation(value->producer);
   if (!op) return nullptr;
@@ -43,7 +44,8 @@ struct Normalized {
   NormalizationParams params;
 };
 
-/// `numerator` / sqrt(mean(numerator^2) + epsilon), where the numerator is x - mean(x) or x itself.
+/// Matches `numerator` / sqrt(mean(numerator^2) + epsilon), where the numerator is x - mean(x) or x
+/// itself.
 std::optional<Normalized> match_quotient(GraphValue* numerator, const Operand& root) {
   const std::optional<SingleOperation> sqrt = made_by(root);
   if (!sqrt || !sqrt->is(UnaryOperation::kSQRT)) return std::nullopt;
@@ -88,7 +90,7 @@ std::optional<Normalized> match(const GraphNode* node) {
   return std::nullopt;
 }
 
-/// A constant that broadcasts to x and varies along the normalized axes at most.
+/// Whether the value is a constant that broadcasts to x and varies only along the normalized axes.
 bool is_coefficient(const GraphValue* value, const Normalized& normalized) {
   if (value == nullptr || !value->is_constant()) return false;
   const SymShape& x = normalized.x->info.dims;
@@ -102,7 +104,7 @@ bool is_coefficient(const GraphValue* value, const Normalized& normalized) {
   return true;
 }
 
-/// When the value's only user combines it with a coefficient: that user and the coefficient.
+/// The value's only user, if it combines the value with a coefficient, and that coefficient.
 GraphNode* next(const Graph& graph, const GraphValue& value, ElementWiseOperation wanted,
                 const Normalized& normalized, GraphValue** coefficient) {
   GraphNode* user = graph.single_user(value);
@@ -112,15 +114,15 @@ GraphNode* next(const Graph& graph, const GraphValue& value, ElementWiseOperatio
   return is_coefficient(*coefficient, normalized) ? user : nullptr;
 }
 
-/// What the node casts to `type`; null where it is no such cast.
+/// The tensor that the node casts to `type`; null where the node is no such cast.
 GraphValue* cast_to(const GraphNode* node, DataType type) {
   const std::optional<SingleOperation> op = single_operation(node);
   if (!op || !op->is(PointwiseOp::kInput) || node->outputs[0]->info.dtype != type) return nullptr;
   return op->a.value;
 }
 
-/// What is cast to FP32 before and back behind is normalized as it is: kernels compute in FP32. The
-/// cast behind `last`, or `last` where there is none.
+/// Drops a cast to FP32 before the normalization and a cast back behind it: kernels compute in FP32
+/// anyway. Returns the cast behind `last`, or `last` where nothing is dropped.
 GraphNode* without_casts(const Graph& graph, GraphNode* last, Normalized& normalized) {
   GraphValue* const narrow = cast_to(normalized.x->producer, DataType::kFLOAT);
   if (narrow == nullptr ||

@@ -29,7 +29,7 @@ WeightUse use_of(const GraphValue::Use& use) {
   return {node.name, static_cast<int32_t>(role)};
 }
 
-/// What layers use the constant for; that it is a constant comes last.
+/// How layers use the constant. The role of a constant comes last.
 std::vector<WeightUse> uses_of(const GraphNode& constant) {
   std::vector<WeightUse> uses;
   for (const GraphValue::Use& use : constant.outputs[0]->uses)
@@ -45,7 +45,7 @@ std::vector<RefitWeight> mark_refittable(Graph& graph, const Network& network, R
   std::vector<RefitWeight> weights;
   if (mode == RefitMode::kNone) return weights;
   std::map<std::string, std::shared_ptr<const Derivation>> known;
-  std::map<std::string_view, GraphNode*> nodes;  // by their first result
+  std::map<std::string_view, GraphNode*> nodes;  // by the name of their first result
   for (GraphNode* node : graph.nodes())
     if (!node->outputs.empty()) nodes[node->outputs[0]->name] = node;
   for (int i = 0; i < network.num_layers(); ++i) {
@@ -122,7 +122,8 @@ int32_t RefitRecorder::add(const Derived& origin, const TensorInfo& info, bool n
     }
     value = known_.at({&made, origin.output});
   }
-  // Reshaping a constant changes nothing but the shape, so that no pass tells of it.
+  // A pass that reshapes a constant changes only the shape and records no derivation, so the
+  // reshape is added here.
   if (!needs_shape || refit_.shape(value) == shape) return value;
   const int32_t reshaped = add_value({info.dtype, shape, Blob()});
   refit_.operations.push_back({made.name, std::string(Reshape::kKind), {}, {value}, {reshaped}});
@@ -135,7 +136,7 @@ RefitPlan RefitRecorder::finish(std::vector<Schedule>& schedules) {
     for (const PlanTensor& tensor : schedule.tensors)
       if (tensor.source >= 0) wanted[tensor.source] = true;
   const std::vector<bool> needed = needed_values(refit_, std::move(wanted));
-  // All results of an operation stay with it.
+  // An operation keeps all of its results.
   std::vector<int32_t> number(needed.size(), -1);
   RefitPlan result;
   const auto move = [&](std::vector<int32_t>& list) {

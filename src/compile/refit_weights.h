@@ -12,18 +12,18 @@
 
 namespace opwright {
 
-/// Finds the weights that the config lets the engine exchange, and marks them in the graph, to
-/// which no pass was applied yet. Of weights with one name all have the same elements.
+/// Finds the weights that the config lets the engine exchange, and marks them in the graph, before
+/// any pass. Weights with one name all have the same elements.
 std::vector<RefitWeight> mark_refittable(Graph& graph, const Network& network, RefitMode mode);
 
-/// Writes down what a plan's weights were made of.
+/// Records how a plan's weights derive from the network's.
 class RefitRecorder {
  public:
   explicit RefitRecorder(std::vector<RefitWeight> weights);
-  /// The value that the constant is, for PlanTensor::source. One that is not made of weights
-  /// is recorded with its elements.
+  /// The number of the constant's value, for PlanTensor::source. A constant that derives from no
+  /// weights is recorded with its elements.
   int32_t add(const GraphValue& constant);
-  /// The record, without the weights that nothing is made of; numbers in the schedules follow.
+  /// The record, without weights from which nothing derives. Renumbers the values in the schedules.
   RefitPlan finish(std::vector<Schedule>& schedules);
 
  private:
@@ -32,7 +32,7 @@ class RefitRecorder {
 
   RefitPlan refit_;
   std::map<std::pair<const Derivation*, int>, int32_t> known_;
-  std::map<const void*, int32_t> fixed_;  // by their elements
+  std::map<const void*, int32_t> fixed_;  // by the address of their elements
   std::vector<std::shared_ptr<const Derivation>> kept_;
 };
 

@@ -14,16 +14,16 @@ namespace {
 
 constexpr auto kGuard = static_cast<ptrdiff_t>(GuardedMemory::kGuardBytes);
 constexpr auto kPeriod = static_cast<ptrdiff_t>(kPatternBytes);
-// Of what is larger than kWhole the two ends and kMiddles places between are looked at.
+// An area larger than kWhole is checked at its two ends and at kMiddles places between.
 constexpr ptrdiff_t kWhole = ptrdiff_t{256} << 10;
 constexpr ptrdiff_t kEnd = ptrdiff_t{64} << 10;
 constexpr ptrdiff_t kMiddle = ptrdiff_t{32} << 10;
 constexpr ptrdiff_t kMiddles = 4;
-// An element of a type without values that nothing computes is as a pattern by chance once in 256
-// times. No two of these patterns have a byte in common.
+// An element that nothing computed matches a pattern of one byte by chance once in 256 times, so
+// types without strange values need several patterns. No two of these have a byte in common.
 constexpr std::array kFlips = {std::byte{0}, std::byte{0xFF}, std::byte{0x55}, std::byte{0xAA}};
 
-/// Whether the pattern's elements are such as kernels do not compute.
+/// Whether the pattern's elements are values that kernels do not compute.
 bool has_strange_values(DataType type) { return bits(type) > 8 || type == DataType::kBOOL; }
 
 size_t rounds(DataType type) { return has_strange_values(type) ? 2 : kFlips.size(); }
@@ -141,7 +141,7 @@ void RunCheck::check_guards(const Area& area, std::pair<ptrdiff_t, ptrdiff_t> pa
   const ptrdiff_t begin = part.first, end = part.second;
   const DataType type = area.tensor.type.dtype;
   const ptrdiff_t unit = area.is_workspace ? 1 : std::max(1, bits(type) / 8);
-  // From byte to byte of the part.
+  // Checks from one byte to another of the part.
   const auto check = [&](ptrdiff_t from, ptrdiff_t to) {
     const auto is_untouched = [&](ptrdiff_t at, ptrdiff_t bytes) {
       const ptrdiff_t phase = (at + kGuard) % kPeriod;

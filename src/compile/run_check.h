@@ -13,33 +13,34 @@
 
 namespace opwright {
 
-/// What a candidate computes, or does to memory, is wrong.
+/// A candidate computes a wrong result, or writes memory that it must not write.
 class CandidateFault final : public Error {
  public:
   explicit CandidateFault(const std::string& message)
       : Error(ErrorCode::kFAILED_COMPUTATION, message) {}
 };
 
-/// Watches what the runs of a candidate do to memory: that they write the whole of its outputs, and
-/// nothing within kGuardBytes of these and of its workspace. Of large outputs it looks at parts:
-/// at both ends, and at places between. A run between fill() and look() is checked, whatever else
-/// runs are for, so that it costs little beside them.
+/// Checks how the runs of a candidate write memory: they have to write the whole of its outputs,
+/// and nothing within kGuardBytes of these and of its workspace. Large outputs are checked in
+/// parts, at both ends and at places between. Any run between fill() and look() is checked,
+/// whatever its purpose, so the check costs little.
 class RunCheck {
  public:
-  /// `who` begins messages: "plugin 'p' (version 1, namespace ''): ". `is_plugin`: whether they say
-  /// what its author can do.
+  /// `who` begins messages: "plugin 'p' (version 1, namespace ''): ". `is_plugin`: whether messages
+  /// tell the plugin's author what to do.
   RunCheck(const Device& device, std::string who, bool is_plugin)
       : device_(device), who_(std::move(who)), is_plugin_(is_plugin) {}
-  /// `tensor.data` is the device's, with GuardedMemory::kGuardBytes of nobody else's on either
-  /// side. `name` is that of the tensor. `is_written`: whether each element has to be written.
+  /// `tensor.data` is memory of the device, with GuardedMemory::kGuardBytes of unused memory on
+  /// either side. `name` is the tensor's. `is_written`: whether each element has to be written.
   void add_output(size_t output, std::string_view name, const TensorView& tensor, bool is_written);
   void add_workspace(void* data, size_t bytes);
 
-  /// Writes patterns where runs are watched; others each time. Nothing else uses the memory then.
+  /// Writes patterns into the checked memory, other ones each time. Nothing else may use the memory
+  /// then.
   void fill();
-  /// What runs since fill() did, which are done. Throws CandidateFault for what is wrong for sure.
-  /// Returns whether an element may have its value by chance, so that another fill(), run and
-  /// look() has to tell.
+  /// Checks the runs since fill(), which have ended. Throws CandidateFault for a certain fault.
+  /// Returns whether an element may have its value by chance; then another fill(), run and look()
+  /// decide.
   bool look();
 
  private:
@@ -49,7 +50,7 @@ class RunCheck {
     ptrdiff_t bytes = 0;
     bool is_workspace = false, is_written = false;
     std::vector<std::pair<ptrdiff_t, ptrdiff_t>> parts;  ///< from byte to byte, guards included
-    std::vector<int64_t> suspects;  ///< elements that were as each pattern so far left them
+    std::vector<int64_t> suspects;  ///< elements that equalled every pattern so far
   };
   void add(Area area);
   std::span<const std::byte> pattern(const Area& area) const;

@@ -8,15 +8,14 @@
 
 namespace opwright {
 
-/// The elements of a constant that passes may look at, as FP32.
+/// The elements, as FP32, of a constant whose elements passes may use.
 std::optional<std::vector<float>> fixed_elements(const GraphValue& value);
 
-/// What a Quantize or Dequantize node computes with, where that is constant and the same for all
-/// elements.
+/// Parameters of a Quantize or Dequantize node that are constant and the same for all elements.
 struct ScalarQuantization {
   float scale = 1;
   int64_t zero_point = 0;
-  DataType type = DataType::kINT8;  ///< of what is quantized
+  DataType type = DataType::kINT8;  ///< of the quantized elements
   bool operator==(const ScalarQuantization&) const = default;
 };
 std::optional<ScalarQuantization> scalar_quantization(const GraphNode& node);

@@ -84,7 +84,7 @@ class ScheduleBuilder {
         add_debug(output->name, output, output->info.dtype, false);
   }
 
-  /// Adds what a fused step was compared with to what is known of the steps that took its place.
+  /// Adds the candidates that a fused step was compared with to the steps that replaced it.
   void note_fusion(size_t first, const std::vector<TimedCandidate>& compared) {
     for (size_t i = first; i < schedule_.steps.size(); ++i) {
       ScheduleStep& step = schedule_.steps[i];
@@ -124,8 +124,8 @@ class ScheduleBuilder {
     return static_cast<int>(schedule_.tensors.size()) - 1;
   }
 
-  /// The tensor that holds the value in the type; converted or stored as a weight when there is
-  /// none yet.
+  /// The tensor that holds the value in the type. Adds a conversion or a weight where there is none
+  /// yet.
   int tensor_for(const GraphValue* value, PortType type) {
     const auto key = std::tuple(value, static_cast<int>(type.dtype), static_cast<int>(type.format));
     if (value->is_known()) {
@@ -164,7 +164,7 @@ class ScheduleBuilder {
     return result;
   }
 
-  /// The debug tensors that are this value, which has been made; whether there are any.
+  /// Adds the debug tensors of this value, which has been made. Returns whether there are any.
   bool add_debug(const GraphValue& value) {
     const auto found = debug_of_.find(&value);
     if (found == debug_of_.end()) return false;
@@ -179,7 +179,7 @@ class ScheduleBuilder {
 
   int copy_of(int tensor) { return add_conversion(tensor, schedule_.tensors[tensor].type); }
 
-  /// Whether a plugin may change the tensor at its input in place: nobody else reads that memory
+  /// Whether a plugin may change the tensor at its input in place: nothing else reads that memory
   /// later, and the memory is the engine's or that of a network output.
   bool may_overwrite(const GraphNode& node, int input, int position, int tensor) {
     const int memory = schedule_.tensors[tensor].storage;
@@ -196,8 +196,8 @@ class ScheduleBuilder {
     return true;
   }
 
-  /// Whether in-place operators alone lead from the input to the network output that has the
-  /// network input's memory.
+  /// Whether only in-place operators lead from the input to the network output that has the network
+  /// input's memory.
   bool ends_as_output(const GraphNode& node, int input, int memory) const {
     const auto owner =
         std::find(aliased_.begin(), aliased_.end(), schedule_.storages[memory].index);
@@ -212,7 +212,7 @@ class ScheduleBuilder {
     return false;
   }
 
-  /// The user's memory for outputs that a step of their own writes, copies for the others.
+  /// Places outputs that a step writes in the user's memory. The other outputs are copied.
   void place_outputs() {
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       const PortType type = network_port_type(*network_.outputs()[i]);
@@ -225,7 +225,7 @@ class ScheduleBuilder {
         schedule_.copies.push_back({tensor, static_cast<int>(i)});
       }
     }
-    // A copy may go to the memory of a network input, so those from there come first.
+    // A copy may overwrite a network input, so copies from network inputs come first.
     std::stable_partition(
         schedule_.copies.begin(), schedule_.copies.end(),
         [&](const OutputCopy& copy) { return storage(copy.tensor).location == Location::kInput; });
@@ -236,8 +236,8 @@ class ScheduleBuilder {
     return memory;
   }
 
-  /// Lets reshapes share memory with their operand, and results take the place of operands that
-  /// die. Ends with the storage of every tensor being its root.
+  /// Lets reshapes share memory with their operands, and lets results replace operands that die. In
+  /// the end the storage of every tensor is its root.
   void share_memory() {
     const int count = static_cast<int>(schedule_.storages.size());
     same_as_.resize(count);
@@ -258,7 +258,7 @@ class ScheduleBuilder {
     }
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       const ScheduleStep& step = schedule_.steps[s];
-      // Kernels for GPUs take it that no output lies where an input lies.
+      // Kernels for GPUs assume that no output lies where an input lies.
       if (step.node == nullptr || !is_host_) continue;
       const int count = static_cast<int>(step.inputs.size());
       for (int input = 0; input < count; ++input)
@@ -273,7 +273,7 @@ class ScheduleBuilder {
     return schedule_.storages[root(schedule_.tensors[tensor].storage)].location == Location::kArena;
   }
 
-  /// Whether nobody reads the operand of a reshape, or its result, once an in-place operator has
+  /// Whether nothing reads the operand or the result of a reshape after an in-place operator has
   /// changed the other one.
   bool stays_same(const ScheduleStep& reshape, int number) const {
     const int a = root(schedule_.tensors[reshape.inputs[0]].storage),
@@ -304,8 +304,8 @@ class ScheduleBuilder {
       return false;
     const int memory = root(from.storage);
     if (last_read_[memory] != number) return false;
-    // Another operand, or another result, in the same memory would be overwritten too early; so
-    // would this one, where the operator reads it in another place, too.
+    // Another operand or result in this memory would be overwritten too early. So would this
+    // operand, if the operator reads it at another input, too.
     const int count = static_cast<int>(step.inputs.size());
     for (int i = 0; i < count; ++i) {
       const int other = step.inputs[i];
@@ -318,9 +318,9 @@ class ScheduleBuilder {
     return share(input, output);
   }
 
-  /// Lets the operands of concatenations be written where their part of the result lies, so that
-  /// nothing is left to copy. Memory for all of the result is needed earlier then: no more in all
-  /// than without, or the operands stay where they are.
+  /// Lets operands of concatenations be written to their part of the result, so that nothing has to
+  /// be copied. The whole result then needs memory earlier. If the arena would grow, the operands
+  /// stay where they are.
   void place_operands() {
     std::optional<StepBytes> bytes;
     std::vector<Lifetime> lifetimes(schedule_.storages.size());
@@ -360,7 +360,7 @@ class ScheduleBuilder {
     }
   }
 
-  /// The storages that became a part of the concatenation's.
+  /// Returns the storages that became parts of the concatenation's.
   std::vector<int> place_operands(const ScheduleStep& step, int number) {
     std::vector<Shape> shapes;
     for (const int input : step.inputs) {
@@ -387,17 +387,17 @@ class ScheduleBuilder {
     return placed;
   }
 
-  /// Whether the step's result is its operand, where that lies.
+  /// Whether the step's result is a view of its operand.
   bool is_view(const ScheduleStep& step) const {
     return step.op->kind() == Reshape::kKind &&
            schedule_.tensors[step.inputs[0]].storage == schedule_.tensors[step.outputs[0]].storage;
   }
 
-  /// Lets steps run beside each other that need nothing of each other.
+  /// Lets steps that need nothing of each other run beside each other.
   void choose_streams() {
     struct Use {
       int writer = -1;
-      std::vector<int> readers;  // since then
+      std::vector<int> readers;  // readers since that step
     };
     std::vector<Use> uses(schedule_.storages.size());
     std::vector<StreamCandidate> candidates;
@@ -430,7 +430,7 @@ class ScheduleBuilder {
     for (size_t s = 0; s < streams.size(); ++s) schedule_.steps[s].stream = streams[s];
   }
 
-  /// Per step, the first and the last one that run beside it.
+  /// Per step, the first and the last step that run beside it.
   std::vector<std::pair<int, int>> groups() const {
     const int steps = static_cast<int>(schedule_.steps.size());
     std::vector<std::pair<int, int>> groups;
@@ -444,13 +444,13 @@ class ScheduleBuilder {
     return groups;
   }
 
-  /// The storage of which this one is a part, or itself.
+  /// The outermost storage that contains this one, or itself.
   int outermost(int memory) const {
     while (schedule_.storages[memory].within >= 0) memory = schedule_.storages[memory].within;
     return memory;
   }
 
-  /// What the arena has to have room for.
+  /// The pieces that the arena has to hold.
   struct Pieces {
     std::vector<Lifetime> lifetimes;
     std::vector<int> owners;  // storages
@@ -495,7 +495,7 @@ class ScheduleBuilder {
     for (size_t i = 0; i < schedule_.storages.size(); ++i) settle(static_cast<int>(i));
   }
 
-  /// Makes the offset within another storage one of the arena.
+  /// Turns the offset within another storage into one within the arena.
   void settle(int memory) {
     ScheduleStorage& part = schedule_.storages[memory];
     if (part.within < 0) return;
@@ -514,11 +514,13 @@ class ScheduleBuilder {
   std::unordered_map<const GraphValue*, std::vector<const Graph::Debug*>> debug_of_;
   std::vector<std::vector<int>> tensors_in_;  // per storage, before memory is shared
   std::unordered_map<const GraphNode*, int> position_;
-  std::unordered_map<const GraphValue*, int> made_;  // in the type that the producer gives
+  std::unordered_map<const GraphValue*, int> made_;  // in the type that the producer writes
   std::map<std::tuple<const GraphValue*, int, int>, int> converted_;
-  std::vector<int> same_as_;                      // per storage: the one that it became part of
+  std::vector<int> same_as_;                      // per storage: the storage into which it was
+                                                  // merged
   std::vector<int> last_read_;                    // per root
-  std::vector<std::pair<int, int>> overwritten_;  // tensors of in-place operators, their steps
+  std::vector<std::pair<int, int>> overwritten_;  // tensors of in-place operators, with these
+                                                  // operators' steps
   std::vector<std::vector<int>> writes_;          // per root: the steps that overwrite it in place
 };
 
@@ -540,7 +542,7 @@ std::vector<int> aliased_inputs(const Network& network) {
     return tensor;
   };
   std::vector<const Tensor*> origins;
-  std::unordered_map<const Tensor*, int> outputs_of, numbers;  // of inputs
+  std::unordered_map<const Tensor*, int> outputs_of, numbers;  // numbers of inputs
   for (const Tensor* output : network.outputs()) {
     origins.push_back(origin(output));
     ++outputs_of[origins.back()];

@@ -17,7 +17,7 @@ struct ScheduleStorage {
   int index = -1;     ///< kInput, kOutput: number
   uint64_t size = 0;  ///< bytes at the maximum shape
   uint64_t offset = 0;
-  int within = -1;  ///< the storage of which it is a part, while memory is planned
+  int within = -1;  ///< the storage that contains this one, while memory is planned
 };
 
 struct ScheduleTensor {
@@ -38,7 +38,7 @@ struct ScheduleStep {
   int32_t stream = kAlone;
 };
 
-/// The steps of one profile in order, what they read and write, and where that lies.
+/// The steps of one profile in order, the tensors that they read and write, and where these lie.
 struct StepSchedule {
   std::vector<ScheduleTensor> tensors;
   std::vector<ScheduleStorage> storages;
@@ -49,26 +49,29 @@ struct StepSchedule {
   int reformats = 0;  ///< conversions among the steps
 };
 
-/// The type and format of a network input or output in its allowed formats: LINEAR where allowed.
+/// The type and format of a network input or output, from its allowed formats: LINEAR where
+/// allowed.
 PortType network_port_type(const Tensor& tensor);
 
-/// For each network output, the network input in whose memory it is computed, or -1. That is so
-/// where in-place operators alone lead from the one to the other and to no other output: two
-/// results cannot have one memory. No other operator changes the memory of a network input.
+/// For each network output, the network input in whose memory the output is computed, or -1. A
+/// network input's memory is used if only in-place operators lead from the input to the output, and
+/// to no other output: two results cannot have one memory. No other operator changes the memory of
+/// a network input.
 std::vector<int> aliased_inputs(const Network& network);
 
-/// What a schedule may go by beside the chosen candidates.
+/// Rules of a schedule, beside the chosen candidates.
 struct ScheduleRules {
-  /// Milliseconds that a conversion of the value takes; empty: that is not known.
+  /// Milliseconds that a conversion of the value takes; empty: not known.
   std::function<float(const GraphValue& value, PortType from, PortType to)> conversion_time = {};
-  int aux_streams = 0;  ///< on so many, beside that of the run, steps may run beside each other
+  int aux_streams = 0;  ///< number of streams, beside that of the run, on which steps may run
+                        ///< beside each other
 };
 
-/// Lays the graph out: conversions where a tensor is needed in another type, views instead of
-/// reshapes, outputs in the user's memory, results in place of operands that die, operands of a
-/// concatenation in their place in its result, one arena, in which the tensors of steps that run
-/// beside each other lie apart. Debug tensors are LINEAR as soon as they are written, before an
-/// in-place operator may change them.
+/// Lays the graph out. Adds conversions where a step needs a tensor in another type, replaces
+/// reshapes by views, places outputs in the user's memory, results over operands that die, and
+/// operands of a concatenation in its result. Places all other tensors in one arena, in which
+/// tensors of steps that run beside each other do not overlap. Debug tensors are LINEAR as soon as
+/// they are written, before an in-place operator may change them.
 StepSchedule make_schedule(const Graph& graph, const Network& network, const ProfileRanges& ranges,
                            const Device& device, const std::vector<GraphNode*>& nodes,
                            const std::vector<TunedNode>& tuned, const std::vector<int>& chosen,

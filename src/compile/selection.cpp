@@ -42,7 +42,7 @@ double tensor_cost(const SelectionProblem& problem, const std::vector<int>& assi
   return cost;
 }
 
-// A function of some variables as a table, the last variable running fastest.
+// A function of some variables as a table. The last variable runs fastest.
 struct Factor {
   std::vector<int> variables;  // ascending
   std::vector<double> table;
@@ -66,7 +66,7 @@ class Elimination {
         if (a != b) neighbours_[a].insert(b);
     factors_.push_back(std::move(factor));
   }
-  /// The minimizing assignment, or nothing when a table would be too large.
+  /// The minimizing assignment; nothing where a table would be too large.
   std::optional<std::vector<int>> solve() {
     const int count = static_cast<int>(domains_.size());
     std::vector<std::vector<int>> factors_of(count);
@@ -74,12 +74,13 @@ class Elimination {
       for (int v : factors_[f].variables) factors_of[v].push_back(static_cast<int>(f));
     std::vector<bool> used(factors_.size());
     for (int v = 0; v < count; ++v) log_size_[v] = log_table(v);
-    std::set<std::pair<int64_t, int>> order;  // of those that are left, by the size of their tables
+    std::set<std::pair<int64_t, int>> order;  // variables that are left, by the size of their
+                                              // tables
     for (int v = 0; v < count; ++v) order.emplace(log_size_[v], v);
     struct Step {
       int variable;
       std::vector<int> scope;
-      std::vector<int> best;  // of the variable, per entry of the scope's table
+      std::vector<int> best;  // best value of the variable, per entry of the scope's table
     };
     std::vector<Step> steps;
     for (int round = 0; round < count; ++round) {
@@ -128,7 +129,7 @@ class Elimination {
 
   Factor minimize(int v, const std::vector<int>& scope, const std::vector<int>& joined,
                   std::vector<int>* best) const {
-    // Per joined factor, how far its index moves with each variable of (scope..., v).
+    // Per joined factor, the step of its index for each variable of (scope..., v).
     const size_t rank = scope.size() + 1;
     std::vector<std::vector<size_t>> strides(joined.size(), std::vector<size_t>(rank));
     for (size_t f = 0; f < joined.size(); ++f) {
@@ -178,7 +179,7 @@ class Elimination {
   std::vector<Factor> factors_;
 };
 
-// A factor over node `a` and another variable `b`, which differ.
+// A factor over node `a` and another variable `b`.
 template <class F>
 Factor pair_factor(int a, int size_a, int b, int size_b, F&& cost) {
   Factor factor;
@@ -216,8 +217,8 @@ std::optional<std::vector<int>> eliminate(const SelectionProblem& problem, size_
                                          }));
       continue;
     }
-    // Per type a variable: whether the tensor is there in that type. The producer pays for it, and
-    // a consumer needs the one of its own type.
+    // Each type has a variable: whether the tensor exists in that type. The producer pays for it,
+    // and each consumer needs the tensor in its own type.
     for (size_t type = 0; type < tensor.types.size(); ++type) {
       const int present = elimination.add_variable(2);
       elimination.add_factor(
@@ -241,8 +242,8 @@ std::optional<std::vector<int>> eliminate(const SelectionProblem& problem, size_
 
 namespace {
 
-/// What the conversions of tensors cost under an assignment that changes node by node. A tensor may
-/// have any number of consumers, so what they need is counted rather than looked up.
+/// The costs of conversions under an assignment that changes node by node. A tensor may have any
+/// number of consumers, so the class counts needed conversions instead of searching for them.
 class ConversionCosts {
  public:
   ConversionCosts(const SelectionProblem& problem, const std::vector<int>& assignment)
@@ -259,7 +260,7 @@ class ConversionCosts {
     }
   }
 
-  /// Of the tensors at the node's ports, if it took the option.
+  /// Cost of conversions at the node's ports, if the node took the option.
   double at(int node, int option) {
     double cost = 0;
     for (const Use& each : uses_[node]) {
@@ -303,7 +304,8 @@ class ConversionCosts {
   int type_of(int node, int option, int port, const ProblemTensor& tensor) const {
     return index_of(tensor, problem_.nodes[node][option].ports[port]);
   }
-  /// Counts the consuming ports as the option says instead of as they are; -1 takes that back.
+  /// Counts the consuming ports by the option's types instead of their present ones. `sign` -1
+  /// undoes that.
   void change(int node, const Use& use, int option, int sign) {
     const ProblemTensor& tensor = problem_.tensors[use.tensor];
     for (const int port : use.consumed) {
@@ -314,9 +316,9 @@ class ConversionCosts {
 
   const SelectionProblem& problem_;
   std::vector<int> assignment_;
-  std::vector<std::vector<Use>> uses_;    // per node, by tensor
-  std::vector<int> from_;                 // per tensor: the type that it is made in
-  std::vector<std::vector<int>> needed_;  // per tensor and type: by how many ports
+  std::vector<std::vector<Use>> uses_;    // per node, one entry per tensor
+  std::vector<int> from_;                 // per tensor: the type in which it is produced
+  std::vector<std::vector<int>> needed_;  // per tensor and type: number of ports that need it
 };
 
 }  // namespace
@@ -344,7 +346,8 @@ std::vector<int> select_by_descent(const SelectionProblem& problem) {
   std::set<int> types;
   for (const ProblemTensor& tensor : problem.tensors)
     types.insert(tensor.types.begin(), tensor.types.end());
-  // Starts: the cheapest option of each node, and for each type the options that use it most.
+  // Starts of the descent: the cheapest option of each node, and for each type the options that use
+  // it most.
   std::vector<int> preferred{SelectionProblem::kNoEdge};
   preferred.insert(preferred.end(), types.begin(), types.end());
   std::vector<int> best;
@@ -401,7 +404,8 @@ std::vector<std::vector<int>> select_several(const SelectionProblem& problem,
                                              double most) {
   std::vector<int> best = select_options(problem);
   const double limit = most * selection_cost(problem, best);
-  std::multimap<double, std::vector<int>> others;  // equal costs in the order of groups and options
+  std::multimap<double, std::vector<int>> others;  // equal costs keep the order of groups and
+                                                   // options
   const auto least = [&](size_t node) {
     return std::ranges::min_element(problem.nodes[node], {}, &SelectionProblem::Option::cost)->cost;
   };

@@ -6,9 +6,9 @@
 
 namespace opwright {
 
-/// The choice of an option for every node such that the options' costs and the conversions between
-/// neighbours that differ in a tensor's type cost least. Types are numbers that the caller gives
-/// meaning to.
+/// The problem of choosing an option for every node so that the options' costs and the conversions
+/// at tensors whose neighbours differ in type cost least. Types are numbers whose meaning the
+/// caller decides.
 struct SelectionProblem {
   static constexpr int kNoEdge = -1;
   struct Option {
@@ -19,8 +19,8 @@ struct SelectionProblem {
     int node = 0;
     int port = 0;
   };
-  /// A tensor: one port gives it, others take it. A conversion to a type is paid once, however many
-  /// ports take that type.
+  /// A tensor, which one port produces and other ports consume. A conversion to a type is paid
+  /// once, however many ports consume that type.
   struct Tensor {
     Port producer;
     std::vector<Port> consumers;
@@ -31,30 +31,29 @@ struct SelectionProblem {
   std::vector<Tensor> tensors;
 };
 
-/// What the options with these indices cost together; infinite when a conversion is impossible.
+/// The cost of the options with these indices; infinite when a conversion is impossible.
 double selection_cost(const SelectionProblem& problem, const std::vector<int>& assignment);
 
 /// The index of an option for every node. Exact, by eliminating variables in order of least table
-/// size (min-sum variable elimination, Bertelè and Brioschi 1972), as long as no table exceeds
-/// `max_table` entries; otherwise the best of iterated conditional modes (Besag 1986) from several
-/// starts.
+/// size (min-sum variable elimination, Bertelè and Brioschi 1972), if no table exceeds `max_table`
+/// entries. Otherwise the best of iterated conditional modes (Besag 1986) from several starts.
 std::vector<int> select_options(const SelectionProblem& problem,
                                 size_t max_table = size_t{1} << 20);
 
-/// The best assignment, and behind it, in order of cost, those that are best where all nodes of a
-/// group take one option: each once, `count` of them at most, and none that costs more than `most`
-/// times the best. The nodes of a group have the same options. The assignments that are next best
-/// as such would differ in one node out of many that are alike.
+/// The best assignment and, in order of cost, the best assignments in which all nodes of a group
+/// take one option. Each occurs once; there are at most `count`, and none costs more than `most`
+/// times the best. The nodes of a group have the same options. Without groups, the next best
+/// assignments would differ in one node out of many that are alike.
 std::vector<std::vector<int>> select_several(const SelectionProblem& problem,
                                              std::span<const std::vector<int>> groups, size_t count,
                                              double most);
 
-/// Per node and option, what the conversions of the tensors at its ports cost when all other nodes
-/// are as assigned.
+/// Per node and option, the cost of the conversions at the node's ports when all other nodes are as
+/// assigned.
 std::vector<std::vector<double>> conversion_costs(const SelectionProblem& problem,
                                                   const std::vector<int>& assignment);
 
-/// The fallback by itself.
+/// Only the fallback of select_options().
 std::vector<int> select_by_descent(const SelectionProblem& problem);
 
 }  // namespace opwright

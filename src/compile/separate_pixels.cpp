@@ -4,7 +4,7 @@
 namespace opwright {
 namespace {
 
-/// Extents of a batch, channels and pixels of two or three axes.
+/// Whether the extents are a batch, channels and two or three axes of pixels.
 bool is_image(const SymShape& dims) { return dims.size() == 4 || dims.size() == 5; }
 
 /// Whether the node exchanges the last two of three axes.
@@ -21,7 +21,8 @@ GraphValue* add(Graph& graph, GraphNode* before, OperatorPtr op, GraphValue* val
       ->outputs[0];
 }
 
-/// [batch, channels, height, width] -> [batch, channels, pixels] -> [batch, pixels, channels].
+/// Replaces [batch, channels, height, width] -> [batch, channels, pixels] -> [batch, pixels,
+/// channels].
 void move_channels_behind(Graph& graph, GraphNode* node) {
   const GraphNode* const reshape = node->inputs[0]->producer;
   if (!swaps_last(node) || reshape == nullptr || !reshape->as<Reshape>()) return;
@@ -42,7 +43,8 @@ void move_channels_behind(Graph& graph, GraphNode* node) {
   graph.replace(node, std::make_shared<Reshape>(), {last});
 }
 
-/// [batch, pixels, channels] -> [batch, channels, pixels] -> [batch, channels, height, width].
+/// Replaces [batch, pixels, channels] -> [batch, channels, pixels] -> [batch, channels, height,
+/// width].
 void move_channels_before(Graph& graph, GraphNode* node) {
   GraphNode* const transpose = node->as<Reshape>() ? node->inputs[0]->producer : nullptr;
   if (!swaps_last(transpose) || graph.single_user(*node->inputs[0]) != node) return;

@@ -18,13 +18,13 @@
 namespace opwright {
 namespace {
 
-/// Sets of extents that have to be equal, as they are found.
+/// Collects sets of extents that have to be equal.
 class ExtentRelations {
  public:
   ExtentRelations(const Network& network, std::span<ProfileRanges> profiles)
       : symbols_(network.symbols()), profiles_(profiles) {}
 
-  /// What all profiles fix.
+  /// Sets the extents that all profiles fix.
   void fix() {
     for (int id = 0; id < symbols_.size(); ++id) {
       if (symbols_[id].kind == Symbol::Kind::kSizeTensor) continue;
@@ -66,7 +66,7 @@ class ExtentRelations {
   }
   const Substitution& values() const { return values_; }
 
-  /// Has the symbols say by which assertion something else stands for them.
+  /// Notes in the symbols which assertion replaced them by another expression.
   void note_assertions(SymbolTable& symbols) const {
     for (const auto& [id, assertion] : assertions_) {
       Symbol symbol = symbols[id];
@@ -94,13 +94,13 @@ class ExtentRelations {
     return e.op() == ExprOp::kSymbol && symbols_[e.symbol_id()].kind == Symbol::Kind::kInputExtent;
   }
 
-  /// Whether the extent is 2 or more in all runs, so that it does not broadcast.
+  /// Whether the extent is 2 or more in all runs. Such an extent does not broadcast.
   bool is_many(const Expr& e) const {
     return std::ranges::all_of(profiles_,
                                [&](const ProfileRanges& each) { return each.bounds(e).low > 1; });
   }
 
-  /// The extent of an input that weights decide.
+  /// Sets an extent of an input to the value that weights require.
   void set_constant(int id, int64_t value, const GraphNode& node,
                     const Agreements::Agreement& where) {
     const Symbol& symbol = symbols_[id];
@@ -117,8 +117,8 @@ class ExtentRelations {
     set(id, value);
   }
 
-  /// Two extents that have to be equal. An expression that grows with one symbol alone says that of
-  /// the symbols.
+  /// Relates two extents that have to be equal. Expressions that each grow with only one symbol
+  /// make these symbols equal.
   void relate(const Expr& a, const Expr& b) {
     if (a == b) return;
     if (is_extent(a) && is_extent(b)) return unite(a.symbol_id(), b.symbol_id());
@@ -129,7 +129,7 @@ class ExtentRelations {
     if (renamed(a) == b) unite(*x, *y);
   }
 
-  /// The extent is another one, or 1.
+  /// Relates an extent that is `expected` or 1.
   void relate_broadcast(const Expr& own, const Expr& expected) {
     if (!is_extent(own) || !is_many(own)) return;
     if (is_extent(expected)) return unite(own.symbol_id(), expected.symbol_id());
@@ -140,7 +140,7 @@ class ExtentRelations {
         unite(own.symbol_id(), other.symbol_id());
   }
 
-  /// The extent of an input that is computed from other ones in all runs.
+  /// Finds extents of inputs that an assertion computes from others in all runs.
   void find_asserted(const GraphNode& node) {
     const GraphValue* condition = node.inputs[0];
     if (condition == nullptr || condition->info.values == nullptr) return;
@@ -172,7 +172,7 @@ class ExtentRelations {
     return symbol;
   }
 
-  /// One symbol for two, where their ranges have something in common in all profiles.
+  /// Replaces two symbols by one, if their ranges overlap in all profiles.
   void unite(int a, int b) {
     if (a == b) return;
     if (a > b) std::swap(a, b);
@@ -205,11 +205,11 @@ class ExtentRelations {
   const SymbolTable& symbols_;
   std::span<ProfileRanges> profiles_;
   Substitution values_;
-  std::string assertion_;  // that is looked at
+  std::string assertion_;  // the one that is read now
   std::vector<std::pair<int, std::string>> assertions_;
 };
 
-/// Factors of a product, and the whole where it is none.
+/// The factors of a product; the expression itself where it is no product.
 std::vector<Expr> factors_of(const Expr& e) {
   if (e.op() != ExprOp::kProd) return {e};
   std::vector<Expr> factors;
@@ -218,7 +218,7 @@ std::vector<Expr> factors_of(const Expr& e) {
   return factors;
 }
 
-/// Broadcasts of which an operand is in the divisor of a quotient that they are divided by.
+/// Finds broadcasts that a quotient divides by one of their operands.
 class DividedBroadcasts {
  public:
   explicit DividedBroadcasts(std::span<const ProfileRanges> profiles) : profiles_(profiles) {}
@@ -249,7 +249,7 @@ class DividedBroadcasts {
         if (std::ranges::find(divisor, operand) == divisor.end() || !is_planned(factor, operand) ||
             values_(factor) != factor)
           continue;
-        // Then no other extents of the two give the number that the quotient has to be.
+        // If the quotient is then constant, no other operand gives the number that it has to be.
         Substitution one;
         one.add(factor, operand);
         if (!one(quotient).is_constant()) continue;
@@ -270,7 +270,8 @@ class DividedBroadcasts {
   Substitution values_;
 };
 
-/// Gives all values of the graph other extents. Where a node makes other ones, a view follows.
+/// Gives all values of the graph other extents. A view follows a node whose outputs have different
+/// ones.
 class BroadcastViews {
  public:
   BroadcastViews(Graph& graph, const Substitution& values) : graph_(graph), values_(values) {}
@@ -307,7 +308,8 @@ class BroadcastViews {
         std::make_shared<const std::vector<Expr>>(values_(SymShape(*value.info.values)));
   }
 
-  /// What a plugin makes follows from its inputs where one of them had such an extent.
+  /// The shapes that a node makes. A plugin's outputs follow from its inputs if one of these had
+  /// such an extent.
   std::vector<SymShape> shapes_made(const GraphNode& node,
                                     const std::vector<SymShape>& wanted) const {
     std::vector<SymShape> made;
@@ -338,7 +340,7 @@ std::shared_ptr<const Network> settle_extents(const Network& network,
   ExtentRelations known(network, profiles);
   known.fix();
   std::shared_ptr<const Network> current = settled(network, known);
-  // What is one symbol now may be what other layers are said to agree in.
+  // Extents that are now one symbol may let other layers agree.
   for (;;) {
     const Network& from = current ? *current : network;
     ExtentRelations relations(from, profiles);

@@ -12,7 +12,7 @@ namespace {
 
 bool is_one(const Expr& extent) { return extent.is_constant() && extent.constant() == 1; }
 
-/// Whether moving the axes leaves the order of elements: only axes of extent 1 change places.
+/// Whether moving the axes keeps the order of elements: only axes of extent 1 change places.
 bool keeps_order(const SymShape& dims, const Ints& permutation) {
   int64_t before = -1;
   for (int64_t axis : permutation) {
@@ -55,7 +55,7 @@ bool swaps_last(const Ints& permutation) {
   return rank >= 2 && permutation[rank - 1] == rank - 2;
 }
 
-/// Lets a matrix product read a transposed operand as it was.
+/// Lets a matrix product read a transposed operand in its original order.
 void absorb_transposes(Graph& graph, GraphNode* node) {
   MatrixMultiplyParams params = node->as<MatrixMultiply>()->params();
   std::vector<GraphValue*> inputs = node->inputs;
@@ -107,7 +107,7 @@ void fold_shapes(Graph& graph) {
     for (size_t i = 0; i < node->outputs.size(); ++i) {
       GraphValue* value = node->outputs[i];
       if (value->info.values == nullptr && value->info.constant.empty()) continue;
-      // What an operator decides while it runs has to be written by it.
+      // A size that an operator decides while it runs has to be written by the operator.
       if (node->size_symbol(static_cast<int>(i)) >= 0) continue;
       if (!node->op->is_pure()) continue;
       if (value->info.constant.empty() && !is_computable(value->info.dtype)) continue;

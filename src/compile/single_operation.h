@@ -16,7 +16,7 @@ struct Operand {
 /// A Pointwise node that is one operation on tensors and numbers.
 struct SingleOperation {
   int32_t op = -1;                   ///< PointwiseInstruction::op
-  DataType type = DataType::kFLOAT;  ///< of the result's register
+  DataType type = DataType::kFLOAT;  ///< type of the result's register
   Operand a, b, c;
   double alpha = 0, beta = 0;
   bool is(PointwiseOp wanted) const { return op == opcode(wanted); }
@@ -25,14 +25,14 @@ struct SingleOperation {
   bool is(ActivationType wanted) const { return op == opcode(wanted); }
 };
 
-/// The operation that the node is; nothing where it is none, is more than one, or is to have a
-/// precision of its own. Null nodes are none. A node that hands on its input is kInput.
+/// The node's operation. Nothing for a null node, and where the node is none, computes more than
+/// one or needs a precision of its own. A node that passes on its input is kInput.
 std::optional<SingleOperation> single_operation(const GraphNode* node);
-/// That of the value's producer.
+/// The operation of the value's producer.
 std::optional<SingleOperation> made_by(const Operand& operand);
-/// The number where the operand is one, or a constant of one element.
+/// The number, if the operand is a number or a constant of one element.
 std::optional<double> number_of(const Operand& operand);
-/// Whether the node's operation hands on floating numbers, in whatever types but FP8.
+/// Whether the operation passes on floating numbers, in any types but FP8.
 bool is_floating_identity(const SingleOperation& op, const GraphNode& node);
 /// The factor by which an operation multiplies its tensor operand, which becomes `x`.
 std::optional<double> factor_of(const SingleOperation& op, GraphValue*& x);

@@ -60,7 +60,7 @@ class SingleStep {
     return static_cast<int32_t>(schedule_.tensors.size()) - 1;
   }
 
-  /// Whether the kernel, or the runtime for it, reads elements that shapes decide.
+  /// Whether the kernel, or the runtime for the kernel, reads elements that depend on shapes.
   bool has_values(const GraphValue& value, size_t i) const {
     const PortType type = ports_.inputs[i].type;
     const bool may_have = type.dtype == DataType::kINT32 || type.dtype == DataType::kINT64 ||
@@ -100,8 +100,8 @@ class SingleStep {
     return add(std::move(tensor));
   }
 
-  /// Size tensors that the node computes are symbols, with the numbers of the graph. All other
-  /// symbols are what they are at the opt shapes.
+  /// Adds the size tensors that the node computes as symbols with the graph's numbers. All other
+  /// symbols have their values at the opt shapes.
   void add_sizes() {
     if (!node_.defines_sizes()) return;
     step_.size_symbols.assign(node_.size_symbols.begin(), node_.size_symbols.end());

@@ -7,7 +7,7 @@
 
 namespace opwright {
 
-/// What of a build the plan of a single step is made with.
+/// The parts of a build that the plan of a single step needs.
 struct SingleStepContext {
   const ProfileRanges& ranges;
   const Device& device;
@@ -15,10 +15,10 @@ struct SingleStepContext {
   Constants& constants;
 };
 
-/// The plan of an engine of the node alone, as the candidate, at the profile's opt shapes: what the
-/// tuner times. `ports` have the candidate's types. Elements that shapes decide are those of the
-/// opt shapes, and constants are weights; the other inputs and the outputs are the engine's.
-/// Throws Error where no engine can have the step alone.
+/// The plan of an engine of only this node, run as the candidate at the profile's opt shapes, as
+/// the tuner times it. `ports` have the candidate's types. Elements that depend on shapes are those
+/// of the opt shapes, and constants are weights. The other inputs and the outputs are the engine's.
+/// Throws Error where no engine can have only this step.
 Plan single_step_plan(const GraphNode& node, const NodePorts& ports, const Candidate& candidate,
                       const PlannedOperator& op, const SingleStepContext& context);
 

@@ -2,22 +2,23 @@
 
 #include <algorithm>
 
-#include "plan/streams.h"
+#include "plan/stream_groups.h"
 
 namespace opwright {
 namespace {
 
-// What a step begins later in us that waits for another stream: 0.3 of kernels that do nothing
-// before they wait, 0.7 where they fetch weights then.
+// The delay in us of a step that waits for another stream: 0.3 for kernels that do nothing before
+// they wait, 0.7 for kernels that fetch weights first.
 constexpr double kEdge = 0.7;
-// Steps beside each other gain so many us at least, and this part of their time.
+// Steps run beside each other only if that gains at least this many us, and this part of their
+// time.
 constexpr double kLeastGain = 1;
 constexpr double kLeastPart = 0.05;
 
-/// Per step, whether all others come before or behind it.
+/// Per step, whether every other step comes before or behind it.
 std::vector<bool> find_joints(std::span<const StreamCandidate> steps) {
   std::vector<bool> joints(steps.size()), is_needed(steps.size());
-  // One that no step up to it needs, alone among those, needs all of them.
+  // If a step is the only one so far that no other needs, it needs all earlier steps.
   size_t ends = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
     ++ends;
@@ -28,7 +29,7 @@ std::vector<bool> find_joints(std::span<const StreamCandidate> steps) {
       }
     joints[i] = ends == 1;
   }
-  // One that needs no step from it on, alone among those, is needed by all of them.
+  // If a step is the only one from here on that needs no other, all later steps need it.
   std::vector<bool> needs_later(steps.size());
   std::vector<std::vector<int>> users(steps.size());
   for (size_t i = 0; i < steps.size(); ++i)
@@ -51,7 +52,7 @@ struct Attempt {
   double time = 0;
 };
 
-/// Gives each step in turn to the stream where it begins first.
+/// Gives each step in turn to the stream on which it can begin first.
 Attempt try_streams(std::span<const StreamCandidate> steps, int first, int last, int count) {
   Attempt attempt;
   std::vector<double> end(count), finish;

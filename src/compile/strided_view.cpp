@@ -8,7 +8,7 @@
 namespace opwright {
 namespace {
 
-/// a / b where b divides it for sure.
+/// a / b where b certainly divides a.
 std::optional<Expr> quotient(const Expr& a, const Expr& b) {
   if (a == b) return Expr(1);
   if (b == Expr(0)) return std::nullopt;
@@ -16,7 +16,7 @@ std::optional<Expr> quotient(const Expr& a, const Expr& b) {
   return result * b == a ? std::optional(result) : std::nullopt;
 }
 
-/// The elements of an integer input, or what the parameter says where it is absent.
+/// The elements of an integer input; those of the parameter where the input is absent.
 std::optional<std::vector<Expr>> integers(const GraphNode& node, size_t input, const Ints& given) {
   const GraphValue* value = node.input(input);
   if (value == nullptr) return std::vector<Expr>(given.begin(), given.end());
@@ -98,7 +98,7 @@ bool StridedView::slice(const GraphNode& node) {
     std::vector<Part>& parts = result.axes_[axis];
     if (start == Expr(0) && in[axis] == out[axis] && (stride == Expr(1) || in[axis] == Expr(1)))
       continue;
-    // Repetition.
+    // Repeats the only element of the axis.
     if (start == Expr(0) && in[axis] == Expr(1)) {
       if (!(stride == Expr(0))) return false;
       parts = {{out[axis], Expr(0)}};
@@ -131,7 +131,7 @@ bool StridedView::gather(const GraphNode& node) {
   const int64_t extent = in[axis].constant();
   const int64_t at = index.constant() < 0 ? index.constant() + extent : index.constant();
   const std::vector<Part> whole = parts(axis);
-  // Whatever lies outside is 0.
+  // Elements outside are 0, which no view shows.
   if (at < 0 || at >= extent || whole.size() > 1) return false;
   if (!whole.empty()) offset_ = offset_ + Expr(at) * whole[0].stride;
   axes_[axis].clear();

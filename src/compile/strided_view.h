@@ -7,11 +7,11 @@
 
 namespace opwright {
 
-/// A tensor as a view of a dense one, in whose memory its elements lie: what transposes, reshapes,
-/// slices, expansions and the choice of an index make of it.
+/// A tensor as a view of a dense tensor, in whose memory its elements lie. Transposes, reshapes,
+/// slices, expansions and the choice of an index make such views.
 class StridedView {
  public:
-  /// A run of positions; an axis is one or several of them, the last one counting fastest.
+  /// A run of positions. An axis has one or several parts; the last one counts fastest.
   struct Part {
     Expr extent, stride;
   };
@@ -19,18 +19,19 @@ class StridedView {
   /// The dense tensor itself.
   explicit StridedView(const SymShape& dims);
 
-  /// What the node makes of it, whose first input it is; false, and nothing changes, where that is
-  /// no view.
+  /// Applies the node, whose first input is this tensor. Returns false, and changes nothing, where
+  /// the result is no view.
   bool apply(const GraphNode& node);
-  /// The same elements with other extents; false where axes would have to become one that have no
-  /// common stride, or extents do not divide each other.
+  /// Gives the same elements other extents. Returns false where axes without a common stride would
+  /// have to become one, or extents do not divide each other.
   bool reshape(const SymShape& dims);
   void transpose(const Ints& permutation);
 
   size_t rank() const { return axes_.size(); }
-  /// The parts of an axis, neighbours that have a common stride put together, without extents of 1.
+  /// The parts of an axis. Neighbours with a common stride are joined; parts of extent 1 are left
+  /// out.
   std::vector<Part> parts(size_t axis) const;
-  /// From the dense tensor's first element to this one's.
+  /// Elements from the dense tensor's first element to this tensor's.
   const Expr& offset() const { return offset_; }
 
  private:

@@ -11,17 +11,17 @@
 namespace opwright {
 namespace {
 
-/// Nodes that are followed in one direction.
+/// The most nodes that are followed in one direction.
 constexpr int kMostSteps = 16;
 
-/// Whether the node exchanges the two axes in front of rows.
+/// Whether the node exchanges the two axes before the rows.
 bool swaps_rows(const GraphNode& node) {
   const auto* transpose = node.as<Transpose>();
   return transpose != nullptr && transpose->params().permutation == Ints{1, 0, 2};
 }
 
-/// The input whose rows the node computes the rows of its output from, each from one and in their
-/// order; null where it does not.
+/// The input from whose rows the node computes the rows of its output, each from one and in their
+/// order. Null for other nodes.
 GraphValue* row_input(const GraphNode& node) {
   if (node.outputs.size() != 1 || node.inputs.empty() || node.inputs[0] == nullptr) return nullptr;
   GraphValue* const x = node.inputs[0];
@@ -49,9 +49,9 @@ GraphValue* row_input(const GraphNode& node) {
   return rows;
 }
 
-/// An attention between projections of rows that others have exchanged batch and length of, as
-/// PyTorch's MultiheadAttention does where the batch comes first: its operands and its result lie
-/// the other way round, so that nothing is exchanged.
+/// Finds an attention between projections whose rows have batch and length exchanged, as PyTorch's
+/// MultiheadAttention has them where the batch comes first. Swaps these axes in the layouts of the
+/// attention's operands and result, so that nothing has to be exchanged.
 class AxisSwap {
  public:
   AxisSwap(Graph& graph, GraphNode* attention) : graph_(graph), attention_(attention) {}
@@ -77,7 +77,7 @@ class AxisSwap {
                    std::move(inputs));
   }
 
-  /// What the nodes make of `rows`, one after the other, with these extents before the row. The new
+  /// Repeats the nodes on `rows`, one after the other, with these extents before the row. The new
   /// nodes stand before `position`.
   GraphValue* repeated(const std::vector<GraphNode*>& nodes, GraphValue* rows,
                        const SymShape& outer, GraphNode* position) {
@@ -125,7 +125,7 @@ class AxisSwap {
         return;
       }
       GraphValue* const next = row_input(*node);
-      // What is read by others as well would be computed twice.
+      // Rows that other nodes read as well would be computed twice.
       if (next == nullptr || (rows != value && graph_.single_user(*rows) != nodes.back())) return;
       nodes.push_back(node);
       rows = next;

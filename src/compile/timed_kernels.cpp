@@ -23,7 +23,7 @@ size_t count_copies(const Device& device, uint64_t bytes) {
   constexpr size_t kMost = 64;
   size_t count = 1;
   while (count < kMost && device.cache_level(count * bytes) != CacheLevel::kMemory) ++count;
-  // The last copies push out the first ones.
+  // The extra copies push the first ones out of the caches.
   return count == 1 ? 1 : std::min(kMost, count + count / 2);
 }
 

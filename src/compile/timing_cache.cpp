@@ -18,8 +18,8 @@ namespace {
 // 32-bit length and bytes; all integers little-endian.
 constexpr char kMagic[8] = {'O', 'P', 'W', 'T', 'I', 'M', 'E', 'S'};
 constexpr uint32_t kVersion = 1;
-/// Of a file with the caches of several devices: a 32-bit number of them, and for each its size in
-/// 64 bits and its bytes.
+/// The version of a file with the caches of several devices: a 32-bit number of caches, and for
+/// each its size in 64 bits and its bytes.
 constexpr uint32_t kVersionOfSeveral = 2;
 constexpr uint64_t kMaxFile = uint64_t{1} << 30;
 constexpr size_t kHeaderSize = sizeof(kMagic) + sizeof(uint32_t) + 2 * sizeof(uint64_t);
@@ -88,12 +88,12 @@ bool has_magic(std::span<const std::byte> bytes) {
   return bytes.size() >= sizeof(kMagic) && std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) == 0;
 }
 
-/// The version of bytes with a whole header.
+/// The version in bytes that have a whole header.
 uint32_t version_of(std::span<const std::byte> bytes) {
   return Reader(bytes.subspan(sizeof(kMagic))).number<uint32_t>();
 }
 
-/// What lies behind the header, once that is verified.
+/// The bytes behind the header, once these are verified.
 std::span<const std::byte> checked_body(std::span<const std::byte> bytes, uint32_t version) {
   require(bytes.size() >= kHeaderSize && has_magic(bytes), "These ", bytes.size(),
           " bytes are no timing cache: it begins with '", std::string(kMagic, sizeof(kMagic)), "'");
@@ -121,7 +121,7 @@ std::vector<std::byte> join(std::span<const std::vector<std::byte>> caches) {
   return with_header(kVersionOfSeveral, body.bytes());
 }
 
-/// Those of a file, each of another device. None where it is missing, empty or damaged.
+/// The caches of a file, each of another device. None where the file is missing, empty or damaged.
 std::vector<std::unique_ptr<TimingCache>> read_caches(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return {};
@@ -145,13 +145,13 @@ std::vector<std::unique_ptr<TimingCache>> read_caches(const std::string& path) {
       for (auto left = reader.number<uint32_t>(); left > 0; --left)
         caches.push_back(TimingCache::deserialize(reader.take(reader.number<uint64_t>())));
     }
-  } catch (const Error&) {  // measured again
+  } catch (const Error&) {  // the times are measured again
     return {};
   }
   return caches;
 }
 
-/// The number before the tactic's name, which a key ends with.
+/// The number before the tactic's name, which ends a key.
 int64_t tactic_of(const std::string& key) {
   const size_t name = key.rfind('|');
   const size_t number = name == std::string::npos ? name : key.rfind('|', name - 1);
@@ -273,7 +273,7 @@ std::unique_ptr<TimingCache> TimingCache::load(const std::string& path,
 }
 
 void TimingCache::save(const std::string& path) const {
-  // Two names of one file have one lock.
+  // All names of one file have one lock.
   const FileLock lock(follow_links(path));
   std::vector<std::vector<std::byte>> caches;
   TimingCache all(device_identity_);

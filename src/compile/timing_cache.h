@@ -28,35 +28,34 @@ class TimingCache {
   std::vector<std::string> keys() const;
   void clear();
 
-  /// What an entry says, to be shown and edited: the tactic, which its key determines, and the
-  /// time.
+  /// An entry, to be shown and edited: the tactic, which the key determines, and the time.
   struct Entry {
     int64_t tactic = 0;
     float milliseconds = 0;
   };
   std::optional<Entry> query(const std::string& key) const;
-  /// Sets the time of an entry that exists, or removes it if the time is NaN. False, and nothing
-  /// changes, where there is no such entry, the tactic is not the key's, or the time is negative or
-  /// infinite.
+  /// Sets the time of an entry that exists, or removes it if the time is NaN. Returns false, and
+  /// changes nothing, where there is no such entry, the tactic is not the key's, or the time is
+  /// negative or infinite.
   bool update(const std::string& key, Entry entry);
-  /// The key with this hash128(); empty where there is none.
+  /// The key with this hash128(); nothing where there is none.
   std::optional<std::string> find_key(const Hash128& hash) const;
 
-  /// Adds the other cache's entries where this one has none. Throws Error when the devices differ
-  /// and `ignore_mismatch` is false.
+  /// Adds the other cache's entries that this one lacks. Throws Error when the devices differ and
+  /// `ignore_mismatch` is false.
   void combine(const TimingCache& other, bool ignore_mismatch);
 
   std::vector<std::byte> serialize() const;
-  /// Verified like an engine file (magic, version, hash, bounds). Throws Error for bytes that are
-  /// no timing cache.
+  /// Verified like an engine file (magic, version, hash, bounds). Throws Error if the bytes are no
+  /// timing cache.
   static std::unique_ptr<TimingCache> deserialize(std::span<const std::byte> bytes);
-  /// The times of a device in a file; null where it has none, is missing, empty or damaged. Without
-  /// an identity those of its first device. Throws Error for what is no timing cache, which save()
-  /// would not replace either.
+  /// The times of a device in a file. Null where the file has none for the device, is missing,
+  /// empty or damaged. Without an identity, the times of the file's first device. Throws Error for
+  /// a file that is no timing cache, which save() would not replace either.
   static std::unique_ptr<TimingCache> load(const std::string& path,
                                            const std::string& device_identity = {});
-  /// Under a file lock: reads what is there, adds these times, and replaces the file atomically.
-  /// Times of other devices stay. Throws Error for a file that is no timing cache.
+  /// Under a file lock, reads the file, adds these times, and replaces the file atomically. Times
+  /// of other devices stay. Throws Error for a file that is no timing cache.
   void save(const std::string& path) const;
 
  private:
@@ -65,8 +64,8 @@ class TimingCache {
   std::unordered_map<std::string, float> entries_;
 };
 
-/// The cache itself where it was made on this device, else a new one with its times. Throws Error
-/// for a cache of another device when `ignore_mismatch` is false.
+/// The cache itself if it was made on this device, else a new one with its times. Throws Error for
+/// a cache of another device when `ignore_mismatch` is false.
 std::shared_ptr<TimingCache> adapt_timing_cache(std::shared_ptr<TimingCache> cache,
                                                 const std::string& device_identity,
                                                 bool ignore_mismatch);

@@ -12,11 +12,11 @@ namespace opwright {
 namespace {
 
 constexpr int64_t kPatternElements = 16384;
-// Kernels are promised an address, also of tensors without elements.
+// Kernels are promised an address even for tensors without elements.
 constexpr size_t kLeastBytes = 64;
 constexpr size_t kMargin = TimingMemory::kMargin;
 
-// Elements that are repeated through a buffer.
+// The elements that are repeated through a buffer.
 Blob pattern(DataType type) {
   std::mt19937 generator(20240607);
   const bool floating = is_floating(type);
@@ -89,7 +89,7 @@ const void* TimingMemory::constant(const Blob& elements) {
   if (device_.is_host()) return elements.data();
   auto& [kept, memory] = constants_[elements.data()];
   if (grow(memory, device_, elements.size())) {
-    kept = elements;  // so that no other constant gets its address
+    kept = elements;  // keeps the address from being given to another constant
     device_.copy(memory.data() + kMargin, elements.data(), elements.size(), nullptr);
   }
   return memory.data() + kMargin;

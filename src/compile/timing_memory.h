@@ -14,34 +14,35 @@
 
 namespace opwright {
 
-/// Memory of the device that timed kernels read and write: filled with seeded values that are
-/// harmless as data and as indices, and reused.
+/// Device memory that timed kernels read and write. It is filled with seeded values that are
+/// harmless as data and as indices, and is reused.
 class TimingMemory {
  public:
-  /// On either side of what each method gives, up to which a kernel does no harm to others.
+  /// Bytes on either side of each returned address in which a kernel harms no other.
   static constexpr size_t kMargin = 4096;
   explicit TimingMemory(const Device& device) : device_(device) {}
-  /// At least `bytes` of elements of the type for an input that kernels read: floating ones about
-  /// normally distributed, integers and booleans 0 or 1. The next kernel finds them again.
+  /// At least `bytes` of elements of the type for an input that kernels read: floating ones are
+  /// about normally distributed, integers and booleans are 0 or 1. The next kernel gets the same
+  /// memory.
   void* input(int number, DataType type, size_t bytes);
-  /// The same for an input that the kernel changes: in memory of its own, filled at each call, so
-  /// that what one kernel left (infinities, denormal numbers) does not slow down another.
+  /// The same for an input that the kernel changes: in separate memory that each call fills, so
+  /// that a kernel's results (infinities, denormal numbers) do not slow down the next kernel.
   void* changed_input(int number, DataType type, size_t bytes);
-  /// These elements for an input, in memory of their own.
+  /// These elements for an input, in separate memory.
   const void* input(int number, const Blob& elements);
   /// At least `bytes` of any content.
   void* output(int number, size_t bytes);
   void* workspace(size_t bytes);
   /// An INT64 that is 0.
   const void* zero();
-  /// The elements of a constant; the same ones again at no cost until release_constants().
+  /// The elements of a constant. Asking for them again costs nothing until release_constants().
   const void* constant(const Blob& elements);
-  /// The same elements in so many places, or in fewer where memory is lacking.
+  /// The same elements in `count` places, or in fewer where memory is lacking.
   std::vector<const void*> copies(const Blob& elements, size_t count);
-  /// Gives up the copies of all others.
+  /// Frees the copies of all other elements.
   void keep_copies(std::span<const Blob> elements);
   void release_constants() { constants_.clear(), copies_.clear(); }
-  /// Bytes that it has now, but for constants.
+  /// Bytes of memory that it holds, without constants.
   uint64_t size() const;
   void clear();
 
@@ -49,7 +50,7 @@ class TimingMemory {
   enum class Use { kInput, kChangedInput, kGivenInput, kOutput, kWorkspace, kZero };
   using Place = std::tuple<Use, int, DataType>;
 
-  /// Of any content.
+  /// Memory of any content.
   void* plain(Use use, int number, size_t bytes);
 
   const Device& device_;

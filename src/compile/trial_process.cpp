@@ -33,7 +33,7 @@ struct SpawnSettings {
   SpawnSettings() {
     posix_spawnattr_init(&attributes);
     posix_spawn_file_actions_init(&actions);
-    // The parent hears Ctrl-C, and ends the child.
+    // The parent receives Ctrl-C and ends the child.
     sigset_t none, all;
     sigemptyset(&none);
     sigfillset(&all);
@@ -55,10 +55,10 @@ struct SpawnSettings {
 
 }  // namespace
 
-/// The process and the socket to it.
+/// The child process and the socket to it.
 class TrialProcess::Child {
  public:
-  /// Throws Error where it cannot be started.
+  /// Throws Error where the process cannot be started.
   explicit Child(const std::string& device) : Child(device, make_sockets()) {}
   ~Child() { end(); }
   Child(const Child&) = delete;
@@ -66,18 +66,18 @@ class TrialProcess::Child {
 
   const MessageStream& stream() const { return stream_; }
 
-  /// Without a wait.
+  /// Does not wait.
   bool has_ended() {
     if (is_gone_) return true;
     int status = 0;
     const pid_t ended = waitpid(pid_, &status, WNOHANG);
     if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
-    // Somebody else in this process may have waited for all children.
+    // Other code in this process may have waited for all children.
     if (ended == pid_) status_ = status;
     return is_gone_ = true;
   }
 
-  /// How it ended, once it does so by itself.
+  /// How the process ended, once it ends by itself.
   std::string wait_for_end() {
     const Deadline deadline(kEndSeconds);
     while (!has_ended() && !deadline.has_passed())
@@ -192,7 +192,7 @@ TrialProcess::Answer TrialProcess::run(const Plan& plan, std::span<const std::st
                                        double seconds, const Check& check) {
   if (!obstacle_.empty()) return {TrialOutcome::kUnknown, obstacle_};
   try {
-    // What ends it while it has nothing to do is no candidate's fault.
+    // An end while the process has nothing to do is no candidate's fault.
     if (child_ != nullptr && child_->has_ended()) child_.reset();
     if (child_ == nullptr && !start(check)) return {TrialOutcome::kUnknown, obstacle_};
     for (const std::string& path : libraries) {

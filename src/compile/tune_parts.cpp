@@ -15,17 +15,17 @@
 namespace opwright {
 namespace {
 
-/// Of the product alone so many tactics are timed.
+/// Number of tactics with which the unfused product is timed.
 constexpr size_t kTacticsOfProduct = 4;
-/// Two steps are taken for one of the same types where their times are so much less: times of
-/// different runs differ by more than nothing, and each step needs memory.
+/// Two steps replace one step of the same types if their time is below this part of its time: times
+/// of different runs differ, and each step needs memory.
 constexpr float kClearlyLess = 0.97F;
 
 std::string tactic_of(const Candidate& candidate) {
   return tactic_text(candidate.tactic, candidate.tactic_name);
 }
 
-/// Whether one of the candidates was timed, now or before.
+/// Whether one of the candidates was timed, in this build or before.
 bool is_known(const TunedNode& tuned) {
   return std::ranges::any_of(tuned.sources, [](const auto& source) { return source.option >= 0; });
 }
@@ -35,12 +35,12 @@ bool is_cached(const TunedNode& tuned) {
       tuned.sources, [](const auto& source) { return source.option < 0 || source.is_cached; });
 }
 
-/// Options of the parts as one of the node that they were fused into.
+/// Combines options of the parts to options of the node into which they were fused.
 class Combination {
  public:
   explicit Combination(const GraphNode& node) : node_(node), parts_(*node.parts) {}
 
-  /// None where the parts want one value in two types.
+  /// Nothing where the parts want one value in two types.
   std::optional<Candidate> candidate(const Candidate& product, const Candidate& program) const {
     std::vector<std::optional<PortType>> types(node_.inputs.size());
     const auto set = [&](size_t port, PortType type) {
@@ -48,7 +48,7 @@ class Combination {
       types[port] = type;
       return fits;
     };
-    // The node has the product's inputs first.
+    // The node's first inputs are the product's.
     const auto& inputs = node_.inputs;
     for (size_t i = 0; i < parts_.nodes[0].inputs.size(); ++i) {
       const GraphValue* value = parts_.nodes[0].inputs[i];
@@ -74,7 +74,7 @@ class Combination {
     return result;
   }
 
-  /// What the program reads the product's result as.
+  /// The type in which the program reads the product's result.
   PortType read_type(const Candidate& program) const {
     const auto& inputs = parts_.nodes[1].inputs;
     return program
@@ -141,7 +141,7 @@ std::vector<TuningJob> jobs_of_parts(const GraphNode& node, const TunedNode& tun
       tactics.emplace_back(tuned.considered[i].time_ms, tuned.considered[i].tactic_name);
   std::ranges::sort(tactics);
   std::vector<std::string> names;
-  // Where several builds share the timing, each of them knows a part of the times.
+  // When several builds share the timing, each of them knows only some of the times.
   for (size_t i = 0; !config.timing_filter && i < tactics.size(); ++i)
     if (names.size() < kTacticsOfProduct &&
         std::ranges::find(names, tactics[i].second) == names.end())

@@ -8,15 +8,17 @@
 
 namespace opwright {
 
-/// What tune_parts() has timed of a fused node. Of the product only the tactics that were fastest
-/// with the program, so that a build compiles few more: its own best is among them, or close.
+/// The jobs that tune_parts() times for a fused node. The product is timed only with the tactics
+/// that were fastest with the program, so that a build compiles few more kernels. The product's own
+/// best tactic is among them, or hardly better.
 std::vector<TuningJob> jobs_of_parts(const GraphNode& node, const TunedNode& tuned,
                                      const BuilderConfig& config);
 
-/// Gives a fused node as further options its parts as two steps: for each combination of types at
-/// its ports the fastest two tactics with the conversion between them, unless one step of these
-/// types is about as fast. Where nothing is timed, and the timing cache lacks the node or a part,
-/// it stays fused. A part that cannot be run, or that the build has no memory for, is no error.
+/// Adds options to a fused node that run its parts as two steps. For each combination of types at
+/// the node's ports it takes the fastest two tactics with the conversion between them, unless one
+/// step of these types is about as fast. The node stays fused where nothing is timed and the timing
+/// cache lacks the node or a part. It is no error if a part cannot be run, or the build has no
+/// memory for it.
 void tune_parts(const GraphNode& node, TunedNode& tuned, Tuner& tuner, const BuilderConfig& config);
 
 }  // namespace opwright

@@ -25,20 +25,20 @@
 namespace opwright {
 namespace {
 
-// Bytes per millisecond that a conversion moves where nothing is timed: what one core does, and a
-// GPU's memory.
+// Bytes per millisecond that a conversion moves if nothing is timed: on one core, and in a GPU's
+// memory.
 constexpr double kBytesPerMillisecond = 8e6;
 constexpr double kGpuBytesPerMillisecond = 1e9;
-// A sample of a short kernel is the median of so many runs that they take about this time.
+// A sample of a short kernel is the median of as many runs as take about this time.
 constexpr double kShortMilliseconds = 0.5;
 constexpr double kMaxIterations = 50;
-// What bringing the caches into another state takes beside a short kernel, about.
+// About the time that bringing the caches into another state takes for each run of a short kernel.
 constexpr double kSceneMilliseconds = 0.05;
-// How far apart the two least samples may be, and how many times the usual number are taken to get
-// there.
+// The most that the two least samples may differ, and how many times the usual number of samples
+// are taken until they agree.
 constexpr double kAgreement = 1.05;
 constexpr int kMaxRounds = 4;
-// A candidate that is slower than the best one by this factor is not timed longer.
+// A candidate that is slower than the best one by this factor is not timed any longer.
 constexpr double kHopeless = 2;
 
 std::string port_text(const PortDesc& port) {
@@ -71,7 +71,7 @@ std::string none_works(const GraphNode& node, size_t count, const std::string& r
              " candidates works:", reasons);
 }
 
-/// The file with the plugin's creator; empty where it is none of a shared library's.
+/// The file with the plugin's creator; empty where the creator is not in a shared library.
 std::string library_of(const PluginRequirement& plugin) {
   const IPluginCreatorInterface* creator =
       find_creator(nullptr, {plugin.name, plugin.version, plugin.plugin_namespace});
@@ -86,9 +86,9 @@ NodePorts with_types(NodePorts ports, const Candidate& candidate) {
   return ports;
 }
 
-/// The least of several samples, because what else runs on the machine only ever adds: at least
-/// `least` of them, and more until the two least agree. `sample` runs a kernel so many times and
-/// returns milliseconds of a run; `scene_ms`: what each run takes beside it.
+/// The least of several samples, because other work on the machine only adds time. Takes at least
+/// `least` samples, and more until the two least agree. `sample` runs a kernel as often as its
+/// argument says and returns the milliseconds of a run. `scene_ms`: additional time of each run.
 double least_time(const std::function<double(int)>& sample, int least, double scene_ms,
                   double best_before) {
   double best = sample(1), second = std::numeric_limits<double>::infinity();
@@ -168,7 +168,7 @@ std::string Tuner::obstacle(const GraphNode& node, const NodePorts& ports,
     const TensorFormat format = candidate.inputs[i].format;
     const int rank = ports.inputs[i].opt.rank();
     if (!is_valid(format, rank)) return misfit("input", i, format, rank);
-    // Values are written by the runtime, which knows no other format.
+    // The runtime writes values, and only in this format.
     if (node.inputs[i]->is_values() && format != TensorFormat::kLINEAR)
       return str("input ", i, " is a shape tensor, which is LINEAR, not ", name(format));
   }
@@ -226,7 +226,7 @@ void Tuner::run_elsewhere(const GraphNode& node, const PlannedOperator& op, cons
     const auto ask = [&] { return trials_->run(plan, libraries, config_.kernel_seconds, check); };
     answer = ask();
     if (answer.outcome == TrialOutcome::kNoMemory) {
-      // What was timed before has left its memory.
+      // Earlier timing may hold the memory that is missing.
       memory_.clear();
       memory_.release_constants();
       answer = ask();
@@ -266,7 +266,7 @@ float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePor
   const int least = std::max(1, config_.avg_timing_iterations);
   const double scene_ms =
       caches_ == CacheScene::Levels() || !device_.is_host() ? 0 : kSceneMilliseconds;
-  // A user's function runs as often as the user said; what it does takes long beside a clock.
+  // A user's function runs as often as the user said; it runs long enough for the clock.
   const double time = kernel->domain() != nullptr
                           ? sample(least)
                           : least_time(sample, least, scene_ms, best_before);
@@ -291,25 +291,25 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
   const NodePorts typed = candidate_ports(node, ports, candidate, constants_);
   const std::string cache_key = key(node, typed, candidate);
   const std::string id = failure_key(node, typed, candidate);
-  // The cache may know the time of what does not compile here.
+  // The cache may have a time for a candidate that does not compile here.
   if (const std::string reason = compiler_.failure(id); !reason.empty()) fail(reason);
   const std::optional<Measured> known = find(cache_key);
   const bool is_verified = config_.verification == VerificationLevel::kPLUGINS ||
                            !verifier_.wants(node) || cache_.find("Verified|" + cache_key);
   if (known && is_verified) return *known;
-  // It stays an option, so that the conversions beside it are asked for as in a build.
+  // The candidate stays an option, so that the build asks for the conversions beside it.
   if (!known && !is_wanted(node, cache_key)) return {};
   Measured measured = known.value_or(Measured());
   measured.planned = compiler_.plan({&node, typed, candidate, id, true});
-  // How often a body runs, and whether it ever ends, may follow from data, which a build has none
-  // of. It is the only candidate.
+  // Data may decide how often a body runs, and whether it ends at all, and a build has no data. A
+  // body has only one candidate.
   if (!node.op->bodies().empty()) return measured;
   const auto run_and_verify = [&] {
     if (!known && trials_ != nullptr) {
       try {
         run_elsewhere(node, *measured.planned, typed, candidate);
       } catch (const CandidateFault& fault) {
-        // Other layers may have the same one.
+        // Other layers may have the same candidate.
         compiler_.add_failure(id, fault.what());
         throw;
       }
@@ -320,14 +320,14 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
   try {
     run_and_verify();
   } catch (const CandidateFault& fault) {
-    // A build that trusts the cache would take it.
+    // A build that trusts the cache would take this candidate.
     if (known) cache_.update(cache_key, {0, std::numeric_limits<float>::quiet_NaN()});
     if (config_.verification != VerificationLevel::kSTRICT) throw;
     throw BuildEndError(str("Layer '", node.name, "' (", kind_of(*node.op), "), candidate ",
                             label_of(candidate), ": ", fault.what(), " (verification is strict)"));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kFAILED_ALLOCATION) throw;
-    // What was timed before has left its memory.
+    // Earlier timing may hold the memory that is missing.
     memory_.clear();
     memory_.release_constants();
     run_and_verify();
@@ -483,7 +483,7 @@ TunedNode Tuner::tune(const TuningJob& job, bool all_tactics) {
   TunedNode result;
   result.has_all_tactics = all_tactics;
   if (node.as<Reshape>()) {
-    // A view, as a rule; where it is not, its cost is the same whatever the neighbours choose.
+    // A reshape is a view as a rule. Otherwise its cost does not depend on the neighbours' choice.
     result.options.push_back({all[0], 0, nullptr});
     return result;
   }
@@ -494,7 +494,7 @@ TunedNode Tuner::tune(const TuningJob& job, bool all_tactics) {
     look_up(node, ports, all, result);
   }
   if (node.as<Transpose>()) add_views(node, result);
-  // A line for each reason: of thousands of combinations most may fail for the same one.
+  // One line per reason: most of thousands of combinations may fail for the same reason.
   std::vector<std::pair<const DroppedCandidate*, int>> reasons;
   for (const DroppedCandidate& each : dropped) {
     auto same = std::find_if(reasons.begin(), reasons.end(),
@@ -590,7 +590,7 @@ void Tuner::time(const GraphNode& node, const NodePorts& ports,
     if (!first_reason) first_reason = reason;
     report_failure(node, candidate, text_of(reason), reasons, result);
   };
-  // Where there is nothing to fall back to, the error itself is the clearest.
+  // Without another candidate, the error itself is clearest.
   const bool is_only = candidates.size() == 1 && node.as<FusedAttention>() == nullptr;
   float best = std::numeric_limits<float>::infinity();
   int works = 0;
@@ -632,7 +632,7 @@ float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) 
   GraphNode node;
   node.name = value.name;
   node.op = std::make_shared<Reformat>();
-  // Operands that nothing knows: the real bytes of the value do not matter.
+  // The operands' values are unknown: their bytes do not matter to a conversion.
   GraphValue in, out;
   in.info.dtype = from.dtype, out.info.dtype = to.dtype;
   in.info.dims = out.info.dims = value.info.dims;

@@ -20,45 +20,48 @@
 
 namespace opwright {
 
-/// A way to run a node that is worth choosing from.
+/// A way to run a node that selection may choose.
 struct TunedOption {
   Candidate candidate;
   float time_ms = 0;
-  PlannedOperatorPtr planned;  ///< where it was timed, else null
-  /// For each of the node's parts one of its options, where the node is run as these; else empty.
+  PlannedOperatorPtr planned;  ///< null where it was not timed
+  /// For each of the node's parts the index of its option, if the node is run as its parts; else
+  /// empty.
   std::vector<int> parts = {};
 };
 
-/// What to tune.
+/// A node to tune.
 struct TuningJob {
   const GraphNode* node = nullptr;
-  /// Names of the tactics that are to be timed, beside those that the timing cache knows; where the
-  /// node has none of them, and where there are no names, all.
+  /// Names of the tactics to time, beside those that the timing cache knows. All tactics are timed
+  /// if this is empty or the node has none of these.
   std::vector<std::string> tactics;
 };
 
 /// What the tuner found for a node.
 struct TunedNode {
-  /// What is known of a candidate beside what plans keep.
+  /// The tuner's knowledge of a candidate, beside the part that plans keep.
   struct Source {
-    int option = -1;  ///< that it is, or that took its place; -1 for one that is left out
+    int option = -1;  ///< index of the candidate's option, or of the option that replaced it; -1
+                      ///< for a candidate that is left out
     bool is_cached = false;
-    std::string same_as;  ///< the layer of this build that was timed, where it is another one
+    std::string same_as;  ///< the layer of this build that was timed, if it is another one
   };
-  /// Of the tactics for the same port types only the fastest is an option, unless the node is to
-  /// have all of them.
+  /// Whether all tactics are options. If not, only the fastest tactic for the same port types is
+  /// one.
   bool has_all_tactics = false;
   std::vector<TunedOption> options;
-  std::vector<TimedCandidate> considered;  ///< candidates, then what the operator dropped itself
-  std::vector<Source> sources;             ///< of those in `considered`
-  std::vector<TunedNode> parts;            ///< of a node that is an option to run in parts
+  std::vector<TimedCandidate> considered;  ///< candidates, then those that the operator itself
+                                           ///< dropped
+  std::vector<Source> sources;             ///< per entry of `considered`
+  std::vector<TunedNode> parts;            ///< the parts of a node that may be run in parts
 
   const TunedOption& part(const TunedOption& option, size_t number) const {
     return parts[number].options[static_cast<size_t>(option.parts[number])];
   }
 };
 
-/// None of the candidates of a layer works. The text has the layer and the reasons.
+/// No candidate of a layer works. The text names the layer and the reasons.
 class NoCandidateError final : public Error {
  public:
   explicit NoCandidateError(const std::string& message)
@@ -68,38 +71,40 @@ class NoCandidateError final : public Error {
 /// Lists and times the candidates of nodes on the device, over one optimization profile.
 class Tuner {
  public:
-  /// `strongly_typed`: operators keep the network's types. `caches`: how far away a run of the
-  /// engine finds what it uses. `trials`: where candidates run first; null: nowhere.
+  /// `strongly_typed`: operators keep the network's types. `caches`: where a run of the engine
+  /// finds its operands in the caches. `trials`: the process in which candidates run first; null:
+  /// none.
   Tuner(const ProfileRanges& ranges, const Device& device, const BuilderConfig& config,
         bool strongly_typed, TimingCache& cache, const BuildBudget& budget,
         CacheScene::Levels caches, TrialProcess* trials = nullptr);
 
   using CompileProgress = KernelCompiler::Progress;
 
-  /// Throws Error naming the layer when there is no way to run it, with the reasons; an exception
-  /// of a plugin's own passes through, with them as a note. What has failed to compile before is no
-  /// candidate.
+  /// Throws Error naming the layer, with the reasons, when there is no way to run it. A plugin's
+  /// own exception passes through, with the reasons as a note. A candidate that failed to compile
+  /// before is none.
   TunedNode tune(const TuningJob& job, bool all_tactics);
-  /// Compiles the kernels that tune() is going to time, on all threads, so that it
-  /// finds them in the device's cache. Nothing where the device compiles none.
+  /// Compiles the kernels that tune() is going to time, on all threads, so that it finds them in
+  /// the device's cache. Does nothing where the device compiles no kernels.
   void compile_ahead(std::span<const TuningJob> jobs, const CompileProgress& progress);
-  /// Compiles those of the chosen options that were not timed in this build, so that writing the
-  /// plan finds them in the device's cache. Returns the nodes whose kernel does not compile.
+  /// Compiles the chosen options that were not timed in this build, so that writing the plan finds
+  /// their kernels in the device's cache. Returns the nodes whose kernel does not compile.
   std::vector<int> compile_chosen(std::span<GraphNode* const> nodes,
                                   std::span<const TunedNode> tuned, std::span<const int> chosen,
                                   const CompileProgress& progress);
-  /// Why the device cannot run the node, naming it; empty where it can, or where that is not known.
+  /// Why the device cannot run the node, with the node's name; empty where it can, or where that is
+  /// not known.
   std::string lack(const GraphNode& node) const;
   /// Milliseconds to convert a tensor with these extents; infinite when it cannot be done.
   float reformat_time(const GraphValue& value, PortType from, PortType to);
-  /// The number of kernels that were run, not found in the cache.
+  /// The number of kernels that were run because the cache lacked their times.
   int timed() const { return timed_; }
   /// The number of candidates that were compared with a reference.
   int compared() const { return verifier_.compared(); }
   Constants& constants() { return constants_; }
-  /// For others who time something; what the tuner had there is of no use any more.
+  /// Memory for others who time something. The tuner no longer needs its content.
   TimingMemory& memory() { return memory_; }
-  /// What the timing cache knows the candidate by; empty for what is timed every time.
+  /// The candidate's key in the timing cache; empty for a candidate that is timed every time.
   std::string key(const GraphNode& node, const Candidate& candidate) const;
 
  private:
@@ -109,50 +114,51 @@ class Tuner {
     bool is_cached = false;
     std::string same_as;
   };
-  /// What the candidate is known by within a build.
+  /// The candidate's key within a build.
   std::string failure_key(const GraphNode& node, const NodePorts& ports,
                           const Candidate& candidate) const;
   std::vector<Candidate> candidates(const GraphNode& node, const NodePorts& ports,
                                     std::vector<DroppedCandidate>& dropped) const;
-  /// Those of the job that have the types which the network asks for.
+  /// The job's candidates with the types for which the network asks.
   std::vector<Candidate> candidates(const TuningJob& job, const NodePorts& ports,
                                     std::vector<DroppedCandidate>& dropped) const;
-  /// Leaves those that have the types which the network asks for. Throws Error where there are none
-  /// and the config says that they count.
+  /// Keeps the candidates with the types for which the network asks. Throws Error where there are
+  /// none and the config obeys these types.
   void constrain(const GraphNode& node, const NodePorts& ports,
                  std::vector<Candidate>& candidates) const;
   void add(TunedNode& result, const Candidate& candidate, Measured measured) const;
-  /// What a transposition costs nothing with, where formats have the channels last.
+  /// Adds the options with which a transposition costs nothing, because formats have the channels
+  /// last.
   void add_views(const GraphNode& node, TunedNode& result) const;
-  /// Whether the build is to time the candidate with this key of the cache, which lacks it.
+  /// Whether the build has to time the candidate with this key, which the cache lacks.
   bool is_wanted(const GraphNode& node, const std::string& key) const;
-  /// What the timing cache knows, the first candidate where it knows nothing.
+  /// Takes the times of the timing cache, or the first candidate where the cache has none.
   void look_up(const GraphNode& node, const NodePorts& ports,
                const std::vector<Candidate>& candidates, TunedNode& result) const;
   void time(const GraphNode& node, const NodePorts& ports, const std::vector<Candidate>& candidates,
             TunedNode& result);
-  /// A candidate that is left out: in the log, in `reasons` and in the result.
+  /// Reports a candidate that is left out: in the log, in `reasons` and in the result.
   void report_failure(const GraphNode& node, const Candidate& candidate, const std::string& text,
                       std::string& reasons, TunedNode& result) const;
   std::optional<Measured> find(const std::string& key) const;
   /// `best`: the least time of the node's candidates so far.
   Measured measure(const GraphNode& node, const NodePorts& ports, const Candidate& candidate,
                    float best);
-  /// Runs a candidate that may never have run on this device in another process first, where one
-  /// can run it. Throws CandidateFault where that process, or its context of the device, does not
-  /// survive it.
+  /// Runs a candidate that may never have run on this device in another process first, if that
+  /// process can run it. Throws CandidateFault if that process, or its context of the device, does
+  /// not survive the run.
   void run_elsewhere(const GraphNode& node, const PlannedOperator& op, const NodePorts& ports,
                      const Candidate& candidate);
   float run(const GraphNode& node, const PlannedOperator& op, const NodePorts& ports,
             const Candidate& candidate, float best_before);
   /// Throws Error where timing the node would take more memory or time than the build has.
   void require_budget(const GraphNode& node, const NodePorts& ports, uint64_t workspace);
-  /// The same of ports that have the candidate's types.
+  /// The key for ports that have the candidate's types.
   std::string key(const GraphNode& node, const NodePorts& ports, const Candidate& candidate) const;
-  /// Throws Error for a candidate that the cache could hold and does not. `ports` have its types.
+  /// Throws Error for a candidate that the cache could hold but lacks. `ports` have its types.
   void check_cached(const GraphNode& node, const NodePorts& ports,
                     const Candidate& candidate) const;
-  /// Why the candidate cannot be, or empty.
+  /// Why the candidate is impossible; empty where it is possible.
   std::string obstacle(const GraphNode& node, const NodePorts& ports,
                        const Candidate& candidate) const;
 
@@ -168,7 +174,7 @@ class Tuner {
   Verifier verifier_;
   TrialProcess* const trials_;
   int timed_ = 0;
-  std::unordered_map<std::string, std::string> timed_layers_;  // by key of the cache
+  std::unordered_map<std::string, std::string> timed_layers_;  // by key of the timing cache
   KernelCompiler compiler_;
 };
 

@@ -25,7 +25,7 @@ void report_tuning(const GraphNode& node, TunedNode& tuned, int chosen,
   for (size_t i = 0; i < option.parts.size(); ++i)
     report_tuning(node.parts->nodes[i], tuned.parts[i], option.parts[i],
                   std::vector<double>(tuned.parts[i].options.size()), log);
-  if (tuned.considered.empty()) return;  // nothing to choose from
+  if (tuned.considered.empty()) return;  // there was no choice
   int candidates = 0, timed = 0, cached = 0;
   std::vector<std::string> notes;
   for (size_t i = 0; i < tuned.considered.size(); ++i) {

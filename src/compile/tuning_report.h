@@ -11,15 +11,16 @@ namespace opwright {
 
 /// "Convolution", "PluginV3 'circ_pad'".
 std::string kind_of(const Operator& op);
-/// Who runs it, as messages begin: "plugin 'p' (version 1, namespace '') ", "it ".
+/// Who runs the node, as messages begin: "plugin 'p' (version 1, namespace '') ", "it ".
 std::string who_computes(const GraphNode& node);
 
-/// Adds what conversions cost beside each candidate, `reformats` per option, to what the plan
-/// keeps, and logs all of it as a table.
+/// Adds the costs of conversions, `reformats` per option, to the plan's record of each candidate,
+/// and logs the record as a table.
 void report_tuning(const GraphNode& node, TunedNode& tuned, int chosen,
                    const std::vector<double>& reformats, const Log& log);
 
-/// Of a node that is run as its parts, by the chosen option: that one, and the fastest as one step.
+/// For a node that the chosen option runs as its parts: that option and the fastest one as one
+/// step.
 std::vector<TimedCandidate> fusion_compared(const TunedNode& tuned, const TunedOption& chosen);
 
 }  // namespace opwright

@@ -29,7 +29,7 @@ namespace opwright {
 namespace {
 
 constexpr int kDisturbances = 3;
-// How much of what disturbed operands change counts as allowed.
+// Factor on the changes by disturbed operands that gives the allowed difference.
 constexpr double kMagnified = 16;
 
 /// Half the distance between neighbours, relative; 0 for types that are exact.
@@ -47,7 +47,7 @@ double rounding_error(DataType type) {
       return 0;
   }
 }
-// Products round operands to it.
+// Relative error of operands that products round to TF32.
 constexpr double kTf32Error = 0x1p-11;
 
 double largest(DataType type) {
@@ -60,7 +60,7 @@ bool is_common_float(DataType type) {
   return type == DataType::kFLOAT || type == DataType::kHALF || type == DataType::kBF16;
 }
 
-/// The type in which the elements are compared.
+/// The type in which elements are compared.
 DataType compared_type(DataType type) { return is_common_float(type) ? DataType::kFLOAT : type; }
 
 /// Whether elements of the type can be drawn and compared.
@@ -73,11 +73,11 @@ Blob floats(const std::vector<float>& values) {
   return Blob::copy(values.data(), values.size() * sizeof(float));
 }
 
-/// Multiples of 1/64 below 4, about normally distributed: FP16 and BF16 have them, too.
+/// Multiples of 1/64 below 4, about normally distributed. FP16 and BF16 represent them exactly.
 std::vector<float> normal_floats(int64_t count, uint64_t seed) {
   std::mt19937 generator(static_cast<uint32_t>(seed));
   std::normal_distribution<float> normal;
-  // Drawing is slow beside running.
+  // Drawing numbers is slow, compared with running the kernel.
   constexpr int64_t kDrawn = 65521;
   std::vector<float> values(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i)
@@ -87,7 +87,7 @@ std::vector<float> normal_floats(int64_t count, uint64_t seed) {
   return values;
 }
 
-/// Values at the ends of what types have; denormal in FP16.
+/// Values at the ends of the types' ranges, and denormal ones in FP16.
 std::vector<float> extreme_floats(int64_t count, uint64_t seed) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kValues[] = {0,
@@ -109,13 +109,13 @@ std::vector<float> extreme_floats(int64_t count, uint64_t seed) {
   return values;
 }
 
-/// Whether all elements are finite, and differ by no more than that part of the largest one.
+/// Whether all elements are finite and differ by no more than `of_most` times the largest one.
 bool are_near(std::span<const float> values, std::span<const float> expected, double of_most) {
   float most = 0, difference = 0, sum = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     most = std::max(most, std::abs(expected[i]));
     difference = std::max(difference, std::abs(values[i] - expected[i]));
-    sum += 0 * (values[i] + expected[i]);  // NaN where one is not finite
+    sum += 0 * (values[i] + expected[i]);  // NaN if one is not finite
   }
   return sum == 0 && difference <= of_most * most;
 }
@@ -128,7 +128,8 @@ Blob integers(DataType type, int64_t count, int64_t least, int64_t most, uint64_
   return dense_values(values, type);
 }
 
-/// The node without its fused program, and the program. Null where there is none.
+/// The node without its fused program, and the program as a second node. Null where the node has no
+/// program.
 template <class Op>
 std::unique_ptr<const FusedParts> split_as(const GraphNode& node) {
   const Op* op = node.as<Op>();
@@ -178,7 +179,7 @@ void Verifier::start(const GraphNode& node, size_t candidates) {
   if (config_.verification == VerificationLevel::kPLUGINS && !is_plugin_) return;
   if (is_plugin_ && candidates < 2 && !has_reference) return;
   if (is_plugin_ && !plugin->is_repeatable()) return;
-  // What a run makes of data has no shape before.
+  // Sizes that a run computes from data are not known before the run.
   if (node.defines_sizes() || !node.op->bodies().empty()) return;
   if (!is_plugin_ && (node.is_random() || node.as<Reformat>() || node.as<Reshape>())) return;
   for (const auto& list : {node.inputs, node.outputs})
@@ -189,7 +190,7 @@ void Verifier::start(const GraphNode& node, size_t candidates) {
   if (has_reference) find_reference();
 }
 
-/// The plugin that computes the same another way, in the network's own types.
+/// Sets the plugin's other way to compute the same, in the network's own types.
 void Verifier::find_reference() {
   Way way;
   way.node = node_;
@@ -211,7 +212,7 @@ void Verifier::find_reference() {
   reference_ = std::move(way);
 }
 
-/// The CPU's kernels in FP32, with constants that are rounded as the candidate has them.
+/// The CPU's kernels in FP32, with constants that are rounded as the candidate rounds them.
 std::optional<Verifier::Way> Verifier::host_reference(const NodePorts& typed) const {
   std::vector<DataType> stored;
   for (const PortDesc& port : typed.inputs) stored.push_back(port.type.dtype);
@@ -285,7 +286,7 @@ std::optional<Verifier::Way> Verifier::host_way(const GraphNode& node,
 
 Verifier::Tensors Verifier::draw(Draw which) const {
   const NodePorts ports = network_ports(*node_, ranges_);
-  // Indices are within the extents of what they may choose from.
+  // Indices stay within the extents that they may index.
   int64_t indices = 2;
   bool has_floats = false;
   for (const PortDesc& port : ports.inputs) {
@@ -344,7 +345,7 @@ Verifier::Tensors Verifier::run(const Way& way, const Tensors& inputs) {
   args.device = &device;
   args.services = &config_.services;
   const std::unique_ptr<Kernel> kernel = way.op->make_kernel(args);
-  // Of the device that is tuned for, or of the host.
+  // Memory of the device that is tuned for, or of the host.
   std::optional<TimingMemory> host_memory;
   if (&device != &device_) host_memory.emplace(device);
   TimingMemory& memory = host_memory ? *host_memory : memory_;
@@ -421,10 +422,10 @@ Verifier::Tolerance Verifier::error_of(const Way& way, const Way& reference) con
   add(reference.ports);
   if (unit > 0 && config_.flags.has(BuilderFlag::kTF32)) unit = std::max(unit, kTf32Error);
   if (is_plugin_) {
-    // What a plugin sums, and in which order and type, nobody knows: of FP32 TF32 is expected.
+    // The order and the type of a plugin's sums are unknown: its FP32 sums may use TF32.
     return {unit, 16 * std::max(unit, unit > 0 ? kTf32Error / 4 : 0)};
   }
-  // A sum has at most as many terms as an input has elements for each of its first axis.
+  // A sum has at most as many terms as an input has elements per index of its first axis.
   double terms = 1;
   for (const PortDesc& port : way.ports.inputs) {
     if (!port.present || port.opt.rank() == 0 || port.opt[0] == 0) continue;
@@ -460,7 +461,7 @@ std::string Verifier::difference(const Tensors& results, const Tensors& expected
       return all;
     };
     const std::vector<double> got = values(results[o]), wanted = values(expected[o]);
-    // How far disturbed operands move each element, and all on the average.
+    // Computes how far disturbed operands move each element, and all elements on average.
     std::vector<double> moved(count);
     double moved_sum = 0;
     size_t jumps = 0;
@@ -498,7 +499,7 @@ std::string Verifier::difference(const Tensors& results, const Tensors& expected
       const double a = got[i], b = wanted[i];
       if (a == b || (std::isnan(a) && std::isnan(b))) continue;
       const double allowed = allowed_at(i);
-      // What the type has no room for becomes infinity, or the largest that it has.
+      // A value beyond the type's range becomes infinity, or the largest number of the type.
       const bool is_too_large = is_float && std::abs(b) >= 0.99 * limit;
       if (is_too_large && std::abs(a) >= 0.99 * limit && std::signbit(a) == std::signbit(b))
         continue;
@@ -509,7 +510,7 @@ std::string Verifier::difference(const Tensors& results, const Tensors& expected
       ++wrong;
       if (excess > worst_excess) worst_excess = excess, worst = i;
     }
-    // Where a function jumps, errors that differ move other elements over the edge.
+    // At a function's jump, different errors move different elements over the edge.
     for (size_t i = 0; i < count; ++i)
       if (moved[i] > everywhere + 2 * error.unit * std::abs(wanted[i])) ++jumps;
     if (wrong == 0 || wrong <= 4 * jumps) continue;
@@ -526,7 +527,7 @@ std::string Verifier::difference(const Tensors& results, const Tensors& expected
 void Verifier::verify(const GraphNode& node, const NodePorts& ports, const Candidate& candidate,
                       const PlannedOperatorPtr& op, const std::string& who) {
   if (!wants(node)) return;
-  // Of types that the network does not have, as quantized ones, nothing is known.
+  // Nothing is known of types that the network lacks, such as quantized ones.
   for (size_t i = 0; i < ports.inputs.size(); ++i)
     if (const PortDesc& port = ports.inputs[i];
         port.present && !port.is_constant &&
@@ -554,7 +555,7 @@ void Verifier::verify(const GraphNode& node, const NodePorts& ports, const Candi
   for (const Draw which : draws) {
     Tensors& inputs = inputs_[which];
     if (inputs.empty()) inputs = draw(which);
-    // Of a built-in layer constants are rounded as the candidate has them.
+    // Constants of a built-in layer are rounded as the candidate rounds them.
     Tensors of_this, &expected = is_plugin_ ? expected_[which] : of_this;
     try {
       if (expected.empty()) expected = run(*reference, inputs);
@@ -575,7 +576,7 @@ void Verifier::verify(const GraphNode& node, const NodePorts& ports, const Candi
     const Tensors results = run(way, inputs);
     std::string text = difference(results, expected, error, way, *reference, {});
     if (text.empty()) continue;
-    // What does not compute the same twice is not wrong.
+    // A layer that computes different results twice is not wrong.
     if (!difference(run(way, inputs), results, error, way, *reference, {}).empty() ||
         !difference(run(*reference, inputs), expected, error, *reference, *reference, {}).empty()) {
       is_steady_ = false;

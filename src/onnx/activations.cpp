@@ -6,11 +6,6 @@
 namespace opwright::onnx {
 namespace {
 
-template <ActivationType type>
-void plain(NodeImporter& node) {
-  node.set_output(0, node.activation(type, node.input(0)));
-}
-
 void clip(NodeImporter& node) {
   Tensor* x = node.input(0);
   if (node.opset() < 11) {
@@ -25,7 +20,7 @@ void clip(NodeImporter& node) {
     const float infinity = std::numeric_limits<float>::infinity();
     const double least = low ? node.constant_float(low, "min") : -infinity;
     const double most = high ? node.constant_float(high, "max") : infinity;
-    // A bound that is not a number makes all elements so, which the activation does not.
+    // A NaN bound makes all elements NaN, which the activation does not.
     if (!std::isnan(least) && !std::isnan(most)) {
       node.set_output(0, node.activation(ActivationType::kCLIP, x, static_cast<float>(least),
                                          static_cast<float>(most)));
@@ -37,7 +32,7 @@ void clip(NodeImporter& node) {
   node.set_output(0, x);
 }
 
-/// x * g(x)
+/// Computes x * g(x).
 void gated(NodeImporter& node, Tensor* gate) {
   node.set_output(0, node.elementwise(ElementWiseOperation::kPROD, node.input(0), gate));
 }
@@ -51,7 +46,7 @@ void gelu(NodeImporter& node) {
                                      node.input(0)));
 }
 
-/// max(0, x) + min(0, alpha * (exp(x / alpha) - 1)), an ELU of x / alpha.
+/// Computes max(0, x) + min(0, alpha * (exp(x / alpha) - 1)), an ELU of x / alpha.
 void celu(NodeImporter& node) {
   const float alpha = node.get_float("alpha", 1);
   Tensor* scaled = node.elementwise(ElementWiseOperation::kDIV, node.input(0), alpha);
@@ -59,7 +54,7 @@ void celu(NodeImporter& node) {
                                       node.activation(ActivationType::kELU, scaled, 1), alpha));
 }
 
-/// Zero about zero, and closer to it elsewhere.
+/// Gives zero near zero, and values closer to zero elsewhere.
 void shrink(NodeImporter& node) {
   Tensor* x = node.input(0);
   const DataType type = x->dtype();
@@ -76,10 +71,6 @@ void shrink(NodeImporter& node) {
 }  // namespace
 
 void add_activations(NodeTable& table) {
-  table["Relu"] = plain<ActivationType::kRELU>;
-  table["Sigmoid"] = plain<ActivationType::kSIGMOID>;
-  table["Tanh"] = plain<ActivationType::kTANH>;
-  table["Softsign"] = plain<ActivationType::kSOFTSIGN>;
   table["Softplus"] = [](NodeImporter& n) {
     n.set_output(0, n.activation(ActivationType::kSOFTPLUS, n.input(0), 1, 1));
   };

@@ -1,4 +1,4 @@
-// Attention and what stands beside it in transformers.
+// Attention and related operators of transformers.
 
 #include <cmath>
 #include <limits>
@@ -24,7 +24,7 @@ void rotate(NodeImporter& node, Tensor* x, Tensor* cosines, Tensor* sines, Tenso
   params.sequence_first = x->rank() == 3;
   const SymShape shape = x->dims();
   if (params.sequence_first) x = node.reshape(x, heads_apart(node, x, heads, "num_heads"));
-  // An odd element at the end stays as it is.
+  // An odd last element stays as it is.
   const Expr size = x->dims()[3];
   if (params.rotary_embedding_dim == 0 && size.is_constant() && size.constant() % 2 != 0)
     params.rotary_embedding_dim = size.constant();
@@ -37,7 +37,8 @@ void rotate(NodeImporter& node, Tensor* x, Tensor* cosines, Tensor* sines, Tenso
 
 namespace {
 
-/// The mask, which may end before the last key: what is behind is masked. It must not go on.
+/// The mask, which may end before the last key: the keys behind it are masked. It must not have
+/// more elements than there are keys.
 Tensor* padded_mask(NodeImporter& node, Tensor* mask, const Expr& keys) {
   const Expr given = mask->dims().back();
   if (given == keys || given == Expr(1)) return mask;
@@ -49,7 +50,7 @@ Tensor* padded_mask(NodeImporter& node, Tensor* mask, const Expr& keys) {
   Tensor* fill = node.scalar(mask->dtype() == DataType::kBOOL ? 0 : -kInfinity, mask->dtype());
   Tensor* padded =
       node.slice(mask, std::vector<Expr>(size.size(), 0), size, {}, SampleMode::kFILL, fill);
-  // A run in which the mask goes on is refused, since there are too many elements.
+  // A run whose mask is longer than the keys is refused, because the mask has too many elements.
   size.back() = keys;
   return node.reshape(padded, size);
 }
@@ -74,7 +75,7 @@ Mask attention_mask(NodeImporter& node, const Heads& heads, Tensor* past) {
   if (left < -1 || right < -1)
     node.error("window sizes are ", left, " and ", right, "; expected -1 or more");
   if (!is_causal && left < 0 && right < 0) return mask;
-  // The key that stands where a query does: the queries follow the keys before them.
+  // The place of each query among the keys: the queries follow earlier keys.
   Tensor* place = node.unsqueeze(node.count_up(queries), {1});
   if (past != nullptr)
     place = node.elementwise(Op::kSUM, place, node.scalar_of(past->dims()[2]));
@@ -214,7 +215,8 @@ void linear_attention(NodeImporter& node) {
   node.set_output(1, node.cast(state, state_type));
 }
 
-/// A depthwise convolution over the elements up to each one, those before the first from a state.
+/// A depthwise convolution over the elements up to and including each element. A state has the
+/// elements before the first one.
 void causal_convolution(NodeImporter& node) {
   Tensor *x = node.input(0), *kernel = node.input(1), *past = node.optional_input(3);
   node.require_rank(x, 3, 3);

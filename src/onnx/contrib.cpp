@@ -38,11 +38,12 @@ Tensor* normalized(NodeImporter& node, Tensor* x, Tensor* scale, Tensor* bias, f
   return node.add<Normalization>(params, inputs);
 }
 
-/// The norm of input + skip + bias. The mean and the deviation, which training reads, are not made.
+/// Normalizes input + skip + bias. Does not compute the mean and the deviation, which training
+/// reads.
 void skip_normalization(NodeImporter& node, bool rms) {
   if (node.has_output(1) || node.has_output(2))
     node.error("the outputs of mean and deviation are not supported; only training reads them");
-  // Without a mean there is no beta.
+  // An RMS normalization has no beta.
   Tensor* beta = rms ? nullptr : node.optional_input(3);
   Tensor* x = sum(node, sum(node, node.input(0), node.input(1)), node.optional_input(rms ? 3 : 4));
   node.set_output(3, x);
@@ -50,7 +51,7 @@ void skip_normalization(NodeImporter& node, bool rms) {
                                 node.get_float("epsilon", rms ? 1e-6f : 1e-12f), rms));
 }
 
-/// The norm of the sum of the embeddings of words, places and segments.
+/// Normalizes the sum of the embeddings of words, places and segments.
 void embed_normalization(NodeImporter& node) {
   Tensor* ids = node.input(0);
   node.require_rank(ids, 2, 2);
@@ -68,7 +69,7 @@ void embed_normalization(NodeImporter& node) {
   node.set_output(0, normalized(node, x, node.input(5), node.input(6),
                                 node.get_float("epsilon", 1e-12f), false));
   if (!node.has_output(1)) return;
-  // How many words each row has.
+  // The number of words in each row.
   Tensor* mask = node.optional_input(7);
   if (mask != nullptr)
     return node.set_output(
@@ -92,8 +93,8 @@ void fused_matrix_product(NodeImporter& node) {
   node.set_output(0, alpha == 1 ? y : node.elementwise(Op::kPROD, y, alpha));
 }
 
-/// Words beyond each row's length, or where a mask of [batch, keys] or more axes is 0, get a score
-/// that is lower by `mask_filter_value`.
+/// A bias that lowers the score of words beyond each row's length, or where a mask of [batch, keys]
+/// or more axes is 0, by `mask_filter_value`.
 Tensor* padding_bias(NodeImporter& node, Tensor* mask, const Heads& heads) {
   if (mask == nullptr) return nullptr;
   Tensor* is_word = nullptr;
@@ -163,7 +164,7 @@ void attend_projected(NodeImporter& node, Tensor* all, const ProjectedInputs& gi
 
 namespace {
 
-/// Attention over what one matrix projects to queries, keys and values.
+/// Attention whose queries, keys and values one matrix projects.
 void projected_attention(NodeImporter& node) {
   Tensor *x = node.input(0), *weights = node.input(1);
   node.require_rank(x, 3, 3);
@@ -216,19 +217,19 @@ void contrib_rotary_embedding(NodeImporter& node) {
   node.require_rank(cosines, 2, 2);
   int64_t heads = node.get_int("num_heads", 0);
   if (heads == 0 && x->rank() == 3) {
-    const Expr size = cosines->dims()[1] * 2;  // of a head, where all of it is turned
+    const Expr size = cosines->dims()[1] * 2;  // of a head that is turned as a whole
     if (x->dims()[2].is_constant() && size.is_constant() && size.constant() > 0)
       heads = x->dims()[2].constant() / size.constant();
   }
-  if (positions->rank() == 1)  // where the first word stands
+  if (positions->rank() == 1)  // the place of the first word
     positions = sum(node, node.unsqueeze(node.count_up(x->dims()[x->rank() - 2]), {0}),
                     node.cast(positions, DataType::kINT64));
   rotate(node, x, cosines, node.input(3), positions, heads);
 }
 
-/// What a cache holds behind its new elements: [batch, heads, extent, size] of `past`, of which the
-/// first `lengths` elements count, and of `now`, [batch, heads, length, size], which follow them. A
-/// run in which both caches lie in one place writes the new elements alone.
+/// A cache with its new elements: [batch, heads, extent, size] of `past`, whose first `lengths`
+/// elements count, and of `now`, [batch, heads, length, size], which follow them. A run that has
+/// both caches in one place writes only the new elements.
 Tensor* extended_cache(NodeImporter& node, Tensor* past, Tensor* now, Tensor* lengths,
                        const Expr& extent) {
   const SymShape dims = now->dims();
@@ -243,8 +244,8 @@ Tensor* extended_cache(NodeImporter& node, Tensor* past, Tensor* now, Tensor* le
   return node.add<KvCacheWrite>({}, {past, now, lengths, node.scalar_of(extent)});
 }
 
-/// Attention whose heads share keys and values, with a cache of which each row of the batch has
-/// filled a length of its own ("GQA", Ainslie et al., 2023).
+/// Attention whose heads share keys and values, with a cache in which each row of the batch fills
+/// its own length ("GQA", Ainslie et al., 2023).
 void group_query_attention(NodeImporter& node) {
   const int64_t count = node.get_int("num_heads", 0), shared = node.get_int("kv_num_heads", 0);
   if (count < 1 || shared < 1 || count % shared != 0)
@@ -274,7 +275,7 @@ void group_query_attention(NodeImporter& node) {
   for (Tensor* past : {past_key, past_value})
     if (past != nullptr) node.require_rank(past, 4, 4);
 
-  // How many elements each row has, and had before; a prompt comes first.
+  // The number of elements in each row, now and before this node. A prompt comes first.
   const Expr total = node.single_value(node.input(6), "total_sequence_length");
   Tensor* lengths = node.cast(node.input(5), DataType::kINT64);
   const SymShape flat = {batch};
@@ -284,7 +285,7 @@ void group_query_attention(NodeImporter& node) {
   if (!(follows == Expr(1)))
     before = node.elementwise(Op::kPROD, before, node.unsqueeze(node.scalar_of(follows), {0}));
 
-  // [batch, length]: where the new elements stand.
+  // The places of the new elements, [batch, length].
   const SymShape column = {batch, 1};
   Tensor* places = node.elementwise(Op::kSUM, node.reshape(before, column),
                                     node.unsqueeze(node.count_up(length), {0}));
@@ -294,7 +295,7 @@ void group_query_attention(NodeImporter& node) {
     node.require_rank(cosine, 2, 2);
     const Expr rotated = cosine->dims()[1] * 2;
     if (turned_by == nullptr) {
-      // Behind a row's last element any place will do, as long as the tables have it.
+      // Elements behind a row's last one may have any place that the tables have.
       Tensor* last =
           node.elementwise(Op::kSUB, node.unsqueeze(node.scalar_of(cosine->dims()[0]), {0}), 1.0);
       turned_by = node.elementwise(Op::kMIN, node.elementwise(Op::kMAX, places, 0.0), last);
@@ -311,7 +312,7 @@ void group_query_attention(NodeImporter& node) {
   node.set_output(1, heads.key);
   node.set_output(2, heads.value);
 
-  // A query meets the keys up to its own place, or those of a window before it.
+  // A query meets the keys up to its own place, or only those in a window before it.
   Tensor* own = node.unsqueeze(places, {1, 3});
   Tensor* key_place = node.reshape(node.count_up(extent), SymShape{1, 1, 1, extent});
   Mask mask;
@@ -347,7 +348,7 @@ void bias_split_gelu(NodeImporter& node) {
   node.set_output(0, node.elementwise(Op::kPROD, node.slice_axis(x, last, 0, half), gate));
 }
 
-/// Applied behind a fused product or convolution.
+/// Applies an activation behind a fused product or convolution.
 Tensor* activated(NodeImporter& node, Tensor* x, std::string_view attribute,
                   std::vector<float> params) {
   const std::string type = node.get_text(attribute, "");
@@ -406,7 +407,7 @@ void fused_gemm(NodeImporter& node) {
   node.set_output(0, activated(node, y, "activation", params));
 }
 
-/// Of images with channels last or first, of diffusion models.
+/// Group normalization of diffusion models, of images with channels last or first.
 void group_norm(NodeImporter& node, bool skips) {
   const bool last = node.get_int("channels_last", 1) != 0;
   const int64_t groups = node.get_int("groups", 0), activation = node.get_int("activation", 0);
@@ -445,7 +446,7 @@ void group_norm(NodeImporter& node, bool skips) {
   node.set_output(0, last ? with_channels_last(node, y) : y);
 }
 
-/// A product with weights of a few bits, which stay so.
+/// A product with weights of a few bits, which stay packed.
 void matrix_product_of_bits(NodeImporter& node) {
   MatMulNBitsParams params;
   params.rows = node.get_int("N", 0), params.columns = node.get_int("K", 0);

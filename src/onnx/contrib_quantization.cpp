@@ -1,5 +1,5 @@
 // Quantized operators of ONNX Runtime's domain, com.microsoft. Element-wise ones compute in FP32
-// between their scales, which becomes one program; products are those of bytes.
+// between their scales and become one program. Products multiply bytes.
 
 #include "base/half.h"
 #include "onnx/attention.h"
@@ -12,13 +12,14 @@ namespace {
 
 using Op = ElementWiseOperation;
 
-/// Input `first` as real numbers, by the scale and the zero point behind it.
+/// Input `first` as real numbers, by the scale and the zero point in the inputs behind it.
 Tensor* real_input(NodeImporter& node, int first) {
   return dequantized(node, node.input(first), node.input(first + 1),
                      node.optional_input(first + 2));
 }
 
-/// As bytes of the type of input 0, or of the zero point that stands behind the scale.
+/// Sets the output to y as bytes, in the type of input `input`, or of the zero point behind the
+/// scale.
 void set_bytes(NodeImporter& node, Tensor* y, int scale, int input = 0) {
   Tensor* zero_point = node.optional_input(scale + 1);
   const DataType type = (zero_point != nullptr ? zero_point : node.input(input))->dtype();
@@ -58,7 +59,7 @@ void qlinear_average_pool(NodeImporter& node) {
 void nhwc_max_pool(NodeImporter& node) {
   Tensor* x = with_channels_first(node, node.input(0));
   const DataType type = x->dtype();
-  // Of bytes: floats keep their order.
+  // Bytes become floats, which keeps their order.
   const PoolingParams params = pooling_params(node, PoolingType::kMAX);
   Tensor* y = node.add<Pooling>(params, {node.cast(x, DataType::kFLOAT)});
   node.set_output(0, with_channels_last(node, node.cast(y, type)));
@@ -95,7 +96,7 @@ void qlinear_softmax(NodeImporter& node) {
   const int64_t opset = node.get_int("opset", 13);
   const int axis = node.axis(node.get_int("axis", -1), x->rank());
   const SymShape dims = x->dims();
-  if (opset < 13) {  // the axes from `axis` on are one
+  if (opset < 13) {  // joins the axes from `axis` on
     const SymShape flat = {numel(std::span(dims).first(axis)),
                            numel(std::span(dims).subspan(axis))};
     x = node.reshape(x, flat);
@@ -109,7 +110,7 @@ Tensor* scale_of_product(NodeImporter& node, Tensor* a, Tensor* b) {
   return node.elementwise(Op::kPROD, along_matrix(node, a, true), along_matrix(node, b, false));
 }
 
-/// Sums of products of bytes as real numbers.
+/// Converts sums of products of bytes to real numbers.
 Tensor* real_sums(NodeImporter& node, Tensor* sums, Tensor* scale) {
   return node.elementwise(Op::kPROD, node.cast(sums, scale->dtype()), scale);
 }
@@ -158,9 +159,9 @@ void quantized_attention(NodeImporter& node) {
                    {node.optional_input(5), node.optional_input(8), nullptr});
 }
 
-/// An LSTM whose weights are bytes, [directions, inputs, 4 hidden], with a scale for each
-/// direction, or for each column. ONNX Runtime rounds inputs and states to bytes, too, in each
-/// step; here they stay FP32.
+/// An LSTM with weights of bytes, [directions, inputs, 4 hidden], and a scale for each direction,
+/// or for each column. ONNX Runtime also rounds inputs and states to bytes in each step; here they
+/// stay FP32.
 void dynamic_quantize_lstm(NodeImporter& node) {
   const auto widened = [&](int weights, int scale) {
     Tensor *w = node.input(weights), *factor = node.input(scale);
@@ -179,7 +180,7 @@ void dynamic_quantize_lstm(NodeImporter& node) {
   lstm_of(node, widened(1, 8), widened(2, 10));
 }
 
-/// Rows of bytes, or of halves of bytes, each block with a scale and a zero point.
+/// Picks rows of bytes, or of half bytes. Each block has a scale and a zero point.
 void gather_block_quantized(NodeImporter& node) {
   Tensor *data = node.input(0), *indices = node.input(1), *scales = node.input(2);
   Tensor* zeros = node.optional_input(3);
@@ -198,7 +199,7 @@ void gather_block_quantized(NodeImporter& node) {
   GatherParams params;
   params.axis = axis;
   const auto rows = [&](Tensor* table) { return node.add<Gather>(params, {table, indices}); };
-  // The two halves of a byte, the low one first, become neighbours.
+  // The two halves of a byte become neighbours, the low one first.
   const auto unpacked = [&](Tensor* x, const Expr& count) {
     x = node.cast(x, DataType::kINT32);
     if (bits == 8) return x;

@@ -1,5 +1,5 @@
-// If, Loop and Scan: their bodies are taken over as often as they run, where that is known, and
-// otherwise become networks of their own.
+// If, Loop and Scan. A body is taken over once for each run if the number of runs is known.
+// Otherwise it becomes a network of its own.
 
 #include <limits>
 
@@ -30,7 +30,7 @@ Tensor* tensor_of(NodeImporter& node, const Value& value, std::string_view what)
   return value.tensor();
 }
 
-/// One of two values by a condition that is known when the engine runs; both are computed.
+/// Selects one of two values by a condition that is known when the engine runs. Both are computed.
 Value select(NodeImporter& node, Tensor* condition, const Value& then_value,
              const Value& else_value, int output) {
   const auto refuse = [&](const auto&... parts) {
@@ -63,7 +63,7 @@ Value select(NodeImporter& node, Tensor* condition, const Value& then_value,
   return node.add<Select>({}, {mask, a, b});
 }
 
-/// The branches' outputs where extents differ: one layer, which runs one of them.
+/// Adds one layer that runs one of the branches, for outputs whose extents differ.
 void add_conditional(NodeImporter& node, Tensor* condition, const GraphProto& then_branch,
                      const GraphProto& else_branch, std::vector<std::pair<int, int>> sizes) {
   const auto start = [](BodyStart&) { return std::vector<Value>(); };
@@ -84,7 +84,7 @@ void add_conditional(NodeImporter& node, Tensor* condition, const GraphProto& th
   for (int i = 0; i < node.num_outputs(); ++i) node.set_output(i, layer->output(i));
 }
 
-/// The outputs of the one branch that could be built.
+/// Sets the outputs of the only branch that could be built.
 void keep_branch(NodeImporter& node, Tensor* condition, const std::vector<Value>& values,
                  bool is_then, std::string problem) {
   Sequence inputs = {as_scalar(node, condition)};
@@ -123,7 +123,7 @@ void if_node(NodeImporter& node) {
     for (int i = 0; i < node.num_outputs(); ++i) node.set_output(i, outputs[i]);
     return;
   }
-  // Models have branches for other shapes than those that they are built for.
+  // Models have branches for shapes other than those for which they are built.
   std::string problem;
   const auto then_made = node.try_add_body(then_branch, "then", problem);
   const auto else_made = node.try_add_body(else_branch, "else", problem);
@@ -147,8 +147,9 @@ void if_node(NodeImporter& node) {
       node.set_output(i, select(node, condition, then_values[i], else_values[i], i));
 }
 
-/// What is repeated as a network of its own, the last states and what is stacked. `limit` null: as
-/// often as the body says; `begins` null: it does.
+/// Adds a loop whose body is a network of its own. Returns the last states and the stacked outputs.
+/// `limit` null: the body decides how often it runs. `begins` null: the first iteration runs in any
+/// case.
 Sequence add_loop(NodeImporter& node, BodyNetwork made, Tensor* limit, Tensor* begins,
                   Tensor* goes_on, std::span<Tensor* const> states) {
   LoopBody body;
@@ -173,15 +174,16 @@ Sequence add_loop(NodeImporter& node, BodyNetwork made, Tensor* limit, Tensor* b
   return Sequence(layer->outputs().begin(), layer->outputs().begin() + results);
 }
 
-/// Whether a condition in a body's network is the same in all iterations, and true.
+/// Whether a condition in a body's network is true in all iterations.
 bool is_always_true(const Tensor* condition) {
   const TensorInfo& info = condition->info();
   if (info.constant) return *info.constant.as<uint8_t>() != 0;
   return info.values && (*info.values)[0].is_constant() && (*info.values)[0].constant() != 0;
 }
 
-/// What is repeated as one recurrent layer, where it is the cell of one: the last states and what
-/// is stacked. Without `by_iteration` that lies by its place in what is iterated over.
+/// Adds a loop whose body is the cell of a recurrent layer as that layer. Returns the last states
+/// and the stacked outputs. Without `by_iteration`, stacked elements lie where their inputs'
+/// elements lie.
 std::optional<Sequence> add_cell(NodeImporter& node, const BodyNetwork& made, BodyTensors tensors,
                                  Tensor* limit, std::span<Tensor* const> states, bool by_iteration,
                                  bool* is_reverse = nullptr) {
@@ -202,8 +204,8 @@ std::optional<Sequence> add_cell(NodeImporter& node, const BodyNetwork& made, Bo
   return results;
 }
 
-/// Gives a loop that has no number of iterations the one that its condition counts up to, where
-/// shapes give that; what says no more than the number goes.
+/// Gives a loop without a number of iterations the number up to which its condition counts, if
+/// shapes decide this number. Removes conditions that say no more than the number.
 void count_loop(NodeImporter& node, const BodyNetwork& made, const BodyTensors& tensors,
                 std::span<Tensor* const> states, Tensor*& trips, Tensor*& condition,
                 Tensor*& goes_on) {
@@ -223,9 +225,9 @@ void count_loop(NodeImporter& node, const BodyNetwork& made, const BodyTensors& 
   trips = node.network().add_values({most}, DataType::kINT64, true);
 }
 
-/// A Loop whose iterations are counted when the engine runs. Of its states, empty sequences to
-/// which each iteration appends a tensor become what is stacked. `as_cell`: only where it is one
-/// recurrent layer; else false, and nothing.
+/// Adds a Loop whose number of iterations is known only at run time. A state that begins as an
+/// empty sequence and gets a tensor in each iteration becomes a stacked output. `as_cell`: adds the
+/// loop only if it is one recurrent layer; otherwise returns false and adds nothing.
 bool loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips, Tensor* condition,
                       bool as_cell) {
   const int num_states = node.num_inputs() - 2;
@@ -254,7 +256,7 @@ bool loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips,
   BodyTensors tensors;
   BodyNetwork made = node.add_body_network(body, states, [&](BodyStart& start) {
     tensors.iteration = start.iteration, tensors.states = start.states;
-    // An iteration that runs has a condition that is true.
+    // The condition is true in each iteration that runs.
     std::vector<Value> inputs = {start.iteration, start.node.scalar(1, DataType::kBOOL)};
     auto next = start.states.begin();
     for (int i = 0; i < num_states; ++i)
@@ -275,7 +277,7 @@ bool loop_at_run_time(NodeImporter& node, const GraphProto& body, Tensor* trips,
         "never ends: it has no number of iterations, and its body's condition is always "
         "true");
 
-  // States first, then what is stacked: behind the outputs of the body what sequences grow by.
+  // The order is: states, stacked outputs of the body, tensors that sequences grow by.
   std::vector<Value> ordered;
   std::vector<size_t> places;  // by output of the node
   for (int i = 0; i < num_states; ++i) {
@@ -334,11 +336,11 @@ void loop_node(NodeImporter& node) {
 
   Tensor* const trips = node.optional_input(0);
   const std::optional<int64_t> limit = trips != nullptr ? node.known_int(trips) : std::nullopt;
-  // Exporters write the largest integer where only the condition counts.
+  // Exporters write the largest integer where only the condition decides.
   const int64_t most = limit.value_or(std::numeric_limits<int64_t>::max());
   const bool is_open = most > std::numeric_limits<int32_t>::max();
   Tensor* condition = node.optional_input(1);
-  bool has_list = false;  // which only iterations that are known can work on
+  bool has_list = false;  // a state that needs a known number of iterations
   for (size_t i = 0; i < states; ++i) {
     const Value& state = node.value(static_cast<int>(i) + 2);
     has_list = has_list || (state.tensor() == nullptr &&
@@ -382,7 +384,7 @@ void loop_node(NodeImporter& node) {
       stacked[s].push_back(tensor_of(node, outputs[1 + states + s], "a stacked output"));
   }
   for (size_t i = 0; i < states; ++i) node.set_output(static_cast<int>(i), values[i]);
-  std::vector<Value> shapes_of;  // a body that does not run says what it would stack
+  std::vector<Value> shapes_of;  // shapes for stacked outputs, from the body, if it never runs
   for (size_t s = 0; s < scans; ++s) {
     const int output = static_cast<int>(states + s);
     if (!node.has_output(output)) continue;
@@ -395,7 +397,7 @@ void loop_node(NodeImporter& node) {
   }
 }
 
-/// What the attributes of a Scan say of its inputs or outputs, one number each.
+/// One number per input or output from an attribute of a Scan.
 Ints per_port(const NodeImporter& node, std::string_view attribute, size_t count) {
   Ints given = node.get_ints(attribute, Ints(count, 0));
   if (given.size() != count)
@@ -408,8 +410,9 @@ struct ScanPorts {
   Ints input_axes, output_axes, input_directions, output_directions;
 };
 
-/// A Scan whose iterations are counted when the engine runs. Each picks its elements by its number.
-/// `as_cell`: only where it is one recurrent layer; else nothing.
+/// Adds a Scan whose number of iterations is known only at run time. Each iteration picks its
+/// elements by its number. `as_cell`: adds the scan only if it is one recurrent layer; otherwise
+/// returns nothing.
 std::vector<Value> scan_at_run_time(NodeImporter& node, const GraphProto& body,
                                     const ScanPorts& ports, std::span<const Value> values,
                                     const Sequence& inputs, bool as_cell) {
@@ -454,7 +457,7 @@ std::vector<Value> scan_at_run_time(NodeImporter& node, const GraphProto& body,
   return results;
 }
 
-/// Final states and stacked outputs.
+/// Returns the final states and the stacked outputs.
 std::vector<Value> run_scan(NodeImporter& node, const GraphProto& body, const ScanPorts& ports,
                             std::vector<Value> states, const Sequence& inputs,
                             const std::string& part) {
@@ -509,7 +512,7 @@ std::vector<Value> run_scan(NodeImporter& node, const GraphProto& body, const Sc
   return results;
 }
 
-/// Opset 8: a batch of scans, each over axis 1 of its inputs.
+/// Opset 8 has a batch of scans, each over axis 1 of its inputs.
 std::vector<Value> run_scans(NodeImporter& node, const GraphProto& body, const ScanPorts& ports,
                              const Sequence& states, const Sequence& inputs) {
   const Expr batch = (ports.states > 0 ? states : inputs)[0]->dims()[0];
@@ -538,7 +541,7 @@ std::vector<Value> run_scans(NodeImporter& node, const GraphProto& body, const S
 void scan_node(NodeImporter& node) {
   const GraphProto& body = node.body("body");
   const bool is_batched = node.opset() < 9;
-  const int first = is_batched ? 1 : 0;  // behind the lengths of sequences
+  const int first = is_batched ? 1 : 0;  // behind the sequences' lengths
   const int64_t total = std::max(node.num_inputs() - first, 0);
   const int64_t scanned = node.get_int("num_scan_inputs", 0);
   if (scanned < 1 || scanned > total)

@@ -10,8 +10,8 @@
 namespace opwright::onnx {
 namespace {
 
-/// The attributes that convolution and pooling share. ONNX lists all paddings before, then all
-/// after.
+/// Reads the attributes that convolution and pooling share. ONNX lists the paddings before all axes
+/// first, then those behind.
 template <class Params>
 void read_window(NodeImporter& node, int spatial, Params& params) {
   auto checked = [&](const char* name, size_t count) {
@@ -68,8 +68,8 @@ void conv_transpose(NodeImporter& node) {
     node.error("attribute 'output_padding' has ", params.output_padding.size(),
                " values; expected ", spatial);
   if (const Ints shape = node.get_ints("output_shape"); !shape.empty()) {
-    // The padding follows from the wanted extents. What is odd goes to the start, but to the end
-    // for SAME_UPPER; before opset 11 it goes to the start for SAME_LOWER alone. Where the padding
+    // The padding follows from the wanted extents. An odd element goes to the start, or to the end
+    // for SAME_UPPER; before opset 11 it goes to the start only for SAME_LOWER. Where the padding
     // would be negative, the output is padded instead.
     if (static_cast<int>(shape.size()) != spatial)
       node.error("output_shape has ", shape.size(), " values; expected ", spatial);

@@ -3,6 +3,8 @@
 #include "operators/elementwise.h"
 
 #include <limits>
+#include <type_traits>
+#include <utility>
 
 #include "base/types.h"
 #include "onnx/importer.h"
@@ -11,14 +13,30 @@
 namespace opwright::onnx {
 namespace {
 
-template <ElementWiseOperation op>
-void binary(NodeImporter& node) {
-  node.set_output(0, node.elementwise(op, node.input(0), node.input(1)));
+/// An operator that is exactly one element-wise operation.
+template <auto op>
+void operation(NodeImporter& node) {
+  using E = decltype(op);
+  if constexpr (std::is_same_v<E, ElementWiseOperation>)
+    node.set_output(0, node.elementwise(op, node.input(0), node.input(1)));
+  else if constexpr (std::is_same_v<E, UnaryOperation>)
+    node.set_output(0, node.unary(op, node.input(0)));
+  else
+    node.set_output(0, node.activation(op, node.input(0)));
 }
 
-template <UnaryOperation op>
-void unary(NodeImporter& node) {
-  node.set_output(0, node.unary(op, node.input(0)));
+template <auto op>
+void add_operation(NodeTable& table) {
+  constexpr std::string_view kName = facts_of(op)->onnx;
+  if constexpr (!kName.empty()) table[kName] = operation<op>;
+}
+template <class E, size_t... i>
+void add_operations(NodeTable& table, std::index_sequence<i...>) {
+  (add_operation<static_cast<E>(i)>(table), ...);
+}
+template <class E>
+void add_operations(NodeTable& table) {
+  add_operations<E>(table, std::make_index_sequence<kEnumeration<E>.values.size()>());
 }
 
 /// Sum, Max, Min, Mean of any number of inputs.
@@ -46,7 +64,7 @@ void pow(NodeImporter& node) {
                                       node.cast(node.input(1), base->dtype())));
 }
 
-/// What remains of a, with the sign of a.
+/// The remainder with the sign of a.
 Tensor* remainder(NodeImporter& node, Tensor* a, Tensor* b) {
   if (is_floating(a->dtype())) return node.add<Remainder>({}, {a, b});
   Tensor* quotient = node.elementwise(ElementWiseOperation::kDIV, a, b);
@@ -54,7 +72,7 @@ Tensor* remainder(NodeImporter& node, Tensor* a, Tensor* b) {
                           node.elementwise(ElementWiseOperation::kPROD, quotient, b));
 }
 
-/// The remainder of the sign of the divisor, as NumPy's, or, with fmod, of the dividend.
+/// The remainder with the sign of the divisor, as NumPy's, or, with fmod, of the dividend.
 void mod(NodeImporter& node) {
   using Op = ElementWiseOperation;
   Tensor *a = node.input(0), *b = node.input(1);
@@ -69,7 +87,7 @@ void mod(NodeImporter& node) {
   const auto is_negative = [&](Tensor* x) { return node.elementwise(Op::kLESS, x, 0.0); };
   Tensor* has_other_sign = node.elementwise(Op::kXOR, is_negative(rest), is_negative(b));
   Tensor* moved = node.select(has_other_sign, node.elementwise(Op::kSUM, rest, b), rest);
-  // Nothing that remains has the sign of the divisor, too, which is lost where that is infinite.
+  // A remainder of 0 also has the divisor's sign. An infinite divisor loses it.
   Tensor* zero =
       node.select(is_negative(b), node.scalar(-0.0, a->dtype()), node.scalar(0.0, a->dtype()));
   node.set_output(0, node.select(node.elementwise(Op::kEQUAL, rest, 0.0), zero, moved));
@@ -79,10 +97,11 @@ void where(NodeImporter& node) {
   node.set_output(0, node.select(node.input(0), node.input(1), node.input(2)));
 }
 
-/// With saturate=0, what is too large for FP8 is no number.
+/// With saturate=0, numbers that are too large for FP8 become NaN.
 Tensor* converted(NodeImporter& node, Tensor* x, DataType to) {
   if (node.get_int("saturate", 1) == 0 && to == DataType::kFP8 && is_floating(x->dtype())) {
-    constexpr double kMost = 464;  // half way between the largest number and what would follow it
+    constexpr double kMost = 464;  // half way between the largest number and the next one that FP8
+                                   // would have
     Tensor* is_too_large = node.elementwise(ElementWiseOperation::kGREATER,
                                             node.unary(UnaryOperation::kABS, x), kMost);
     x = node.select(is_too_large, node.scalar(std::numeric_limits<double>::quiet_NaN(), x->dtype()),
@@ -122,16 +141,16 @@ void is_inf(NodeImporter& node) {
   node.set_output(0, result);
 }
 
-/// Of integers with all bits set, or the opposite of BOOL.
+/// XOR with all bits set for integers, NOT for BOOL.
 void bitwise_not(NodeImporter& node) {
   Tensor* x = node.input(0);
-  if (x->dtype() == DataType::kBOOL) return unary<UnaryOperation::kNOT>(node);
+  if (x->dtype() == DataType::kBOOL) return operation<UnaryOperation::kNOT>(node);
   const double ones = x->dtype() == DataType::kUINT8 ? 255 : -1;
   node.set_output(0, node.elementwise(ElementWiseOperation::kXOR, x, ones));
 }
 
-/// Products and quotients of powers of 2, which wrap around to 0 beyond the type's bits; a quotient
-/// by 0 is 0.
+/// Products and quotients by powers of 2. They become 0 beyond the type's bits; a quotient by 0 is
+/// 0.
 void bit_shift(NodeImporter& node) {
   Tensor *x = node.input(0), *y = node.input(1);
   const DataType type = x->dtype();
@@ -145,7 +164,7 @@ void bit_shift(NodeImporter& node) {
     return node.set_output(0, node.elementwise(ElementWiseOperation::kPROD, x, factor));
   if (type == DataType::kUINT8)
     return node.set_output(0, node.elementwise(ElementWiseOperation::kDIV, x, factor));
-  // The sign is what remains when all other bits are gone.
+  // Only the sign remains when all other bits are gone.
   Tensor* is_gone = node.elementwise(
       ElementWiseOperation::kOR, node.elementwise(ElementWiseOperation::kLESS, y, 0.0),
       node.elementwise(ElementWiseOperation::kGREATER, y, static_cast<double>(bits(type) - 2)));
@@ -158,22 +177,15 @@ void bit_shift(NodeImporter& node) {
 }  // namespace
 
 void add_elementwise(NodeTable& table) {
-  table["Add"] = binary<ElementWiseOperation::kSUM>;
-  table["Sub"] = binary<ElementWiseOperation::kSUB>;
-  table["Mul"] = binary<ElementWiseOperation::kPROD>;
-  table["Div"] = binary<ElementWiseOperation::kDIV>;
-  table["And"] = binary<ElementWiseOperation::kAND>;
-  table["Or"] = binary<ElementWiseOperation::kOR>;
-  table["Xor"] = binary<ElementWiseOperation::kXOR>;
-  table["BitwiseAnd"] = binary<ElementWiseOperation::kAND>;
-  table["BitwiseOr"] = binary<ElementWiseOperation::kOR>;
-  table["BitwiseXor"] = binary<ElementWiseOperation::kXOR>;
+  add_operations<ElementWiseOperation>(table);
+  add_operations<UnaryOperation>(table);
+  add_operations<ActivationType>(table);
+  table["BitwiseAnd"] = operation<ElementWiseOperation::kAND>;
+  table["BitwiseOr"] = operation<ElementWiseOperation::kOR>;
+  table["BitwiseXor"] = operation<ElementWiseOperation::kXOR>;
   table["BitwiseNot"] = bitwise_not;
   table["BitShift"] = bit_shift;
-  table["Equal"] = binary<ElementWiseOperation::kEQUAL>;
-  table["Greater"] = binary<ElementWiseOperation::kGREATER>;
-  table["Less"] = binary<ElementWiseOperation::kLESS>;
-  // Not the negations of Less and Greater: a comparison with NaN is false.
+  // These are no negations of Less and Greater, because a comparison with NaN is false.
   table["GreaterOrEqual"] = [](NodeImporter& node) {
     Tensor *a = node.input(0), *b = node.input(1);
     node.set_output(0, node.elementwise(ElementWiseOperation::kOR,
@@ -197,31 +209,6 @@ void add_elementwise(NodeTable& table) {
   table["CastLike"] = cast_like;
   table["BitCast"] = bit_cast;
   table["IsInf"] = is_inf;
-  using U = UnaryOperation;
-  table["Exp"] = unary<U::kEXP>;
-  table["Log"] = unary<U::kLOG>;
-  table["Sqrt"] = unary<U::kSQRT>;
-  table["Reciprocal"] = unary<U::kRECIP>;
-  table["Abs"] = unary<U::kABS>;
-  table["Neg"] = unary<U::kNEG>;
-  table["Sin"] = unary<U::kSIN>;
-  table["Cos"] = unary<U::kCOS>;
-  table["Tan"] = unary<U::kTAN>;
-  table["Sinh"] = unary<U::kSINH>;
-  table["Cosh"] = unary<U::kCOSH>;
-  table["Asin"] = unary<U::kASIN>;
-  table["Acos"] = unary<U::kACOS>;
-  table["Atan"] = unary<U::kATAN>;
-  table["Asinh"] = unary<U::kASINH>;
-  table["Acosh"] = unary<U::kACOSH>;
-  table["Atanh"] = unary<U::kATANH>;
-  table["Ceil"] = unary<U::kCEIL>;
-  table["Floor"] = unary<U::kFLOOR>;
-  table["Erf"] = unary<U::kERF>;
-  table["Not"] = unary<U::kNOT>;
-  table["Sign"] = unary<U::kSIGN>;
-  table["Round"] = unary<U::kROUND>;
-  table["IsNaN"] = unary<U::kISNAN>;
 }
 
 }  // namespace opwright::onnx

@@ -30,7 +30,7 @@ std::string list_calls(const std::vector<std::string>& stack) {
   return all;
 }
 
-/// Why an operator is not among those that the engine has.
+/// Why the engine lacks an operator.
 std::string_view why_missing(const NodeProto& node) {
   if (!node.domain.empty() && node.domain != "ai.onnx") return " is unknown:";
   if (node.op_type == "ImageDecoder")
@@ -42,19 +42,19 @@ std::string_view why_missing(const NodeProto& node) {
   return " is unknown:";
 }
 
-/// Some exporters call every extent that they do not know '?'; these need not be equal.
+/// Some exporters call every unknown extent '?'; these need not be equal.
 bool is_name(const std::string& dimension) { return !dimension.empty() && dimension != "?"; }
 
-/// The type of a tensor, where it is known by now.
+/// The type of a tensor, if it is already known.
 std::optional<DataType> known_type(const Tensor& tensor) {
   try {
     return tensor.dtype();
-  } catch (const Error&) {  // what it depends on is
+  } catch (const Error&) {  // not known yet
     return std::nullopt;
   }
 }
 
-/// Empty for a type that models have and the importer has not.
+/// Empty for a type that models may have and the importer lacks.
 std::optional<DataType> declared_type(const ValueInfoProto& value) {
   try {
     return data_type(value.element_type, value.name);
@@ -139,6 +139,10 @@ Shape GraphImporter::known_shape(const ValueInfoProto& value) const {
   const auto given = known_inputs_.shapes.find(value.name);
   const bool is_given = given != known_inputs_.shapes.end();
   if (is_given && !value.has_shape) return given->second;
+  // The program's numbers may be the values of such an input; the profile checks them.
+  if (known_inputs_.source == ShapeSource::kProgram && shape.rank() <= 1 &&
+      std::ranges::find(shape, -1) == shape.end())
+    return shape;
   if (is_given)
     require(given->second.rank() == shape.rank(), "ONNX: input '", value.name, "' has rank ",
             shape.rank(), "; the shape ", given->second, " that is given for it has another one");
@@ -230,7 +234,7 @@ GraphImporter::Fate GraphImporter::add_node(const NodeProto& node, size_t index,
   bool is_blocked = false, has_broken_input = false;
   for (const std::string& input : node.inputs) {
     is_blocked = is_blocked || scope.names.is_broken(input);
-    // Its cause is reported already.
+    // The input's error is already reported.
     has_broken_input = has_broken_input || (&scope == &scope_ && broken_inputs_.contains(input));
   }
   const std::string name = display_name(node, index, scope.prefix);
@@ -251,7 +255,7 @@ GraphImporter::Fate GraphImporter::add_node(const NodeProto& node, size_t index,
     }
   } catch (const ReportedError&) {
     look_into_bodies(node, name, scope);
-    // A body may read what failed outside of it.
+    // A body may read an outer value whose node failed.
     return errors_.size() == errors ? Fate::kBlocked : Fate::kFailed;
   } catch (const Error& problem) {
     report(problem, node, name);
@@ -290,7 +294,7 @@ void GraphImporter::name_deciders(const NodeProto& node, Scope& scope, size_t fi
   }
 }
 
-/// What a node becomes.
+/// How the importer takes a node over.
 struct GraphImporter::Choice {
   NodePlugin plugin;
   const FunctionProto* function = nullptr;
@@ -315,11 +319,12 @@ GraphImporter::Choice GraphImporter::choose(const NodeImporter& importer) const 
         onnxparser::ErrorCode::kUNSUPPORTED_NODE, "operator '", node.op_type, "'",
         node.domain.empty() ? "" : str(" of domain '", node.domain, "'"), why_missing(node),
         " register a plugin of this name (opwright.plugin.register or a plugin "
-        "library) and name its namespace in the node's string attribute 'plugin_namespace'");
+        "library) whose namespace is the node's domain or its string attribute 'plugin_namespace'",
+        meant_by(importer, plugins_));
   return choice;
 }
 
-/// What takes the bodies of one node over.
+/// Takes over the bodies of one node.
 class GraphImporter::NodeBodies final : public Bodies {
  public:
   NodeBodies(GraphImporter& importer, Scope& scope) : importer_(importer), scope_(scope) {}
@@ -457,10 +462,10 @@ void GraphImporter::add_operator(NodeImporter& importer, void (*function)(NodeIm
   const int first_layer = network_->num_layers();
   try {
     function(importer);
-    // A layer that does not fit is this node's fault.
+    // If a layer does not fit, this node is at fault.
     for (int i = first_layer; i < network_->num_layers(); ++i) network_->layer(i)->infer();
   } catch (const Error& problem) {
-    // Inference speaks of layers; the user knows nodes.
+    // Inference names layers, and the user knows nodes.
     if (std::string_view(problem.what()).starts_with("ONNX")) throw;
     fail_with(problem.code(), "ONNX node '", importer.name(), "' (", importer.node().op_type,
               "): ", problem.what());
@@ -548,7 +553,7 @@ std::optional<std::vector<Value>> GraphImporter::try_add_body(const NodeImporter
     has_wrong_names_ = had_wrong_names;
     return made;
   } catch (const ReportedError&) {
-    if (errors_.size() == static_cast<size_t>(first_error)) throw;  // it reads what failed outside
+    if (errors_.size() == static_cast<size_t>(first_error)) throw;  // it reads a failed outer value
   } catch (const Error& error) {
     report(error, node.node(), node.name());
   }
@@ -604,7 +609,7 @@ std::vector<Value> GraphImporter::fill_body(const NodeImporter& node, const Grap
   return outputs;
 }
 
-/// While nodes go to the network of a body.
+/// Sends nodes to the network of a body while it exists.
 class GraphImporter::InNetwork {
  public:
   InNetwork(GraphImporter& importer, Network& network)
@@ -629,7 +634,7 @@ class GraphImporter::InNetwork {
 
 namespace {
 
-/// What a value outside is in a body's network.
+/// The value in a body's network for a value outside.
 Value captured_value(BodyInputs& inputs, const Value& outside) {
   if (outside.tensor() != nullptr) return inputs.capture(outside.tensor());
   if (outside.stacked() != nullptr) return Value::stacked(inputs.capture(outside.stacked()));
@@ -712,7 +717,7 @@ void GraphImporter::report(const Error& problem, const NodeProto& node, const st
   errors_.push_back(std::move(error));
 }
 
-/// Tensors that this node's layers made get the names that the model has for them.
+/// Gives tensors from this node's layers their names in the model.
 void GraphImporter::name_outputs(const NodeProto& node, int first_layer, Scope& scope) {
   const auto is_own = [&](const Layer* layer) {
     return layer != nullptr && layer->number() >= first_layer;
@@ -742,7 +747,7 @@ void GraphImporter::name_result(const NodeProto& constant, Scope& scope) {
   if (layer != nullptr) name_weights(*layer, &constant);
 }
 
-/// By these names a model with other weights is found to have them.
+/// Names weights, so that an engine can be refitted with those of another model.
 void GraphImporter::name_weights(const Layer& layer, const void* given) {
   const auto found = weight_names_.find(given);
   if (found == weight_names_.end())
@@ -781,9 +786,9 @@ void GraphImporter::add_outputs() {
 
 void GraphImporter::add_output(const std::string& name, Tensor* tensor) {
   if (tensor->is_network_input() || tensor->is_network_output() || tensor->name() != name) {
-    // One tensor under two names, or an input that is an output at once.
+    // The tensor has two names, or is both an input and an output.
     Layer* const layer = network_->add<Identity>({}, {tensor}, name);
-    layer->infer();  // what comes behind the last node is checked as nodes are
+    layer->infer();  // a layer behind the last node is checked as nodes are
     Tensor* copy = layer->output(0);
     if (Tensor* other = network_->find_tensor(name); other == nullptr)
       copy->set_name(name);

@@ -17,32 +17,33 @@
 
 namespace opwright::onnx {
 
-/// Takes the graph of a model over into a network. A node becomes, in this order: a plugin, if it
-/// names the plugin's namespace or plugins override; the nodes of the model's function that it
-/// calls; the layers of ONNX's operator; a plugin of its type.
+/// Takes the graph of a model over into a network. A node becomes the first of these that applies:
+/// a plugin, if it names the plugin's namespace or plugins override; the nodes of the model's
+/// function that it calls; the layers of ONNX's operator; a plugin of its type.
 class GraphImporter {
  public:
-  /// What became of a node of the graph.
+  /// Result of a node of the graph.
   enum class Fate : uint8_t { kUnseen, kTaken, kFailed, kBlocked };
 
-  /// All must outlive it. `plugins` null: the process's registry.
+  /// All arguments must outlive it. `plugins` null: the process's registry.
   GraphImporter(Network& network, const ModelProto& model, const KnownInputs& known,
                 const Deadline& deadline, IPluginRegistry* plugins, bool plugins_override, Log log,
                 std::vector<OnnxError>& errors);
 
-  /// Adds to the errors what cannot be taken over. Throws Error for the model as a whole.
+  /// Takes the graph over. Adds to the errors nodes that cannot be taken over. Throws Error for the
+  /// model as a whole.
   void run();
 
-  /// By node; those behind a failed one are blocked, those that use an input that failed count as
+  /// Per node. Nodes behind a failed one are blocked; nodes that use an input that failed count as
   /// failed.
   const std::vector<Fate>& fates() const { return fates_; }
-  /// The outputs of each node, by its name; of nodes of one name, those of the first.
+  /// The outputs of each node, by its name. Of several nodes with one name, those of the first.
   std::unordered_map<std::string, std::vector<Tensor*>> take_node_outputs() {
     return std::move(node_outputs_);
   }
 
  private:
-  /// The graph, one call of a function, or a body: names mean something else in each.
+  /// The graph, one call of a function, or a body. Each has its own names.
   struct Scope {
     std::string prefix;  ///< of the names of layers and tensors
     int64_t opset = 0;
@@ -56,72 +57,73 @@ class GraphImporter {
   class NodeBodies;
   class InNetwork;
 
-  /// Whether a node or an output of the graph, or of a body, reads what has this name.
+  /// Whether a node or an output of the graph, or of a body, reads the value with this name.
   bool is_read(const std::string& name);
   void add_initializers();
   void add_inputs();
   void add_input(const ValueInfoProto& value);
-  /// The input's extents, those that the model leaves open as the caller knows them, else -1.
+  /// The input's extents. Extents that the model leaves open are the caller's, or else -1.
   Shape known_shape(const ValueInfoProto& value) const;
-  /// Extents by the names that they have in the model, where the caller knows them.
+  /// Names extents as in the model, if the caller knows them.
   void name_known_extents();
   void name_result(const NodeProto& constant, Scope& scope);
   void name_weights(const Layer& layer, const void* given);
-  /// A sequence becomes an output for each element: "name/0", "name/1".
+  /// A sequence becomes one output per element: "name/0", "name/1".
   void add_outputs();
   void add_output(const std::string& name, Tensor* tensor);
-  /// False when a node failed.
+  /// Returns false when a node failed.
   bool add_nodes(const std::vector<NodeProto>& nodes, Scope& scope);
   Fate add_node(const NodeProto& node, size_t index, Scope& scope);
-  /// Throws Error where an output has the name of something else in the same graph.
+  /// Throws Error where an output has a name that is already used in the same graph.
   void require_new_names(const NodeProto& node, const std::string& name, const Scope& scope) const;
-  /// Where a branch or a loop failed, what decides about it might be constant instead.
+  /// Names the inputs that decide about a failed branch or loop, because they might be constant
+  /// instead.
   void name_deciders(const NodeProto& node, Scope& scope, size_t first_error);
   void add_layers(const NodeProto& node, const std::string& name, Scope& scope);
-  /// Throws Error when nobody knows the operator.
+  /// Throws Error for an unknown operator.
   Choice choose(const NodeImporter& importer) const;
-  /// Reports unknown operators of a node whose inputs are missing, of the functions it calls, and
-  /// of its bodies.
+  /// Reports unknown operators of a node whose inputs are missing, of the functions that it calls,
+  /// and of its bodies.
   void look_behind(const NodeProto& node, const std::string& name, Scope& scope);
-  /// The same of nodes in a function or a body.
+  /// Reports the same for nodes in a function or a body.
   void look_behind(const std::vector<NodeProto>& nodes, Scope& scope);
-  /// The same of a node's bodies, but of those that were taken over.
+  /// Reports the same for a node's bodies that were not taken over.
   void look_into_bodies(const NodeProto& node, const std::string& name, Scope& scope);
   /// Makes the call the innermost one. Throws Error when the function cannot be expanded here.
   void enter(const NodeProto& call, const FunctionProto& function, const std::string& name);
   void leave();
-  /// False when a node of the function failed, which is reported.
+  /// Returns false when a node of the function failed, which is reported.
   bool add_call(const NodeProto& call, const FunctionProto& function, const std::string& name,
                 Scope& scope);
   /// Throws ReportedError when a node of the body failed.
   std::vector<Value> add_body(const NodeImporter& node, const GraphProto& body,
                               const std::string& part, std::span<const Value> inputs, Scope& scope);
-  /// As Bodies::try_add(); what is wrong goes to `failures`.
+  /// As Bodies::try_add(); adds errors to `failures`.
   std::optional<std::vector<Value>> try_add_body(const NodeImporter& node, const GraphProto& body,
                                                  const std::string& part, Scope& scope,
                                                  std::vector<OnnxError>& failures,
                                                  std::string& problem);
-  /// The same into a network of its own.
+  /// Adds the body to a network of its own.
   BodyNetwork add_body_network(const NodeImporter& node, const GraphProto& body,
                                std::span<Tensor* const> states, const Bodies::Start& start,
                                std::vector<Tensor*> captured, Scope& scope);
-  /// The nodes of the body, and its outputs.
+  /// Adds the nodes of the body. Returns its outputs.
   std::vector<Value> fill_body(const NodeImporter& node, const GraphProto& body,
                                std::span<const Value> inputs, Scope& scope);
-  /// Counts a function or body that is taken over. Throws Error with what `refuse` says when it is
-  /// one too many.
+  /// Counts a function or body that is taken over. Throws Error with the text of `refuse` when
+  /// there are too many.
   template <class Refuse>
   void count_expansion(size_t nodes, const Refuse& refuse);
   Tensor* body_constant(const TensorProto& tensor, const std::string& name);
-  /// Remembers the constant that a node of a body became.
+  /// Remembers the constant that a body's node became.
   void keep_constant(const NodeProto& node, Scope& scope);
-  /// Whether the node is a constant that a body's former round made, which stands for it, too.
+  /// Whether the node is a constant that an earlier round of the body made. Reuses that constant.
   bool reuse_constant(const NodeProto& node, Scope& scope);
   void add_operator(NodeImporter& importer, void (*function)(NodeImporter&));
   void reserve_names();
-  /// Throws Error where a plugin's output has another type than the model says.
+  /// Throws Error where a plugin's output does not have the type in the model.
   void require_declared_types(const NodeImporter& plugin, Scope& scope);
-  /// What a graph says of an output of a node; null where it says nothing.
+  /// The graph's declaration of a node's output; null where there is none.
   const ValueInfoProto* declared(const GraphProto& graph, std::string_view output);
   void name_outputs(const NodeProto& node, int first_layer, Scope& scope);
   int64_t opset_of(const OpsetImports& imports) const;
@@ -129,7 +131,7 @@ class GraphImporter {
               SourcePlace where = SourcePlace::current());
 
   Network& graph_network_;
-  Network* network_;  ///< that of the body, in a body that has one of its own
+  Network* network_;  ///< the body's network, in a body that has its own
   const ModelProto& model_;
   const GraphProto& graph_;
   const KnownInputs& known_inputs_;
@@ -141,12 +143,13 @@ class GraphImporter {
   std::vector<OnnxError>& errors_;
   Scope scope_;
   std::vector<Fate> fates_;
-  std::optional<std::unordered_set<std::string_view>> read_;  // names, once they are asked for
+  std::optional<std::unordered_set<std::string_view>> read_;  // the names, once they were asked for
   std::unordered_map<std::string, std::vector<Tensor*>> node_outputs_;
   std::unordered_set<std::string> broken_inputs_;
-  bool has_wrong_names_ = false;  ///< one of the errors since it was false is one of names
+  bool has_wrong_names_ = false;  ///< whether an error since the last reset is one of names
   std::unordered_map<std::string, int64_t> known_extents_;  ///< by their names in the model
-  std::unordered_set<std::string> reserved_;  ///< names of the graph, which others must not take
+  std::unordered_set<std::string> reserved_;  ///< names of the graph, which no other tensor may
+                                              ///< take
   // The calls of functions that are being expanded, from the graph inwards.
   std::vector<const FunctionProto*> active_;
   std::vector<std::string> stack_;

@@ -125,7 +125,7 @@ Ints NodeImporter::get_ints(std::string_view name, Ints otherwise) const {
 
 namespace {
 
-/// How inputs are given what has to be known.
+/// Tells how to give known values to inputs.
 std::string input_advice(ShapeSource source, const std::string& input) {
   switch (source) {
     case ShapeSource::kPython:
@@ -193,14 +193,14 @@ bool NodeImporter::is_known(Tensor* tensor) {
   if (has_elements() || !known_elements(tensor).empty()) return true;
   const std::vector<Tensor*> inputs = make_shape_inputs(*tensor);
   if (has_elements()) return true;
-  // Data decides in spite of them.
+  // Data decides the elements even with shape inputs.
   for (Tensor* input : inputs) input->network().make_shape_input(*input, false);
   return false;
 }
 
 namespace {
 
-/// Where an element comes from, through layers that move it.
+/// The origin of an element, through layers that only move it.
 struct Element {
   Tensor* tensor;
   int64_t index;
@@ -257,7 +257,7 @@ Expr NodeImporter::data_extent(Tensor* tensor, int64_t index, std::string_view w
                                const std::optional<Expr>& most, Tensor* origin) {
   if (const std::optional<Expr> known = known_element(tensor, index)) return *known;
   const Element element = source_of({tensor, index});
-  // One size tensor of an element, so that all that it decides agrees.
+  // An element has one size tensor, so that all extents from it agree.
   for (const Layer* user : element.tensor->users()) {
     const auto* extent = dynamic_cast<const DataExtent*>(user->op().get());
     if (extent != nullptr && extent->params().element == element.index)
@@ -511,8 +511,15 @@ const NodeTable& tensorrt_operators() {
   return table;
 }
 
-/// Operators that ONNX Runtime wrote into the default domain before it had one of its own, or that
-/// are the same in both.
+/// The operators of a domain; null for a domain without any.
+const NodeTable* operators_of(std::string_view domain) {
+  if (domain.empty() || domain == "ai.onnx") return &standard_operators();
+  if (domain == "trt") return &tensorrt_operators();
+  return domain == "com.microsoft" ? &contrib_operators() : nullptr;
+}
+
+/// Operators that ONNX Runtime wrote into the default domain before it had its own, or that are the
+/// same in both domains.
 bool is_in_both_domains(std::string_view name) {
   return name == "SimplifiedLayerNormalization" || name == "LayerNormalization" ||
          name == "QuantizeLinear" || name == "DequantizeLinear" || name == "GridSample" ||
@@ -522,14 +529,17 @@ bool is_in_both_domains(std::string_view name) {
 }  // namespace
 
 NodeFunction find_operator(std::string_view domain, std::string_view name) {
-  const bool is_standard = domain.empty() || domain == "ai.onnx" || is_in_both_domains(name);
-  const bool is_tensorrt = domain == "trt";
-  if (!is_standard && !is_tensorrt && domain != "com.microsoft") return nullptr;
-  const NodeTable& table = is_standard   ? standard_operators()
-                           : is_tensorrt ? tensorrt_operators()
-                                         : contrib_operators();
-  const auto found = table.find(name);
-  return found == table.end() ? nullptr : found->second;
+  const NodeTable* table = operators_of(is_in_both_domains(name) ? "" : domain);
+  if (table == nullptr) return nullptr;
+  const auto found = table->find(name);
+  return found == table->end() ? nullptr : found->second;
+}
+
+std::vector<std::string> operator_names(std::string_view domain) {
+  std::vector<std::string> names;
+  if (const NodeTable* table = operators_of(domain))
+    for (const auto& each : *table) names.emplace_back(each.first);
+  return names;
 }
 
 }  // namespace opwright::onnx

@@ -24,13 +24,13 @@ void one_hot(NodeImporter& node) {
   node.set_output(0, node.add<OneHot>(params, {indices, values, depth}));
 }
 
-/// One where the first maximum along the axis is.
+/// One at the first maximum along the axis, zero elsewhere.
 void hardmax(NodeImporter& node) {
   Tensor* x = node.input(0);
   const SymShape dims = x->dims();
   int axis = node.axis(node.get_int("axis", node.opset() < 13 ? 1 : -1), x->rank());
   if (node.opset() < 13) {
-    // The axes from `axis` on are one.
+    // The axes from `axis` on are joined.
     const Expr outer = numel(std::span(dims).first(static_cast<size_t>(axis)));
     const Expr inner = numel(std::span(dims).subspan(static_cast<size_t>(axis)));
     x = node.reshape(x, SymShape{outer, inner});
@@ -70,7 +70,7 @@ void trilu(NodeImporter& node) {
       upper ? ElementWiseOperation::kLESS : ElementWiseOperation::kGREATER, diagonal, k);
   SymShape mask(static_cast<size_t>(rank), 1);
   mask[last - 1] = x->dims()[last - 1], mask[last] = x->dims()[last];
-  // A mask of few elements is broadcast.
+  // The select broadcasts a mask of few elements.
   Tensor* zero = x->dtype() == DataType::kBOOL
                      ? node.cast(node.scalar(0, DataType::kINT32), x->dtype())
                      : node.scalar(0, x->dtype());
@@ -96,7 +96,7 @@ void reverse_sequence(NodeImporter& node) {
 
 void det(NodeImporter& node) { node.set_output(0, node.add<Determinant>({}, {node.input(0)})); }
 
-/// The middle of the axes, or zeros around it.
+/// Takes the middle of the axes, or puts zeros around the input.
 void center_crop_pad(NodeImporter& node) {
   Tensor* x = node.input(0);
   const int rank = x->rank();
@@ -110,7 +110,7 @@ void center_crop_pad(NodeImporter& node) {
   std::vector<Expr> size(x->dims().begin(), x->dims().end());
   for (size_t i = 0; i < axes.size(); ++i) {
     const auto axis = static_cast<size_t>(axes[i]);
-    // What is odd is cropped, or padded, at the end.
+    // An odd element is cropped, or padded, at the end.
     const Expr less = max(size[axis] - shape[i], 0), more = max(shape[i] - size[axis], 0);
     start[axis] = floor_div(less, 2) - floor_div(more, 2);
     size[axis] = shape[i];

@@ -10,7 +10,7 @@
 
 namespace opwright::onnx {
 
-/// What the caller knows of a model's inputs, and of what it computes, beyond its file.
+/// The caller's knowledge of a model's inputs and tensors, beyond the file.
 struct KnownInputs {
   struct Constant {
     DataType dtype = DataType::kFLOAT;
@@ -19,11 +19,11 @@ struct KnownInputs {
   };
   /// Shapes that inputs have in every run.
   std::unordered_map<std::string, Shape> shapes;
-  /// Inputs whose elements are the same in every run: the network has constants in their places.
+  /// Inputs whose elements are the same in every run. The network has constants instead of these.
   std::unordered_map<std::string, Constant> constants;
-  /// Upper bounds of tensors whose elements decide extents, by the names that the model gives them.
+  /// Upper bounds of tensors whose elements decide extents, by their names in the model.
   std::unordered_map<std::string, int64_t> upper_bounds;
-  /// Who the caller is, for messages.
+  /// The kind of caller, for messages.
   ShapeSource source = ShapeSource::kProfile;
 };
 

@@ -6,7 +6,7 @@
 namespace opwright::onnx {
 namespace {
 
-/// What the classes in `target` have in `x`, [N, C, ...], negated, weighted and reduced.
+/// The elements of `x`, [N, C, ...], at the classes in `target`, negated, weighted and reduced.
 Tensor* likelihood_loss(NodeImporter& node, Tensor* x) {
   node.require_rank(x, 2);
   Tensor *target = node.input(1), *weight = node.optional_input(2);

@@ -12,12 +12,12 @@ void matmul(NodeImporter& node) {
   const auto operation = [](const Tensor* x) {
     return x->rank() == 1 ? MatrixOperation::kVECTOR : MatrixOperation::kNONE;
   };
-  // A stack of matrices times one vector or one matrix: NumPy broadcasts over the leading axes,
-  // MatrixMultiply too.
+  // In a product of a stack of matrices with one vector or one matrix, NumPy broadcasts over the
+  // leading axes, and MatrixMultiply does, too.
   node.set_output(0, node.multiply_matrices(a, b, operation(a), operation(b)));
 }
 
-/// alpha * A' * B' + beta * C
+/// Computes alpha * A' * B' + beta * C.
 void gemm(NodeImporter& node) {
   Tensor *a = node.input(0), *b = node.input(1), *c = node.optional_input(2);
   if (a->rank() != 2 || b->rank() != 2)
@@ -28,7 +28,7 @@ void gemm(NodeImporter& node) {
   };
   Tensor* y = node.multiply_matrices(a, b, operation("transA"), operation("transB"));
   const DataType type = y->dtype();
-  // Integers are scaled as such where the factors are, else the result is truncated.
+  // Integers are scaled as integers if the factors are integers; otherwise the result is truncated.
   if (!is_floating(type) && (std::floor(alpha) != alpha || std::floor(beta) != beta)) {
     y = node.cast(y, DataType::kFLOAT);
     c = c != nullptr ? node.cast(c, DataType::kFLOAT) : nullptr;

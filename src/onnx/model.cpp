@@ -15,7 +15,7 @@ constexpr int kMaxGraphDepth = 32;
 
 GraphProto decode_graph(pbf_reader reader, Source& source, int depth);
 
-/// `depth` graphs lie around it.
+/// `depth` is the number of graphs around it.
 AttributeProto decode_attribute(pbf_reader reader, Source& source, int depth) {
   AttributeProto a;
   bool has_int = false, has_float = false, has_text = false, has_tensor = false;
@@ -38,6 +38,8 @@ AttributeProto decode_attribute(pbf_reader reader, Source& source, int depth) {
         break;
       case 5:
         a.t = decode_tensor(reader.get_message(), source);
+        if (is_four_bits(a.t.element_type))
+          data_type(a.t.element_type, str("tensor '", a.t.name, "' in attribute '", a.name, "'"));
         read_external(a.t, source);
         has_tensor = true;
         break;
@@ -172,7 +174,7 @@ std::string other_type(uint32_t tag) {
     case 9:
       return "optional";
     default:
-      return {};  // also the denotation, tag 6
+      return {};  // including the denotation, tag 6
   }
 }
 
@@ -204,6 +206,32 @@ ValueInfoProto decode_value(pbf_reader reader) {
     }
   }
   return value;
+}
+
+/// A node of the graph that reads the tensor and is not one that widens it; null where there is
+/// none.
+const NodeProto* other_reader(const GraphProto& graph, const std::string& tensor) {
+  for (const NodeProto& node : graph.nodes) {
+    const bool widens = node.op_type == "DequantizeLinear" || node.op_type == "Cast";
+    if (!widens && std::ranges::find(node.inputs, tensor) != node.inputs.end()) return &node;
+    for (const AttributeProto& a : node.attributes)
+      if (a.g != nullptr)
+        if (const NodeProto* const found = other_reader(*a.g, tensor)) return found;
+  }
+  return nullptr;
+}
+
+/// Elements of four bits become bytes, so only nodes that widen them may read them.
+void check_four_bits(const GraphProto& graph) {
+  for (const TensorProto& tensor : graph.initializers) {
+    if (!is_four_bits(tensor.element_type)) continue;
+    const auto is_it = [&](const ValueInfoProto& value) { return value.name == tensor.name; };
+    if (const NodeProto* const reader = other_reader(graph, tensor.name))
+      data_type(tensor.element_type, str("tensor '", tensor.name, "', which node '", reader->name,
+                                         "' (", reader->op_type, ") reads,"));
+    if (std::ranges::any_of(graph.outputs, is_it))
+      data_type(tensor.element_type, str("output '", tensor.name, "'"));
+  }
 }
 
 GraphProto decode_graph(pbf_reader reader, Source& source, int depth) {
@@ -244,11 +272,12 @@ GraphProto decode_graph(pbf_reader reader, Source& source, int depth) {
         reader.skip();
     }
   }
+  check_four_bits(graph);
   return graph;
 }
 
 /// One node or attribute that cannot be read makes a function useless, but not a model that never
-/// calls it.
+/// calls the function.
 FunctionProto decode_function(pbf_reader reader, Source& source) {
   FunctionProto function;
   while (reader.next()) {
@@ -301,7 +330,7 @@ void read_external(std::vector<NodeProto>& nodes, Source& source) {
       if (attribute.g != nullptr) read_external(*attribute.g, source);
 }
 
-/// Of the graph and of those in attributes of its nodes.
+/// Reads the elements of the graph, and of graphs in attributes of its nodes.
 void read_external(GraphProto& graph, Source& source) {
   for (TensorProto& tensor : graph.initializers) read_external(tensor, source);
   read_external(graph.nodes, source);

@@ -30,18 +30,26 @@ enum class ElementType : int32_t {
   kDouble = 11,
   kBfloat16 = 16,
   kFloat8E4M3FN = 17,
+  kUint4 = 21,
+  kInt4 = 22,
 };
+/// Whether the model has two elements in a byte, the first one in the low bits.
+constexpr bool is_four_bits(int32_t element_type) {
+  return element_type == static_cast<int32_t>(ElementType::kUint4) ||
+         element_type == static_cast<int32_t>(ElementType::kInt4);
+}
 
-/// The engine's type for an ONNX element type; double precision becomes FP32. Throws Error naming
-/// `what` for types that the engine does not have.
+/// The engine's type for an ONNX element type. Double precision becomes FP32. Throws Error naming
+/// `what` for types that the engine lacks.
 DataType data_type(int32_t element_type, std::string_view what);
 
-/// Where a file beside the model has a tensor's elements, as the model says it.
+/// The place of a tensor's elements in a file beside the model, in the model's words.
 struct ExternalData {
   std::string location, offset, length;
 };
 
-/// A constant. Its type may be wider than the model's: INT16 becomes INT32.
+/// A constant. Its type may be wider than the model's: INT16 becomes INT32, INT4 and UINT4 become
+/// INT8 and UINT8.
 struct TensorProto {
   std::string name;
   int32_t element_type = 0;  ///< the model's
@@ -49,10 +57,10 @@ struct TensorProto {
   Shape shape;
   Blob data;               ///< dense, in `dtype`
   bool has_texts = false;  ///< STRING, whose elements are not kept
-  Blob doubles;            ///< the elements where the model has them in double precision
-  /// Where the elements lie as long as they have not been read.
+  Blob doubles;            ///< the elements, if the model has them in double precision
+  /// The place of the elements until they are read.
   std::optional<ExternalData> external{};
-  /// Why there are no elements; empty where there are.
+  /// Why there are no elements; empty if there are.
   std::string problem{};
 };
 
@@ -72,7 +80,8 @@ struct AttributeProto {
   };
   std::string name;
   Type type = Type::kUndefined;
-  /// In a function: the attribute of its call that stands for this one; empty for one of its own.
+  /// In a function, the call's attribute to which this one refers; empty for an attribute with a
+  /// value of its own.
   std::string reference;
   float f = 0;
   int64_t i = 0;
@@ -91,7 +100,7 @@ struct NodeProto {
   const AttributeProto* attribute(std::string_view name) const;
 };
 
-/// What a model says of a tensor; `dims` holds -1 for extents that are named or unknown.
+/// A model's declaration of a tensor. `dims` has -1 for extents that are named or unknown.
 struct ValueInfoProto {
   std::string name;
   int32_t element_type = 0;
@@ -107,46 +116,46 @@ struct GraphProto {
   std::vector<NodeProto> nodes;
   std::vector<TensorProto> initializers;
   std::vector<ValueInfoProto> inputs, outputs;
-  std::vector<ValueInfoProto> values;  ///< what the model says of tensors between its nodes
+  std::vector<ValueInfoProto> values;  ///< declarations of tensors between the model's nodes
 };
 
 using OpsetImports = std::unordered_map<std::string, int64_t>;  ///< version by domain; "": ONNX's
 
-/// A function that the model defines: nodes that stand for a node of its name.
+/// A function that the model defines: nodes that replace a node of the function's name.
 struct FunctionProto {
   std::string name, domain, overload;
   std::vector<std::string> inputs, outputs;
-  std::vector<AttributeProto> defaults;  ///< of attributes that a call may leave out
+  std::vector<AttributeProto> defaults;  ///< of attributes that a call may omit
   std::vector<NodeProto> nodes;
   OpsetImports opsets;
-  std::string problem;  ///< why nobody can call it; empty where one can
+  std::string problem;  ///< why the function cannot be called; empty if it can
 };
 
 struct ModelProto {
   int64_t ir_version = 0;
-  ModelMetadata metadata;  ///< with the graph's
+  ModelMetadata metadata;  ///< includes the graph's metadata
   OpsetImports opsets;
   GraphProto graph;
   std::vector<FunctionProto> functions;
-  std::vector<std::string> external_files;  ///< that weights were read from
+  std::vector<std::string> external_files;  ///< files from which weights were read
 };
 
 /// Decodes a serialized onnx.ModelProto. Large weights stay references into `bytes` where their
-/// alignment allows it. `directory` is where external data lies; files outside of it are refused,
-/// and so are links that lead out of it, unless `links` permits them. Throws Error for anything
-/// that is no ONNX model.
+/// alignment allows it. `directory` is the folder of external data. Files outside of it are
+/// refused, and so are links that lead out of it, unless `links` permits them. Throws Error for
+/// bytes that are no ONNX model.
 ModelProto decode_model(const Blob& bytes, const std::string& directory,
                         Links links = Links::kBeneath);
 
-/// The same, but initializers whose elements are not in `bytes` have none yet, so that the caller
-/// can set them.
+/// Decodes a model without reading external data: initializers whose elements are not in `bytes`
+/// have no elements yet, so that the caller can set them.
 ModelProto decode_without_external(const Blob& bytes, const std::string& directory);
-/// Reads what decode_without_external() left, unless it has been set since. Throws Error for an
-/// initializer whose elements are nowhere.
+/// Reads the elements that decode_without_external() did not read, unless they have been set since.
+/// Throws Error for an initializer without elements.
 void read_external(ModelProto& model, const std::string& directory, Links links);
 
-/// Gives a tensor its elements: dense, of the model's type and shape. Throws Error where their size
-/// in bytes is another one.
+/// Gives a tensor its elements: dense, of the model's type and shape. Throws Error for a wrong size
+/// in bytes.
 void set_elements(TensorProto& tensor, const Blob& raw);
 
 }  // namespace opwright::onnx

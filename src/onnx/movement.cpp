@@ -11,8 +11,8 @@
 namespace opwright::onnx {
 namespace {
 
-/// Index `at` of ONNX Slice, which may be negative or far out of bounds, within [low, high] of an
-/// axis.
+/// Index `at` of ONNX Slice, which may be negative or far out of bounds, clamped to [low, high] of
+/// an axis.
 Expr clamp_index(const Expr& at, const Expr& extent, const Expr& low, const Expr& high) {
   Expr index = at;
   if (at.is_constant()) {
@@ -22,20 +22,20 @@ Expr clamp_index(const Expr& at, const Expr& extent, const Expr& low, const Expr
     if (at.constant() <= -kFar) return low;
     if (at.constant() < 0) index = extent + at;
   } else {
-    // First near the axis, so that no sum overflows.
+    // Clamping to the neighbourhood of the axis first keeps sums from overflowing.
     const Expr near = max(Expr(-1) - extent, min(at, extent));
     index = Expr::select(Expr::make(ExprOp::kLess, near, 0), extent + near, near);
   }
   return max(low, min(index, high));
 }
 
-/// What Slice clamps its bounds to, as the layers of scalars.
+/// Clamps the bounds of Slice by layers of scalars.
 class ComputedBounds {
  public:
   ComputedBounds(NodeImporter& node, const Expr& extent, bool is_forward)
       : node_(node), extent_(extent), is_forward_(is_forward), length_(node.scalar_of(extent)) {}
 
-  /// Bound `i` of input `input` of the node; `low` is the least that it may become.
+  /// Clamps bound `i` of the node's input `input`; `low` is its least value.
   Tensor* clamped(int input, int64_t i, int64_t low) {
     const Expr high = is_forward_ ? extent_ : extent_ - 1;
     if (const std::optional<Expr> known = node_.known_element(node_.input(input), i))
@@ -55,7 +55,7 @@ class ComputedBounds {
   Tensor* const length_;
 };
 
-/// Slices by bounds that data decides; steps are constant.
+/// Slices by bounds that data decides. Steps are constant.
 void slice_computed(NodeImporter& node, Tensor* x, const Ints& axes, const Ints& steps) {
   using Op = ElementWiseOperation;
   for (const int bounds : {1, 2})
@@ -128,7 +128,7 @@ void slice_node(NodeImporter& node) {
     } else {
       start[axis] = clamp_index(starts[i], extent, 0, extent - 1);
       const Expr end = clamp_index(ends[i], extent, -1, extent - 1);
-      // An empty axis has no element 0 to start at.
+      // An empty axis has no element 0 at which to start.
       size[axis] = min(max(ceil_div(start[axis] - end, Expr(0) - step), 0), extent);
     }
     stride[axis] = step;
@@ -158,7 +158,7 @@ void split(NodeImporter& node) {
     for (int64_t v : node.get_ints("split")) extents.emplace_back(v);
   }
   if (extents.empty()) {
-    // Equal parts, the last one smaller where they do not divide (opset 18).
+    // The parts are equal, or the last one is smaller if the extent does not divide (opset 18).
     const Expr part = ceil_div(x->dims()[axis], count);
     for (int i = 0; i + 1 < count; ++i) extents.push_back(part);
     extents.push_back(x->dims()[axis] - part * (count - 1));
@@ -167,7 +167,7 @@ void split(NodeImporter& node) {
     node.error("split has ", extents.size(), " parts for ", count, " outputs");
   Expr offset = 0;
   for (int i = 0; i < count; ++i) {
-    if (!node.is_read(i)) {  // there may be very many
+    if (!node.is_read(i)) {  // skips unread parts; there may be very many
       offset = offset + extents[i];
       node.set_output(i, Value());
       continue;
@@ -224,7 +224,7 @@ void pad(NodeImporter& node) {
   std::vector<Expr> start(rank, 0), size(x->dims().begin(), x->dims().end());
   const auto takes_away = [](const Expr& pad) { return !pad.is_constant() || pad.constant() < 0; };
   if (found->second == SampleMode::kWRAP && std::ranges::any_of(pads, takes_away)) {
-    // As ONNX Runtime has it: what is taken away is not there to go around to.
+    // As in ONNX Runtime, wrapping does not reach elements that negative pads remove.
     for (size_t i = 0; i < pads.size(); ++i) {
       if (!takes_away(pads[i])) continue;
       const auto axis = static_cast<size_t>(axes[i % axes.size()]);

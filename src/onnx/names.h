@@ -13,10 +13,10 @@ namespace opwright::onnx {
 
 using Sequence = std::vector<Tensor*>;
 
-/// What a name stands for: a tensor, a sequence of tensors, or an optional that holds nothing. A
-/// null tensor is an input that the call of a function leaves out. Of a sequence whose length is
-/// known when the engine runs there is the tensor that has its elements one behind the other along
-/// a first axis; in the body of the loop that makes it, there is what this iteration appends.
+/// The value of a name: a tensor, a sequence of tensors, or an optional that holds nothing. A null
+/// tensor is an input that a function's call omits. A sequence whose length is known only when the
+/// engine runs is one tensor that stacks its elements along a first axis. In the body of the loop
+/// that makes such a sequence, the value is the tensor that this iteration appends.
 class Value {
  public:
   Value(Tensor* tensor = nullptr) : tensor_(tensor) {}  // NOLINT: a tensor is the common value
@@ -27,7 +27,7 @@ class Value {
     value.stacked_ = elements;
     return value;
   }
-  /// A state of a loop, to which this iteration has appended nothing yet.
+  /// A state of a loop to which this iteration has appended nothing yet.
   static Value growing(int state) {
     Value value;
     value.state_ = state;
@@ -39,15 +39,15 @@ class Value {
     return value;
   }
 
-  /// Null for what is no tensor.
+  /// Null for a value that is no tensor.
   Tensor* tensor() const { return tensor_; }
-  /// Null for what is no sequence.
+  /// Null for a value that is no sequence.
   const Sequence* sequence() const { return sequence_.get(); }
-  /// Null for what is no sequence of unknown length.
+  /// Null for a value that is no sequence of unknown length.
   Tensor* stacked() const { return stacked_; }
-  /// The number of the loop's state that this sequence is; -1 for anything else.
+  /// The number of this sequence among the loop's states; -1 for other values.
   int growing_state() const { return state_; }
-  /// What this iteration has appended to it; null: nothing yet.
+  /// The tensor that this iteration has appended to the sequence; null: nothing yet.
   Tensor* appended() const { return appended_; }
   Value with_appended(Tensor* tensor) const {
     Value value = *this;
@@ -66,17 +66,17 @@ class Value {
   bool is_empty_ = false;
 };
 
-/// The names of a graph, a function's call or a body. Those of a body hide equal ones outside.
+/// The names of a graph, a function's call or a body. A body's names hide equal ones outside.
 class Names {
  public:
-  /// What a value from outside is in a body that is a network of its own.
+  /// Maps a value from outside to a value in a body that is a network of its own.
   using Capture = std::function<Value(const Value&)>;
 
   /// `outer` must outlive it.
   explicit Names(Names* outer = nullptr, Capture capture = nullptr)
       : outer_(outer), capture_(std::move(capture)) {}
 
-  /// Null for a name that nothing has, or only what failed.
+  /// Null for a name that nothing has, or only a node that failed.
   const Value* find(const std::string& name) {
     if (const auto found = entries_.find(name); found != entries_.end())
       return found->second.is_broken ? nullptr : &found->second.value;
@@ -87,13 +87,13 @@ class Names {
     entry.value = capture_(*outside);
     return &entry.value;
   }
-  /// Whether the name is that of something that could not be made.
+  /// Whether the name is that of a value that could not be made.
   bool is_broken(const std::string& name) const {
     if (const auto found = entries_.find(name); found != entries_.end())
       return found->second.is_broken;
     return outer_ != nullptr && outer_->is_broken(name);
   }
-  /// Whether the name is one of its own, and none from outside.
+  /// Whether the name is its own, and not one from outside.
   bool is_own(const std::string& name) const {
     const auto found = entries_.find(name);
     return found != entries_.end() && !found->second.is_broken && !found->second.is_captured;

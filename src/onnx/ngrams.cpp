@@ -1,4 +1,4 @@
-// TfIdfVectorizer, of integers.
+// TfIdfVectorizer for integers.
 
 #include <algorithm>
 #include <optional>
@@ -20,7 +20,7 @@ struct Grams {
 };
 
 struct Pool {
-  std::vector<Grams> grams;  ///< of lengths 1, 2, ...
+  std::vector<Grams> grams;  ///< sorted by length: 1, 2, ...
   int64_t count = 0;
 };
 
@@ -46,8 +46,8 @@ Pool pool_of(const NodeImporter& node, const Ints& elements, const Ints& starts)
   return pool;
 }
 
-/// How often each n-gram occurs in the rows of `x`, [rows, elements], where its elements stand
-/// `distance` apart: FP32 [rows, n-grams].
+/// The number of times that each n-gram occurs in the rows of `x`, [rows, elements], with its
+/// elements `distance` apart: FP32 [rows, n-grams].
 Tensor* occurrences(NodeImporter& node, Tensor* x, const Grams& grams, int64_t distance) {
   const Expr rows = x->dims()[0], extent = x->dims()[1];
   const Expr places = max(extent - (grams.length - 1) * distance, 0);
@@ -68,11 +68,11 @@ Tensor* occurrences(NodeImporter& node, Tensor* x, const Grams& grams, int64_t d
   return node.reduce(ReduceOperation::kSUM, node.cast(is_there, DataType::kFLOAT), {1}, false);
 }
 
-/// How often n-grams occur, found by tables: what an element is among those of the pool, and which
-/// n-gram a sequence of such numbers is.
+/// Counts n-grams by tables: one maps an element to its number in the pool, others map a sequence
+/// of such numbers to its n-gram.
 class NgramTables {
  public:
-  /// Null where the tables would be too large, or an n-gram is there twice.
+  /// Nothing where the tables would be too large, or an n-gram occurs twice.
   static std::optional<NgramTables> make(NodeImporter& node, const Pool& pool, int64_t shortest,
                                          int64_t longest) {
     NgramTables tables(node, pool);
@@ -81,7 +81,7 @@ class NgramTables {
     return tables;
   }
 
-  /// FP32 [rows, n-grams], for elements of an n-gram that stand up to `skips` + 1 apart.
+  /// FP32 [rows, n-grams], for n-grams whose elements are up to `skips` + 1 apart.
   Tensor* count(Tensor* x, int64_t skips) {
     Tensor* bounded = node_.elementwise(Op::kMAX, x, static_cast<double>(low_ - 1));
     bounded = node_.elementwise(Op::kMIN, bounded, static_cast<double>(high_ + 1));
@@ -92,7 +92,7 @@ class NgramTables {
     for (const Grams& grams : pool_.grams) {
       const std::vector<int32_t>& which = which_[static_cast<size_t>(grams.length) - 1];
       if (which.empty()) continue;
-      // What is skipped makes no difference to single elements.
+      // Skips make no difference to single elements.
       for (int64_t skip = 0; skip <= (grams.length == 1 ? 0 : skips); ++skip)
         found.push_back(
             node_.add<Gather>({}, {table(which), sequences(numbers, grams.length, skip + 1)}));
@@ -123,7 +123,7 @@ class NgramTables {
     constexpr int64_t kExact = int64_t{1} << 52;
     if (low_ < -kExact || high_ > kExact || high_ - low_ > kMostEntries) return false;
     base_ = static_cast<int64_t>(all.size()) + 1;
-    // At both ends, and between, what is not in the pool.
+    // Elements that are not in the pool have the last number, also at both ends.
     numbers_.assign(static_cast<size_t>(high_ - low_ + 3), static_cast<int32_t>(all.size()));
     int32_t number = 0;
     for (const int64_t element : all) numbers_[number_at(element)] = number++;
@@ -156,7 +156,7 @@ class NgramTables {
 
   size_t number_at(int64_t element) const { return static_cast<size_t>(element - low_ + 1); }
 
-  /// The sequences of that many numbers, `distance` apart, as places in their table.
+  /// The sequences of `length` numbers, `distance` apart, as indices of their table.
   Tensor* sequences(Tensor* numbers, int64_t length, int64_t distance) {
     const Expr rows = numbers->dims()[0], extent = numbers->dims()[1];
     const Expr places = max(extent - (length - 1) * distance, 0);
@@ -182,10 +182,10 @@ class NgramTables {
   int64_t low_ = 0, high_ = 0, base_ = 1;
   int32_t none_ = 0;
   std::vector<int32_t> numbers_;             ///< by element
-  std::vector<std::vector<int32_t>> which_;  ///< by length, by sequence; empty: none counts
+  std::vector<std::vector<int32_t>> which_;  ///< by length, by sequence; empty: no sequence counts
 };
 
-/// The same by comparing each element with all of the pool.
+/// Counts the same by comparing each element with all elements of the pool.
 Tensor* compared(NodeImporter& node, Tensor* x, const Pool& pool, int64_t shortest, int64_t longest,
                  int64_t skips) {
   Sequence parts;
@@ -203,7 +203,7 @@ Tensor* compared(NodeImporter& node, Tensor* x, const Pool& pool, int64_t shorte
   return parts.size() == 1 ? parts[0] : node.concatenate(parts, 1);
 }
 
-/// The columns of `counts` at their places among `size`; columns of one place are added up.
+/// The columns of `counts` at their places among `size`. Columns of one place are added up.
 Tensor* at_places(NodeImporter& node, Tensor* counts, const Ints& places, int64_t size) {
   const auto count = static_cast<int64_t>(places.size());
   if (size == count && std::ranges::is_sorted(places) &&
@@ -227,7 +227,7 @@ Tensor* at_places(NodeImporter& node, Tensor* counts, const Ints& places, int64_
     return node.multiply_matrices(counts,
                                   node.constant_of(Shape{count, size}, matrix, DataType::kFLOAT));
   }
-  // A column of zeros stands for places without an n-gram.
+  // A column of zeros fills places without an n-gram.
   const SymShape column = {counts->dims()[0], 1};
   Tensor* all = node.concatenate({counts, node.fill(FillParams{}, column)}, 1);
   Tensor* order = node.network().add_constant(

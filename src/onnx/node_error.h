@@ -9,11 +9,11 @@
 
 namespace opwright::onnx {
 
-/// An Error that knows of which kind it is for those who ask a parser.
+/// An Error with the kind that a parser reports.
 class NodeError final : public Error {
  public:
   /// `needed_constants`: inputs of the graph that would have to be constant. `is_of_names`: the
-  /// node is wrong whatever the shapes are, since a name is nothing's or two things'.
+  /// node is wrong with any shapes, because a name is undefined or defined twice.
   NodeError(onnxparser::ErrorCode kind, const std::string& message,
             std::vector<std::string> needed_constants = {}, bool is_of_names = false)
       : Error(kind >= onnxparser::ErrorCode::kUNSUPPORTED_GRAPH ? ErrorCode::kUNSUPPORTED_STATE

@@ -32,8 +32,8 @@ void batch_normalization(NodeImporter& node) {
       node.error("scale, bias, mean and variance differ in size");
   }
   if (constant) {
-    // Layers over constants, which the build folds, so that refitting can do that again. In FP32: a
-    // coefficient's rounding is the same at all positions, so that no mean over them makes it
+    // Layers over constants, which the build folds and refitting computes again. They use FP32: a
+    // coefficient's rounding is the same at all positions, so no mean over positions makes it
     // small.
     const auto exact = [&](int index) { return node.cast(node.input(index), DataType::kFLOAT); };
     Tensor *scale = exact(1), *bias = exact(2), *mean = exact(3);
@@ -46,7 +46,7 @@ void batch_normalization(NodeImporter& node) {
     node.set_output(0, node.add<Scale>(params, {x, shift, factor}));
     return;
   }
-  // Parameters that are computed: scale * (x - mean) / sqrt(variance + epsilon) + bias.
+  // Computed parameters: scale * (x - mean) / sqrt(variance + epsilon) + bias.
   Tensor* parameters[4];
   for (int i = 0; i < 4; ++i) parameters[i] = per_channel(node, node.input(i + 1), x->rank());
   Tensor* deviation =
@@ -79,7 +79,7 @@ void group_normalization(NodeImporter& node) {
   for (int i = 0; i < 2; ++i) {
     Tensor* given = node.input(i + 1);
     if (node.opset() < 21) {
-      // Opset 18 has one value per group; repeated for the channels of the group.
+      // Opset 18 has one value per group, which is repeated for the group's channels.
       const Expr channels = x->dims()[1];
       const Expr groups = params.num_groups;
       given = node.unsqueeze(given, {1});
@@ -88,7 +88,7 @@ void group_normalization(NodeImporter& node) {
     }
     parameters[i] = per_channel(node, given, x->rank());
   }
-  // One group spans all channels, which the axes say: num_groups 1 stands for instance
+  // One group spans all channels, so the axes include the channels: num_groups 1 means instance
   // normalization.
   if (params.num_groups == 1) params.axes |= 2;
   node.set_output(0, node.add<Normalization>(params, {x, parameters[0], parameters[1]}));
@@ -104,7 +104,7 @@ void layer_normalization(NodeImporter& node, bool rms) {
   if (Tensor* bias = node.optional_input(2)) inputs.push_back(bias);
   node.set_output(0, node.add<Normalization>(params, inputs));
   if (!node.has_output(1) && !node.has_output(2)) return;
-  // Mean and 1 / deviation, which training reads, in FP32 (stash_type).
+  // Mean and 1 / deviation, which training reads, are FP32 (stash_type).
   x = node.cast(x, DataType::kFLOAT);
   using Op = ElementWiseOperation;
   Ints axes;
@@ -129,7 +129,7 @@ void lrn(NodeImporter& node) {
   node.set_output(0, node.add<Lrn>(params, {node.input(0)}));
 }
 
-/// x / norm(x), 0 where the norm is 0.
+/// x / norm(x); 0 where the norm is 0.
 void lp_normalization(NodeImporter& node) {
   using Op = ElementWiseOperation;
   Tensor* x = node.input(0);
@@ -165,7 +165,7 @@ void add_normalizations(NodeTable& table) {
   table["InstanceNormalization"] = instance_normalization;
   table["GroupNormalization"] = group_normalization;
   table["LayerNormalization"] = [](NodeImporter& node) { layer_normalization(node, false); };
-  // As ONNX Runtime calls it.
+  // The name of ONNX Runtime.
   table["SimplifiedLayerNormalization"] = [](NodeImporter& node) {
     layer_normalization(node, true);
   };

@@ -23,13 +23,12 @@ class GraphImporter;
 struct ModelProto;
 }  // namespace onnx
 
-/// A place in the library's source. std::source_location is not there with every compiler that has
-/// C++20.
+/// A place in the library's source. Not every compiler with C++20 has std::source_location.
 struct SourcePlace {
   const char* file = "";
   const char* function = "";
   int line = 0;
-  /// That of the caller.
+  /// The caller's place.
   static constexpr SourcePlace current(const char* file = __builtin_FILE(),
                                        const char* function = __builtin_FUNCTION(),
                                        int line = __builtin_LINE()) {
@@ -37,127 +36,130 @@ struct SourcePlace {
   }
 };
 
-/// Why a model could not be taken over; `node` is -1 for the model as a whole.
+/// Why a model could not be taken over. `node` is -1 for the model as a whole.
 struct OnnxError {
-  /// `otherwise` is the kind of what concerns no node and says none. `where` is the place in the
-  /// library's source.
+  /// `otherwise` is the kind of a problem that concerns no node and has no kind. `where` is the
+  /// place in the library's source.
   OnnxError(const Error& problem, int node, onnxparser::ErrorCode otherwise,
             SourcePlace where = SourcePlace::current());
 
-  ErrorCode code;              ///< as error recorders know it
-  onnxparser::ErrorCode kind;  ///< as parsers say it
-  int node;                    ///< of the graph: inside a function, the node that calls it
+  ErrorCode code;              ///< the code for error recorders
+  onnxparser::ErrorCode kind;  ///< the kind for parsers
+  int node;                    ///< of the graph; inside a function, the node that calls it
   std::string node_name, op_type, domain;
   std::string message;
-  /// The calls of functions that the node lies in, from the graph inwards: "name (function)".
+  /// The calls of functions around the node, from the graph inwards: "name (function)".
   std::vector<std::string> functions;
-  /// Inputs of the graph that would have to be constant for the node to be taken over.
+  /// Inputs of the graph that would have to be constant for the importer to take the node over.
   std::vector<std::string> needed_constants;
   std::string file, func;
   int line;
 };
-/// How a kind is called: "UNSUPPORTED_NODE".
+/// The name of a kind: "UNSUPPORTED_NODE".
 const char* name(onnxparser::ErrorCode kind);
-/// The error in one line, with the node, the kind and where it comes from.
+/// The error in one line, with the node, the kind and the source place.
 std::string str(const OnnxError& error);
 
-/// Nodes of a graph that follow each other.
+/// Consecutive nodes of a graph.
 struct OnnxSubgraph {
   std::vector<int64_t> nodes;  ///< indices
   bool is_supported = false;
 };
 
 /// The environment variable that permits links where it is 1 (see is_permitted_by_environment()),
-/// for programs that were written for TensorRT: what parsers of the public API begin with.
+/// for programs that were written for TensorRT. Parsers of the public API begin with its value.
 inline constexpr const char* kAllowLinks = "OPWRIGHT_ALLOW_LINKS";
 
-/// Adds the graph of an ONNX model to a network. Opsets from 7 on of the default domain, functions
-/// that the model defines, and plugins (see onnx::GraphImporter for which of them a node becomes).
-/// Everything that is wrong is collected, so that one run lists all unknown nodes.
+/// Adds the graph of an ONNX model to a network. Takes opsets of the default domain from 7 on,
+/// functions that the model defines, and plugins (onnx::GraphImporter tells which of these a node
+/// becomes). Collects all problems, so that one run lists all unknown nodes.
 class OnnxParser {
  public:
-  /// `plugins` null: those of the network.
+  /// `plugins` null: the network's.
   OnnxParser(Network& network, Log log, IPluginRegistry* plugins = nullptr);
   ~OnnxParser();
   OnnxParser(OnnxParser&&) noexcept;
 
-  /// `path` is the model's file, for external data beside it; empty when there is none. False when
-  /// errors() has something; the network is then unusable.
+  /// `path` is the model's file, for external data beside it; empty when there is none. Returns
+  /// false when errors() has errors; the network is then unusable.
   bool parse(const Blob& model, const std::string& path);
   bool parse_file(const std::string& path);
 
-  /// Decodes a model, without what lies beside it, so that initializers can be given before
-  /// parse_loaded() takes it over. False when errors() has something, or when a model is loaded
-  /// that has not been taken over.
+  /// Decodes a model without the files beside it, so that initializers can be given before
+  /// parse_loaded() takes the model over. Returns false when errors() has errors, or when a model
+  /// is already loaded and not yet taken over.
   bool load(const Blob& model, const std::string& path);
-  /// Copies `size` bytes: the elements of an initializer, dense, of the model's type. False when
-  /// errors() has something: no model is loaded, it has no such initializer, or it needs another
+  /// Copies `size` bytes: the elements of an initializer, dense, of the model's type. Returns false
+  /// when errors() has errors: no model is loaded, it has no such initializer, or that has another
   /// size.
   bool load_initializer(const std::string& name, const void* data, size_t size);
   bool parse_loaded();
 
-  /// The shape that an input of the models to come has in every run, -1 for extents that vary.
-  /// Extents that a model leaves open become these, with those of other inputs that have the same
+  /// Sets the shape that an input of later models has in every run, -1 for extents that vary.
+  /// Extents that a model leaves open get these values, also those of other inputs with the same
   /// names.
   void set_input_shape(const std::string& name, const Shape& shape) { known_.shapes[name] = shape; }
-  /// An input of the models to come holds these elements (`data`, dense) in every run: the network
+  /// Sets the elements (`data`, dense) that an input of later models has in every run. The network
   /// has a constant of that name instead of the input.
   void set_constant_input(const std::string& name, DataType dtype, const Shape& shape, Blob data);
 
-  /// No element of this tensor of the models to come, which decides extents, is larger than `most`
-  /// in any run: a run in which an extent is larger fails. Memory is planned for it.
+  /// Bounds all elements of a tensor of later models, which decides extents, by `most`. A run in
+  /// which an extent is larger fails. Memory is planned for this bound.
   void set_upper_bound(const std::string& name, int64_t most);
 
-  /// What messages speak of.
+  /// Sets the source of shapes that messages mention.
   void set_shape_source(ShapeSource source) { known_.source = source; }
 
-  /// What taking over a model may take; it is looked at between nodes. No limit at first.
+  /// Sets the most time for taking over a model, which is checked between nodes. There is no limit
+  /// initially.
   void set_time_limit(double seconds);
   double time_limit() const { return seconds_; }
 
-  /// A bit for each OnnxParserFlag; NATIVE_INSTANCENORM is set.
+  /// One bit for each OnnxParserFlag. NATIVE_INSTANCENORM is set.
   uint32_t flags() const { return flags_; }
   void set_flags(uint32_t flags) { flags_ = flags; }
   void set_flag(onnxparser::OnnxParserFlag flag) { flags_ |= bit(flag); }
   void clear_flag(onnxparser::OnnxParserFlag flag) { flags_ &= ~bit(flag); }
   bool has_flag(onnxparser::OnnxParserFlag flag) const { return (flags_ & bit(flag)) != 0; }
 
-  /// Whether external data may be read through links that lead out of the model's folder: not at
-  /// first, since a model says which files it wants to be read.
+  /// Whether external data may be read through links that lead out of the model's folder. Not
+  /// initially, because a model says which files are read.
   bool links_allowed() const { return links_ == Links::kAnywhere; }
-  /// Whether the logger hears of errors, as it does at first: not where the caller throws them.
+  /// Whether the logger receives errors. It does initially; a caller that throws them turns this
+  /// off.
   void set_logs_errors(bool logs) { logs_errors_ = logs; }
   void set_links_allowed(bool allowed) { links_ = allowed ? Links::kAnywhere : Links::kBeneath; }
 
-  /// The last model in runs of nodes between those that cannot be taken over, which are in none.
-  /// Supported is a run that is the whole of a model without errors; of others one knows only when
-  /// they are parsed by themselves, since types of inputs may be missing. Empty where an error
+  /// The last model as runs of nodes between the nodes that cannot be taken over, which are in no
+  /// run. Only a run that is the whole of a model without errors is supported. Other runs have to
+  /// be parsed by themselves, because types of their inputs may be missing. Empty where an error
   /// concerns no node.
   const std::vector<OnnxSubgraph>& subgraphs() const { return subgraphs_; }
-  /// Throws Error for an index that there is not.
+  /// Throws Error for an index that does not exist.
   const OnnxSubgraph& subgraph(int64_t index) const;
-  /// An output of the node that has this name in the last model, the first one of that name; null
-  /// where there is none. Nodes inside a function are called "call/node".
+  /// An output of the first node with this name in the last model; null where there is none. Nodes
+  /// inside a function are called "call/node".
   Tensor* node_output(const std::string& name, int64_t index) const;
 
-  /// The files that models were read from, weights beside them included.
+  /// The files from which models were read, with the files of weights beside them.
   const std::vector<std::string>& files() const { return files_; }
 
   const std::vector<OnnxError>& errors() const { return errors_; }
   void clear_errors() { errors_.clear(); }
-  /// Whether a node of this type of the default domain can be taken over.
+  /// Whether the importer can take over a node of this type of the default domain.
   static bool supports_operator(const std::string& op_type);
 
  private:
   static uint32_t bit(onnxparser::OnnxParserFlag flag) {
     return uint32_t{1} << static_cast<uint32_t>(flag);
   }
-  /// Runs `body`, collects and reports what it throws. Whether there was nothing.
+  /// Runs `body`, and collects and reports the exceptions that it throws. Returns whether there
+  /// were none.
   template <class Body>
   bool collect(Body&& body);
   void take_over(const onnx::ModelProto& model);
   void partition(const onnx::GraphImporter& importer);
-  /// Tells the logger and the network's error recorder of errors().
+  /// Passes errors() to the logger and the network's error recorder.
   void report() const;
 
   Network* network_;

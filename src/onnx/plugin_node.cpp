@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/did_you_mean.h"
 #include "network/shape_inputs.h"
 #include "plugin/lookup.h"
 
@@ -42,7 +43,7 @@ std::optional<PluginFieldType> field_type(const TensorProto& tensor) {
     case DataType::kBOOL:
       return PluginFieldType::kINT8;
     case DataType::kUINT8:
-      return PluginFieldType::kINT16;  // which has all its values
+      return PluginFieldType::kINT16;  // INT16 has all values of UINT8
     case DataType::kINT32:
       return PluginFieldType::kINT32;
     case DataType::kINT64:
@@ -69,7 +70,7 @@ FieldValue tensor_field(const AttributeProto& a) {
   return made;
 }
 
-/// Why no plugin field can hold the attribute; empty when one can.
+/// Why no plugin field can hold the attribute; empty if one can.
 std::string obstacle(const AttributeProto& a) {
   switch (a.type) {
     case Type::kFloat:
@@ -162,6 +163,17 @@ NodePlugin find_node_plugin(const NodeImporter& node, IPluginRegistry* plugins) 
     if (plugin.source) break;
   }
   return plugin;
+}
+
+std::string meant_by(const NodeImporter& node, IPluginRegistry* plugins) {
+  const std::string& type = node.node().op_type;
+  const std::string own = node.get_text(kPluginNamespace, node.node().domain);
+  std::vector<std::string> near = operator_names(own);
+  for (const auto& [plugin_namespace, name] : plugin_names(plugins)) {
+    if (name == type) return str("; '", plugin_namespace, "::", name, "' is registered");
+    if (plugin_namespace == own) near.push_back(name);
+  }
+  return did_you_mean(type, near);
 }
 
 void add_plugin_node(NodeImporter& node, const NodePlugin& plugin, const Log& log) {

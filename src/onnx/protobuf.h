@@ -2,7 +2,7 @@
 
 #include <protozero/exception.hpp>
 
-// A field of another wire type than its number calls for is bad input, in every build.
+// A field whose wire type does not fit its number is bad input, in every build.
 #define protozero_assert(condition) \
   ((condition) ? static_cast<void>(0) : throw protozero::unknown_pbf_wire_type_exception())
 #include <protozero/pbf_reader.hpp>
@@ -14,7 +14,8 @@
 
 namespace opwright::onnx {
 
-/// What decoding needs beside the message: where the bytes live and where external data is.
+/// The sources of decoding beside the message: the blob that owns the bytes, and the folder of
+/// external data.
 struct Source {
   const Blob& model;
   const std::string& directory;
@@ -27,7 +28,7 @@ inline std::string text(protozero::pbf_reader& reader) {
   return std::string(view.data(), view.size());
 }
 
-/// A repeated scalar that may be packed or not, as proto2 and proto3 writers differ.
+/// A repeated scalar, packed or not: proto2 and proto3 writers differ.
 template <class T, class ReadOne, class ReadPacked>
 void append(protozero::pbf_reader& reader, std::vector<T>& out, ReadOne one, ReadPacked packed) {
   if (reader.wire_type() == protozero::pbf_wire_type::length_delimited) {
@@ -45,7 +46,7 @@ inline void append_int64(protozero::pbf_reader& r, std::vector<int64_t>& out) {
 
 /// A tensor whose elements may still be missing; see TensorProto.
 TensorProto decode_tensor(protozero::pbf_reader reader, Source& source);
-/// Reads the elements of a tensor that has them in a file. Throws Error where they are not there.
+/// Reads the elements of a tensor from its file. Throws Error where the file does not have them.
 void read_external(TensorProto& tensor, Source& source);
 
 }  // namespace opwright::onnx

@@ -1,5 +1,5 @@
-// Quantization: what it computes is made of element-wise layers, which become one program, and of
-// products of bytes whose sums are INT32.
+// Quantization. Its arithmetic becomes element-wise layers, which become one program, and products
+// of bytes with INT32 sums.
 
 #include <algorithm>
 #include <cstring>
@@ -17,7 +17,7 @@ using Op = ElementWiseOperation;
 
 bool has_one_element(const Tensor* tensor) { return numel(tensor->dims()) == Expr(1); }
 
-/// Each element `block` times along the axis, as far as the extents of `like` go.
+/// Repeats each element `block` times along the axis, up to the extent of `like`.
 Tensor* repeat_blocks(NodeImporter& node, Tensor* tensor, int axis, int64_t block, Tensor* like) {
   const SymShape dims = tensor->dims();
   SymShape wide = dims, flat = dims;
@@ -30,7 +30,8 @@ Tensor* repeat_blocks(NodeImporter& node, Tensor* tensor, int axis, int64_t bloc
   return node.slice(tensor, std::vector<Expr>(flat.size(), 0), size);
 }
 
-/// A scale or zero point as the layers take it: blocks that do not fill the axis are written out.
+/// A scale or zero point in a shape that the layers accept. Blocks that do not fill the axis are
+/// written out.
 Tensor* whole_blocks(NodeImporter& node, Tensor* tensor, Tensor* x, std::string_view what) {
   const int rank = x->rank();
   const int64_t block = node.get_int("block_size", 0);
@@ -50,7 +51,7 @@ Tensor* whole_blocks(NodeImporter& node, Tensor* tensor, Tensor* x, std::string_
 QuantizationParams quantization_params(const NodeImporter& node, const Tensor* x, DataType to) {
   QuantizationParams params;
   params.to = to;
-  // The axis is that of vectors; opset 10 had none, and scalars have none.
+  // The axis is for vectors. Opset 10 had none, and scalars have none.
   const int64_t axis = node.get_int("axis", 1);
   params.axis = axis < 0 ? axis + x->rank() : axis;
   return params;
@@ -121,7 +122,7 @@ DynamicallyQuantized dynamically_quantized(NodeImporter& node, Tensor* x) {
   Tensor* high = extreme(ReduceOperation::kMAX, Op::kMAX);
   Tensor* range = node.elementwise(Op::kSUB, high, low);
   Tensor* scale = node.elementwise(Op::kDIV, range, 255.0);
-  // Of zeros alone: any scale will do that is not 0.
+  // The input has only zeros: any scale but 0 is correct.
   scale = node.add<Select>(
       {}, {node.elementwise(Op::kEQUAL, range, 0.0), node.scalar(1, DataType::kFLOAT), scale});
   Tensor* origin = node.elementwise(
@@ -146,13 +147,13 @@ void require_bytes(const NodeImporter& node, const Tensor* tensor, std::string_v
                "UINT8");
 }
 
-/// Bytes with the value that stands for 0, INT32; null: it is 0.
+/// Bytes and their zero point, as INT32; a null zero point is 0.
 struct Bytes {
   Tensor* values;
   Tensor* zero;
 };
 
-/// Null where the zero point is a constant of zeros.
+/// The zero point; null where it is a constant that has only `origin`.
 Tensor* effective_zero(NodeImporter& node, Tensor* zero_point, int64_t origin) {
   if (zero_point && zero_point->info().constant) {
     const Ints values = node.constant_ints(zero_point, "zero point");
@@ -173,7 +174,7 @@ Bytes bytes_of_input(NodeImporter& node, Tensor* values, Tensor* zero_point,
   return {values, effective_zero(node, zero_point, 0)};
 }
 
-/// As INT8, which is what processors multiply with: UINT8 is moved by 128, and its zero point too.
+/// Bytes as INT8, which processors multiply. UINT8 and its zero point are moved by 128.
 Bytes signed_bytes(NodeImporter& node, Tensor* values, Tensor* zero_point, std::string_view what) {
   require_bytes(node, values, what);
   if (values->dtype() == DataType::kINT8) return {values, effective_zero(node, zero_point, 0)};
@@ -182,7 +183,7 @@ Bytes signed_bytes(NodeImporter& node, Tensor* values, Tensor* zero_point, std::
 }
 
 /// sum (a - za)(b - zb) = sum a b - za sum b - zb (sum a - count za), all INT32. The sums of `a`
-/// and `b` are made when they are needed.
+/// and `b` are made only if they are needed.
 template <class SumOfA, class SumOfB>
 Tensor* without_zero_points(NodeImporter& node, Tensor* product, Tensor* za, Tensor* zb,
                             const Expr& count, const SumOfA& sum_of_a, const SumOfB& sum_of_b) {
@@ -207,8 +208,8 @@ Tensor* ones(NodeImporter& node, DataType type, const Shape& shape) {
       type, shape, Blob::make(count, [&](void* to) { std::memset(to, 1, count); }));
 }
 
-/// The sums of the rows or columns of matrices of bytes: a product with ones, which nothing has to
-/// be widened for.
+/// The sums of the rows or columns of matrices of bytes: a product with ones, for which the bytes
+/// need not be widened.
 Tensor* matrix_sums(NodeImporter& node, Tensor* bytes, bool rows) {
   const int axis = bytes->rank() - (rows ? 1 : 2);
   const Expr& count = bytes->dims()[axis];
@@ -250,7 +251,7 @@ void matmul_integer(NodeImporter& node) {
                                      node.optional_input(3)));
 }
 
-/// The sums times `scale`, FP32, at the zero point `zero_point` and of its type.
+/// The sums times `scale`, FP32, quantized at the zero point `zero_point` and in its type.
 Tensor* requantized(NodeImporter& node, Tensor* sums, Tensor* scale, Tensor* zero_point) {
   Tensor* y = node.elementwise(Op::kPROD, node.cast(sums, DataType::kFLOAT), scale);
   return quantized(node, y, node.scalar(1, DataType::kFLOAT), zero_point, zero_point->dtype());
@@ -269,7 +270,7 @@ void qlinear_matmul(NodeImporter& node) {
   node.set_output(0, requantized(node, sums, scale, along_matrix(node, node.input(7), true)));
 }
 
-/// A vector along the channels of images of that rank.
+/// A vector along the channels of images of rank `rank`.
 Tensor* along_channels(NodeImporter& node, Tensor* tensor, int rank) {
   if (tensor == nullptr) return nullptr;
   if (has_one_element(tensor)) return tensor->rank() == 0 ? tensor : node.reshape(tensor, {});
@@ -314,7 +315,7 @@ Tensor* padded_with(NodeImporter& node, Tensor* x, Tensor* zero_point,
   return node.slice(x, start, size, {}, mode, zero_point);
 }
 
-/// The convolution without zero points.
+/// The convolution of bytes without their zero points.
 Tensor* integer_convolution(NodeImporter& node, Tensor* x, Tensor* zx, Tensor* w, Tensor* zw) {
   ConvolutionParams params = convolution_params(node, x);
   const int rank = x->rank();
@@ -325,7 +326,7 @@ Tensor* integer_convolution(NodeImporter& node, Tensor* x, Tensor* zx, Tensor* w
   const Shape kernel = constant_shape(w->dims());
   if (zx && !has_one_element(zx))
     node.error("x_zero_point has the shape ", str(zx->dims()), "; expected one element");
-  // A constant one is for the layer, which takes it off where it pads, too.
+  // The layer subtracts a constant zero point, also where it pads.
   if (zx && zx->info().constant) {
     params.zero_point = node.constant_int(zx, "x_zero_point");
     zx = nullptr;

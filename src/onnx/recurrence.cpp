@@ -14,7 +14,7 @@ struct ActivationName {
   std::string_view name;  ///< in lower case
   RecurrentActivation type;
   int parameters;      ///< how many of alpha and beta it takes
-  double alpha, beta;  ///< where the node does not say
+  double alpha, beta;  ///< defaults, if the node has none
 };
 constexpr ActivationName kActivations[] = {
     {"relu", RecurrentActivation::kRELU, 0, 0, 0},
@@ -54,7 +54,7 @@ void set_activations(NodeImporter& node, RecurrenceParams& params) {
   if (names.size() != per_direction * params.directions())
     node.error("there are ", names.size(), " activations; expected ", per_direction,
                " for each of ", params.directions(), " directions");
-  // Values are taken in the order of those activations that have such a parameter.
+  // The values belong in order to the activations that have such a parameter.
   const auto values = [&](std::string_view name) {
     const auto* a = node.attribute(name, AttributeProto::Type::kFloats);
     return a ? a->floats : std::vector<float>();
@@ -82,7 +82,7 @@ RecurrentDirection direction_of(const NodeImporter& node) {
   node.error("direction is '", direction, "'; expected forward, reverse or bidirectional");
 }
 
-/// Null weights are those of the node.
+/// Null weights: the node's.
 template <RecurrentCell cell>
 void recurrence(NodeImporter& node, Tensor* weights, Tensor* recurrent_weights) {
   RecurrenceParams params;

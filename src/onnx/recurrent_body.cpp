@@ -79,7 +79,7 @@ std::optional<RecurrentCellLayers> recognize_body(NodeImporter& node, const Body
                          "/" + node.name());
   loop.elements = std::move(tensors.elements);
   if (loop.elements.empty())
-    // What picks by the iteration's number is what iterates.
+    // A gather by the iteration's number iterates over its input.
     for (const Layer* layer : loop.layers) {
       const auto* gather = dynamic_cast<const Gather*>(layer->op().get());
       if (gather == nullptr || gather->params().mode != GatherMode::kDEFAULT ||

@@ -9,19 +9,19 @@
 
 namespace opwright::onnx {
 
-/// What a body's network begins with, as it was made.
+/// The tensors at the beginning of a body's network, as they were made.
 struct BodyTensors {
   Tensor* iteration = nullptr;
   std::vector<Tensor*> states;
   std::vector<RepeatedLayers::Element> elements;
 };
 
-/// Whether nodes of these kinds alone may be the cell of a recurrent layer.
+/// Whether the body has only nodes of kinds that a recurrent layer's cell may have.
 bool may_be_cell(const GraphProto& body);
 
-/// A loop as the recurrent layer whose cell its body is; nothing, and no layer, where it is none.
-/// `limit`: how often it runs, one integer outside. `first`, `next`: the states outside before the
-/// first iteration, and in the body for the next one.
+/// Adds a loop as the recurrent layer whose cell is the body. If it is none, returns nothing and
+/// adds no layer. `limit`: the number of iterations, one integer outside. `first`, `next`: the
+/// states outside before the first iteration, and in the body for the next one.
 std::optional<RecurrentCellLayers> recognize_body(NodeImporter& node, const BodyNetwork& body,
                                                   BodyTensors tensors, Tensor* limit,
                                                   std::span<Tensor* const> first,

@@ -17,14 +17,14 @@ Ints all_axes(int rank) {
   return axes;
 }
 
-/// What a Reduce* node computes before and after the reduction itself.
+/// A function that a Reduce* node applies before or after the reduction itself.
 using Map = Tensor* (*)(NodeImporter&, Tensor*);
 Tensor* keep(NodeImporter&, Tensor* x) { return x; }
 Tensor* absolute(NodeImporter& node, Tensor* x) { return node.unary(UnaryOperation::kABS, x); }
 Tensor* square(NodeImporter& node, Tensor* x) {
   return node.elementwise(ElementWiseOperation::kPROD, x, x);
 }
-/// A function of real numbers; of integers it is truncated.
+/// A function of real numbers. Results for integers are truncated.
 Tensor* real(NodeImporter& node, UnaryOperation op, Tensor* x) {
   if (is_floating(x->dtype())) return node.unary(op, x);
   return node.cast(node.unary(op, node.cast(x, DataType::kFLOAT)), x->dtype());
@@ -47,7 +47,7 @@ std::optional<Ints> reduced_axes(NodeImporter& node, int rank, int64_t since) {
 /// Reduces along the axes.
 using Reduction = std::function<Tensor*(Tensor* x, const Ints& axes, bool keep_dims)>;
 
-/// The axes of a Reduce* node where data decides them, else null.
+/// The axes of a Reduce* node if data decides them; else null.
 Tensor* axes_from_data(NodeImporter& node, int64_t since) {
   Tensor* axes = node.opset() >= since ? node.optional_input(1) : nullptr;
   if (axes == nullptr || !node.known_elements(axes).empty() || numel(axes->dims()) == Expr(0))
@@ -61,8 +61,8 @@ Tensor* axes_from_data(NodeImporter& node, int64_t since) {
   return axes;
 }
 
-/// Along axes that data decides: a result along each axis takes the place of all elements along it,
-/// where that axis is one of them, and what is repeated so is cut off in the end.
+/// Reduces along axes that data decides. Along each axis, the result of a reduction replaces all
+/// elements, if the axis is one of these. The repeated results are cut off in the end.
 class ReductionByData {
  public:
   ReductionByData(NodeImporter& node, Tensor* x, Tensor* axes)
@@ -86,8 +86,8 @@ class ReductionByData {
                        1);
   }
 
-  /// The result alone is rounded, as along constant axes: between the axes 16 bits are FP32, and a
-  /// mean of integers is a sum, which is divided in the end.
+  /// Rounds only the final result, as with constant axes. Between the axes, 16-bit types are FP32,
+  /// and a mean of integers is a sum that is divided in the end.
   Tensor* run(ReduceOperation op, bool keep_dims) {
     const DataType type = x_->dtype();
     const bool is_divided = op == ReduceOperation::kAVG && !is_floating(type);
@@ -108,7 +108,7 @@ class ReductionByData {
  private:
   using Op = ElementWiseOperation;
 
-  /// As many elements as x has, along axes that are reduced the same one.
+  /// As many elements as x has. Along reduced axes all of them are the same.
   Tensor* repeated(Tensor* y, const Reduction& along) {
     const SymShape dims = x_->dims();
     for (int i = 0; i < rank_; ++i) {
@@ -119,7 +119,7 @@ class ReductionByData {
     return y;
   }
 
-  /// Of a result, and 1 where it is made of nothing.
+  /// The number of elements per result; 1 where a result has none.
   Tensor* elements_of_each() {
     Tensor* extents = node_.select(is_reduced_, dims_, one());
     Tensor* count = node_.reduce(ReduceOperation::kPROD, extents, {0}, true);
@@ -128,7 +128,7 @@ class ReductionByData {
 
   Tensor* cut(Tensor* y, bool keep_dims) {
     const SymShape dims = x_->dims();
-    // An axis that is not there is an extent that no run has.
+    // A wrong axis becomes an extent that no run has.
     Tensor* extents = node_.select(is_reduced_, one(), dims_);
     extents = node_.select(is_wrong_, node_.unsqueeze(node_.scalar_of(-1), {0}), extents);
     std::vector<Expr> size = dims;
@@ -139,8 +139,7 @@ class ReductionByData {
     return keep_dims ? y : squeezed(y, extents);
   }
 
-  /// With an element along the axis where there is none, in the place of what nothing is reduced
-  /// to.
+  /// Adds an element to an empty axis, for the result of reducing nothing.
   Tensor* with_room(Tensor* y, int axis) {
     std::vector<Expr> size(y->dims().begin(), y->dims().end());
     Expr& extent = size[static_cast<size_t>(axis)];
@@ -151,14 +150,14 @@ class ReductionByData {
 
   SymShape scalar() const { return SymShape(static_cast<size_t>(rank_), 1); }
   Tensor* one() { return node_.unsqueeze(node_.scalar_of(1), {0}); }
-  /// Along an axis, which goes.
+  /// Whether any element along an axis is set. Removes the axis.
   Tensor* is_any(Tensor* x, int axis) {
     Tensor* sum =
         node_.reduce(ReduceOperation::kSUM, node_.cast(x, DataType::kINT64), {axis}, false);
     return node_.elementwise(Op::kGREATER, sum, 0.0);
   }
 
-  /// Without the axes that were reduced, which are as many as there are axes.
+  /// Removes the reduced axes. Their number is the number of given axes.
   Tensor* squeezed(Tensor* y, Tensor* extents) {
     if (!count_.is_constant())
       node_.error_of(onnxparser::ErrorCode::kUNSUPPORTED_NODE_INPUT, "there are ", count_.str(),
@@ -168,7 +167,7 @@ class ReductionByData {
     if (left < 0) node_.error("there are ", count_.str(), " axes, but the input has rank ", rank_);
     SymShape shape;
     if (left > 0) {
-      // The axes that stay, in their order.
+      // The remaining axes, in their order.
       TopKParams first;
       first.k = left, first.axes = 1, first.indices_type = DataType::kINT64;
       Tensor* stays = node_.cast(node_.unary(UnaryOperation::kNOT, is_reduced_), DataType::kINT32);
@@ -204,7 +203,7 @@ void reduce(NodeImporter& node) {
 /// m + log(sum(exp(x - m))) with the maximum m, so that nothing overflows.
 Tensor* log_sum_exp(NodeImporter& node, Tensor* x, const Ints& axes, bool keep_dims) {
   Tensor* peak = node.reduce(ReduceOperation::kMAX, x, axes, true);
-  // Infinity minus infinity is not a number: an infinite maximum is not subtracted.
+  // Infinity minus infinity is NaN, so an infinite maximum is not subtracted.
   peak = node.select(node.unary(UnaryOperation::kISINF, peak), node.scalar(0, x->dtype()), peak);
   Tensor* scaled =
       node.unary(UnaryOperation::kEXP, node.elementwise(ElementWiseOperation::kSUB, x, peak));
@@ -214,8 +213,8 @@ Tensor* log_sum_exp(NodeImporter& node, Tensor* x, const Ints& axes, bool keep_d
   return keep_dims ? y : node.squeeze(y, axes);
 }
 
-/// In FP32 whatever the type, and rounded once: the standard's function casts what it takes the
-/// exponential of, and casts the logarithm back.
+/// Computes in FP32 for any type, and rounds once: the standard's function casts the operand of the
+/// exponential, and casts the logarithm back.
 void reduce_log_sum_exp(NodeImporter& node) {
   const DataType type = node.input(0)->dtype();
   const Reduction along = [&](Tensor* x, const Ints& axes, bool keep_dims) {
@@ -234,13 +233,13 @@ void softmax(NodeImporter& node, bool log) {
   const int rank = x->rank();
   const int axis = node.axis(node.get_int("axis", node.opset() < 13 ? 1 : -1), rank);
   const SymShape dims = x->dims();
-  bool last = true;  // nothing but extents of 1 behind the axis
+  bool last = true;  // whether all extents behind the axis are 1
   for (int i = axis + 1; i < rank; ++i) last &= dims[i] == Expr(1);
   if (node.opset() >= 13 || last) {
     node.set_output(0, node.add<Softmax>({int64_t{1} << axis, log}, {x}));
     return;
   }
-  // Before opset 13 the axes from `axis` on are one.
+  // Before opset 13 the axes from `axis` on are joined.
   const Expr outer = numel(std::span(dims).first(axis)),
              inner = numel(std::span(dims).subspan(axis));
   const SymShape flat = {outer, inner};
@@ -269,7 +268,7 @@ void top_k(NodeImporter& node) {
   } else {
     const auto axis = static_cast<size_t>(node.axis(node.get_int("axis", -1), x->rank()));
     const Expr k = node.extent(node.input(1), "k", x->dims()[axis]);
-    // A layer's own k is not 0; one that a tensor gives may be.
+    // A layer's own k is not 0; a k from a tensor may be.
     if (k.is_constant() && k.constant() != 0)
       params.k = k.constant();
     else
@@ -285,8 +284,8 @@ void arg(NodeImporter& node, TopKOperation op) {
   const bool last = node.get_int("select_last_index", 0) != 0;
   const int axis = node.axis(node.get_int("axis", 0), x->rank());
   const Expr extent = x->dims()[axis];
-  // The first NaN is the least and the greatest here, as in NumPy and PyTorch; where elements are
-  // sorted it is the greatest.
+  // The first NaN is the least and the greatest here, as in NumPy and PyTorch. A sort makes it the
+  // greatest.
   if (op == TopKOperation::kMIN && is_floating(x->dtype())) {
     x = node.unary(UnaryOperation::kNEG, x);
     op = TopKOperation::kMAX;

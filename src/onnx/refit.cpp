@@ -37,7 +37,7 @@ onnx::TensorProto constant_of(const onnx::NodeProto& node) {
 /// An initializer or a Constant node.
 struct Weight {
   const void* owner = nullptr;
-  const onnx::TensorProto* initializer = nullptr;  ///< null: the node's
+  const onnx::TensorProto* initializer = nullptr;  ///< null: that of `node`
   const onnx::NodeProto* node = nullptr;
   std::string own_name, path;  ///< the path is empty in the graph
   bool is_of_function = false;
@@ -64,7 +64,7 @@ class WeightList {
                  bool is_of_function) {
     for (size_t i = 0; i < nodes.size(); ++i) {
       const onnx::NodeProto& node = nodes[i];
-      // What a call of the function gives is no weight of the function.
+      // A constant from an attribute of the function's call is no weight of the function.
       if (node.op_type == "Constant" && node.domain.empty() && !node.outputs.empty() &&
           !onnx::has_references(node))
         weights_.push_back({&node, nullptr, &node, node.outputs[0], path, is_of_function});

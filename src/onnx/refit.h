@@ -8,10 +8,11 @@
 
 namespace opwright {
 
-/// The names by which an engine is refitted with the weights of an ONNX model, by its initializers
-/// and Constant nodes. Those of the graph have their own. So have those of a body where nothing
-/// else of the model has the name; else the nodes that they are in and the bodies' attributes stand
-/// before it: "node/then_branch/w". Those of a function follow its name.
+/// Names with which an engine is refitted with the weights of an ONNX model, by its initializers
+/// and Constant nodes. Weights of the graph keep their own names. So do weights of a body whose
+/// name is unique in the model. Other weights of bodies follow the names of the nodes around them
+/// and of the bodies' attributes: "node/then_branch/w". Weights of a function follow the function's
+/// name.
 std::unordered_map<const void*, std::string> onnx_weight_names(const onnx::ModelProto& model);
 
 /// The weights of an ONNX model under these names.

@@ -13,16 +13,17 @@
 namespace opwright::onnx {
 namespace {
 
-/// A Resize of one axis that the layer has no mode for, as what each output element is made of.
+/// A Resize of one axis for which the layer has no mode, as weights of the input's elements for
+/// each output element.
 struct ResampledAxis {
   int axis = 0;
   int64_t from = 0, to = 0;
   std::vector<float> weights;  ///< [to, from]; rows of elements from outside are 0
-  std::vector<float> outside;  ///< [to]: what is added, the value of elements from outside
-  Ints nearest;                ///< [to]: the one input element, where nothing is interpolated
+  std::vector<float> outside;  ///< [to]: the share of elements from outside, which is added
+  Ints nearest;                ///< [to]: the only input element, if nothing is interpolated
 };
 
-/// How an axis is resampled; the names are those of ONNX's attributes.
+/// The rule for resampling an axis. The names are those of ONNX's attributes.
 struct ResampleRule {
   std::string mode, transformation, nearest_mode;
   bool antialias = false, exclude_outside = false;
@@ -33,7 +34,7 @@ struct ResampleRule {
 
 double coordinate(const ResampleRule& rule, int64_t from, int64_t to, int64_t i) {
   const auto x = static_cast<double>(i), extent = static_cast<double>(from);
-  // Only divisions round, so that what lies on an element, or in the middle between two, does so.
+  // Only divisions round, so places on an element, or in the middle between two, stay exact.
   const auto p = static_cast<double>(rule.scale.numerator);
   const auto q = static_cast<double>(rule.scale.denominator);
   const double length = p * extent / q;  // of the output, before it is rounded down
@@ -69,7 +70,7 @@ ResampledAxis resampled(const ResampleRule& rule, int axis, int64_t from, int64_
   ResampledAxis result{axis, from, to, {}, std::vector<float>(static_cast<size_t>(to)), {}};
   const bool is_nearest = rule.mode == "nearest";
   if (!is_nearest) result.weights.resize(static_cast<size_t>(from * to));
-  // Where it shrinks an image without aliasing, the kernel spans as many elements as become one.
+  // Antialiasing widens the kernel to as many elements as become one.
   const double scale =
       static_cast<double>(rule.scale.numerator) / static_cast<double>(rule.scale.denominator);
   const double shrink = rule.antialias ? std::min(scale, 1.0) : 1.0;
@@ -102,7 +103,7 @@ ResampledAxis resampled(const ResampleRule& rule, int axis, int64_t from, int64_
   return result;
 }
 
-/// x with one axis resampled: a product with a matrix or, for the nearest element, a choice.
+/// x with one axis resampled: by a product with a matrix or, for the nearest element, by picking.
 Tensor* apply(NodeImporter& node, Tensor* x, const ResampledAxis& axis) {
   const auto constant = [&](DataType type, const Shape& shape, const void* data, size_t bytes) {
     Tensor* made = node.network().add_constant(type, shape, Blob::copy(data, bytes));
@@ -142,7 +143,7 @@ Tensor* apply(NodeImporter& node, Tensor* x, const ResampledAxis& axis) {
     back[static_cast<size_t>(to_end[i])] = static_cast<int64_t>(i);
   const bool is_last = axis.axis == x->rank() - 1;
   Tensor* weights = node.constant_of(Shape{axis.to, axis.from}, axis.weights, x->dtype());
-  // The product wants rows.
+  // The product needs rows.
   Tensor* rows = is_last ? x : node.transpose(x, to_end);
   const bool is_vector = x->rank() == 1;
   if (is_vector) rows = node.unsqueeze(rows, {0});
@@ -153,15 +154,15 @@ Tensor* apply(NodeImporter& node, Tensor* x, const ResampledAxis& axis) {
   return has_outside ? node.elementwise(ElementWiseOperation::kSUM, y, outside(x->dtype())) : y;
 }
 
-/// The extents and scales that a Resize asks for, by axis of the input.
+/// The extents and scales for which a Resize asks, by axis of the input.
 struct Wanted {
   std::vector<Expr> extents;
-  Floats scales;  ///< empty where extents are given
-  /// The scale of all axes, where extents keep their proportions.
+  Floats scales;  ///< empty if extents are given
+  /// The scale of all axes, if extents keep their proportions.
   std::optional<Fraction> kept;
 };
 
-/// What is computed here, and not by the layer, follows no shapes.
+/// Requires constant extents: a computation here, unlike the layer's, cannot follow shapes.
 void require_fixed(NodeImporter& node, Tensor* x, const Expr& extent, const Expr& size,
                    const std::string& what) {
   constexpr auto kDynamic = onnxparser::ErrorCode::kUNSUPPORTED_NODE_DYNAMIC;
@@ -175,7 +176,7 @@ void require_fixed(NodeImporter& node, Tensor* x, const Expr& extent, const Expr
                    str("must be constant for ", what));
 }
 
-/// Of sizes with a policy: the image keeps its proportions and fits the sizes, or covers them.
+/// Sizes with a policy: the image keeps its proportions and fits the sizes, or covers them.
 void keep_aspect_ratio(NodeImporter& node, const std::string& policy, Tensor* x, const Ints& axes,
                        Wanted& wanted) {
   if (policy != "not_larger" && policy != "not_smaller")
@@ -195,7 +196,7 @@ void keep_aspect_ratio(NodeImporter& node, const std::string& policy, Tensor* x,
       kept = own;
   }
   for (const int64_t axis : axes) {
-    // Rounded half up.
+    // Rounds half up.
     const Expr twice = Expr(2) * x->dims()[static_cast<size_t>(axis)] * Expr(kept->numerator);
     wanted.extents[static_cast<size_t>(axis)] =
         floor_div(twice + Expr(kept->denominator), Expr(2) * Expr(kept->denominator));
@@ -234,7 +235,7 @@ void resize_coordinates(NodeImporter& node, ResizeParams& params) {
                "'; expected round_prefer_floor, round_prefer_ceil, floor or ceil");
 }
 
-/// Extents by scales that data decides.
+/// Extents from scales that data decides.
 void scale_by_data(NodeImporter& node, Tensor* scales, const Ints& axes, Wanted& wanted) {
   const std::vector<Tensor*> factors = node.elements_of(scales, DataType::kFLOAT);
   if (factors.size() != axes.size())
@@ -255,7 +256,7 @@ void scale_by_data(NodeImporter& node, Tensor* scales, const Ints& axes, Wanted&
 }
 
 Wanted wanted_of(NodeImporter& node, Tensor* x, const Ints& axes) {
-  const bool old = node.opset() < 11;  // Upsample and Resize 10: inputs are x and scales
+  const bool old = node.opset() < 11;  // Upsample and Resize 10 have the inputs x and scales
   Tensor* scales = node.opset() < 9 ? nullptr : node.optional_input(old ? 1 : 2);
   Tensor* sizes = old ? nullptr : node.optional_input(3);
   Wanted wanted;
@@ -266,7 +267,7 @@ Wanted wanted_of(NodeImporter& node, Tensor* x, const Ints& axes) {
     const AttributeProto* given = node.attribute("scales", AttributeProto::Type::kFloats);
     if (given) factors.assign(given->floats.begin(), given->floats.end());
   } else if (scales != nullptr && scales->dims() != SymShape{0}) {
-    // Scales that follow shapes give extents, which the layer takes instead.
+    // Scales that follow shapes give extents, which the layer gets instead.
     if (!node.is_known(scales)) {
       scale_by_data(node, scales, axes, wanted);
       return wanted;
@@ -302,12 +303,12 @@ Wanted wanted_of(NodeImporter& node, Tensor* x, const Ints& axes) {
   return wanted;
 }
 
-/// Weights are no integers: those are interpolated in FP32.
+/// Weights are no integers, so integers are interpolated in FP32.
 bool is_rounded(const ResampleRule& rule, DataType type) {
   return rule.mode != "nearest" && is_integer(type);
 }
 
-/// What the layer has no mode for, axis by axis; needs constant extents.
+/// Resamples axis by axis where the layer has no mode. Needs constant extents.
 void resample(NodeImporter& node, const Ints& axes, const Wanted& wanted, ResampleRule rule) {
   Tensor* x = node.input(0);
   Floats roi;

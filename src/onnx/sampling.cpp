@@ -104,7 +104,7 @@ void affine_grid(NodeImporter& node) {
   node.set_output(0, node.reshape(grid, result));
 }
 
-/// The kernel's matrices times what its windows meet.
+/// The kernel's matrices times the elements in its windows.
 void deform_conv(NodeImporter& node) {
   Tensor *x = node.input(0), *kernel = node.input(1), *offsets = node.input(2);
   if (x->rank() != 4)

@@ -1,4 +1,4 @@
-// Operators that put elements where indices say.
+// Operators that put elements at the places that indices name.
 
 #include "operators/scatter.h"
 
@@ -35,8 +35,8 @@ void scatter_nd(NodeImporter& node) {
   node.set_output(0, node.add<Scatter>(params, {node.input(0), node.input(1), node.input(2)}));
 }
 
-/// Each tuple of indices is a batch, a place in the axes before the one that is written along, and
-/// a place in that axis.
+/// Each tuple of indices is a batch, a place in the axes before the written axis, and a place in
+/// that axis.
 void tensor_scatter(NodeImporter& node) {
   Tensor *cache = node.input(0), *update = node.input(1);
   const int rank = cache->rank();
@@ -87,7 +87,7 @@ void tensor_scatter(NodeImporter& node) {
   node.set_output(0, node.reshape(result, dims));
 }
 
-/// The elements go where their indices, among all of the output, say; elsewhere is zero.
+/// Puts elements at their indices among all of the output; the rest is zero.
 void max_unpool(NodeImporter& node) {
   Tensor *x = node.input(0), *indices = node.input(1);
   node.require_rank(x, 3);
@@ -108,7 +108,7 @@ void max_unpool(NodeImporter& node) {
     std::vector<Expr> shape = node.values(given, "output_shape");
     if (shape.size() != inferred.size())
       node.error("output_shape has ", shape.size(), " values; expected ", inferred.size());
-    // Indices count the elements of the inferred shape; what else there is stays zero.
+    // Indices count the elements of the inferred shape. Further elements stay zero.
     if (shape != inferred)
       y = node.slice(y, std::vector<Expr>(shape.size(), 0), shape, Ints(shape.size(), 1),
                      SampleMode::kFILL);

@@ -1,4 +1,4 @@
-// Operators whose data decide how many elements there are.
+// Operators whose number of elements data decides.
 
 #include "operators/selection.h"
 
@@ -18,7 +18,7 @@ void non_max_suppression(NodeImporter& node) {
     params.bounding_box_format = BoundingBoxFormat::kCENTER_SIZES;
   node.require_rank(node.input(1), 3, 3);
   Tensor* most = node.optional_input(2);
-  // Without a number nothing is taken.
+  // Without a number no box is taken.
   if (most == nullptr) most = node.scalar(0, DataType::kINT64);
   params.is_bounded = most->info().values != nullptr;
   std::vector<Tensor*> inputs = {node.input(0), node.transpose(node.input(1), {0, 2, 1}), most};
@@ -38,7 +38,7 @@ void compress(NodeImporter& node) {
     const Expr count = numel(x->dims());
     x = node.reshape(x, std::span(&count, 1));
   }
-  // What the condition has beyond the axis selects nothing.
+  // Elements of the condition beyond the axis select nothing.
   const Expr extent = x->dims()[static_cast<size_t>(axis)], length = condition->dims()[0];
   if (!(length.is_constant() && extent.is_constant() && length.constant() <= extent.constant()))
     condition = node.slice(condition, {0}, {min(length, extent)}, {1});

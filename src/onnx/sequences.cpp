@@ -1,4 +1,4 @@
-// Sequences and optionals, which are no layers: lists of tensors, or a tensor of all elements.
+// Sequences and optionals, which are no layers: lists of tensors, or one tensor of all elements.
 
 #include <algorithm>
 #include <numeric>
@@ -9,10 +9,10 @@
 namespace opwright::onnx {
 namespace {
 
-// As many as a model that a file makes of a few bytes may have.
+// Bounds the sequences that a model may make from a few bytes.
 constexpr int64_t kMaxLength = 65'536;
 
-/// A position in a sequence, counted from the end where it is negative.
+/// A position in a sequence; negative ones count from the end.
 size_t position(const NodeImporter& node, int index, size_t count, bool may_be_end) {
   const int64_t length = static_cast<int64_t>(count);
   const int64_t given = node.constant_int(node.input(index), "the position");
@@ -124,7 +124,8 @@ void split_to_sequence(NodeImporter& node) {
   node.set_output(0, Value(std::move(made)));
 }
 
-/// The elements of a stack along `axis`: as an axis of its own, or within the one that is there.
+/// Turns a stack into one tensor: its elements along `axis`, as a new axis or within the present
+/// one.
 Tensor* unstack(NodeImporter& node, Tensor* elements, int64_t given, bool is_new) {
   const int axis = node.axis(given, elements->rank() - (is_new ? 0 : 1));
   Ints order(elements->rank());
@@ -153,7 +154,7 @@ void concat_from_sequence(NodeImporter& node) {
   node.set_output(0, node.add<Concatenation>({axis}, tensors));
 }
 
-/// The body for the elements of the sequences at each position, and for tensors as they are.
+/// Applies the body to the elements of the sequences at each position, and to tensors as they are.
 void map_sequence(NodeImporter& node) {
   const GraphProto& body = node.body("body");
   const size_t count = node.sequence(0).size();
@@ -184,7 +185,7 @@ void map_sequence(NodeImporter& node) {
   for (int k = 0; k < node.num_outputs(); ++k) node.set_output(k, Value(std::move(made[k])));
 }
 
-/// What is there is what it holds.
+/// A present optional is its value.
 void make_optional(NodeImporter& node) {
   const Value* given = node.optional_value(0);
   node.set_output(0, given != nullptr ? *given : Value::empty_optional());

@@ -9,8 +9,8 @@
 namespace opwright::onnx {
 namespace {
 
-/// Whether an input of the model has the values: then they may be extents, a 0 to copy one or a -1
-/// to infer one. What is computed from shapes is an extent.
+/// Whether values come from an input of the model. Such values may be extents, a 0 to copy one or a
+/// -1 to infer one. A value that is computed from shapes is an extent.
 bool are_given_by_an_input(NodeImporter& node, std::span<const Expr> values) {
   const SymbolTable& symbols = node.network().symbols();
   std::vector<bool> given(static_cast<size_t>(symbols.size()));
@@ -19,13 +19,13 @@ bool are_given_by_an_input(NodeImporter& node, std::span<const Expr> values) {
   return std::ranges::any_of(values, [&](const Expr& e) { return e.depends_on(given); });
 }
 
-/// The extents of a Reshape whose values decide at run time what they mean.
+/// The extents of a Reshape for values whose meaning is decided at run time.
 SymShape dims_as_computed(const Tensor* x, std::span<const Expr> wanted, bool allow_zero) {
   const auto is = [](const Expr& value, int64_t number) {
     return Expr::make(ExprOp::kEqual, value, number);
   };
   SymShape dims;
-  Expr known = 1;  // the product of the extents that are not inferred
+  Expr known = 1;  // product of the extents that are not inferred
   for (size_t i = 0; i < wanted.size(); ++i) {
     Expr extent = wanted[i];
     if (!allow_zero && i < x->dims().size())
@@ -33,7 +33,7 @@ SymShape dims_as_computed(const Tensor* x, std::span<const Expr> wanted, bool al
     dims.push_back(extent);
     known = known * Expr::select(is(wanted[i], -1), 1, extent);
   }
-  // Both sides of a select are computed, so that a product of 0 must not divide.
+  // Both sides of a select are computed, so a product of 0 must not divide.
   const Expr rest = floor_div(numel(x->dims()), max(known, 1));
   for (size_t i = 0; i < wanted.size(); ++i)
     if (!dims[i].is_constant() || dims[i].constant() == -1)

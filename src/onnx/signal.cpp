@@ -1,4 +1,4 @@
-// Fourier transforms and what goes with them; random numbers that depend on inputs.
+// Fourier transforms and related operators, and random numbers that depend on inputs.
 
 #include <cmath>
 #include <numbers>
@@ -10,7 +10,7 @@
 namespace opwright::onnx {
 namespace {
 
-/// Elements of constants that are computed here.
+/// The most elements of constants that are computed here.
 constexpr int64_t kMostElements = int64_t{1} << 28;
 
 struct Transform {
@@ -20,12 +20,12 @@ struct Transform {
   bool inverse = false;  ///< with the factor 1 / length
   bool onesided = false;
 
-  /// Of the inverse of one half the result is real.
+  /// The inverse of one half is real.
   int64_t result_parts() const { return inverse && onesided ? 1 : 2; }
   int64_t to() const { return onesided && !inverse ? length / 2 + 1 : length; }
 };
 
-/// [from, parts] x [to, result parts]: what each number of the axis counts for each result.
+/// [from, parts] x [to, result parts]: the weight of each number of the axis in each result.
 std::vector<float> matrix_of(const Transform& t) {
   const int64_t rows = t.from * t.parts, columns = t.to() * t.result_parts();
   std::vector<float> matrix(static_cast<size_t>(rows * columns), 0);
@@ -34,12 +34,13 @@ std::vector<float> matrix_of(const Transform& t) {
   const int64_t used = std::min(t.from, t.inverse && t.onesided ? half : t.length);
   for (int64_t j = 0; j < used; ++j)
     for (int64_t k = 0; k < t.to(); ++k) {
-      // j * k modulo the length: exact, and small enough for exact angles.
+      // j * k modulo the length is exact, and small enough for exact angles.
       const double angle = turn * static_cast<double>(j * k % t.length);
       double real = std::cos(angle), imaginary = std::sin(angle);
       if (t.inverse) real /= static_cast<double>(t.length);
       if (t.inverse) imaginary /= static_cast<double>(t.length);
-      // The other half is the conjugate of this one, but for what is its own.
+      // The other half is the conjugate of this one. It does not repeat the elements that are their
+      // own conjugates.
       if (t.inverse && t.onesided && j != 0 && 2 * j != t.length) real *= 2, imaginary *= 2;
       float* const to = &matrix[static_cast<size_t>(j * t.parts * columns + k * t.result_parts())];
       to[0] = static_cast<float>(real);
@@ -51,7 +52,7 @@ std::vector<float> matrix_of(const Transform& t) {
   return matrix;
 }
 
-/// The transform along the axis before the last one, which has the parts.
+/// The transform along the axis before the last one. The last axis has the parts.
 Tensor* transformed(NodeImporter& node, Tensor* x, const Transform& t) {
   if (t.from < 0 || t.length < 1 || t.from > kMostElements || t.length > kMostElements ||
       (Expr(t.from) * t.parts * t.to() * t.result_parts()).constant() > kMostElements)
@@ -163,7 +164,7 @@ void stft(NodeImporter& node) {
   node.set_output(0, transformed(node, cut, t));
 }
 
-/// constant + first * cos(turn) + second * cos(2 turn) over a period.
+/// Computes constant + first * cos(turn) + second * cos(2 turn) over a period.
 void window(NodeImporter& node, double constant, double first, double second) {
   const Expr size = node.single_value(node.input(0), "size");
   const int64_t dtype = node.get_int("output_datatype", static_cast<int64_t>(ElementType::kFloat));
@@ -184,7 +185,7 @@ void window(NodeImporter& node, double constant, double first, double second) {
 
 double mel_of(double hertz) { return 2595 * std::log10(1 + hertz / 700); }
 
-/// Triangles over the bins of a spectrum, whose corners are equally far apart on the mel scale.
+/// Triangles over the bins of a spectrum. Their corners are equally far apart on the mel scale.
 void mel_weight_matrix(NodeImporter& node) {
   const int64_t bins = node.constant_int(node.input(0), "num_mel_bins");
   const int64_t length = node.constant_int(node.input(1), "dft_length");
@@ -234,7 +235,7 @@ Tensor* uniform(NodeImporter& node, std::span<const Expr> dims) {
   return node.fill(params, dims);
 }
 
-/// 1 with the probability that the input says.
+/// 1 with the input's probability, else 0.
 void bernoulli(NodeImporter& node) {
   Tensor* x = node.input(0);
   const int64_t dtype = node.get_int("dtype", 0);
@@ -245,8 +246,8 @@ void bernoulli(NodeImporter& node) {
   node.set_output(0, node.cast(hit, type));
 }
 
-/// Classes whose logarithmic probabilities, up to a constant, are the input's rows: the class that
-/// a random number falls to when the probabilities are put next to each other.
+/// Draws classes whose logarithmic probabilities, up to a constant, are the input's rows: the class
+/// into which a random number falls when the probabilities lie next to each other.
 void multinomial(NodeImporter& node) {
   Tensor* x = node.input(0);
   node.require_rank(x, 2, 2);

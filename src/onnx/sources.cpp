@@ -63,7 +63,7 @@ void constant_of_shape(NodeImporter& node) {
   node.set_output(0, node.fill(params, dims));
 }
 
-/// How many elements a Range of floating type has.
+/// The number of elements of a Range of floating type.
 Expr range_length(NodeImporter& node, Tensor* start, Tensor* limit, Tensor* delta) {
   const bool is_constant = [&] {
     const RationalsPtr last = rationals_of(limit->info());
@@ -81,12 +81,12 @@ Expr range_length(NodeImporter& node, Tensor* start, Tensor* limit, Tensor* delt
   return max(ceil(*divide(distance, node.single_rational(delta, "delta"), false)), 0);
 }
 
-/// start + i * delta, where data decides how many there are.
+/// start + i * delta, with a number of elements that data decides.
 Tensor* computed_range(NodeImporter& node, Tensor* start, Tensor* limit, Tensor* delta) {
   const DataType type = start->dtype();
   const std::pair<Tensor*, const char*> given[] = {
       {limit, "limit"}, {start, "start"}, {delta, "delta"}};
-  // Of what is known, only a step that shapes decide leads here.
+  // If all operands are known, the step depends on shapes.
   const auto* const found = std::ranges::find_if_not(
       given, [&](const auto& operand) { return node.is_known(operand.first); });
   const auto [by_data, what] = found != std::end(given) ? *found : given[2];
@@ -98,7 +98,7 @@ Tensor* computed_range(NodeImporter& node, Tensor* start, Tensor* limit, Tensor*
     distance = node.elementwise(ElementWiseOperation::kDIV, distance, delta);
     count = node.cast(node.unary(UnaryOperation::kCEIL, distance), DataType::kINT64);
   } else {
-    // The ceiling of a quotient is the negative floor of the negative one.
+    // The ceiling of a quotient is the negated floor of the negated quotient.
     const auto wide = [&](Tensor* tensor) { return node.cast(tensor, DataType::kINT64); };
     Tensor* distance = node.elementwise(ElementWiseOperation::kSUB, wide(start), wide(limit));
     distance = node.elementwise(ElementWiseOperation::kFLOOR_DIV, distance, wide(delta));
@@ -166,7 +166,7 @@ void random(NodeImporter& node, FillOperation operation, bool like) {
   node.set_output(0, node.fill(params, dims));
 }
 
-/// In inference nothing is dropped.
+/// Inference drops nothing.
 void dropout(NodeImporter& node) {
   if (Tensor* training = node.optional_input(2)) {
     if (node.opset() >= 12 && node.constant_int(training, "training_mode") != 0)
@@ -181,8 +181,8 @@ void dropout(NodeImporter& node) {
   node.set_output(1, node.fill(params, x->dims()));
 }
 
-/// A layer, so that programs find the tensor by its name. Constants stay what they are, for the
-/// nodes that need one.
+/// Adds a layer, so that programs find the tensor by its name. Constants stay constants, for nodes
+/// that need one.
 void identity(NodeImporter& node) {
   if (const Value& given = node.value(0); given.tensor() == nullptr)
     return node.set_output(0, given);

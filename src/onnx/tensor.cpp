@@ -83,12 +83,16 @@ int64_t bytes_in_model(const TensorProto& tensor) {
       return count * 8;
     case ElementType::kInt16:
       return count * 2;
+    case ElementType::kUint4:
+    case ElementType::kInt4:
+      return count / 2 + count % 2;
     default:
       return bytes_of(tensor.dtype, count);
   }
 }
 
-/// `given` elements are in one field, `others` in others.
+/// Checks that one field has all elements: `given` is its number of elements, `others` that of the
+/// other fields.
 void check_count(const RawTensor& raw, size_t given, size_t others, int64_t count) {
   require(std::cmp_equal(given, count) && others == 0, "ONNX: tensor '", raw.name, "' has ",
           given + others, " elements; its shape needs ", count, " in one field");
@@ -100,7 +104,20 @@ Blob cast_elements(const From* from, int64_t count) {
                     [&](void* out) { std::copy_n(from, count, static_cast<To*>(out)); });
 }
 
-/// Elements that come as repeated fields instead of raw bytes.
+/// Elements of four bits, two in each of these bytes, as INT8 or UINT8.
+template <class Byte>
+Blob unpack_four_bits(const Byte* from, int64_t count, bool is_signed) {
+  return Blob::make(static_cast<size_t>(count), [&](void* out) {
+    for (int64_t i = 0; i < count; ++i) {
+      const auto pair = static_cast<uint8_t>(from[i / 2]);
+      const int code = i % 2 == 0 ? pair & 15 : pair >> 4;
+      static_cast<uint8_t*>(out)[i] =
+          static_cast<uint8_t>(is_signed && code > 7 ? code - 16 : code);
+    }
+  });
+}
+
+/// Elements from repeated fields instead of raw bytes.
 Blob from_fields(const RawTensor& raw, DataType dtype, int64_t count) {
   const auto [fewer, more] = std::minmax({raw.floats.size(), raw.ints.size()});
   check_count(raw, more, fewer, count);
@@ -108,7 +125,7 @@ Blob from_fields(const RawTensor& raw, DataType dtype, int64_t count) {
     if (!raw.floats.empty()) {
       convert(raw.floats.data(), DataType::kFLOAT, out, dtype, count);
     } else if (dtype == DataType::kHALF || dtype == DataType::kBF16 || dtype == DataType::kFP8) {
-      // int32_data holds the bit patterns of small floating types.
+      // int32_data has the bit patterns of small floating types.
       for (int64_t i = 0; i < count; ++i) {
         if (dtype == DataType::kFP8)
           static_cast<uint8_t*>(out)[i] = static_cast<uint8_t>(raw.ints[i]);
@@ -204,8 +221,10 @@ TensorProto decode_tensor(pbf_reader reader, Source& source) {
   }
   if (element_type != ElementType::kDouble)
     raw.floats.insert(raw.floats.end(), raw.doubles.begin(), raw.doubles.end());
-  tensor.dtype = element_type == ElementType::kInt16
-                     ? DataType::kINT32
+  tensor.dtype = element_type == ElementType::kInt16  ? DataType::kINT32
+                 : element_type == ElementType::kInt4 ? DataType::kINT8
+                 : element_type == ElementType::kUint4
+                     ? DataType::kUINT8
                      : data_type(raw.element_type, str("tensor '", raw.name, "'"));
   int64_t count = 1;
   bool is_countable = true;
@@ -222,6 +241,9 @@ TensorProto decode_tensor(pbf_reader reader, Source& source) {
   } else if (element_type == ElementType::kDouble) {
     check_count(raw, raw.doubles.size(), raw.floats.size() + raw.ints.size(), count);
     set_elements(tensor, Blob::copy(raw.doubles.data(), raw.doubles.size() * sizeof(double)));
+  } else if (is_four_bits(raw.element_type)) {
+    check_count(raw, raw.ints.size(), raw.floats.size(), count / 2 + count % 2);
+    tensor.data = unpack_four_bits(raw.ints.data(), count, element_type == ElementType::kInt4);
   } else {
     tensor.data = from_fields(raw, tensor.dtype, count);
   }
@@ -247,6 +269,12 @@ void set_elements(TensorProto& tensor, const Blob& raw) {
       break;
     case ElementType::kInt16:
       tensor.data = cast_elements<int32_t>(raw.as<int16_t>(), count);
+      break;
+    case ElementType::kUint4:
+    case ElementType::kInt4:
+      tensor.data =
+          unpack_four_bits(raw.as<uint8_t>(), count,
+                           tensor.element_type == static_cast<int32_t>(ElementType::kInt4));
       break;
     default:
       tensor.data = raw;

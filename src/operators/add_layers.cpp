@@ -7,7 +7,7 @@
 namespace opwright {
 namespace {
 
-/// The elements as a constant; null where there are none.
+/// The elements as a constant; null where there are no elements.
 Tensor* constant(Network& network, const WeightsArray& weights) {
   return weights.data.size() == 0
              ? nullptr
@@ -56,8 +56,8 @@ TypedLayer<Op>* add_window_layer(Network& network, Tensor& input, int64_t maps, 
   return network.add<Op>(params, inputs);
 }
 
-/// Makes the elements the layer's input: in the constant that only this layer reads, or in a new
-/// one.
+/// Makes the elements the layer's input: changes the constant that only this layer reads, or adds a
+/// constant.
 void set_weights(Layer& layer, int input, const WeightsArray& weights) {
   Tensor* const before = input < layer.num_inputs() ? layer.input(input) : nullptr;
   if (weights.data.size() == 0) {

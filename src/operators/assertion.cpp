@@ -2,9 +2,16 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "operators/infer.h"
 
 namespace opwright {
+
+void AssertionParams::require_all(std::string_view layer,
+                                  std::span<const uint8_t> condition) const {
+  if (std::ranges::find(condition, 0) != condition.end()) [[unlikely]]
+    fail_with(ErrorCode::kFAILED_EXECUTION, "Assertion '", layer, "' failed: ", message);
+}
 
 std::vector<OutputInfo> Assertion::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"condition"}, 1);

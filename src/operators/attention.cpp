@@ -15,7 +15,7 @@ constexpr bool is_index(DataType type) {
   return type == DataType::kINT32 || type == DataType::kINT64;
 }
 
-/// Rounded to what quantized elements can be.
+/// x rounded to the values that quantized elements have.
 Tensor* rounded(LayerWriter& writer, Tensor* x, Tensor* scale, DataType to) {
   QuantizationParams quantize, dequantize;
   quantize.to = to;
@@ -24,7 +24,7 @@ Tensor* rounded(LayerWriter& writer, Tensor* x, Tensor* scale, DataType to) {
   return writer.add<Dequantize>(dequantize, {quantized, scale});
 }
 
-/// [batch] as [batch, 1, 1, 1] of INT64; null where it is absent.
+/// [batch] as [batch, 1, 1, 1] of INT64; null where the input is absent.
 Tensor* per_batch(ComposedWriter& writer, size_t input, const Expr& batch, std::string_view what) {
   Tensor* lengths = writer.input(input);
   if (lengths == nullptr) return nullptr;
@@ -77,7 +77,7 @@ std::vector<Tensor*> Attention::compose(Network& network, std::span<Tensor* cons
     if (key_lengths == nullptr && query_lengths == nullptr) {
       mask.allowed = both_allowed(writer, mask.allowed, causal_mask(writer, heads, keys - queries));
     } else {
-      // The last query that counts meets the last key that does.
+      // The last query that counts meets the last key that counts.
       Tensor* const all = key_lengths != nullptr ? key_lengths : writer.scalar_of(keys);
       Tensor* const asked = query_lengths != nullptr ? query_lengths : writer.scalar_of(queries);
       Tensor* const place =
@@ -99,7 +99,7 @@ std::vector<Tensor*> Attention::compose(Network& network, std::span<Tensor* cons
                  "; expected NONE or SOFTMAX");
   Tensor* const scale = writer.input(kQuantizeScale);
   DataType to = params().quantize_to;
-  // Without a type a scale is for FP8, as in TensorRT.
+  // A scale without a type is for FP8, as in TensorRT.
   if (scale != nullptr && to == DataType::kFLOAT) to = DataType::kFP8;
   if (scale != nullptr && to != DataType::kFP8 && to != DataType::kINT8)
     writer.error("its weights are to be quantized to ", opwright::name(to),
@@ -212,7 +212,7 @@ std::vector<Tensor*> Moe::compose(Network& network, std::span<Tensor* const> inp
       writer.select(is_chosen, writer.reshape(scores, choices), writer.scalar(0, scores->dtype()));
   Tensor* const sums = writer.reduce(ReduceOperation::kSUM, score, {1}, false);
   Tensor* const weights = writer.unsqueeze(writer.transpose(sums, {1, 0}), {2});
-  // An expert that nobody chose may give what is no number.
+  // An expert that nobody chose may compute NaN.
   Tensor* const is_used = writer.elementwise(Op::kEQUAL, weights, 0.0);
   Tensor* const weighted = writer.select(is_used, writer.scalar(0, down->dtype()),
                                          writer.elementwise(Op::kPROD, down, weights));

@@ -39,7 +39,7 @@ struct AttentionParams {
   AttentionNormalizationOp norm_op = AttentionNormalizationOp::kSOFTMAX;
   CausalMaskKind causal_kind = CausalMaskKind::kNONE;
   bool decomposable = false;
-  DataType quantize_to = DataType::kFLOAT;  ///< of the weights; kFLOAT: they are not quantized
+  DataType quantize_to = DataType::kFLOAT;  ///< of the weights; kFLOAT: not quantized
   AttentionIOForm query_form = AttentionIOForm::kPADDED_BHND;
   AttentionIOForm key_value_form = AttentionIOForm::kPADDED_BHND;
   template <class V>
@@ -49,11 +49,11 @@ struct AttentionParams {
     v("query_form", query_form), v("key_value_form", key_value_form);
   }
 };
-/// softmax(Q K^T + mask) V with the scale of the scores in the query or the key already. Inputs:
-/// query [batch, heads, queries, size], key and value [batch, shared heads, keys, size]; a mask
-/// that broadcasts to [batch, heads, queries, keys], BOOL (true: may be met) or of the query's type
-/// (added); the scale that the weights are quantized by; how many queries and how many keys of each
-/// batch count, [batch]. The output has the query's shape.
+/// softmax(Q K^T + mask) V. The query or the key is already multiplied by the scale of the scores.
+/// Inputs: query [batch, heads, queries, size], key and value [batch, shared heads, keys, size]; a
+/// mask that broadcasts to [batch, heads, queries, keys], BOOL (true: may be met) or of the query's
+/// type (added); the scale that quantizes the weights; the numbers of queries and of keys that
+/// count in each batch, [batch]. The output has the query's shape.
 class Attention final : public ComposedOperator<Attention, AttentionParams> {
  public:
   using LayerBase = AttentionBoundaryLayer;
@@ -67,8 +67,9 @@ class Attention final : public ComposedOperator<Attention, AttentionParams> {
                                const std::string& layer) const override;
 };
 
-/// softmax over the first elements of each row. Inputs: x of two or three axes and, as INT32, how
-/// many elements count, of x's shape but for the last axis, which is 1. The others become 0.
+/// softmax over the first elements of each row. Inputs: x of two or three axes, and as INT32 the
+/// number of elements that count, of x's shape except for the last axis, which is 1. The other
+/// elements become 0.
 class RaggedSoftmax final : public ComposedOperator<RaggedSoftmax, NoParams> {
  public:
   static constexpr std::string_view kKind = "RaggedSoftmax";
@@ -107,8 +108,8 @@ struct MoeParams {
 /// A mixture of experts, each a gated linear unit. Inputs: hidden states [batch, length, hidden],
 /// the selected experts (INT32 or INT64) and their scores [batch, length, k]; the weights of gate
 /// and up [experts, hidden, inner] and of down [experts, inner, hidden]; their biases, [experts,
-/// inner] twice and [experts, hidden]; the scale that what goes down is quantized by. Every expert
-/// computes every token; scores of 0 leave out what was not selected.
+/// inner] twice and [experts, hidden]; the scale that quantizes the input of down. Every expert
+/// computes every token. Experts that a token does not select get the score 0.
 class Moe final : public ComposedOperator<Moe, MoeParams> {
  public:
   static constexpr std::string_view kKind = "MoE";

@@ -13,58 +13,58 @@ struct Heads {
   Tensor *query, *key, *value;  ///< [batch, heads, length, size]
 };
 
-/// What decides which keys a query meets.
+/// Decides which keys a query meets.
 struct Mask {
-  Tensor* allowed = nullptr;  ///< BOOL that broadcasts to the scores; null: all of them
+  Tensor* allowed = nullptr;  ///< BOOL that broadcasts to the scores; null: all keys
   Tensor* bias = nullptr;     ///< added to the scores; null: none
 };
 
-/// What ONNX's Attention can show of its scores, in the order of qk_matmul_output_mode.
+/// Stages at which ONNX's Attention can show its scores, in the order of qk_matmul_output_mode.
 enum class AttentionStage : int32_t { kProduct, kCapped, kMasked, kWeights };
 
 struct AttentionOptions {
   double scale = 1;
-  double cap = 0;  ///< scores become cap * tanh(scores / cap); 0: they do not
+  double cap = 0;  ///< scores become cap * tanh(scores / cap); 0: no cap
   /// A score that broadcasts to [batch, heads, 1, 1], of a key whose value is 0; null: none.
   Tensor* sink = nullptr;
-  std::optional<DataType> precision{};                  ///< of the softmax; none: that of the query
-  std::function<void(AttentionStage, Tensor*)> show{};  ///< hears of the scores
-  bool normalizes = true;                               ///< by a softmax; false: not at all
-  std::function<Tensor*(Tensor*)> round{};  ///< what becomes of the weights; none: they stay
+  std::optional<DataType> precision{};                  ///< type of the softmax; none: the query's
+  std::function<void(AttentionStage, Tensor*)> show{};  ///< receives the scores
+  bool normalizes = true;                               ///< whether a softmax normalizes the
+                                                        ///< scores; false: nothing does
+  std::function<Tensor*(Tensor*)> round{};              ///< rounds the weights; none: they stay
 };
 
 /// softmax(scale * Q K^T + mask) V, of the paper "Attention Is All You Need" (Vaswani et al.,
-/// 2017), with heads of keys that are shared (Ainslie et al., 2023). Rows without an allowed key
-/// give 0.
+/// 2017). Heads may share keys (Ainslie et al., 2023). Rows without an allowed key give 0.
 Tensor* attend(LayerWriter& writer, const Heads& heads, const Mask& mask,
                const AttentionOptions& options);
 
-/// softmax(scores) over the last axis, 0 where the mask allows nothing, and in rows of which it
-/// leaves nothing. The scores are masked already. `sink` is AttentionOptions::sink.
+/// softmax(scores) over the last axis. Gives 0 where the mask forbids the key, and in rows without
+/// an allowed key. The scores are already masked. `sink` is AttentionOptions::sink.
 Tensor* masked_softmax(LayerWriter& writer, Tensor* scores, const Mask& mask,
                        Tensor* sink = nullptr);
-/// x times a factor, x itself where that is 1.
+/// x times a factor; x itself where the factor is 1.
 Tensor* scaled(LayerWriter& writer, Tensor* x, double factor);
-/// How many of `heads` query heads share one of `shared` heads. Throws Error unless that is a
-/// constant.
+/// Number of `heads` query heads that share one of `shared` heads. Throws Error unless the number
+/// is a constant.
 int64_t heads_per_group(LayerWriter& writer, const Expr& heads, const Expr& shared);
-/// Products of stacks of matrices [batch, heads, rows, ...] with [batch, heads / group, ...]: heads
-/// of a group lie below each other, so that nothing is repeated.
+/// Products of stacks of matrices [batch, heads, rows, ...] with [batch, heads / group, ...]. Heads
+/// of a group lie below each other, so that no operand is repeated.
 Tensor* multiply_grouped(LayerWriter& writer, Tensor* a, Tensor* b, MatrixOperation op,
                          int64_t group);
 /// The shape [batch, length, heads, size] of x, [batch, length, heads * size].
 SymShape heads_apart(LayerWriter& writer, Tensor* x, int64_t heads, std::string_view attribute);
 /// [batch, length, heads * size] as [batch, heads, length, size].
 Tensor* split_heads(LayerWriter& writer, Tensor* x, int64_t heads, std::string_view attribute);
-/// The opposite.
+/// The opposite of split_heads().
 Tensor* join_heads(LayerWriter& writer, Tensor* x);
-/// 1 / sqrt(size of a head), which has to be constant.
+/// 1 / sqrt(size of a head). The size has to be constant.
 double default_scale(LayerWriter& writer, const Expr& size);
-/// Where keys do not lie behind their queries, which follow `offset` keys.
+/// True where a key lies at or before its query. The queries follow `offset` keys.
 Tensor* causal_mask(LayerWriter& writer, const Heads& heads, const Expr& offset);
-/// BOOL: where `a` is not greater than `b`.
+/// BOOL: true where `a` is not greater than `b`.
 Tensor* not_greater(LayerWriter& writer, Tensor* a, Tensor* b);
-/// The tensor where it is there, broadcast with the other one; null where neither is.
+/// The AND of both tensors, broadcast; the other tensor where one is null; null where both are.
 Tensor* both_allowed(LayerWriter& writer, Tensor* a, Tensor* b);
 
 }  // namespace opwright

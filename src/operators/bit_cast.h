@@ -11,8 +11,8 @@ struct BitCastParams {
     v("to_type", to);
   }
 };
-/// The same bits as elements of another type of the same size. Of types with 4 and with 8 bits the
-/// last extent changes with them.
+/// The same bits as elements of another type of the same size. A cast between 4-bit and 8-bit types
+/// changes the last extent.
 class BitCast final : public BuiltinOperator<BitCast, BitCastParams> {
  public:
   static constexpr std::string_view kKind = "BitCast";
@@ -20,7 +20,7 @@ class BitCast final : public BuiltinOperator<BitCast, BitCastParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
-/// Whether the types have one size, or 4 bits and a byte.
+/// Whether the types have one size, or one has 4 bits and the other 8.
 bool are_bit_castable(DataType from, DataType to);
 
 }  // namespace opwright

@@ -5,8 +5,8 @@
 #include "operators/builtin.h"
 
 /// \file
-/// The layers at the borders of loops and conditionals. They become others when the network is
-/// compiled, so that they have no kernels and stand in no plan.
+/// The layers at the borders of loops and conditionals. Compiling the network replaces them by
+/// other layers, so they have no kernels and stand in no plan.
 namespace opwright {
 
 class LoopBoundaryLayer : public Layer {};
@@ -47,8 +47,8 @@ struct TripLimitParams : BoundaryParams {
     v("kind", kind);
   }
 };
-/// Ends a loop. Input: how many iterations there are (INT32 or INT64), or, from inside of the loop,
-/// whether there is this one (BOOL). One element each.
+/// Ends a loop. Input: the number of iterations (INT32 or INT64), or, from inside of the loop,
+/// whether this iteration takes place (BOOL). One element each.
 class TripLimitBoundary final : public RegionBoundary<TripLimitBoundary, TripLimitParams> {
  public:
   using LayerBase = LoopBoundaryLayer;
@@ -61,7 +61,7 @@ class TripLimitBoundary final : public RegionBoundary<TripLimitBoundary, TripLim
 };
 
 /// A value that an iteration hands to the next one. Inputs: the value in the first iteration, and
-/// that for the next one, from inside of the loop.
+/// the value for the next one, from inside of the loop.
 class RecurrenceBoundary final : public RegionBoundary<RecurrenceBoundary, BoundaryParams> {
  public:
   using LayerBase = LoopBoundaryLayer;
@@ -81,8 +81,8 @@ struct IteratorParams : BoundaryParams {
     v("axis", axis), v("reverse", reverse);
   }
 };
-/// The elements of a tensor at the number of the iteration along an axis, which goes; in the
-/// opposite order from the last iteration on.
+/// The slice of a tensor at the number of the iteration along an axis, which is removed. In
+/// reverse, the first iteration gets the last slice.
 class IteratorBoundary final : public RegionBoundary<IteratorBoundary, IteratorParams> {
  public:
   using LayerBase = LoopBoundaryLayer;
@@ -112,9 +112,9 @@ struct LoopOutputParams : BoundaryParams {
     v("axis", axis), v("kind", kind);
   }
 };
-/// What leaves a loop: the value of a recurrence behind the last iteration, or what iterations
-/// give, one behind the other along a new axis, whose extent is input 1. Iterations beyond it are
-/// left out, and zeros stand for those that there are not.
+/// A tensor that leaves a loop: the value of a recurrence behind the last iteration, or values of
+/// the iterations, one behind the other along a new axis, whose extent is input 1. Iterations
+/// beyond this extent are left out, and zeros stand for missing ones.
 class LoopOutputBoundary final : public RegionBoundary<LoopOutputBoundary, LoopOutputParams> {
  public:
   using LayerBase = LoopBoundaryLayer;
@@ -126,7 +126,7 @@ class LoopOutputBoundary final : public RegionBoundary<LoopOutputBoundary, LoopO
   bool is_shape_input(int input) const override { return input == 1; }
 };
 
-/// Decides which branch of a conditional gives its outputs. Input: a scalar BOOL.
+/// Decides which branch of a conditional gives the outputs. Input: a scalar BOOL.
 class ConditionBoundary final : public RegionBoundary<ConditionBoundary, BoundaryParams> {
  public:
   using LayerBase = ConditionalBoundaryLayer;
@@ -150,8 +150,8 @@ class ConditionalInputBoundary final
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
-/// One of two tensors of the same type and rank, by the condition. Extents in which they differ are
-/// known when the conditional has run: each is a further output.
+/// Chooses one of two tensors of the same type and rank by the condition. Where their extents
+/// differ, the extent is known once the conditional has run: each is a further output.
 class ConditionalOutputBoundary final
     : public RegionBoundary<ConditionalOutputBoundary, BoundaryParams> {
  public:

@@ -15,38 +15,38 @@
 
 namespace opwright {
 
-/// What Operator::plan() of a built-in operator gives: on a GPU the kernel that is compiled for it,
-/// else the operator itself, whose kernel the device's backend has.
+/// Plans a built-in operator for Operator::plan(): on a GPU as the kernel that is compiled for it,
+/// else as the operator itself, whose kernel is in the device's backend.
 PlannedOperatorPtr plan_builtin(OperatorPtr op, const KernelArgs& args);
-/// The operator itself in a plan.
+/// Loads the operator itself from a plan.
 PlannedOperatorPtr load_builtin(OperatorPtr op);
-/// The built-in operator that the plan has, null for a plugin or a compiled kernel.
+/// The plan's built-in operator; null for a plugin or a compiled kernel.
 const Operator* builtin_of(const PlannedOperator& planned);
 
-/// An enumerator of a parameter as Python shows it.
+/// An enumerator of a parameter, as Python shows it.
 template <class E>
 struct NamedValue {
   const char* name;
   E value;
   const char* doc;
 };
-/// An enumeration that parameters are of, as Python shows it.
-template <class E, size_t count>
+/// An enumeration of parameters, as Python shows it. `Row` is a NamedValue or has its members.
+template <class Row, size_t count>
 struct Enumeration {
   const char* name;
   const char* doc;
-  std::array<NamedValue<E>, count> values;
+  std::array<Row, count> values;
 };
-template <class E, size_t count>
-constexpr Enumeration<E, count> enumeration(const char* name, const char* doc,
-                                            const NamedValue<E> (&values)[count]) {
+template <class E, class Row = NamedValue<E>, size_t count>
+constexpr Enumeration<Row, count> enumeration(const char* name, const char* doc,
+                                              const Row (&values)[count]) {
   return {name, doc, std::to_array(values)};
 }
-/// Specialized for each enumeration beside the layer that has it.
+/// Specialized for each enumeration beside the layer that declares the enumeration.
 template <class E>
 inline constexpr std::nullptr_t kEnumeration = nullptr;
 
-/// How TensorRT's API shows the layer of a built-in operator: by a class of its own.
+/// The class by which TensorRT's API shows the layer of a built-in operator.
 template <class InterfaceType>
 struct LayerClass {
   using Interface = InterfaceType;
@@ -55,14 +55,14 @@ struct LayerClass {
   const char* doc;
 };
 
-/// A built-in operator: parameters that are reflected into attributes, kernels from the device's
-/// backend. A derived class gives `struct Params` (with `visit`), `static constexpr
-/// std::string_view kKind`, `infer` and, where the API has a layer of it, `kLayer`; `kHasNoKernels`
-/// where it stands in no plan. Params may have
-/// `bool is_set(std::string_view property) const`, for what else changes
-/// `void was_set(std::string_view property)`, and `Params without_scales() const`, or a member
-/// `fused` that has it: those that are timed in their place, numbers that decide nothing but
-/// results being all alike.
+/// A built-in operator. Its parameters are reflected into attributes, and its kernels come from the
+/// device's backend. A derived class declares `struct Params` (with `visit`), `static constexpr
+/// std::string_view kKind`, `infer`, `kLayer` if the API has a layer of it, and `kHasNoKernels` if
+/// it stands in no plan. Params may declare
+/// `bool is_set(std::string_view property) const`;
+/// `void was_set(std::string_view property)`, which changes further parameters;
+/// `Params without_scales() const`, or a member `fused` that has it. These are the parameters for
+/// timing: numbers that affect only results are all alike.
 template <class Derived, class ParamsType>
 class BuiltinOperator : public Operator {
  public:

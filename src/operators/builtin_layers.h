@@ -11,6 +11,7 @@
 #include "operators/boundary.h"
 #include "operators/col2im.h"
 #include "operators/convolution.h"
+#include "operators/diffused_cast.h"
 #include "operators/dynamic_quantization.h"
 #include "operators/einsum.h"
 #include "operators/elementwise.h"
@@ -35,22 +36,23 @@
 
 namespace opwright {
 
-/// All built-in operators, and those of them that the API has layers of: what plans can load, and
-/// what the languages show.
+/// Visits all built-in operators, and those that the API has layers of: plans can load the former,
+/// and the languages show the latter.
 template <class Visitor>
 void each_builtin_operator(Visitor&& visitor) {
   const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
-  visit.template operator()<
-      Activation, Assertion, Attention, BitCast, Cast, ChannelShuffle, Col2Im, Concatenation,
-      ConditionalInputBoundary, ConditionalOutputBoundary, ConditionBoundary, Convolution,
-      Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant,
-      DynamicQuantize, Einsum, ElementWise, Fill, FusedAttention, Gather, GridSample, Identity,
-      IndexedMaxPooling, IteratorBoundary, KvCacheUpdate, KvCacheWrite, LoopOutputBoundary,
-      LpPooling, Lrn, MatMulNBits, MatrixMultiply, MaxUnpool, Moe, Nms, NonZero, Normalization,
-      OneHot, ParametricRelu, Pointwise, Pooling, Quantize, QuantizedNormalization, RaggedSoftmax,
-      Recurrence, RecurrenceBoundary, Reduce, Reformat, Remainder, Reshape, Resize, ReverseSequence,
-      RoiAlign, RoiPool, RotaryEmbedding, RowProduct, Scale, Scatter, Select, ShapeOf, Shuffle,
-      Slice, Softmax, Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
+  visit.template
+  operator()<Activation, Assertion, Attention, BitCast, Cast, ChannelShuffle, Col2Im, Concatenation,
+             ConditionalInputBoundary, ConditionalOutputBoundary, ConditionBoundary, Convolution,
+             Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant,
+             DiffusedCast, DynamicQuantize, Einsum, ElementWise, Fill, FusedAttention, Gather,
+             GridSample, Identity, IndexedMaxPooling, IteratorBoundary, KvCacheUpdate, KvCacheWrite,
+             LoopOutputBoundary, LpPooling, Lrn, MatMulNBits, MatrixMultiply, MaxUnpool, Moe, Nms,
+             NonZero, Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize,
+             QuantizedNormalization, RaggedSoftmax, Recurrence, RecurrenceBoundary, Reduce,
+             Reformat, Remainder, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool,
+             RotaryEmbedding, RowProduct, Scale, Scatter, Select, ShapeOf, Shuffle, Slice, Softmax,
+             Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {
@@ -59,7 +61,7 @@ void each_layer(Visitor&& visitor) {
   });
 }
 
-/// An argument that may be left out for weights without elements, and one with a default.
+/// An argument for weights that may be omitted, and an argument with a default.
 struct OptionalWeights {
   const char* name;
 };
@@ -99,7 +101,7 @@ auto add_function(std::index_sequence<inputs...>, T Op::Params::*... parameters)
 }
 }  // namespace detail
 
-/// What adds a layer of so many inputs, given those and then the values of these parameters.
+/// A function that adds a layer, given `inputs` inputs and then the values of these parameters.
 template <class Op, size_t inputs, class... T>
 auto add_function(T Op::Params::*... parameters) {
   return detail::add_function<Op>(std::make_index_sequence<inputs>(), parameters...);
@@ -112,7 +114,7 @@ TypedLayer<Op>* add_quantization(Network& network, Tensor& input, Tensor& scale,
   return network.add<Op>(std::move(params), {&input, &scale});
 }
 
-/// Those of each_add_method() that compute.
+/// Visits the methods of each_add_method() whose layers compute.
 template <class Visitor>
 void each_computing_method(Visitor& add) {
   add({"add_activation", "addActivation", "A function of each element."},
@@ -235,7 +237,7 @@ void each_computing_method(Visitor& add) {
       "input", "window", "alpha", "beta", "k");
 }
 
-/// Those that move or make elements, and those whose weights become constants.
+/// Visits the methods whose layers move or make elements, and those whose weights become constants.
 template <class Visitor>
 void each_moving_method(Visitor& add) {
   add({"add_shape", "addShape", "The extents of a tensor as INT64."}, add_function<ShapeOf, 1>(),
@@ -372,8 +374,8 @@ void each_moving_method(Visitor& add) {
 
 /// Calls `visitor(method, function, arguments...)` for each method that adds a built-in layer. The
 /// function takes the network and then tensors (`Tensor&`, or a vector of `Tensor*`), `const Ints&`
-/// or `const Shape&` for dimensions, `const WeightsArray&`, numbers and enumerators; an argument is
-/// its name, OptionalWeights or DefaultArgument.
+/// or `const Shape&` for dimensions, `const WeightsArray&`, numbers and enumerators. An argument is
+/// a name, OptionalWeights or DefaultArgument.
 template <class Visitor>
 void each_add_method(Visitor&& add) {
   each_computing_method(add);

@@ -14,9 +14,9 @@ struct Col2ImParams {
     v("pre_padding", pre_padding), v("post_padding", post_padding);
   }
 };
-/// The opposite of taking the blocks of an image apart (im2col): columns [N, C * elements of a
-/// block, blocks] and the image's extents, INT32 or INT64 of 1 to 3 axes, give [N, C, image], where
-/// elements of several blocks are added up and what lies in the padding is left out.
+/// The opposite of taking the blocks of an image apart (im2col). Inputs: columns [N, C * elements
+/// of a block, blocks] and the image's extents, INT32 or INT64 of 1 to 3 axes. Output: [N, C,
+/// image]. Adds up elements of several blocks and leaves out elements in the padding.
 class Col2Im final : public BuiltinOperator<Col2Im, Col2ImParams> {
  public:
   static constexpr std::string_view kKind = "Col2Im";

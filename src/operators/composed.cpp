@@ -9,7 +9,7 @@
 namespace opwright {
 namespace {
 
-/// Stands for a tensor of which everything is known that is known elsewhere.
+/// Stands for an outer tensor, with the same known type, shape and values.
 class Given final : public Operator {
  public:
   explicit Given(TensorInfo info) : info_(std::move(info)) {}

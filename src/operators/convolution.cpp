@@ -14,8 +14,8 @@ std::vector<WindowAxis> axes_of(std::string_view who, const ConvolutionParams& p
                      params.post_padding, params.padding_mode);
 }
 
-/// What both directions share: x and kernel of one floating type and 1 to 3 spatial axes, bias of
-/// `outputs` elements.
+/// Checks the inputs of both directions: x and kernel of one floating type and 1 to 3 spatial axes,
+/// bias of `outputs` elements.
 void check_inputs(const Inference& inference, const ConvolutionParams& params) {
   const int own_inputs = inference.count() - params.fused.inputs();
   inference.require(
@@ -52,7 +52,7 @@ void check_inputs(const Inference& inference, const ConvolutionParams& params) {
 }
 
 void check_bias(const Inference& inference, const Expr& channels) {
-  inference.require_same_type(2, 0);
+  inference.require_same_type_or_fp32(2, 0);
   inference.require_rank(2, 1, 1);
   inference.require_extent(2, 0, channels, "output channels");
 }
@@ -71,18 +71,18 @@ void check_residual(const Inference& inference, int input, std::span<const Expr>
     inference.require_extent(input, static_cast<int>(i), shape[i], "that of the output");
 }
 
-/// Inputs of which x and the kernel have to be there. What was fused comes last.
+/// The inputs, of which x and the kernel must be present. Fused inputs come last.
 Inference convolution_inputs(InferContext& context, std::string_view kind,
                              const ConvolutionParams& params) {
-  const Inference inference(context, kind, {"x", "kernel", "bias", "residual"}, 2,
-                            (params.has_residual ? 4 : 3) + params.fused.inputs());
+  Inference inference(context, kind, {"x", "kernel", "bias", "residual"}, 2,
+                      (params.has_residual ? 4 : 3) + params.fused.inputs());
   inference.require(!params.fused.present() || inference.count() == 3 + params.fused.inputs(),
                     "the inputs of a fused program come behind x, the kernel and the bias");
   return inference;
 }
 
-/// The result of sums of that type and shape. Checks the bias of so many channels, and what was
-/// fused.
+/// The result for sums of the type `sums` and the given shape. Checks the bias of `channels`
+/// channels, and the fused parameters.
 std::vector<OutputInfo> result_of_sums(const Inference& inference, const ConvolutionParams& params,
                                        const Expr& channels, DataType sums, SymShape shape) {
   const int residual = params.has_residual ? inference.count() - 1 : -1;
@@ -187,7 +187,7 @@ ResolvedPadding resolve_transposed_padding(const ConvolutionParams& params, cons
     int64_t pre = axes[i].pre, post = axes[i].post - extra[i];
     if (params.padding_mode == PaddingMode::kSAME_UPPER ||
         params.padding_mode == PaddingMode::kSAME_LOWER) {
-      // The output has stride * input elements, the kernel reaches over `surplus` more.
+      // The output has stride * input elements; the kernel reaches `surplus` elements beyond it.
       const int64_t surplus =
           dilated(Expr(kernel[i + 2]), axes[i].dilation).constant() - axes[i].stride;
       const int64_t total = std::max<int64_t>(surplus + extra[i], 0);

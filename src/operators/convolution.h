@@ -30,7 +30,7 @@ struct ConvolutionParams {
   bool has_residual = false;  ///< the last input is the residual
   FusedActivation activation;
   FusedProgram fused;
-  int64_t zero_point = 0;  ///< of bytes: what stands for 0 in x, in its padding, too
+  int64_t zero_point = 0;  ///< of bytes: the byte in x, also in its padding, that means 0
   template <class V>
   void visit(V& v) {
     v("stride_nd", stride, PerSpatialAxis{1}), v("dilation_nd", dilation, PerSpatialAxis{1});
@@ -45,31 +45,32 @@ struct ConvolutionParams {
   void was_set(std::string_view property) {
     if (property == "padding_nd") post_padding = pre_padding;
   }
-  /// Whether the result may take the place of that input, of so many.
+  /// Whether the result may replace that one of `count` inputs.
   bool may_overwrite(int input, int count) const {
     return has_residual ? input == count - 1 : fused.may_overwrite(input, count);
   }
 };
 
-/// Padding resolved for concrete extents: what kernels use.
+/// Padding for concrete extents, as kernels use it.
 struct ResolvedPadding {
   Ints pre, post;
 };
-/// Padding of a convolution. With it, floor((input + pre + post - dilated kernel) / stride) + 1 is
-/// the output extent in every padding mode. Throws Error for parameters that do not fit the shapes.
+/// Padding of a convolution. With this padding, floor((input + pre + post - dilated kernel) /
+/// stride) + 1 is the output extent in every padding mode. Throws Error for parameters that do not
+/// fit the shapes.
 ResolvedPadding resolve_padding(const ConvolutionParams& params, const Shape& input,
                                 const Shape& kernel);
-/// Padding of a transposed convolution: what is cut from both ends of the full result of extent
-/// (input - 1) * stride + dilated kernel. The output padding is taken off `post`, which is negative
-/// where elements that no input reaches (only the bias) follow.
+/// Padding of a transposed convolution: the elements that are cut from both ends of the full result
+/// of extent (input - 1) * stride + dilated kernel. The output padding is subtracted from `post`.
+/// `post` is negative where elements follow that no input reaches (they have only the bias).
 ResolvedPadding resolve_transposed_padding(const ConvolutionParams& params, const Shape& input,
                                            const Shape& kernel);
 
 /// Cross-correlation over 1 to 3 spatial axes. Inputs: x [N, C, spatial...], kernel [M, C/groups,
-/// spatial...], optional bias [M], and with `has_residual` a tensor of the output's shape. Floating
-/// types, or x INT8 or UINT8 with a kernel of INT8: then the result is INT32, exact but for what
-/// does not fit, unless a fused program makes another of it, and there is no bias, residual or
-/// activation.
+/// spatial...], optional bias [M], and with `has_residual` a tensor of the output's shape. All have
+/// one floating type; the bias may be FP32, too. Or x is INT8 or UINT8 and the kernel INT8. Then
+/// the result is INT32, which is exact unless it overflows, or has the type of a fused program, and
+/// there is no bias, residual or activation.
 class Convolution final : public BuiltinOperator<Convolution, ConvolutionParams> {
  public:
   static constexpr std::string_view kKind = "Convolution";
@@ -84,7 +85,8 @@ class Convolution final : public BuiltinOperator<Convolution, ConvolutionParams>
 };
 
 /// Transposed convolution. Inputs: x [N, C, spatial...], kernel [C, M/groups, spatial...], optional
-/// bias [M], and with `has_residual` a tensor of the output's shape. Floating types.
+/// bias [M], and with `has_residual` a tensor of the output's shape. All have one floating type;
+/// the bias may be FP32, too.
 class Deconvolution final : public BuiltinOperator<Deconvolution, ConvolutionParams> {
  public:
   static constexpr std::string_view kKind = "Deconvolution";

@@ -9,10 +9,11 @@ namespace {
 
 using Op = ElementWiseOperation;
 
-/// x cut into blocks: an axis for what is in a block behind each axis that has some.
+/// x cut into blocks. Behind each axis that has blocks, a further axis counts the elements of a
+/// block.
 struct Blocks {
   SymShape dims;
-  Ints inner;       ///< the axes within blocks
+  Ints inner;       ///< the axes of the blocks' elements
   SymShape counts;  ///< blocks along each axis of x
 };
 
@@ -65,7 +66,7 @@ double largest(const ComposedWriter& writer, DataType to) {
   return 127;
 }
 
-/// Scales as they are stored, and as FP32 again.
+/// Scales as they are stored, and converted back to FP32.
 struct Scales {
   Tensor *stored, *exact;
 };

@@ -5,7 +5,7 @@
 namespace opwright {
 
 struct DynamicQuantizeParams {
-  int64_t axis = -1;        ///< that is cut into blocks, where there is no block shape
+  int64_t axis = -1;        ///< the axis that is cut into blocks, if there is no block shape
   int64_t block_size = 16;  ///< elements of a block along the axis
   Ints block_shape;         ///< of x's rank; -1: all of the axis
   DataType to = DataType::kFP4;
@@ -18,9 +18,9 @@ struct DynamicQuantizeParams {
 };
 
 /// Each block of x divided by a scale that follows from its largest element, as FP4, FP8 or INT8,
-/// and the scales. Inputs: x of FP32, FP16 or BF16, optional a scalar: what the scales are divided
-/// by where they are FP8. The scale is max |block| / (6, 448 or 127). As FP8 it is rounded half to
-/// even, as E8M0 up to a power of two, so that no element is cut off.
+/// and the scales. Inputs: x of FP32, FP16 or BF16, and optionally a scalar by which FP8 scales are
+/// divided. The scale is max |block| / (6, 448 or 127). An FP8 scale is rounded half to even, an
+/// E8M0 scale up to a power of two, so that no element is cut off.
 class DynamicQuantize final : public ComposedOperator<DynamicQuantize, DynamicQuantizeParams> {
  public:
   static constexpr std::string_view kKind = "DynamicQuantize";

@@ -10,7 +10,7 @@ namespace {
 
 using Labels = std::vector<int>;
 
-/// The first of the labels of axes that "..." stands for; letters are their own labels.
+/// The first label of the axes that "..." stands for. Letters are their own labels.
 constexpr int kEllipsis = 1 << 8;
 
 bool has(const Labels& labels, int label) {
@@ -23,7 +23,7 @@ struct Operand {
   Labels labels;
 };
 
-/// The labels of a term. The last axis that "..." stands for has the same label in each of them.
+/// The labels of a term. The last axis that "..." stands for has the same label in all terms.
 Labels parse_term(LayerWriter& writer, const std::string& term, int ellipsis_axes) {
   Labels labels;
   for (size_t i = 0; i < term.size(); ++i) {
@@ -75,7 +75,7 @@ Equation parse_equation(LayerWriter& writer, std::string text, std::span<Tensor*
   if (arrow != std::string::npos) {
     equation.result = parse_term(writer, text.substr(arrow + 2), most_ellipsis_axes);
   } else {
-    // What "..." stands for, then the letters that occur once, in alphabetical order.
+    // The result has the axes of "...", then the letters that occur once, in alphabetical order.
     for (int axis = most_ellipsis_axes; axis > 0; --axis)
       equation.result.push_back(kEllipsis + axis);
     for (const auto& [label, count] : uses)
@@ -102,7 +102,7 @@ Tensor* permuted(LayerWriter& writer, const Operand& operand, const Labels& orde
              : writer.transpose(operand.tensor, permutation);
 }
 
-/// Of two axes with the same label the diagonal.
+/// Takes the diagonal of two axes with the same label.
 void take_diagonals(LayerWriter& writer, Operand& operand) {
   for (size_t i = 0; i < operand.labels.size(); ++i)
     for (size_t k = i + 1; k < operand.labels.size(); ++k) {
@@ -137,7 +137,7 @@ void take_diagonals(LayerWriter& writer, Operand& operand) {
     }
 }
 
-/// Sums over the axes whose labels nobody needs.
+/// Sums over the axes whose labels are not needed.
 void sum_out(LayerWriter& writer, Operand& operand, const Labels& needed) {
   Ints axes;
   Labels kept;
@@ -152,7 +152,7 @@ void sum_out(LayerWriter& writer, Operand& operand, const Labels& needed) {
   operand.labels = kept;
 }
 
-/// The tensor with an axis for each of the labels, of extent 1 where it has none.
+/// The tensor with one axis per label. An axis that the operand lacks has extent 1.
 Tensor* with_axes(LayerWriter& writer, const Operand& operand, const Labels& labels) {
   Labels own;
   Ints missing;
@@ -166,7 +166,8 @@ Tensor* with_axes(LayerWriter& writer, const Operand& operand, const Labels& lab
   return missing.empty() ? x : writer.unsqueeze(x, missing);
 }
 
-/// The axes of these labels; the first operand that has one that is not 1 decides.
+/// The extents of the axes with these labels, from the first operand that has an axis with an
+/// extent other than 1.
 SymShape extents(const Labels& labels, const Operand& a, const Operand& b) {
   SymShape dims;
   for (const int label : labels) {
@@ -182,7 +183,8 @@ SymShape extents(const Labels& labels, const Operand& a, const Operand& b) {
   return dims;
 }
 
-/// The product of both, summed over what neither the result nor a later operand needs.
+/// The product of both operands, summed over the labels that neither the result nor a later operand
+/// needs.
 Operand contract(LayerWriter& writer, const Operand& a, const Operand& b, const Labels& needed) {
   Labels batch, left, right, summed;
   for (const int label : a.labels) {
@@ -230,7 +232,7 @@ Tensor* write_einsum(LayerWriter& writer, const std::string& equation_text,
                      std::span<Tensor* const> inputs) {
   Equation equation = parse_equation(writer, equation_text, inputs);
   std::vector<Operand>& operands = equation.operands;
-  // What is needed behind each operand.
+  // Labels that the result and the operands behind each operand need.
   std::vector<Labels> needed(operands.size(), equation.result);
   for (size_t i = operands.size() - 1; i > 0; --i) {
     needed[i - 1] = needed[i];

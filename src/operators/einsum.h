@@ -9,10 +9,10 @@
 
 namespace opwright {
 
-/// Einstein's summation as transposes, products of matrices and sums. Terms have letters, which
-/// are axes, and "...", which stands for those that are left; spaces do not count. Without "->" the
-/// result has the letters that occur once, in alphabetical order. Throws the writer's error for an
-/// equation that does not fit the inputs.
+/// Writes Einstein's summation as transposes, products of matrices and sums. Terms have letters,
+/// which are axes, and "...", which stands for the remaining axes. Spaces do not count. Without
+/// "->" the result has the letters that occur once, in alphabetical order. Throws the writer's
+/// error for an equation that does not fit the inputs.
 Tensor* write_einsum(LayerWriter& writer, const std::string& equation,
                      std::span<Tensor* const> inputs);
 
@@ -23,7 +23,7 @@ struct EinsumParams {
     v("equation", equation);
   }
 };
-/// Inputs of one type, one for each term. The output is of that type.
+/// Inputs of one type, one for each term. The output has the same type.
 class Einsum final : public ComposedOperator<Einsum, EinsumParams> {
  public:
   static constexpr std::string_view kKind = "Einsum";

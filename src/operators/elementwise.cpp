@@ -15,8 +15,8 @@ Expr equal(const Expr& a, const Expr& b) { return Expr::make(ExprOp::kEqual, a, 
 Expr less(const Expr& a, const Expr& b) { return Expr::make(ExprOp::kLess, a, b); }
 Expr logical_not(const Expr& a) { return Expr(1) - a; }
 
-/// Whether the expression is surely never negative, whatever values its symbols take. At most
-/// `budget` operations are looked at: operands may be shared, and a model may nest them at will.
+/// Whether the expression is certainly never negative, whatever values its symbols take. Looks at
+/// `budget` operations at most: operands may be shared, and a model may nest them at will.
 bool is_non_negative(const InferContext& context, const Expr& e, int& budget) {
   if (--budget < 0) return false;
   switch (e.op()) {
@@ -61,7 +61,7 @@ Expr truncated_div(const InferContext& context, const Expr& a, const Expr& b) {
 }
 
 Expr equal(const InferContext& context, const Expr& a, const Expr& b) {
-  // Exporters ask whether an extent is the -1 of a reshape or an expand.
+  // Exporters compare an extent with the -1 of a reshape or an expand.
   const auto is_negative = [](const Expr& e) { return e.is_constant() && e.constant() < 0; };
   if ((is_negative(a) && is_non_negative(context, b)) ||
       (is_negative(b) && is_non_negative(context, a)))
@@ -70,7 +70,7 @@ Expr equal(const InferContext& context, const Expr& a, const Expr& b) {
 }
 
 std::optional<Expr> power(const Expr& base, const Expr& exponent) {
-  // Beyond this, a power of an extent does not fit 63 bits.
+  // Beyond this exponent, a power of an extent does not fit 63 bits.
   constexpr int64_t kMaxExponent = 62;
   if (!exponent.is_constant() || exponent.constant() < 0 || exponent.constant() > kMaxExponent)
     return std::nullopt;
@@ -108,8 +108,9 @@ std::optional<Expr> apply(const InferContext& context, ElementWiseOperation op, 
       return less(b, a);
     case ElementWiseOperation::kLESS:
       return less(a, b);
+    default:
+      return std::nullopt;
   }
-  return std::nullopt;
 }
 
 std::optional<Expr> apply(const InferContext& context, UnaryOperation op, const Expr& a) {
@@ -165,7 +166,7 @@ std::optional<Rational> apply(const InferContext& context, ElementWiseOperation 
   }
 }
 
-/// 1 or 0 of a comparison.
+/// The comparison's result as 1 or 0.
 std::optional<Expr> compare(ElementWiseOperation op, const Rational& a, const Rational& b) {
   switch (op) {
     case ElementWiseOperation::kLESS:
@@ -179,7 +180,7 @@ std::optional<Expr> compare(ElementWiseOperation op, const Rational& a, const Ra
   }
 }
 
-/// Sets what is known of the result where both operands are FP32 numbers that shapes decide.
+/// Sets the known result where both operands are FP32 numbers that shapes decide.
 void apply_to_rationals(const InferContext& context, ElementWiseOperation op, const TensorInfo& a,
                         const TensorInfo& b, OutputInfo& output) {
   const RationalsPtr first = rationals_of(a), second = rationals_of(b);
@@ -233,12 +234,12 @@ std::optional<Rational> apply(UnaryOperation op, const Rational& x) {
   }
 }
 
-/// What a cast to an integer gives.
+/// The integer to which a cast converts the number.
 std::optional<Expr> truncated(const InferContext& context, const Rational& x) {
   return x.divisor == Expr(1) ? x.numerator : truncated_div(context, x.numerator, x.divisor);
 }
 
-/// Converts a value between INT32, INT64 and BOOL; a constant that does not fit is not followed.
+/// Converts a value between INT32, INT64 and BOOL. Nothing for a constant that does not fit.
 std::optional<Expr> cast(const Expr& value, DataType from, DataType to) {
   if (from == to) return value;
   if (to == DataType::kBOOL) return logical_not(equal(value, Expr(0)));
@@ -248,7 +249,8 @@ std::optional<Expr> cast(const Expr& value, DataType from, DataType to) {
   return value;
 }
 
-/// The elements of x behind its batch are `count`, which decides the only open one of its extents.
+/// Requires that the elements of x behind its batch are `count`. If only one of the extents is
+/// open, this decides it.
 void require_elements(const Inference& inference, const Expr& count) {
   const SymShape& x = inference.input(0).dims;
   int open = 0;  // none
@@ -276,14 +278,13 @@ std::vector<OutputInfo> ElementWise::infer(InferContext& context) const {
   const TensorInfo &a = inference.input(0), &b = inference.input(1);
   const ElementWiseOperation op = params().op;
   inference.require_same_type(1, 0);
-  inference.require(op >= ElementWiseOperation::kSUM && op <= ElementWiseOperation::kLESS,
-                    "unknown operation ", static_cast<int32_t>(op));
+  inference.require(row_of(op) != nullptr, "unknown operation ", static_cast<int32_t>(op));
   const bool logical = !accepts(op, DataType::kFLOAT);
   inference.require_type(0, accepts(op, a.dtype), logical ? "BOOL or an integer" : "a number");
   const DataType dtype = result_type(op, a.dtype);
   SymShape shape = inference.broadcast({0, 1});
   ValuesPtr values;
-  // Bits of integers are no arithmetic.
+  // Operations on an integer's bits are no shape arithmetic.
   if (have_aligned_values(shape, {&a, &b}) && !(logical && a.dtype != DataType::kBOOL))
     values = make_values(dtype, shape, [&](int64_t i) {
       return apply(context, op, value_at(a, i), value_at(b, i));
@@ -304,8 +305,7 @@ std::vector<OutputInfo> Unary::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"x"}, 1);
   const TensorInfo& x = inference.input(0);
   const UnaryOperation op = params().op;
-  inference.require(op >= UnaryOperation::kEXP && op <= UnaryOperation::kISNAN,
-                    "unknown operation ", static_cast<int32_t>(op));
+  inference.require(row_of(op) != nullptr, "unknown operation ", static_cast<int32_t>(op));
   inference.require_type(0, accepts(op, x.dtype),
                          op == UnaryOperation::kNOT      ? "BOOL"
                          : accepts(op, DataType::kINT32) ? "a number"

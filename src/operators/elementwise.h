@@ -1,28 +1,8 @@
 #pragma once
 
-#include "operators/builtin.h"
+#include "operators/elementwise_table.h"
 
 namespace opwright {
-
-template <>
-inline constexpr auto kEnumeration<ElementWiseOperation> = enumeration<ElementWiseOperation>(
-    "ElementWiseOperation", "A function of two elements, a and b.",
-    {
-        {"SUM", ElementWiseOperation::kSUM, "a + b"},
-        {"PROD", ElementWiseOperation::kPROD, "a b"},
-        {"MAX", ElementWiseOperation::kMAX, "max(a, b)"},
-        {"MIN", ElementWiseOperation::kMIN, "min(a, b)"},
-        {"SUB", ElementWiseOperation::kSUB, "a - b"},
-        {"DIV", ElementWiseOperation::kDIV, "a / b"},
-        {"POW", ElementWiseOperation::kPOW, "a to the power of b"},
-        {"FLOOR_DIV", ElementWiseOperation::kFLOOR_DIV, "floor(a / b)"},
-        {"AND", ElementWiseOperation::kAND, "a and b, of BOOL"},
-        {"OR", ElementWiseOperation::kOR, "a or b, of BOOL"},
-        {"XOR", ElementWiseOperation::kXOR, "Either a or b, of BOOL."},
-        {"EQUAL", ElementWiseOperation::kEQUAL, "Whether a = b."},
-        {"GREATER", ElementWiseOperation::kGREATER, "Whether a > b."},
-        {"LESS", ElementWiseOperation::kLESS, "Whether a < b."},
-    });
 
 struct ElementWiseParams {
   ElementWiseOperation op = ElementWiseOperation::kSUM;
@@ -31,7 +11,7 @@ struct ElementWiseParams {
     v("op", op);
   }
 };
-/// Two inputs of one type, broadcast as in NumPy when the ranks agree or differ. kDIV of integers
+/// Two inputs of one type, broadcast as in NumPy, also where the ranks differ. kDIV of integers
 /// truncates, kFLOOR_DIV floors; comparisons give BOOL. Integer inputs with known values give known
 /// values.
 class ElementWise final : public BuiltinOperator<ElementWise, ElementWiseParams> {
@@ -43,45 +23,14 @@ class ElementWise final : public BuiltinOperator<ElementWise, ElementWiseParams>
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
-/// Inputs: a and b of one floating type, broadcast. What remains of a once b is taken out of it a
-/// whole number of times: exact, of the sign of a and less than b, as fmod() of C.
+/// Inputs: a and b of one floating type, broadcast. Gives the remainder of a after subtracting b a
+/// whole number of times: exact, with the sign of a, and smaller than b, as C's fmod().
 class Remainder final : public BuiltinOperator<Remainder, NoParams> {
  public:
   static constexpr std::string_view kKind = "Remainder";
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
-
-template <>
-inline constexpr auto kEnumeration<UnaryOperation> = enumeration<UnaryOperation>(
-    "UnaryOperation", "A function of one element.",
-    {
-        {"EXP", UnaryOperation::kEXP, "e to the power of x"},
-        {"LOG", UnaryOperation::kLOG, "Natural logarithm."},
-        {"SQRT", UnaryOperation::kSQRT, "Square root."},
-        {"RECIP", UnaryOperation::kRECIP, "1 / x"},
-        {"ABS", UnaryOperation::kABS, "|x|"},
-        {"NEG", UnaryOperation::kNEG, "-x"},
-        {"SIN", UnaryOperation::kSIN, "Sine."},
-        {"COS", UnaryOperation::kCOS, "Cosine."},
-        {"TAN", UnaryOperation::kTAN, "Tangent."},
-        {"SINH", UnaryOperation::kSINH, "Hyperbolic sine."},
-        {"COSH", UnaryOperation::kCOSH, "Hyperbolic cosine."},
-        {"ASIN", UnaryOperation::kASIN, "Inverse sine."},
-        {"ACOS", UnaryOperation::kACOS, "Inverse cosine."},
-        {"ATAN", UnaryOperation::kATAN, "Inverse tangent."},
-        {"ASINH", UnaryOperation::kASINH, "Inverse hyperbolic sine."},
-        {"ACOSH", UnaryOperation::kACOSH, "Inverse hyperbolic cosine."},
-        {"ATANH", UnaryOperation::kATANH, "Inverse hyperbolic tangent."},
-        {"CEIL", UnaryOperation::kCEIL, "The next integer upwards."},
-        {"FLOOR", UnaryOperation::kFLOOR, "The next integer downwards."},
-        {"ERF", UnaryOperation::kERF, "Gauss error function."},
-        {"NOT", UnaryOperation::kNOT, "Not x, of BOOL."},
-        {"SIGN", UnaryOperation::kSIGN, "-1, 0 or 1."},
-        {"ROUND", UnaryOperation::kROUND, "The nearest integer, the even one of two."},
-        {"ISINF", UnaryOperation::kISINF, "Whether x is infinite."},
-        {"ISNAN", UnaryOperation::kISNAN, "Whether x is not a number."},
-    });
 
 struct UnaryParams {
   UnaryOperation op = UnaryOperation::kEXP;

@@ -7,7 +7,7 @@
 namespace opwright {
 namespace {
 
-/// More elements than a row may have.
+/// More elements than any row may have.
 constexpr int64_t kLimit = int64_t{1} << 31;
 
 void require_sound(const Inference& inference, const FusedAttentionParams& params) {

@@ -9,7 +9,7 @@
 
 namespace opwright {
 
-/// How the tensor of an attention's operand or result lies.
+/// Layout of an attention's operand or result.
 enum class AttentionLayout : int32_t {
   kHEADS_FIRST,   ///< [batch, heads, length, size]
   kBATCH_FIRST,   ///< [batch, length, row], heads side by side in a row
@@ -19,15 +19,16 @@ enum class AttentionLayout : int32_t {
 struct FusedAttentionParams {
   float scale = 1;  ///< of the scores
   CausalMaskKind causal_kind = CausalMaskKind::kNONE;
-  float cap = 0;  ///< scores become cap * tanh(scores / cap); 0: they do not
-  /// What the score of a key becomes that `allowed` forbids.
+  float cap = 0;  ///< scores become cap * tanh(scores / cap); 0: no cap
+  /// The score of a key that `allowed` forbids.
   float masked_score = -std::numeric_limits<float>::infinity();
-  int64_t heads = 1, shared_heads = 1;  ///< of queries and of keys, which divide them
-  int64_t size = 1, value_size = 1;     ///< elements of a head of queries and keys, and of values
+  int64_t heads = 1, shared_heads = 1;  ///< of queries, and of keys; the latter divide the former
+  int64_t size = 1, value_size = 1;     ///< elements of a head of queries and keys, and of a head
+                                        ///< of values
   Ints layouts{0, 0, 0, 0};             ///< of query, key, value and output
   Ints offsets{0, 0, 0};                ///< of query, key, value: where head 0 begins in a row
   Ints head_strides{0, 0, 0};           ///< from head to head in a row
-  FusedProgram fused;                   ///< of the result alone
+  FusedProgram fused;                   ///< reads only the result
   template <class V>
   void visit(V& v) {
     v("scale", scale), v("causal_kind", causal_kind), v("cap", cap);
@@ -41,17 +42,17 @@ struct FusedAttentionParams {
   }
   int64_t heads_of(int operand) const { return operand == 0 ? heads : shared_heads; }
   int64_t size_of(int operand) const { return operand == 2 ? value_size : size; }
-  /// How many heads of queries share one of keys.
+  /// Number of query heads that share one key head.
   int64_t group() const { return heads / shared_heads; }
 };
 
 /// softmax(scale * Q K^T + bias) V in one kernel, without the scores in memory ("FlashAttention",
 /// Dao et al., 2022; Milakov and Gimelshein, 2018). Inputs: query, key and value of one floating
 /// type, each with its layout; optionally `allowed`, BOOL, and `bias`, floating, both broadcast to
-/// [batch, heads, queries, keys]. A query that may meet no key, every score being -infinity, gives
-/// 0. The output's heads lie without gaps. Made by the compiler from the products, the softmax and
-/// what moves elements around them; a fused program may make other elements of the result, which it
-/// sees as it would be stored.
+/// [batch, heads, queries, keys]. A query that may meet no key, with every score -infinity, gives
+/// 0. The output's heads lie without gaps. The compiler makes it from the products, the softmax and
+/// the nodes that move elements around them. A fused program may change the result, which it reads
+/// in the type in which it would be stored.
 class FusedAttention final : public BuiltinOperator<FusedAttention, FusedAttentionParams> {
  public:
   static constexpr std::string_view kKind = "FusedAttention";
@@ -60,7 +61,7 @@ class FusedAttention final : public BuiltinOperator<FusedAttention, FusedAttenti
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
-/// The axis of an operand that is its batch, and the one that is its length.
+/// The batch axis and the length axis of an operand.
 inline int attention_batch_axis(AttentionLayout layout) {
   return layout == AttentionLayout::kLENGTH_FIRST ? 1 : 0;
 }
@@ -70,13 +71,13 @@ inline int attention_length_axis(AttentionLayout layout) {
                                                     : 1;
 }
 
-/// How far apart neighbours lie, in elements; those of a head lie side by side.
+/// Distances between neighbours in elements. The elements of a head lie side by side.
 template <class Extent>
 struct AttentionStrides {
   Extent batch, head, length;
   int64_t offset = 0;
 };
-/// Those of an operand, or of the output (3), whose extents are given.
+/// Strides of an operand, or of the output (3), with these extents.
 template <class Extent, class Extents>
 AttentionStrides<Extent> attention_strides(const FusedAttentionParams& params, int operand,
                                            const Extents& dims) {

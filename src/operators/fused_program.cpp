@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t place_number(FusedPlace place) { return static_cast<int64_t>(place); }
 
-/// The type of a register of the program for elements of that type.
+/// The type of the program's register for elements of that type.
 DataType register_of(DataType type) { return is_floating(type) ? DataType::kFLOAT : type; }
 
 }  // namespace
@@ -80,7 +80,7 @@ void FusedProgram::check(const Inference& inference, DataType sums, std::span<co
     inference.require(
         place >= place_number(FusedPlace::kScalar) && place <= place_number(FusedPlace::kRepeated),
         place, " is no place of an input of a fused program");
-    // Leading axes of 1 are repeated along.
+    // The input is repeated along leading axes of extent 1.
     bool is_repeated = place == place_number(FusedPlace::kRepeated);
     inference.require(place != place_number(FusedPlace::kElement) || missing == 0,
                       inference.port(input), " must have the shape of the output");

@@ -12,8 +12,8 @@ struct OneHotParams {
   }
 };
 /// Inputs: indices (INT32 or INT64, negative ones count from the end), the two values off and on,
-/// and the depth, one integer. The output has a further axis of that extent: on where it equals the
-/// index, off elsewhere.
+/// and the depth, one integer. The output has a further axis of the depth's extent: it is on where
+/// the place on this axis equals the index, and off elsewhere.
 class OneHot final : public BuiltinOperator<OneHot, OneHotParams> {
  public:
   static constexpr std::string_view kKind = "OneHot";
@@ -31,8 +31,8 @@ struct ReverseSequenceParams {
     v("batch_axis", batch_axis), v("sequence_axis", sequence_axis);
   }
 };
-/// Inputs: x and, for each element of the batch axis, how many elements of the sequence axis are
-/// put in the opposite order; those behind them stay.
+/// Inputs: x and, for each element of the batch axis, the number of elements of the sequence axis
+/// that are reversed. The elements behind these stay.
 class ReverseSequence final : public BuiltinOperator<ReverseSequence, ReverseSequenceParams> {
  public:
   static constexpr std::string_view kKind = "ReverseSequence";

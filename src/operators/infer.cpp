@@ -29,6 +29,10 @@ void Inference::require_same_type(int i, int j) const {
           name(input(j).dtype), ", but is ", name(input(i).dtype), "; add a cast");
 }
 
+void Inference::require_same_type_or_fp32(int i, int j) const {
+  if (input(i).dtype != DataType::kFLOAT) require_same_type(i, j);
+}
+
 void Inference::require_rank(int i, int least, int most) const {
   if (rank(i) >= least && rank(i) <= most) return;
   const std::string expected = least == most            ? str("rank ", least)
@@ -140,7 +144,7 @@ std::optional<int64_t> value_count(DataType dtype, std::span<const Expr> dims) {
   if (!carries_values(dtype) || dims.size() > TensorInfo::kMaxValuesRank) return std::nullopt;
   int64_t count = 1;
   for (const Expr& extent : dims) {
-    // Each extent is bounded, so that the product cannot overflow.
+    // Each extent is bounded, so the product cannot overflow.
     if (!extent.is_constant() || extent.constant() < 0 ||
         extent.constant() > TensorInfo::kMaxValues)
       return std::nullopt;
@@ -174,7 +178,7 @@ ValuesPtr make_values(DataType dtype, std::span<const Expr> dims,
       values->push_back(*std::move(value));
     }
   } catch (const Error&) {
-    // Overflow or division by zero among constants: whatever the kernel gives, it is no extent.
+    // Overflow or division by zero among constants: the kernel's result is no extent.
     return nullptr;
   }
   return values;

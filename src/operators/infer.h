@@ -14,12 +14,12 @@
 
 namespace opwright {
 
-/// A context that wants to know how extents are related whenever an engine runs.
+/// A context that wants to know which extents are related in every run of an engine.
 class ExtentListener {
  public:
-  /// The extent of an input is `expected` or, where it broadcasts, 1. Their expressions differ.
+  /// The extent of an input is `expected` or, where it broadcasts, 1. The two expressions differ.
   virtual void agree(int input, int axis, const Expr& expected, bool broadcasts) const = 0;
-  /// The extent of an input is `least` or more. Kernels that need so many elements check that.
+  /// The extent of an input is at least `least`. Kernels that need that check it.
   virtual void bound(int input, int axis, const Expr& least) const {
     (void)input, (void)axis, (void)least;
   }
@@ -28,11 +28,11 @@ class ExtentListener {
   ~ExtentListener() = default;
 };
 
-/// The inputs of one operator while its outputs are inferred, with checks whose errors name layer,
-/// operator, input, what was expected and what came.
+/// The inputs of one operator while its outputs are inferred. Its checks throw errors that name the
+/// layer, operator and input, and the expected and the actual value.
 class Inference {
  public:
-  /// `names` are the inputs' names in order; more inputs than names only where `most` says so.
+  /// `names` are the inputs' names in order. There may be more inputs than names only up to `most`.
   Inference(const InferContext& context, std::string_view kind,
             std::initializer_list<std::string_view> names, int least, int most = -1);
 
@@ -59,21 +59,24 @@ class Inference {
   void require_type(int i, bool accepted, std::string_view expected) const;
   void require_floating(int i) const;
   void require_same_type(int i, int j) const;
+  /// Requires FP32, or the type of input j, for a bias: sums in FP32 take either as it is.
+  void require_same_type_or_fp32(int i, int j) const;
   void require_rank(int i, int least, int most) const;
-  /// Constant extents must agree; extents that may differ at run time pass.
+  /// Constant extents must agree. Extents that may differ at run time pass.
   void require_extent(int i, int axis, const Expr& expected, std::string_view meaning) const;
-  /// The extents are equal whenever the engine runs, whatever their expressions are.
+  /// Declares the extents equal in every run of the engine, whatever their expressions are.
   void agree(int i, int axis_i, int j, int axis_j) const;
-  /// The extent is `expected` or 1.
+  /// Declares the extent equal to `expected` or 1.
   void agree_to_be(int i, int axis, const Expr& expected) const { tell(i, axis, expected, true); }
-  /// The extent is `least` or more.
+  /// Declares the extent at least `least`.
   void be_at_least(int i, int axis, const Expr& least) const;
-  /// The first `count` extents of an input are those of `shape`, aligned at its end, or 1.
+  /// Declares the first `count` extents of an input equal to those of `shape`, aligned at its end,
+  /// or 1.
   void agree_to_broadcast(int i, size_t count, std::span<const Expr> shape) const;
   /// The input must broadcast to `shape` without enlarging it.
   void require_broadcasts_to(int i, std::span<const Expr> shape) const;
   void require_axis(int64_t axis, int rank, std::string_view meaning) const;
-  /// The axes of a mask as indices; fails when a bit is beyond the rank or negative.
+  /// The axes of a mask as indices. Fails when a bit is beyond the rank or negative.
   std::vector<int> axes_of(int64_t mask, int rank) const;
   /// NumPy's broadcasting of the shapes of all given inputs.
   SymShape broadcast(std::initializer_list<int> inputs) const;
@@ -97,24 +100,24 @@ bool conflict(const Expr& a, const Expr& b);
 /// The more definite one of two extents that must be equal.
 const Expr& merge(const Expr& a, const Expr& b);
 
-/// Whether values are followed through tensors of this type: INT32, INT64, BOOL. Arithmetic of
-/// narrower integers wraps, which expressions do not.
+/// Whether inference follows values through tensors of this type: INT32, INT64, BOOL. Arithmetic of
+/// narrower integers wraps, and that of expressions does not.
 bool carries_values(DataType dtype);
-/// The number of elements when a tensor of this type and shape may carry values.
+/// The number of elements, if a tensor of this type and shape may carry values.
 std::optional<int64_t> value_count(DataType dtype, std::span<const Expr> dims);
-/// Whether all tensors have values, and each one or as many as `dims` has elements: element i of
-/// their broadcast combination then comes from value_at(tensor, i).
+/// Whether all tensors have values, either one or as many as `dims` has elements. Element i of
+/// their broadcast combination is then value_at(tensor, i).
 bool have_aligned_values(std::span<const Expr> dims,
                          std::initializer_list<const TensorInfo*> tensors);
-/// Values from `element(i)`, or null when the tensor cannot carry any, an element is not known, or
+/// Values from `element(i)`. Null when the tensor cannot carry values, an element is not known, or
 /// its arithmetic would overflow or divide by zero.
 ValuesPtr make_values(DataType dtype, std::span<const Expr> dims,
                       const std::function<std::optional<Expr>(int64_t)>& element);
-/// Element `i` of a tensor with values, broadcast where it has only one.
+/// Element `i` of a tensor with values. A single element is broadcast.
 const Expr& value_at(const TensorInfo& tensor, int64_t i);
 
-/// `given` checked to have `count` elements between `least` and 2^31 - 1, or `count` times
-/// `fallback` when it is empty.
+/// Checks that `given` has `count` elements between `least` and 2^31 - 1. Returns `count` times
+/// `fallback` when `given` is empty.
 Ints per_axis(std::string_view who, std::string_view what, const Ints& given, int count,
               int64_t fallback, int64_t least);
 /// Throws Error unless `permutation` is one of [0, rank).

@@ -4,8 +4,8 @@
 
 namespace opwright {
 
-/// What TensorRT calls the layer. kPLUGIN for a function plugin, kSHAPE for
-/// what a parser computed of extents.
+/// TensorRT's type of the layer. kPLUGIN for a function plugin, kSHAPE for the arithmetic of
+/// extents that a parser added.
 LayerType layer_type(const Layer& layer);
 
 }  // namespace opwright

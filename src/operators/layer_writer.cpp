@@ -17,7 +17,8 @@ std::string LayerWriter::next_name() {
   return index == 0 ? name_ : str(name_, "/", index);
 }
 
-/// A number that belongs to how a node is written in layers, not one of the model's weights.
+/// Marks a constant that belongs to the layers that implement a node, and not to the model's
+/// weights.
 Tensor* LayerWriter::fixed(Tensor* constant) {
   network_.weight_names().fix(*constant->producer());
   return constant;
@@ -132,8 +133,8 @@ Tensor* LayerWriter::expand(Tensor* x, std::span<const Expr> dims) {
   params.stride.assign(rank, 1);
   std::vector<Expr> starts, strides;
   for (int i = 0; i < rank; ++i) {
-    // A run decides whether an open extent is 1. One that is too large begins in front of the
-    // elements, which the slice refuses.
+    // A run decides whether an open extent is 1. If the extent is too large, the slice begins
+    // before the elements and refuses it.
     const Expr& extent = x->dims()[i];
     const bool is_same = extent == dims[i];
     strides.push_back(is_same ? Expr(1) : repeating_stride(extent));

@@ -5,7 +5,7 @@
 namespace opwright {
 
 std::string MatMulNBitsParams::problem() const {
-  // So that no number of elements overflows.
+  // This limit keeps numbers of elements from overflowing.
   constexpr int64_t kMost = int64_t{1} << 30;
   if (rows < 1 || columns < 1 || rows > kMost || columns > kMost)
     return opwright::str("N and K are ", rows, " and ", columns, "; expected 1 to ", kMost);

@@ -7,15 +7,16 @@
 namespace opwright {
 
 struct MatMulNBitsParams {
-  int64_t rows = 0;     ///< of the weights: columns of the result
-  int64_t columns = 0;  ///< of the weights: what is summed over
+  int64_t rows = 0;     ///< of the weights: the result's columns
+  int64_t columns = 0;  ///< of the weights: the summed axis
   int64_t bits = 4;     ///< of a weight: 2, 4 or 8
-  int64_t block = 32;   ///< neighbours in a row that share a scale: a power of two from 16 on
+  int64_t block = 32;   ///< neighbours in a row that share a scale: a power of two, at least 16
   template <class V>
   void visit(V& v) {
     v("rows", rows), v("columns", columns), v("bits", bits), v("block", block);
   }
-  /// What is wrong with them, and what was expected; empty: nothing. The rest is for those.
+  /// Which parameter is wrong, and the expected values; empty if none is. The other methods need
+  /// correct parameters.
   std::string problem() const;
   int64_t blocks() const { return (columns + block - 1) / block; }
   int64_t codes_per_byte() const { return 8 / bits; }
@@ -25,10 +26,10 @@ struct MatMulNBitsParams {
 };
 
 /// ONNX Runtime's MatMulNBits: a product with weights that stay packed, (code - zero point) *
-/// scale. Inputs: a [..., columns]; codes, UINT8 [rows, blocks, bytes per block], the first code of
-/// a byte in its lowest bits; scales [rows, blocks] of a's type; optional zero points, UINT8 [rows,
-/// zero_bytes()] packed like codes, or [rows, blocks] of a's type (absent: half of the codes'
-/// range); optional bias [rows]. Tensors of the same elements in another shape will do. The output
+/// scale. Inputs: a [..., columns]; codes, UINT8 [rows, blocks, bytes per block], with the first
+/// code of a byte in its lowest bits; scales [rows, blocks] of a's type; optional zero points,
+/// UINT8 [rows, zero_bytes()] packed like codes, or [rows, blocks] of a's type (absent: half of the
+/// codes' range); optional bias [rows]. A tensor may have its elements in another shape. The output
 /// is [..., rows].
 class MatMulNBits final : public BuiltinOperator<MatMulNBits, MatMulNBitsParams> {
  public:

@@ -8,7 +8,7 @@
 namespace opwright {
 namespace {
 
-/// One operand seen as a stack of rows x columns; a vector has no `rows` (a) or `columns` (b).
+/// One operand seen as a stack of rows x columns. A vector has no `rows` (a) or `columns` (b).
 struct Operand {
   SymShape batch;
   bool vector = false;
@@ -77,7 +77,7 @@ std::vector<OutputInfo> MatrixMultiply::infer(InferContext& context) const {
   if (!a.vector) shape.push_back(a.outer);
   if (!b.vector) shape.push_back(b.outer);
   if (params.has_bias) {
-    inference.require_same_type(2, 0);
+    inference.require_same_type_or_fp32(2, 0);
     inference.require_broadcasts_to(2, shape);
     const SymShape& bias = inference.input(2).dims;
     for (size_t i = 0; i + 1 < bias.size(); ++i)
@@ -108,16 +108,15 @@ std::vector<OutputInfo> RowProduct::infer(InferContext& context) const {
   inference.require_extent(1, 1, depth, "the elements of a row");
   shape[last] = columns;
   const auto require_row = [&](int input, const Expr& length) {
-    inference.require_same_type(input, 0);
     inference.require_rank(input, 1, Dims::MAX_DIMS);
     for (int axis = 0; axis < inference.rank(input); ++axis)
       inference.require_extent(input, axis, axis + 1 == inference.rank(input) ? length : Expr(1),
                                "a row has");
   };
-  if (params.has_bias) require_row(2, columns);
+  if (params.has_bias) inference.require_same_type_or_fp32(2, 0), require_row(2, columns);
   inference.require(std::isfinite(params.epsilon) && params.epsilon >= 0,
                     "epsilon must be finite and not negative, but is ", params.epsilon);
-  if (params.normalizes) require_row(scale(), depth);
+  if (params.normalizes) inference.require_same_type(scale(), 0), require_row(scale(), depth);
   inference.require(is_valid(params.activation), "unknown fused activation ",
                     params.activation.type);
   inference.require(!params.fused.present() || !params.activation.present(),

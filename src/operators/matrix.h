@@ -17,8 +17,8 @@ inline constexpr auto kEnumeration<MatrixOperation> = enumeration<MatrixOperatio
 
 struct MatrixMultiplyParams {
   MatrixOperation op0 = MatrixOperation::kNONE, op1 = MatrixOperation::kNONE;
-  /// Fused by the compiler: activation(a b + bias), bias being a third input that broadcasts to the
-  /// output over its last axis; or fused(a b + bias).
+  /// Fused by the compiler: activation(a b + bias) or fused(a b + bias). The bias is a third input
+  /// that broadcasts to the output over its last axis; it has the operands' type or FP32.
   bool has_bias = false;
   FusedActivation activation;
   FusedProgram fused;
@@ -29,9 +29,9 @@ struct MatrixMultiplyParams {
   }
 };
 /// Inputs a and b: stacks of matrices, leading axes broadcast as in NumPy; kVECTOR takes a stack of
-/// vectors and drops the axis. Both of one floating type, or both INT32 or INT64, whose sums wrap
-/// around; or of INT8 and UINT8: then the result is INT32, exact but for what does not fit, unless
-/// a fused program makes another of it.
+/// vectors and drops the axis. Both have one floating type, or both INT32 or INT64, whose sums wrap
+/// around. Or they are INT8 and UINT8: then the result is INT32, which is exact unless it
+/// overflows, or has the type of a fused program.
 class MatrixMultiply final : public BuiltinOperator<MatrixMultiply, MatrixMultiplyParams> {
  public:
   static constexpr std::string_view kKind = "MatrixMultiply";
@@ -40,7 +40,8 @@ class MatrixMultiply final : public BuiltinOperator<MatrixMultiply, MatrixMultip
       "Product of stacks of matrices or vectors."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
-  /// Each element of what a fused program reads is read before the one in its place is written.
+  /// A fused program reads each element of an input before the result's element at this place is
+  /// written.
   bool may_overwrite(int input, int count) const override {
     return params().fused.may_overwrite(input, count);
   }
@@ -55,17 +56,17 @@ struct RowProductParams : MatrixMultiplyParams {
     v.internal("normalizes", normalizes), v.internal("epsilon", epsilon);
   }
 };
-/// A product of rows with a transposed matrix, and what else reads the same rows or makes them:
-/// the rows are divided by their root mean square before, and multiplied by a scale (a further
-/// input behind the bias, of as many elements as a row), and the program takes sums of the product
-/// with a second matrix, too (FusedPlace::kProduct). Made by the compiler, for devices that have a
-/// kernel for it.
+/// A product of rows with a transposed matrix, joined with operations that make or read the same
+/// rows. Before it, the rows are divided by their root mean square and multiplied by a scale (a
+/// further input behind the bias, with as many elements as a row). The program also reads the sums
+/// of a product with a second matrix (FusedPlace::kProduct). The compiler makes it, for devices
+/// that have a kernel for it.
 class RowProduct final : public BuiltinOperator<RowProduct, RowProductParams> {
  public:
   static constexpr std::string_view kKind = "RowProduct";
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
-  /// The input that the rows are scaled by.
+  /// The input that scales the rows.
   int scale() const { return params().has_bias ? 3 : 2; }
 };
 

@@ -9,7 +9,7 @@
 namespace opwright {
 namespace {
 
-/// Leading axes that data and indices share must agree.
+/// Requires that the leading axes that data and indices share agree.
 void check_elementwise_axes(const Inference& inference, int64_t count) {
   for (int i = 0; i < count; ++i)
     inference.require_extent(1, i, inference.input(0).dims[i], "elementwise with the data");
@@ -64,7 +64,7 @@ SymShape gather_shape(const Inference& inference, const GatherParams& params) {
   inference.fail("unknown mode ", static_cast<int32_t>(params.mode));
 }
 
-/// Element `column` of the row that `index` selects along axis 0; a vector has rows of one element.
+/// Element `column` of the row that `index` selects along axis 0. A vector has rows of one element.
 std::optional<Expr> pick(const TensorInfo& data, const Expr& index, int64_t columns,
                          int64_t column) {
   if (!index.is_constant()) return std::nullopt;
@@ -106,7 +106,7 @@ std::vector<OutputInfo> Concatenation::infer(InferContext& context) const {
     std::vector<Expr> all;
     for (int i = 0; i < inference.count(); ++i)
       all.insert(all.end(), inference.input(i).values->begin(), inference.input(i).values->end());
-    // Of a plan that contradicts itself there may be fewer.
+    // In a plan that contradicts itself there may be fewer elements.
     values = make_values(inference.input(0).dtype, shape, [&](int64_t i) -> std::optional<Expr> {
       if (static_cast<size_t>(i) >= all.size()) return std::nullopt;
       return all[static_cast<size_t>(i)];

@@ -7,9 +7,9 @@
 namespace opwright {
 
 struct ShuffleParams {
-  Ints first_transpose;  ///< empty: none; entries beyond the rank do not count
+  Ints first_transpose;  ///< empty: none; entries beyond the rank are ignored
   bool has_reshape = false;
-  Ints reshape_dims;      ///< -1: inferred (one at most), 0: copied from the input when
+  Ints reshape_dims;      ///< -1: inferred (one at most), 0: copied from the input if
                           ///< zero_is_placeholder
   Ints second_transpose;  ///< as first_transpose
   bool zero_is_placeholder = true;
@@ -32,14 +32,14 @@ class Shuffle final : public BuiltinOperator<Shuffle, ShuffleParams> {
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
   bool is_shape_input(int input) const override { return input == 1; }
-  /// The entries of a transpose that count for a tensor of that rank.
+  /// The entries of a transpose that are used for a tensor of that rank.
   static Ints permutation(const Ints& transpose, size_t rank) {
     return Ints(transpose.begin(), transpose.begin() + std::min(rank, transpose.size()));
   }
 };
 
-/// The input without axes of extent 1. Input 1 are those axes, constants; negative ones count from
-/// the end. The compiler lowers it to Reshape.
+/// The input without axes of extent 1. Input 1 has these axes as constants; negative ones count
+/// from the end. The compiler lowers it to Reshape.
 class Squeeze final : public BuiltinOperator<Squeeze, NoParams> {
  public:
   static constexpr std::string_view kKind = "Squeeze";
@@ -50,7 +50,7 @@ class Squeeze final : public BuiltinOperator<Squeeze, NoParams> {
   bool is_shape_input(int input) const override { return input == 1; }
 };
 
-/// The input with further axes of extent 1. Input 1 are those axes of the output, constants;
+/// The input with further axes of extent 1. Input 1 has these axes of the output as constants;
 /// negative ones count from the end. The compiler lowers it to Reshape.
 class Unsqueeze final : public BuiltinOperator<Unsqueeze, NoParams> {
  public:
@@ -76,7 +76,7 @@ class Transpose final : public BuiltinOperator<Transpose, TransposeParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
-/// The same bytes with other extents; made by the compiler, which knows the output's shape. Runs as
+/// The same bytes with other extents. The compiler makes it, and knows the output's shape. Runs as
 /// a view where formats allow it.
 class Reshape final : public BuiltinOperator<Reshape, NoParams> {
  public:
@@ -93,8 +93,8 @@ struct ChannelShuffleParams {
   }
 };
 /// Exchanges the groups of the channels, axis 1, with the channels of a group: of G groups of K,
-/// channel g * K + k becomes channel k * G + g. What ShuffleNet writes as reshape, transpose,
-/// reshape; made by the compiler.
+/// channel g * K + k becomes channel k * G + g. The compiler makes it from ShuffleNet's reshape,
+/// transpose and reshape.
 class ChannelShuffle final : public BuiltinOperator<ChannelShuffle, ChannelShuffleParams> {
  public:
   static constexpr std::string_view kKind = "ChannelShuffle";
@@ -123,9 +123,9 @@ struct SliceParams {
     v("start", start), v("shape", size), v("stride", stride), v("axes", axes), v("mode", mode);
   }
 };
-/// output[i] = input[start + i * stride], indices beyond the bounds by `mode`. Optional inputs 1 to
-/// 3 (shape tensors) replace start, size and stride; input 4 is the scalar for kFILL (absent: 0).
-/// Also what padding in every mode is (negative start), and broadcasting (stride 0).
+/// output[i] = input[start + i * stride]. `mode` decides indices beyond the bounds. Optional inputs
+/// 1 to 3 (shape tensors) replace start, size and stride; input 4 is the scalar for kFILL (absent:
+/// 0). Padding in every mode (negative start) and broadcasting (stride 0) are slices, too.
 class Slice final : public BuiltinOperator<Slice, SliceParams> {
  public:
   static constexpr std::string_view kKind = "Slice";
@@ -136,7 +136,7 @@ class Slice final : public BuiltinOperator<Slice, SliceParams> {
   bool is_shape_input(int input) const override { return input >= 1 && input <= 3; }
 };
 
-/// The stride of a slice that repeats an extent of 1, and leaves any other one as it is.
+/// The stride of a slice that repeats an extent of 1 and leaves any other extent unchanged.
 inline Expr repeating_stride(const Expr& extent) { return min(extent - 1, 1); }
 
 struct ConcatenationParams {
@@ -244,14 +244,14 @@ struct ResizeParams {
   bool is_set(std::string_view property) const {
     return property == "scales" ? !scales.empty() : property != "shape" || scales.empty();
   }
-  /// Each replaces the other.
+  /// Setting one of them clears the other.
   void was_set(std::string_view property) {
     if (property == "scales") shape.clear();
     if (property == "shape") scales.clear();
   }
 };
 /// Interpolation over the axes whose extent changes. An optional second input (a shape tensor)
-/// replaces `shape`. Without scales and a shape the extents stay.
+/// replaces `shape`. Without scales and a shape, all extents stay.
 class Resize final : public BuiltinOperator<Resize, ResizeParams> {
  public:
   static constexpr std::string_view kKind = "Resize";
@@ -266,7 +266,7 @@ class Resize final : public BuiltinOperator<Resize, ResizeParams> {
                                const std::string& layer) const override;
 };
 
-/// Converts type and format of a tensor; inserted by the compiler between neighbours that differ.
+/// Converts type and format of a tensor. The compiler inserts it between neighbours that differ.
 class Reformat final : public BuiltinOperator<Reformat, NoParams> {
  public:
   static constexpr std::string_view kKind = "Reformat";

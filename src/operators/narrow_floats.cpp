@@ -9,7 +9,7 @@ namespace {
 
 using Op = ElementWiseOperation;
 
-constexpr double kNibble = 16, kSign = 8;  ///< of FP4: what a byte's upper half counts, sign bit
+constexpr double kNibble = 16, kSign = 8;  ///< of FP4: weight of a byte's upper half, sign bit
 constexpr double kExponent = 1 << 23;      ///< of FP32: the exponent's lowest bit
 
 Tensor* bits_as(LayerWriter& writer, Tensor* x, DataType to) {
@@ -26,8 +26,8 @@ Tensor* as_pairs(LayerWriter& writer, Tensor* x) {
 
 }  // namespace
 
-// The code of a number is its place among 0, 0.5, 1, 1.5, 2, 3, 4 and 6, and 8 more for a negative
-// one. Within each of the ranges up to 2, 4 and 6 numbers are equally far apart.
+// The code of a number is its place among 0, 0.5, 1, 1.5, 2, 3, 4 and 6; negative numbers add 8.
+// Within each of the ranges up to 2, 4 and 6, numbers are equally far apart.
 
 Tensor* doubled_fp4(LayerWriter& writer, Tensor* x) {
   const SymShape dims = x->dims();
@@ -45,7 +45,7 @@ Tensor* doubled_fp4(LayerWriter& writer, Tensor* x) {
   };
   Tensor* const size =
       writer.select(less(code, kSign), code, writer.elementwise(Op::kSUB, code, kSign));
-  // 0 to 4, then 6 and 8, then 12.
+  // The doubled numbers: 0 to 4, then 6 and 8, then 12.
   Tensor* const small = writer.select(
       less(size, 5), size, writer.elementwise(Op::kSUB, writer.elementwise(Op::kPROD, size, 2), 4));
   Tensor* const doubled = writer.select(less(size, 7), small, writer.scalar(12, DataType::kINT32));
@@ -81,7 +81,7 @@ Tensor* as_fp4(LayerWriter& writer, Tensor* x) {
 
 Tensor* from_e8m0(LayerWriter& writer, Tensor* x) {
   Tensor* const exponent = writer.cast(bits_as(writer, x, DataType::kUINT8), DataType::kINT32);
-  // 2^-127 is a subnormal number: half of what the exponent's lowest bit stands for.
+  // 2^-127 is a subnormal number: half of the number whose exponent has only the lowest bit.
   Tensor* const bits = writer.elementwise(
       Op::kMAX, writer.elementwise(Op::kPROD, exponent, kExponent), kExponent / 2);
   return writer.select(writer.elementwise(Op::kEQUAL, exponent, 255),

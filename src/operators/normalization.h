@@ -10,7 +10,7 @@ struct NormalizationParams {
   int64_t num_groups = 1;  ///< above 1: channels (axis 1) are split into groups, normalized over
                            ///< together with the axes
   bool rms = false;        ///< divide by the root mean square, do not subtract the mean
-  bool is_v2 = false;      ///< scale and bias of groups are per channel alone
+  bool is_v2 = false;      ///< scale and bias of groups are only per channel
   template <class V>
   void visit(V& v) {
     v("epsilon", epsilon), v("axes", axes), v("num_groups", num_groups), v.internal("rms", rms);
@@ -37,10 +37,10 @@ struct QuantizedNormalizationParams : NormalizationParams {
     NormalizationParams::visit(v), v.internal("keeps_result", keeps_result);
   }
 };
-/// A normalization whose result is quantized as well. Inputs: those of Normalization, and behind
-/// them scale and zero point of a Quantize, of one element each. Outputs: y where it is kept, and
-/// what is quantized, of the zero point's type. Made by the compiler, for devices that have a
-/// kernel for it.
+/// A normalization whose result is also quantized. Inputs: those of Normalization, and behind them
+/// the scale and zero point of a Quantize, of one element each. Outputs: y if it is kept, and the
+/// quantized result in the zero point's type. The compiler makes it, for devices that have a kernel
+/// for it.
 class QuantizedNormalization final
     : public BuiltinOperator<QuantizedNormalization, QuantizedNormalizationParams> {
  public:

@@ -4,14 +4,13 @@
 #include <limits>
 
 #include "operators/infer.h"
-#include "operators/type_rules.h"
 
 namespace opwright {
 namespace {
 
 constexpr int kIntsPerInstruction = 5;
 constexpr int kFloatsPerInstruction = 2;
-/// Far above what fusion makes, so that a damaged plan cannot ask for much memory.
+/// Far more than fusion makes. A damaged plan cannot ask for much memory.
 constexpr size_t kMaxInstructions = 4096;
 
 template <class... Parts>
@@ -30,7 +29,7 @@ bool is_register_type(DataType type) {
   return type == DataType::kFLOAT || is_integer(type) || type == DataType::kBOOL;
 }
 
-/// Operands must be earlier registers of fitting types.
+/// Checks that operands are earlier registers of fitting types.
 void verify(std::span<const PointwiseInstruction> program, size_t index) {
   const PointwiseInstruction& instruction = program[index];
   check(is_register_type(instruction.type), index, "registers cannot have type ",
@@ -62,19 +61,11 @@ void verify(std::span<const PointwiseInstruction> program, size_t index) {
   } else if (op == opcode(PointwiseOp::kRemainder)) {
     expect(operand(instruction.a) == DataType::kFLOAT &&
            operand(instruction.b) == DataType::kFLOAT && instruction.type == DataType::kFLOAT);
-  } else if (op >= opcode(PointwiseOp::kActivation)) {
+  } else if (const OperationFacts* const facts = facts_of(op)) {
     const DataType type = operand(instruction.a);
-    const auto activation = activation_of(op);
-    expect(accepts(activation, type) && instruction.type == type);
-  } else if (op >= opcode(PointwiseOp::kUnary)) {
-    const DataType type = operand(instruction.a);
-    const auto unary = unary_of(op);
-    expect(accepts(unary, type) && instruction.type == result_type(unary, type));
-  } else if (op >= opcode(PointwiseOp::kBinary)) {
-    const DataType type = operand(instruction.a);
-    const auto binary = binary_of(op);
-    expect(operand(instruction.b) == type && accepts(binary, type) &&
-           instruction.type == result_type(binary, type));
+    const bool is_binary = op < opcode(PointwiseOp::kUnary);
+    expect(facts->takes(type) && instruction.type == facts->gives(type) &&
+           (!is_binary || operand(instruction.b) == type));
   } else {
     check(false, index, "unknown operation ", op);
   }

@@ -46,9 +46,9 @@ class Pooling final : public BuiltinOperator<Pooling, PoolingParams> {
 };
 
 /// Padding for concrete extents, with which floor((input + pre + post - dilated window) / stride) +
-/// 1 is the output extent. Rounding up may give windows that begin in the padding: those are
-/// dropped as ONNX and TensorRT do. Where an average counts the padding, only the padding in the
-/// parameters counts, not what rounding up appended.
+/// 1 is the output extent. Rounding up may give windows that begin in the padding. These are
+/// dropped, as by ONNX and TensorRT. Where an average counts the padding, only the padding in the
+/// parameters counts, not the padding that rounding up appended.
 ResolvedPadding resolve_padding(const PoolingParams& params, const Shape& input);
 
 }  // namespace opwright

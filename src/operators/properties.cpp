@@ -20,7 +20,7 @@ constexpr const char* kPropertyKinds[] = {"no value",
                                           "a text"};
 static_assert(std::size(kPropertyKinds) == std::variant_size_v<PropertyValue>);
 
-/// How a member of a parameter struct is handed over.
+/// The type in which a parameter struct's member is passed.
 template <class T>
 using Handed = std::conditional_t<std::is_enum_v<T> || std::is_integral_v<T>, int64_t,
                                   std::conditional_t<std::is_floating_point_v<T>, double, T>>;
@@ -51,7 +51,7 @@ void take(const PropertyValue& value, T& member) {
   member = static_cast<T>(value_as<Handed<T>>(value));
 }
 
-/// False where the operator has no such parameter.
+/// Returns false where the operator has no such parameter.
 template <class Op>
 bool get_parameter(const Layer& layer, std::string_view name, PropertyValue& value) {
   typename Op::Params params = static_cast<const Op&>(*layer.op()).params();
@@ -92,14 +92,14 @@ std::string parameter_names() {
   return names;
 }
 
-/// What reads and changes the parameters of one operator class.
+/// Functions that read and change the parameters of one operator class.
 struct Parameters {
   bool (*get)(const Layer&, std::string_view, PropertyValue&);
   bool (*set)(Layer&, std::string_view, const PropertyValue&);
   std::string (*names)();
 };
 
-/// Null for a layer that is no built-in one, or is shown as another one than its operator.
+/// Null for a layer that is not built in, or whose shown type is not that of its operator.
 const Parameters* parameters_of(const Layer& layer) {
   static const auto all = [] {
     std::unordered_map<std::string_view, Parameters> map;

@@ -11,23 +11,23 @@
 
 namespace opwright {
 
-/// Elements with their type and shape; without data where there are none.
+/// Elements with their type and shape. Has no data where there are no elements.
 using WeightsArray = Constant::Params;
 
-/// What a property of a layer holds. An int64_t stands for a bool and an enumerator, too; nothing
-/// for what is not set.
+/// The value of a layer's property. An int64_t also stands for a bool or an enumerator. Monostate:
+/// the property is not set.
 using PropertyValue =
     std::variant<std::monostate, int64_t, double, Ints, Floats, WeightsArray, std::string>;
 
 /// A property of the layer by its name in TensorRT's Python API: a parameter of its operator, the
-/// elements of an input that is a constant, or what follows from its tensors. Throws Error, naming
-/// those that there are, for another name, and where the value cannot be known.
+/// elements of an input that is a constant, or a value that follows from its tensors. Throws Error
+/// for another name, with the names that exist, and where the value cannot be known.
 PropertyValue get_property(const Layer& layer, std::string_view name);
-/// Throws Error likewise, for what can only be read and for a value of another kind. Whether the
-/// value fits is left to inference.
+/// Throws Error as get_property() does, and for a property that can only be read or a value of
+/// another kind. Inference checks whether the value fits.
 void set_property(Layer& layer, std::string_view name, const PropertyValue& value);
 
-/// Visits a parameter struct: calls `function(name, member, hints...)` for each member that the
+/// Visits a parameter struct. Calls `function(name, member, hints...)` for each member that the
 /// APIs show.
 template <class Function>
 class ShownParameters {
@@ -60,7 +60,7 @@ struct LayerProperty {
   Kind kind;
   const char* name;
   PropertyValue (*get)(const Layer& layer);
-  /// Null for what can only be read.
+  /// Null for a property that can only be read.
   void (*set)(Layer& layer, const PropertyValue& value);
   const char* doc;
 };

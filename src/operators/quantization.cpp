@@ -18,7 +18,7 @@ SymShape scale_shape(const SymShape& x, const SymShape& scale, int64_t axis, std
   const auto rank = static_cast<int64_t>(x.size());
   if (numel(scale) == Expr(1)) return SymShape(rank, Expr(1));
   if (is_vector_of_scales(x, scale)) {
-    if (rank == 1) axis = 0;  // the only one, whatever the model says
+    if (rank == 1) axis = 0;  // the only axis, whatever the model says
     if (axis < 0 || axis >= rank) {
       problem = opwright::str("is a vector of ", scale[0].str(), ", so the axis must be in [0, ",
                               rank, "), but is ", axis);
@@ -49,7 +49,7 @@ SymShape scale_shape(const SymShape& x, const SymShape& scale, int64_t axis, std
 
 namespace {
 
-/// Whether there are types that no kernel takes.
+/// Whether a type occurs that no kernel accepts.
 bool has_narrow(DataType x, DataType scale) {
   return x == DataType::kFP4 || scale == DataType::kE8M0;
 }

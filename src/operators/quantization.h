@@ -5,8 +5,8 @@
 namespace opwright {
 
 struct QuantizationParams {
-  int64_t axis = -1;  ///< of a scale that is a vector
-  Ints block_shape;   ///< what TensorRT calls the extents of blocks; they follow from the scale
+  int64_t axis = -1;  ///< axis of a scale that is a vector
+  Ints block_shape;   ///< TensorRT's extents of blocks, which follow from the scale
   DataType to = DataType::kINT8;
   template <class V>
   void visit(V& v) {
@@ -16,7 +16,7 @@ struct QuantizationParams {
 
 /// x / scale + zero point, rounded half to even and saturated, as INT8, UINT8 or FP8. Inputs: x,
 /// scale, optional zero point of the output's type. Scale and zero point have one element, one for
-/// each index of the axis, or x's rank: then each is for a block of elements.
+/// each index of the axis, or x's rank. With x's rank, each element is for a block of x.
 class Quantize final : public BuiltinOperator<Quantize, QuantizationParams> {
  public:
   static constexpr std::string_view kKind = "Quantize";
@@ -27,8 +27,8 @@ class Quantize final : public BuiltinOperator<Quantize, QuantizationParams> {
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
-/// (x - zero point) * scale, of x in INT8, UINT8, INT32, FP8 or FP4, as a floating type. A scale of
-/// E8M0 is a power of two. FP4, and scales of E8M0, are written as other layers.
+/// (x - zero point) * scale as a floating type, for x in INT8, UINT8, INT32, FP8 or FP4. A scale of
+/// E8M0 is a power of two. FP4 and E8M0 scales are composed of other layers.
 class Dequantize final : public BuiltinOperator<Dequantize, QuantizationParams> {
  public:
   static constexpr std::string_view kKind = "Dequantize";
@@ -41,13 +41,13 @@ class Dequantize final : public BuiltinOperator<Dequantize, QuantizationParams> 
                                const std::string& layer) const override;
 };
 
-/// The shape of x's rank that a scale or zero point has beside it: extents are 1, those of x, or
-/// divide them. Empty, and `problem` says why, where it fits x in none of the three ways.
+/// The shape of x's rank in which a scale or zero point broadcasts to x: extents are 1, those of x,
+/// or divide them. Empty where the scale fits x in none of the three ways; `problem` then says why.
 SymShape scale_shape(const SymShape& x, const SymShape& scale, int64_t axis, std::string& problem);
-/// Whether an extent of a scale stands for blocks of more than one element of x and less than all.
+/// Whether an extent of a scale stands for blocks of more than one but not all elements of x.
 bool has_blocks(const Expr& x, const Expr& scale);
-/// Whether there is a scale for each index of an axis, whose extent may be open: not blocks of a
-/// vector of known extent.
+/// Whether there is a scale for each index of an axis. The axis' extent may be open. False for
+/// blocks of a vector of known extent.
 bool is_vector_of_scales(const SymShape& x, const SymShape& scale);
 
 }  // namespace opwright

@@ -9,7 +9,7 @@
 namespace opwright {
 namespace {
 
-/// The operator's view of its inputs where those of FP32 are integers.
+/// The operator's view of its inputs in which those of FP32 are integers.
 class IntegerContext final : public InferContext {
  public:
   IntegerContext(InferContext& outer, const std::vector<RationalsPtr>& rationals,
@@ -40,7 +40,7 @@ class IntegerContext final : public InferContext {
   std::vector<const TensorInfo*> pointers_;
 };
 
-/// Whether products with extents are exact in FP32 for all that occur.
+/// Whether the number's products with all extents that occur are exact in FP32.
 bool is_short(const Rational& number) {
   constexpr int64_t kMost = 1 << 12;
   return std::abs(number.numerator.constant()) <= kMost && number.divisor.constant() <= kMost;
@@ -68,7 +68,7 @@ const Rational& rational_at(const std::vector<Rational>& numbers, int64_t i) {
 
 RationalsPtr make_rationals(std::span<const Expr> dims,
                             const std::function<std::optional<Rational>(int64_t)>& element) {
-  // As many as integers, whose type stands for them here.
+  // A tensor may carry as many rationals as INT64 values.
   const std::optional<int64_t> count = value_count(DataType::kINT64, dims);
   if (!count) return nullptr;
   auto rationals = std::make_shared<std::vector<Rational>>();

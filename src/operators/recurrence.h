@@ -22,11 +22,11 @@ enum class RecurrentActivation : int32_t {
 };
 inline constexpr int kRecurrentActivations = 11;
 
-/// How many matrices a cell has for its input, and as many for its state.
+/// Number of matrices of a cell for its input. It has as many for its state.
 constexpr int gate_count(RecurrentCell cell) {
   return cell == RecurrentCell::kLSTM ? 4 : cell == RecurrentCell::kGRU ? 3 : 1;
 }
-/// How many activations a direction has: f; f and g; f, g and h.
+/// Number of activations of a direction: f; f and g; f, g and h.
 constexpr int activation_count(RecurrentCell cell) {
   return cell == RecurrentCell::kLSTM ? 3 : cell == RecurrentCell::kGRU ? 2 : 1;
 }
@@ -37,7 +37,8 @@ struct RecurrenceParams {
   /// RecurrentActivation, alpha and beta of each activation, direction by direction.
   Ints activations;
   Floats alphas, betas;
-  double clip = 0;                   ///< the gates' sums are clipped to [-clip, clip]; 0: not
+  double clip = 0;                   ///< the gates' sums are clipped to [-clip, clip]; 0: no
+                                     ///< clipping
   bool input_forget = false;         ///< LSTM: the forget gate is 1 minus the input gate
   bool linear_before_reset = false;  ///< GRU: the reset gate multiplies the product
   template <class V>
@@ -49,9 +50,9 @@ struct RecurrenceParams {
   int directions() const { return direction == RecurrentDirection::kBIDIRECTIONAL ? 2 : 1; }
 };
 
-/// ONNX's RNN, GRU and LSTM over sequences [steps, batch, input], with its order of gates.
-/// Inputs: x, w, r, b, sequence_lens, initial_h, initial_c, p, of which those from b on may be
-/// absent. Outputs: y [steps, directions, batch, hidden], y_h and, of LSTM, y_c.
+/// ONNX's RNN, GRU and LSTM over sequences [steps, batch, input], with its order of gates. Inputs:
+/// x, w, r, b, sequence_lens, initial_h, initial_c, p. Those from b on may be absent. Outputs: y
+/// [steps, directions, batch, hidden], y_h and, for LSTM, y_c.
 class Recurrence final : public BuiltinOperator<Recurrence, RecurrenceParams> {
  public:
   static constexpr std::string_view kKind = "Recurrence";

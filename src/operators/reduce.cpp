@@ -63,7 +63,7 @@ std::vector<OutputInfo> Reduce::infer(InferContext& context) const {
       shape.push_back(Expr(1));
   }
   ValuesPtr values;
-  // A single element is what all elements are reduced to.
+  // All elements are reduced to one, so the values are known.
   if (x.values && value_count(x.dtype, shape) == 1)
     values = make_values(x.dtype, shape, [&](int64_t) { return reduce(op, *x.values); });
   return {make_output(x.dtype, std::move(shape), std::move(values))};
@@ -137,7 +137,7 @@ std::vector<OutputInfo> TopK::infer(InferContext& context) const {
     k = given[0];
   }
   const Expr& extent = x.dims[axis];
-  // Where a tensor says how many, there may be none.
+  // If a tensor gives the number, it may be 0.
   const int64_t least = inference.optional(1) ? 0 : 1;
   inference.require(!k.is_constant() || k.constant() >= least, "k must be at least ", least,
                     ", but is ", k.str());

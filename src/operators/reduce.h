@@ -60,17 +60,18 @@ inline constexpr auto kEnumeration<CumulativeOperation> = enumeration<Cumulative
 
 struct CumulativeParams {
   CumulativeOperation op = CumulativeOperation::kSUM;
-  bool exclusive = false;  ///< an element does not count for its own sum
+  bool exclusive = false;  ///< an element does not count in its own sum
   bool reverse = false;    ///< sums begin at the end
-  int64_t axis = -1;       ///< where there is no second input
-  bool product = false;    ///< of the elements instead of the sum
+  int64_t axis = -1;       ///< used without a second input
+  bool product = false;    ///< multiplies the elements instead of adding them
   template <class V>
   void visit(V& v) {
     v("op", op), v("exclusive", exclusive), v("reverse", reverse), v.internal("axis", axis),
         v.internal("product", product);
   }
 };
-/// Sums along an axis, which is a second input, a constant; the compiler makes a parameter of it.
+/// Sums along an axis. The axis is a second input, a constant, which the compiler turns into a
+/// parameter.
 class Cumulative final : public BuiltinOperator<Cumulative, CumulativeParams> {
  public:
   static constexpr std::string_view kKind = "Cumulative";

@@ -10,7 +10,7 @@
 namespace opwright {
 namespace {
 
-/// Throws Error for scales that no extent can be multiplied with.
+/// Multiplies an extent by a scale. Throws Error for a scale that no extent can be multiplied by.
 Expr scaled(const Inference& inference, int axis, const Expr& extent, double scale) {
   inference.require(std::isfinite(scale) && scale > 0, "scales must be finite and above 0, but is ",
                     scale, " on axis ", axis);
@@ -30,7 +30,7 @@ bool is_known(const ResizeParams& params) {
 
 }  // namespace
 
-/// Convergents of the continued fraction.
+/// Searches the convergents of the continued fraction.
 std::optional<Fraction> simplest_fraction(double scale) {
   constexpr double kLimit = 0x1p31;
   int64_t p0 = 0, q0 = 1, p1 = 1, q1 = 0;
@@ -52,7 +52,7 @@ std::optional<Fraction> simplest_fraction(double scale) {
 
 Fraction resize_scale(const ResizeParams& params, int axis, int64_t from, int64_t to) {
   const Fraction quotient{to, from};
-  // Inference refuses scales that are no fraction.
+  // Inference refuses scales that are no fractions.
   return params.scales.empty()
              ? quotient
              : simplest_fraction(params.scales[static_cast<size_t>(axis)]).value_or(quotient);

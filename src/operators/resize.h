@@ -11,16 +11,17 @@ struct Fraction {
   int64_t numerator = 0, denominator = 1;
 };
 
-/// The simplest fraction that rounds to the same single-precision number; nothing where that is not
-/// made of 31-bit integers. Scales are written as decimals or quotients of extents and pass through
-/// single precision, so 0.7 arrives as 0.699999988, and 10 * 0.7 has to be 7.
+/// The simplest fraction that rounds to the same single-precision number. Nothing where the
+/// fraction needs integers of more than 31 bits. Scales are written as decimals or quotients of
+/// extents and pass through single precision, so 0.7 arrives as 0.699999988, and 10 * 0.7 has to be
+/// 7.
 std::optional<Fraction> simplest_fraction(double scale);
 
-/// By what an axis grows. Places along it are computed from this fraction: a rounded quotient puts
-/// what lies on an element, or in the middle between two, beside it.
+/// The factor by which an axis grows. Places along the axis are computed from this fraction,
+/// because a rounded quotient would move places off elements and off the middle between two.
 Fraction resize_scale(const ResizeParams& params, int axis, int64_t from, int64_t to);
 
-/// floor(extent * scale) for the simplest fraction that is the scale; nothing where there is none.
+/// floor(extent * scale), with the scale as the simplest fraction; nothing where there is none.
 std::optional<Expr> scaled_extent(const Expr& extent, double scale);
 
 }  // namespace opwright

@@ -5,7 +5,8 @@
 namespace opwright {
 
 struct RotaryEmbeddingParams {
-  bool interleaved = false;          ///< pairs are neighbours, else elements of the two halves
+  bool interleaved = false;          ///< pairs are neighbours; else they are elements of the two
+                                     ///< halves
   int64_t rotary_embedding_dim = 0;  ///< leading elements of a head that are turned; 0: all
   bool sequence_first = false;       ///< x is [batch, length, heads, size]
   template <class V>
@@ -14,10 +15,10 @@ struct RotaryEmbeddingParams {
     v.internal("sequence_first", sequence_first);
   }
 };
-/// Pairs of elements of each head, x [batch, heads, length, size], turned by angles whose cosines
+/// Turns pairs of elements of each head, x [batch, heads, length, size], by angles whose cosines
 /// and sines are inputs 1 and 2: [batch or 1, length, turned / 2], or with positions as input 3
-/// ([batch or 1, length], INT32 or INT64) tables [rows, turned / 2]. Positions count from the end
-/// where they are negative; out of range they give zeros. The output is like x ("RoFormer", Su et
+/// ([batch or 1, length], INT32 or INT64) tables [rows, turned / 2]. Negative positions count from
+/// the end; positions out of range give zeros. The output has x's type and shape ("RoFormer", Su et
 /// al., 2021).
 class RotaryEmbedding final : public BuiltinOperator<RotaryEmbedding, RotaryEmbeddingParams> {
  public:

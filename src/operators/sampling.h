@@ -15,7 +15,7 @@ struct GridSampleParams {
   }
 };
 /// Inputs: x [N, C, spatial...] with 2 or 3 spatial axes, and the grid [N, extents..., 2 or 3] of
-/// positions in x, each from -1 to 1, the last axis first.
+/// positions in x. Each coordinate is from -1 to 1, and that of the last axis comes first.
 class GridSample final : public BuiltinOperator<GridSample, GridSampleParams> {
  public:
   static constexpr std::string_view kKind = "GridSample";
@@ -28,7 +28,7 @@ class GridSample final : public BuiltinOperator<GridSample, GridSampleParams> {
 struct RoiAlignParams {
   bool max = false;  ///< the maximum of a bin's samples instead of their mean
   int64_t height = 1, width = 1;
-  int64_t sampling_ratio = 0;  ///< samples along each axis of a bin; 0: by its size
+  int64_t sampling_ratio = 0;  ///< samples along each axis of a bin; 0: depends on its size
   double spatial_scale = 1;
   bool half_pixel = true;  ///< positions are shifted by half an element
   template <class V>
@@ -57,9 +57,9 @@ struct DeformableColumnsParams {
         v("offset_groups", offset_groups);
   }
 };
-/// What a deformable convolution multiplies with its kernel: the elements of each window, each
-/// moved by an offset and interpolated. Inputs: x [N, C, H, W], offsets [N, groups * window * 2,
-/// rows, columns] and optionally factors [N, groups * window, rows, columns]. Output [N, C *
+/// The elements that a deformable convolution multiplies with its kernel: those of each window,
+/// each moved by an offset and interpolated. Inputs: x [N, C, H, W], offsets [N, groups * window *
+/// 2, rows, columns] and optionally factors [N, groups * window, rows, columns]. Output [N, C *
 /// window, rows, columns].
 class DeformableColumns final : public BuiltinOperator<DeformableColumns, DeformableColumnsParams> {
  public:

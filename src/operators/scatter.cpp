@@ -40,7 +40,7 @@ void check_tuples(const Inference& inference) {
     inference.require_extent(2, i, updates[i], "of the indices, then of the data's slices");
 }
 
-/// Elements of a vector that shapes are computed from, where indices are constants.
+/// Elements of a vector from which shapes are computed, if its indices are constants.
 ValuesPtr scattered(const Inference& inference, const ScatterParams& params) {
   const TensorInfo &data = inference.input(0), &indices = inference.input(1),
                    &updates = inference.input(2);

@@ -4,9 +4,9 @@
 
 namespace opwright {
 
-/// What becomes of an element that an update meets.
+/// How an update changes its element.
 enum class ScatterReduction : int32_t {
-  kNONE = 0,  ///< The update takes its place, of several the last one.
+  kNONE = 0,  ///< The update replaces the element; the last of several updates counts.
   kADD = 1,
   kMUL = 2,
   kMIN = 3,
@@ -32,8 +32,8 @@ struct ScatterParams {
     v.internal("in_place", in_place);
   }
 };
-/// Inputs: data, indices (INT32 or INT64; negative ones count from the end, what others out of
-/// range refer to is left out), updates. ONNX ScatterElements and ScatterND.
+/// Inputs: data, indices (INT32 or INT64; negative ones count from the end), updates. Updates with
+/// other indices out of range are left out. ONNX ScatterElements and ScatterND.
 class Scatter final : public BuiltinOperator<Scatter, ScatterParams> {
  public:
   static constexpr std::string_view kKind = "Scatter";
@@ -48,10 +48,10 @@ struct MaxUnpoolParams {
   template <class V>
   void visit(V&) {}
 };
-/// The opposite of pooling that tells where its maxima lay. Inputs: maxima, as many indices (INT32
-/// or INT64) and the result's extents. An index counts all elements of the result, negative ones
-/// from the end; what others out of range refer to is left out, and of several maxima with one
-/// index the last one stays. Elsewhere is zero.
+/// The opposite of pooling that tells where its maxima lie. Inputs: maxima, as many indices (INT32
+/// or INT64) and the result's extents. An index counts all elements of the result, a negative one
+/// from the end. Maxima with other indices out of range are left out. Of several maxima with one
+/// index the last one stays. All other elements are zero.
 class MaxUnpool final : public BuiltinOperator<MaxUnpool, MaxUnpoolParams> {
  public:
   static constexpr std::string_view kKind = "MaxUnpool";

@@ -4,9 +4,9 @@
 
 namespace opwright {
 
-// Operators that find out how many elements they have: their last output is that number, a size
-// tensor, INT64 unless said otherwise. Memory is planned for the most that the inputs' shapes
-// allow; the elements lie densely for the number that was found.
+// Operators that compute their number of elements. Their last output is that number, a size tensor,
+// INT64 unless said otherwise. Memory is planned for the largest number that the inputs' shapes
+// allow. The elements lie densely for the computed number.
 
 struct NonZeroParams {
   DataType indices_type = DataType::kINT32;
@@ -38,9 +38,10 @@ inline constexpr auto kEnumeration<BoundingBoxFormat> = enumeration<BoundingBoxF
 
 struct NmsParams {
   BoundingBoxFormat bounding_box_format = BoundingBoxFormat::kCORNER_PAIRS;
-  int64_t topk_box_limit = 0;  ///< boxes of a class that are looked at; 0: all
+  int64_t topk_box_limit = 0;  ///< boxes of a class that are considered; 0: all
   DataType indices_type = DataType::kINT32;
-  bool is_bounded = false;  ///< how many boxes a class may keep is known when shapes are
+  bool is_bounded = false;  ///< whether the number of boxes that a class may keep is known when
+                            ///< shapes are
   template <class V>
   void visit(V& v) {
     v("bounding_box_format", bounding_box_format), v("topk_box_limit", topk_box_limit),
@@ -48,9 +49,10 @@ struct NmsParams {
   }
 };
 /// Inputs: boxes [batch, boxes, 4] or [batch, boxes, classes, 4], scores [batch, boxes, classes],
-/// how many boxes a class of an image may keep (one integer), and optionally the overlap above
-/// which a box is dropped (default 0) and the score above which one is taken (default: any).
-/// Outputs: [count, 3] of batch, class and box, of each class the best first, and the INT32 count.
+/// the number of boxes that a class of an image may keep (one integer), and optionally the overlap
+/// above which a box is dropped (default 0) and the score above which one is taken (default: any).
+/// Outputs: [count, 3] of batch, class and box, with the best of each class first, and the INT32
+/// count.
 class Nms final : public BuiltinOperator<Nms, NmsParams> {
  public:
   static constexpr std::string_view kKind = "NMS";
@@ -63,16 +65,16 @@ class Nms final : public BuiltinOperator<Nms, NmsParams> {
 };
 
 struct UniqueParams {
-  bool flatten = true;  ///< elements are compared, rather than slices along `axis`
+  bool flatten = true;  ///< compares elements, not slices along `axis`
   int64_t axis = 0;
-  bool sorted = true;  ///< ascending, rather than in the order in which they occur first
+  bool sorted = true;  ///< ascending, not in the order of first occurrence
   template <class V>
   void visit(V& v) {
     v("flatten", flatten), v("axis", axis), v("sorted", sorted);
   }
 };
 /// Outputs: the different elements or slices, the INT64 index where each occurs first, for each of
-/// the input which one it is, how often each occurs, and their number.
+/// the input the index of its equal, how often each occurs, and their number.
 class Unique final : public BuiltinOperator<Unique, UniqueParams> {
  public:
   static constexpr std::string_view kKind = "Unique";
@@ -82,14 +84,14 @@ class Unique final : public BuiltinOperator<Unique, UniqueParams> {
 };
 
 struct DataExtentParams {
-  int64_t element = 0;  ///< the place of the extent in input 0
+  int64_t element = 0;  ///< the place in input 0 of the element that becomes an extent
   template <class V>
   void visit(V& v) {
     v.internal("element", element);
   }
 };
-/// An element of an INT32 or INT64 tensor that becomes an extent of others: the output is the size
-/// tensor. Input 1, one integer that decides shapes, is its upper bound.
+/// Turns an element of an INT32 or INT64 tensor into an extent of other tensors: the output is the
+/// size tensor. Input 1, one integer that decides shapes, is its upper bound.
 class DataExtent final : public BuiltinOperator<DataExtent, DataExtentParams> {
  public:
   static constexpr std::string_view kKind = "DataExtent";

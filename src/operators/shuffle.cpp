@@ -15,7 +15,7 @@ SymShape permuted(std::string_view who, std::string_view what, const SymShape& s
   return result;
 }
 
-/// The elements of `values`, which a tensor of shape `from` has, after its transposition.
+/// The elements `values` of a tensor of shape `from` after its transposition.
 ValuesPtr permuted(const ValuesPtr& values, const SymShape& from, const Ints& permutation) {
   if (!values || permutation != Ints{1, 0}) return values;
   const int64_t rows = from[0].constant(), columns = from[1].constant();
@@ -25,8 +25,8 @@ ValuesPtr permuted(const ValuesPtr& values, const SymShape& from, const Ints& pe
   return result;
 }
 
-/// The elements of `from` and `to` after extents that occur in both are struck out, which keeps
-/// quotients simple and defined when one of those extents is 0 at run time.
+/// The numbers of elements of `from` and `to` without the extents that occur in both. This keeps
+/// quotients simple, and defined when one of those extents is 0 at run time.
 struct Counts {
   Expr from, to;
 };
@@ -42,7 +42,7 @@ Counts remaining(SymShape from, const SymShape& to) {
   return {numel(from), numel(rest)};
 }
 
-/// `wanted` with -1 and 0 replaced. Elements that are not constant are taken as they are.
+/// `wanted` with -1 and 0 replaced. Elements that are not constant stay.
 SymShape reshaped(const Inference& inference, const SymShape& from, const std::vector<Expr>& wanted,
                   bool zero_is_placeholder) {
   inference.require(wanted.size() <= static_cast<size_t>(Dims::MAX_DIMS),
@@ -88,7 +88,7 @@ SymShape reshaped(const Inference& inference, const SymShape& from, const std::v
   return shape;
 }
 
-/// Per axis of a tensor of that rank, whether input 1 names it.
+/// Per axis of a tensor of that rank, whether input 1 names the axis.
 std::vector<bool> named_axes(const Inference& inference, const std::vector<Expr>& axes, int rank) {
   std::vector<bool> named(static_cast<size_t>(rank));
   for (const Expr& each : axes) {
@@ -104,7 +104,7 @@ std::vector<bool> named_axes(const Inference& inference, const std::vector<Expr>
   return named;
 }
 
-/// The elements in a shape that holds as many.
+/// The elements in another shape with as many elements.
 OutputInfo in_shape(InferContext& context, const Operation& op, SymShape shape) {
   const TensorInfo& x = *context.inputs[0];
   const bool carries = shape.size() <= TensorInfo::kMaxValuesRank;

@@ -20,7 +20,7 @@ std::vector<int> axes_of(const Inference& inference, const Ints& given) {
   return axes;
 }
 
-/// Start, size or stride: from the input where it is there, else from the parameters.
+/// Start, size or stride: from the input if it is present, else from the parameters.
 std::vector<Expr> per_sliced_axis(const Inference& inference, int input, const Ints& parameter,
                                   std::string_view what, size_t count) {
   std::vector<Expr> values(parameter.begin(), parameter.end());
@@ -47,8 +47,8 @@ void check_bounds(const Inference& inference, SampleMode mode, int axis, const E
                     " has no elements to sample from");
 }
 
-/// The input element that output element `i` is, when it is within the bounds. Start and stride are
-/// given for every axis.
+/// The input element at output element `i`, if it is within the bounds. Start and stride have an
+/// element for every axis.
 std::optional<Expr> element(const TensorInfo& x, std::span<const Expr> shape,
                             std::span<const Expr> start, std::span<const Expr> stride, int64_t i) {
   int64_t offset = 0, pitch = 1;

@@ -7,7 +7,7 @@
 namespace opwright {
 namespace {
 
-/// The integer that a number is, if it is one.
+/// The number as an integer, if it is one.
 std::optional<Expr> integral(double value) {
   if (!(std::abs(value) < 0x1p63) || value != std::trunc(value)) return std::nullopt;
   return Expr(static_cast<int64_t>(value));
@@ -68,9 +68,9 @@ std::vector<OutputInfo> Fill::infer(InferContext& context) const {
   ValuesPtr values;
   if (linear) {
     const std::optional<Expr> start = parameter(1, params.alpha);
-    // A scalar has no axis to step along.
+    // A scalar has no axis along which it could step.
     const std::optional<Expr> step = shape.empty() ? Expr(0) : parameter(2, params.beta);
-    // With more axes the step is along the last one only, which no shape arithmetic asks for.
+    // With more axes the step is only along the last one, which no shape arithmetic uses.
     if (start && step && (shape.size() <= 1 || *step == Expr(0)))
       values = make_values(type, shape, [&](int64_t i) {
         const Expr value = *start + Expr(i) * *step;

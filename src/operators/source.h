@@ -4,7 +4,7 @@
 
 namespace opwright {
 
-/// The extents of its input as a one-dimensional INT64 tensor.
+/// The extents of the input as a one-dimensional INT64 tensor.
 class ShapeOf final : public BuiltinOperator<ShapeOf, NoParams> {
  public:
   static constexpr std::string_view kKind = "Shape";
@@ -39,9 +39,9 @@ struct FillParams {
         v("beta", beta), v.internal("seed", seed);
   }
 };
-/// Optional inputs: 0 a shape tensor that replaces `shape`, 1 and 2 scalars that replace alpha and
-/// beta (beta a vector with a step per axis as in TensorRT). LINSPACE: element [i, j, ...] = alpha
-/// + i * beta[0] + j * beta[1] + ...
+/// Optional inputs: 0 is a shape tensor that replaces `shape`; 1 and 2 are scalars that replace
+/// alpha and beta (beta may be a vector with a step per axis as in TensorRT). LINSPACE: element [i,
+/// j, ...] = alpha + i * beta[0] + j * beta[1] + ...
 class Fill final : public BuiltinOperator<Fill, FillParams> {
  public:
   static constexpr std::string_view kKind = "Fill";

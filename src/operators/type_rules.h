@@ -5,22 +5,28 @@
 
 namespace opwright {
 
-/// Whether the operation is known (a plan may hold any number) and takes tensors of this type.
-bool accepts(ElementWiseOperation op, DataType type);
-bool accepts(UnaryOperation op, DataType type);
-bool accepts(ActivationType op, DataType type);
-/// What an accepted operation gives for that type: BOOL for comparisons, else the type itself.
-DataType result_type(ElementWiseOperation op, DataType type);
-DataType result_type(UnaryOperation op, DataType type);
+/// Whether the operation is known (a plan may hold any number) and accepts tensors of this type.
+template <class E>
+bool accepts(E op, DataType type) {
+  const OperationFacts* const facts = facts_of(op);
+  return facts && facts->takes(type);
+}
+/// The result type of an accepted operation: BOOL for comparisons, else the operands' type.
+template <class E>
+DataType result_type(E op, DataType type) {
+  return facts_of(op)->gives(type);
+}
 inline bool is_byte(DataType type) { return type == DataType::kINT8 || type == DataType::kUINT8; }
-/// INT8, UINT8 and FP8: what is quantized has a scale beside it, and products of a type of their
-/// own.
+/// INT8, UINT8 and FP8. Quantized tensors have a scale, and products of a different type.
 inline bool is_quantized(DataType type) { return is_byte(type) || type == DataType::kFP8; }
-/// The type of products: INT32 of INT8 and UINT8, FP32 of FP8, else that of the elements.
+/// The type of products: INT32 for INT8 and UINT8, FP32 for FP8, else the elements' type.
 inline DataType type_of_product(DataType type) {
   return is_byte(type) ? DataType::kINT32 : type == DataType::kFP8 ? DataType::kFLOAT : type;
 }
 /// Whether a fused activation is absent or one of ActivationType.
-bool is_valid(const FusedActivation& activation);
+inline bool is_valid(const FusedActivation& activation) {
+  return !activation.present() ||
+         accepts(static_cast<ActivationType>(activation.type), DataType::kFLOAT);
+}
 
 }  // namespace opwright

@@ -7,7 +7,7 @@
 
 namespace opwright {
 
-/// How a window slides along one spatial axis.
+/// How a window moves along one spatial axis.
 struct WindowAxis {
   int64_t stride = 1, dilation = 1, pre = 0, post = 0;
 };
@@ -21,8 +21,8 @@ std::vector<WindowAxis> window_axes(std::string_view who, int count, const Ints&
 Expr dilated(const Expr& window, int64_t dilation);
 /// The number of windows along an axis, before windows that begin in the padding are dropped.
 Expr window_count(const WindowAxis& axis, PaddingMode mode, const Expr& input, const Expr& window);
-/// Without windows that begin after the input and the padding before it: pooling has nothing to
-/// take the maximum or average of there.
+/// The number of windows without those that begin behind the input and the padding before it. A
+/// pooling window there has no elements.
 Expr pooling_window_count(const WindowAxis& axis, PaddingMode mode, const Expr& input,
                           const Expr& window);
 /// Padding that makes exactly `count` windows fit.

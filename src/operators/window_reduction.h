@@ -6,7 +6,7 @@ namespace opwright {
 
 struct IndexedMaxPoolingParams {
   PoolingParams pooling;
-  bool column_major = false;  ///< the first spatial axis is counted fastest
+  bool column_major = false;  ///< counts the first spatial axis fastest
   template <class V>
   void visit(V& v) {
     pooling.visit(v), v("column_major", column_major);

@@ -13,7 +13,7 @@ namespace opwright {
 struct Expr::Node : std::enable_shared_from_this<Expr::Node> {
   ExprOp op = ExprOp::kConstant;
   bool opaque = false;
-  int64_t value = 0;  // the constant, or the symbol's id
+  int64_t value = 0;  // a constant's value, or a symbol's id
   size_t hash = 0;
   std::vector<Expr> operands;
   Node* next_dead = nullptr;
@@ -34,7 +34,7 @@ struct Expr::Node : std::enable_shared_from_this<Expr::Node> {
              a->value == b->value && a->operands == b->operands;
     }
   };
-  // All nodes that are alive, other than constants.
+  // All living nodes except constants.
   struct Table {
     LibraryLock mutex;
     std::unordered_set<Node*, Hash, Equal> nodes;
@@ -75,14 +75,14 @@ std::shared_ptr<const Expr::Node> Expr::Node::share(ExprOp op, int64_t value,
   const auto [found, inserted] = all.nodes.insert(node.get());
   if (inserted) return node;
   if (auto existing = (*found)->weak_from_this().lock()) return existing;
-  // The last reference to the other one has just gone, on another thread.
+  // Another thread has just dropped the last reference to the existing node.
   all.nodes.erase(found);
   all.nodes.insert(node.get());
   return node;
 }
 
 // Destroys a chain of nodes of any length without recursion: operands that die with a node join the
-// list of the loop that is running already.
+// list of the loop that already runs.
 void Expr::Node::destroy(Node* node) noexcept {
   thread_local Node* dead = nullptr;
   thread_local bool running = false;

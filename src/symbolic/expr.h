@@ -23,17 +23,17 @@ enum class ExprOp : uint8_t {
   kFloorDiv,  ///< rounds toward minus infinity
   kCeilDiv,
   kSelect,  ///< a != 0 ? b : c
-  /// What extents broadcast to: the largest one of those that are not 1, or 1. So the one that all
-  /// others are equal to, or 1.
+  /// The extent that the operands broadcast to: the largest of those that are not 1, else 1. All
+  /// operands equal it or are 1.
   kBroadcast,
 };
 
 /// An immutable integer expression over symbols (extents of network inputs, values of shape inputs,
-/// size tensors). Construction brings it into a normal form, so that equal shapes written
-/// differently mostly compare equal: sums and products are expanded into polynomials with sorted
+/// size tensors). Construction brings it into a normal form, so that equal shapes that are written
+/// differently mostly compare equal. Sums and products are expanded into polynomials with sorted
 /// terms, quotients are reduced, kSub and kCeilDiv are rewritten. Polynomials beyond a fixed size
-/// stay as they were written. Equal expressions share one node, so that copying, comparing and
-/// hashing take constant time. Thread safe.
+/// stay as written. Equal expressions share one node, so that copying, comparing and hashing take
+/// constant time. Thread safe.
 class Expr {
  public:
   /// The constant 0.
@@ -53,12 +53,12 @@ class Expr {
   /// The number of operands: any from two on for kSum, kProd, kMax, kMin and kBroadcast.
   int arity() const;
   const Expr& operand(int i) const;
-  /// "s0 * 3 + 6", symbols named by `names` where given; very long text is cut short.
+  /// "s0 * 3 + 6"; `names` has the symbols' names, if given. Very long text is cut.
   std::string str(std::span<const std::string> names = {}) const;
   /// The value for the given symbol values (indexed by id). Throws Error on division by zero,
   /// overflow or a missing symbol, also in the branch that a kSelect does not choose.
   int64_t evaluate(std::span<const int64_t> symbols) const;
-  /// Whether any of the symbols marked true occurs in it.
+  /// Whether the expression has any symbol that is marked true.
   bool depends_on(const std::vector<bool>& symbols) const;
   size_t hash() const;
 
@@ -88,9 +88,9 @@ Shape constant_shape(std::span<const Expr> shape);
 bool is_constant(std::span<const Expr> shape);
 /// Throws Error as Expr::evaluate does, and when an extent is negative.
 Shape evaluate(std::span<const Expr> shape, std::span<const int64_t> symbols);
-/// NumPy's broadcasting of two extents. Of a constant other than 1 and a symbolic extent it is the
-/// constant, two symbolic extents are a kBroadcast; the runtime repeats the checks on concrete
-/// shapes. Constants that cannot agree throw Error.
+/// NumPy's broadcasting of two extents. A constant other than 1 and a symbolic extent give the
+/// constant; two symbolic extents give a kBroadcast. The runtime repeats the checks on concrete
+/// shapes. Throws Error for constants that cannot agree.
 Expr broadcast(const Expr& a, const Expr& b);
 SymShape broadcast(std::span<const Expr> a, std::span<const Expr> b);
 /// "(batch, 3, s1 * 2)".

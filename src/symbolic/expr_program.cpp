@@ -18,7 +18,8 @@ int32_t ExprProgramBuilder::add(const Expr& expr) {
     Expr expr;
     int next = 0;  // the operand to visit
   };
-  // Operands first, by a stack of our own: expressions may be chains of any length.
+  // Visits operands first. An explicit stack avoids recursion, as expressions may be chains of any
+  // length.
   std::vector<Frame> stack;
   const auto visit = [&](const Expr& e) {
     if (!index_.contains(e)) stack.push_back({e});
@@ -89,7 +90,7 @@ void validate(std::span<const ExprInstruction> instructions, int symbol_count) {
     for (int k = 0; k < count; ++k)
       if (operands[k] < 0 || static_cast<size_t>(operands[k]) >= i)
         fail(where(), "operand ", k, " refers to ", operands[k], ", which does not come before");
-    // The operation reads all three.
+    // Evaluation reads all three operands.
     for (int k = count; k < 3 && count > 0; ++k)
       if (operands[k] != 0) fail(where(), "operand ", k, " is ", operands[k], " but is not used");
     if (in.op == ExprOp::kSymbol && (in.value < 0 || in.value >= symbol_count))

@@ -20,8 +20,8 @@ struct ExprInstruction {
   friend bool operator==(const ExprInstruction&, const ExprInstruction&) = default;
 };
 
-/// All expressions of a plan as one flat, topologically ordered list, common subexpressions shared:
-/// evaluated front to back in one pass without allocation when shapes change.
+/// All expressions of a plan as one flat, topologically ordered list with shared subexpressions.
+/// When shapes change, one pass evaluates it from front to back without allocation.
 class ExprProgramBuilder {
  public:
   /// The index of the instruction that computes `expr`.
@@ -36,11 +36,11 @@ class ExprProgramBuilder {
   std::unordered_map<Expr, int32_t, Hash> index_;
 };
 
-/// Evaluates all instructions, which `validate` has accepted, into `values` (of the same size).
-/// Throws Error as Expr::evaluate does.
+/// Evaluates all instructions into `values` (of the same size). `validate` has accepted the
+/// instructions. Throws Error as Expr::evaluate does.
 void evaluate(std::span<const ExprInstruction> instructions, std::span<const int64_t> symbols,
               std::span<int64_t> values);
-/// The same for the instructions [first, last), given the values of those before them.
+/// The same for the instructions [first, last), with the values of all earlier ones given.
 void evaluate(std::span<const ExprInstruction> instructions, std::span<const int64_t> symbols,
               std::span<int64_t> values, size_t first, size_t last);
 /// Throws Error unless every operand refers to an earlier instruction, every symbol is below

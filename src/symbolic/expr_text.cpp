@@ -4,8 +4,8 @@
 namespace opwright {
 namespace {
 
-// Text for people: what is cut off beyond these is of no use to them, and shared subexpressions
-// could make it exponentially long.
+// Limits for texts. Longer texts are of no use to people, and shared subexpressions could make them
+// exponentially long.
 constexpr int kMaxDepth = 64;
 constexpr size_t kMaxLength = 2000;
 
@@ -15,7 +15,7 @@ class Printer {
 
   std::string text;
 
-  /// In parentheses where it would not stand as a single operand.
+  /// Prints an operand, in parentheses unless it can stand alone.
   void operand(const Expr& e, int depth) {
     const bool single = e.arity() == 0 || e.op() == ExprOp::kMax || e.op() == ExprOp::kMin ||
                         e.op() == ExprOp::kSelect || e.op() == ExprOp::kBroadcast;

@@ -9,7 +9,7 @@
 namespace opwright {
 namespace {
 
-// Far beyond what shapes of real networks need; the bound keeps every operation cheap.
+// Limits far beyond the shapes of real networks. They keep every operation cheap.
 constexpr size_t kMaxTerms = 32;
 constexpr size_t kMaxFactors = 32;
 
@@ -29,7 +29,7 @@ Factors product(const Factors& a, const Factors& b) {
   return all;
 }
 
-/// a / b, or nothing when b does not divide a.
+/// a / b; empty if b does not divide a.
 std::optional<Factors> quotient(const Factors& a, const Factors& b) {
   if (!std::includes(a.begin(), a.end(), b.begin(), b.end(), ExprNodes::before))
     return std::nullopt;
@@ -59,7 +59,7 @@ Term term_of(const Expr& e) {
   return term;
 }
 
-/// Magnitude as unsigned: that of the smallest integer has no positive counterpart.
+/// The magnitude as an unsigned number: that of the smallest integer has no signed counterpart.
 uint64_t magnitude(int64_t value) {
   return value < 0 ? 0 - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
 }
@@ -76,7 +76,7 @@ Term content(const Polynomial& p, const Term& seed) {
   return {static_cast<int64_t>(divisor), std::move(factors)};
 }
 
-/// p / t for a term that divides every term.
+/// p / t, if t divides every term.
 Polynomial exact_quotient(const Polynomial& p, const Term& t) {
   Polynomial result;
   for (const Term& term : p)
@@ -88,7 +88,7 @@ struct Division {
   Polynomial quotient, remainder;
 };
 
-/// Division with remainder in one go over the terms of `a`, each by the first term of `b`.
+/// Divides with remainder in one pass over the terms of `a`, each by the first term of `b`.
 std::optional<Division> divide(const Polynomial& a, const Polynomial& b) {
   const Term& lead = b.front();
   Division result;
@@ -107,12 +107,12 @@ std::optional<Division> divide(const Polynomial& a, const Polynomial& b) {
     auto left = part ? add(rest, *part, -1) : std::nullopt;
     if (!left) return std::nullopt;
     rest = std::move(*left);
-    result.quotient.push_back(step.front());  // in order: first terms only get smaller
+    result.quotient.push_back(step.front());  // in order, as first terms only get smaller
   }
   return result;
 }
 
-/// Divides both by their common factors.
+/// Divides numerator and divisor by their common factors.
 void cancel(Fraction& f) {
   const Term both = content(f.divisor, content(f.numerator, f.numerator.front()));
   f.numerator = exact_quotient(f.numerator, both);
@@ -205,7 +205,8 @@ std::optional<Fraction> reduce(const Polynomial& a, const Polynomial& b) {
   if (!numerator || !divisor) return std::nullopt;
   Fraction f{{}, *numerator, *divisor};
 
-  // Dividing by one term always simplifies; by several, only when nothing is left.
+  // Dividing by one term always simplifies. Dividing by several terms simplifies only without
+  // remainder.
   if (auto division = divide(f.numerator, f.divisor);
       division && (f.divisor.size() == 1 || division->remainder.empty())) {
     f.whole = std::move(division->quotient);
@@ -214,7 +215,7 @@ std::optional<Fraction> reduce(const Polynomial& a, const Polynomial& b) {
   if (f.numerator.empty()) return f;
   cancel(f);
 
-  if (f.divisor.size() > 1) {  // c * p with p dividing the numerator
+  if (f.divisor.size() > 1) {  // the divisor may be c * p, where p divides the numerator
     const Term c = content(f.divisor, f.divisor.front());
     const auto division = divide(f.numerator, exact_quotient(f.divisor, c));
     if (division && division->remainder.empty()) {

@@ -7,8 +7,7 @@
 
 namespace opwright {
 
-/// coefficient * factors[0] * factors[1] * ...; the factors are sorted and stand as often as their
-/// power.
+/// coefficient * factors[0] * factors[1] * ... Factors are sorted, and a power repeats its factor.
 struct Term {
   int64_t coefficient = 0;
   std::vector<Expr> factors;
@@ -16,10 +15,9 @@ struct Term {
 };
 
 /// The normal form of sums and products: terms in graded lexicographic order, the highest degree
-/// first, so that a constant comes last. No coefficient is zero; no terms stand for zero.
-///
-/// Operations return nothing when a coefficient overflows or the result has too many terms or
-/// factors; the caller then keeps what was written.
+/// first, so that a constant comes last. No coefficient is zero; zero has no terms.
+/// Operations return nothing when a coefficient overflows, or the result has too many terms or
+/// factors. Then the caller keeps the expression as written.
 using Polynomial = std::vector<Term>;
 
 Polynomial polynomial_of(const Expr& e);

@@ -6,7 +6,7 @@
 namespace opwright {
 namespace {
 
-/// In lowest terms, as far as constants tell.
+/// A fraction in lowest terms, as far as constants allow.
 Rational reduced(const Expr& numerator, const Expr& divisor) {
   if (numerator == Expr(0)) return {0, 1};
   if (numerator == divisor) return {1, 1};
@@ -21,7 +21,7 @@ Rational reduced(const Expr& numerator, const Expr& divisor) {
 
 std::optional<Rational> rational_of(float number) {
   if (!std::isfinite(number)) return std::nullopt;
-  // 24 bits of a mantissa, as an integer.
+  // The mantissa as an integer of 24 bits.
   int exponent = 0;
   auto mantissa = static_cast<int64_t>(std::ldexp(std::frexp(number, &exponent), 24));
   exponent -= 24;
@@ -43,7 +43,7 @@ Rational operator-(const Rational& a, const Rational& b) {
 }
 
 Rational operator*(const Rational& a, const Rational& b) {
-  // What stands above and below is struck out, so that extents that are 0 do not divide.
+  // Factors in both numerator and divisor cancel, so that extents that are 0 do not divide.
   const Rational crossed = reduced(a.numerator, b.divisor), other = reduced(b.numerator, a.divisor);
   return reduced(crossed.numerator * other.numerator, crossed.divisor * other.divisor);
 }

@@ -1,4 +1,4 @@
-// How expressions are made: every operation on its normal form, see Expr.
+// Makes expressions: every operation brings its result into the normal form, see Expr.
 
 #include <algorithm>
 #include <numeric>
@@ -11,7 +11,7 @@
 namespace opwright {
 namespace {
 
-/// Two operands in order, for an operation that does not care.
+/// The operands of a commutative operation, in order.
 std::vector<Expr> sorted(const Expr& a, const Expr& b) {
   return ExprNodes::before(b, a) ? std::vector{b, a} : std::vector{a, b};
 }
@@ -22,7 +22,7 @@ std::optional<int64_t> constant_of(const Polynomial& p) {
   return std::nullopt;
 }
 
-/// a - b where that is a constant.
+/// a - b if it is constant.
 std::optional<int64_t> constant_difference(const Expr& a, const Expr& b) {
   if (a == b) return 0;
   const auto difference = add(polynomial_of(a), polynomial_of(b), -1);
@@ -47,7 +47,7 @@ Expr product(const Expr& a, const Expr& b) {
   return ExprNodes::make(ExprOp::kProd, sorted(a, b), true);
 }
 
-/// kMax or kMin: one list of operands of which no two differ by a constant.
+/// kMax or kMin with one list of operands. No two of them differ by a constant.
 Expr extremum(ExprOp op, const Expr& a, const Expr& b) {
   constexpr size_t kMaxOperands = 16;
   std::vector<Expr> operands;
@@ -73,7 +73,8 @@ Expr extremum(ExprOp op, const Expr& a, const Expr& b) {
   return ExprNodes::make(op, std::move(operands));
 }
 
-/// One list of operands. A constant other than 1 is what all others are equal to, or 1.
+/// kBroadcast with one list of operands. A constant other than 1 is the result: all others equal it
+/// or are 1.
 Expr common_extent(const Expr& a, const Expr& b) {
   constexpr size_t kMaxOperands = 16;
   std::vector<Expr> operands;
@@ -95,9 +96,9 @@ Expr common_extent(const Expr& a, const Expr& b) {
   return ExprNodes::make(ExprOp::kBroadcast, std::move(operands));
 }
 
-/// floor(p / divisor) for a divisor above 1.
+/// floor(p / divisor); the divisor is above 1.
 Expr floor_div_constant(Polynomial p, int64_t divisor) {
-  // Multiples of the divisor come out, of the constant term as much as there is.
+  // Takes out multiples of the divisor. The constant term is split.
   Polynomial whole, rest;
   uint64_t common = static_cast<uint64_t>(divisor);
   for (const Term& term : p) {
@@ -111,7 +112,7 @@ Expr floor_div_constant(Polynomial p, int64_t divisor) {
       common = std::gcd(common, c < 0 ? 0 - static_cast<uint64_t>(c) : static_cast<uint64_t>(c));
     }
   }
-  if (constant_of(rest)) return to_expr(whole);  // in [0, divisor)
+  if (constant_of(rest)) return to_expr(whole);  // the rest is in [0, divisor)
 
   // floor((g*x + k) / (g*c)) == floor((x + floor(k/g)) / c)
   const auto g = static_cast<int64_t>(common);

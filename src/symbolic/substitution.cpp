@@ -18,12 +18,13 @@ Expr with_operands(const Expr& e, const std::vector<Expr>& operands) {
 
 void Substitution::add(const Expr& from, const Expr& to) {
   given_.emplace(from, to);
-  done_ = {};  // with its buckets, which clear() would visit each time
+  done_ = {};  // drops the buckets, too; clear() would visit them each time
 }
 
 Expr Substitution::operator()(const Expr& expr) const {
   if (given_.empty() || expr.is_constant()) return expr;
-  // Operands first, by a stack of our own: expressions may be chains of any length.
+  // Visits operands first. An explicit stack avoids recursion, as expressions may be chains of any
+  // length.
   std::vector<Expr> pending = {expr};
   while (!pending.empty()) {
     const Expr next = pending.back();
@@ -51,9 +52,9 @@ Expr Substitution::operator()(const Expr& expr) const {
     Expr made = next;
     try {
       if (!is_same) made = with_operands(next, operands);
-    } catch (const Error&) {  // the run that comes here fails
+    } catch (const Error&) {  // a run that evaluates the expression fails
     }
-    // A maximum may have become one that something else stands for.
+    // The new expression may be replaced itself, as a maximum may.
     if (!is_same && given_.contains(made)) {
       if (const auto after = done_.find(made); after != done_.end())
         made = after->second;

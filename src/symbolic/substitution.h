@@ -6,14 +6,15 @@
 
 namespace opwright {
 
-/// Expressions with others in the places of some.
+/// Replaces subexpressions by other expressions.
 class Substitution {
  public:
-  /// What stands for `from` from now on; `to` has neither `from` in it nor what earlier calls
-  /// replaced. Takes effect in what earlier ones gave, too.
+  /// Replaces `from` by `to` from now on, also in the results of earlier replacements. `to`
+  /// contains neither `from` nor any expression that earlier calls replaced.
   void add(const Expr& from, const Expr& to);
   bool empty() const { return given_.empty(); }
-  /// The expression in its normal form. What cannot be computed, as a division by zero, stays.
+  /// The replaced expression in its normal form. A subexpression that cannot be computed, as a
+  /// division by zero, stays.
   Expr operator()(const Expr& expr) const;
   SymShape operator()(const SymShape& shape) const;
 

@@ -7,7 +7,6 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/port_rules.h"
 #include "backend/cpu/shape_checks.h"
-#include "base/error.h"
 
 namespace opwright {
 namespace {
@@ -15,23 +14,21 @@ namespace {
 class AssertionKernel final : public Kernel {
  public:
   AssertionKernel(const AssertionParams& params, const KernelArgs& args)
-      : layer_(args.layer), message_(params.message) {}
+      : layer_(args.layer), params_(params) {}
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape>) override {
     require_countable(inputs);
-    count_ = inputs[0].numel();
+    count_ = static_cast<size_t>(inputs[0].numel());
   }
 
   void enqueue(void const* const* inputs, void* const*, void*, Queue) override {
-    const auto* const holds = static_cast<const uint8_t*>(inputs[0]);
-    for (int64_t i = 0; i < count_; ++i)
-      if (holds[i] == 0) [[unlikely]]
-        fail_with(ErrorCode::kFAILED_EXECUTION, "Assertion '", layer_, "' failed: ", message_);
+    params_.require_all(layer_, {static_cast<const uint8_t*>(inputs[0]), count_});
   }
 
  private:
-  const std::string layer_, message_;
-  int64_t count_ = 0;
+  const std::string layer_;
+  const AssertionParams params_;
+  size_t count_ = 0;
 };
 
 std::vector<Candidate> assertion_candidates(const Operator&, const CandidateQuery& query) {

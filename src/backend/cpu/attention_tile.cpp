@@ -24,7 +24,7 @@ constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 #if !HWY_HAVE_SCALABLE
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag()));
-/// Vectors of columns, and rows beside them, whose sums fit the registers.
+/// A tile of kRows rows and kVectors vectors of columns: its sums fit the registers.
 constexpr int kVectors = kLanes >= 16 ? 4 : kLanes >= 8 ? 2 : 4;
 constexpr int kRows = kLanes >= 8 ? 6 : 4;
 
@@ -83,7 +83,8 @@ void multiply(const BlockProduct& p) {
   for (; column < p.columns; column += kLanes) multiply_columns<1>(p, column);
 }
 #else
-/// Vectors whose length the compiler does not know cannot be elements of arrays.
+/// Vectors whose length the compiler does not know cannot be elements of arrays, so this loop has
+/// no tiles.
 void multiply(const BlockProduct& p) {
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -109,7 +110,7 @@ void dots(const float* queries, int64_t query_stride, int64_t rows, const float*
     const float* const q = queries + row * query_stride;
     float* const to = scores + row * score_stride;
     int64_t n = 0;
-    // Four at once, because sums that follow each other wait for each other.
+    // Four sums at once, so that additions need not wait for each other.
     for (; n + 4 <= count; n += 4) {
       const float* const k = keys + n * key_stride;
       Vector s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;

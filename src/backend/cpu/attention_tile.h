@@ -4,7 +4,8 @@
 
 namespace opwright {
 
-/// Columns of BlockProduct are rounded up to multiples of this many elements, which must be there.
+/// Columns of BlockProduct are rounded up to multiples of this number of elements; memory must have
+/// room for them.
 inline constexpr int64_t kAttentionLanes = 16;
 
 /// c[m][n] (+)= sum over k of a[m][k] b[k][n], FP32; strides between rows are in elements.
@@ -15,15 +16,15 @@ struct BlockProduct {
   int64_t b_stride, columns, k;
   float* c;
   int64_t c_stride;
-  bool adds;  ///< to what c has
+  bool adds;  ///< to the contents of c
 };
 
-/// What becomes of the scores of a query, in this order.
+/// Changes to the scores of a query, in this order.
 struct ScoreMask {
-  float cap = 0;                           ///< cap * tanh(score / cap); 0: nothing
+  float cap = 0;                           ///< cap * tanh(score / cap); 0: no cap
   const float* bias = nullptr;             ///< added, one per key; null: none
-  const unsigned char* allowed = nullptr;  ///< one per key; null: all are
-  float masked = 0;                        ///< the score of those that are not
+  const unsigned char* allowed = nullptr;  ///< one per key; null: all keys are allowed
+  float masked = 0;                        ///< the score of keys that are not allowed
 };
 
 struct AttentionFunctions {
@@ -34,7 +35,7 @@ struct AttentionFunctions {
                int64_t score_stride);
   /// Changes the scores and returns the largest one.
   float (*mask)(float* scores, int64_t count, const ScoreMask& mask);
-  /// e^(score - most) in their place; returns the sum.
+  /// Replaces each score with e^(score - most) and returns the sum.
   float (*exponentials)(float* scores, int64_t count, float most);
   void (*scale)(float* values, int64_t count, float factor);
 };

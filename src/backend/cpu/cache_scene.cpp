@@ -17,10 +17,10 @@ constexpr size_t kLine = 64;
 constexpr int64_t kLinesPerTask = 256;
 
 struct CacheSizes {
-  size_t inner, outer;  // of one core, and of several together
+  size_t inner, outer;  // bytes of one core's cache, and of the cache that several cores share
 };
 
-/// As the kernel tells it: sysconf() adds up caches that no core can use together.
+/// Bytes of the cache, from Linux: sysconf() adds up caches that no core can use together.
 size_t size_of_cache(int level, size_t otherwise) {
   std::ifstream file(str("/sys/devices/system/cpu/cpu0/cache/index", level, "/size"));
   size_t kibibytes = 0;
@@ -39,7 +39,8 @@ const CacheSizes& cache_sizes() {
   return sizes;
 }
 
-/// Reads something else on each core until what its inner cache held is in the outer one.
+/// Reads other memory on each core until the contents of its inner cache have moved to the outer
+/// one.
 void displace_inner_caches() {
   const int threads = thread_count();
   const size_t size = cache_sizes().inner + cache_sizes().inner / 2;
@@ -55,12 +56,12 @@ void displace_inner_caches() {
     for (size_t i = static_cast<size_t>(begin) * size; i < static_cast<size_t>(end) * size;
          i += kLine)
       sum += static_cast<unsigned>(memory[i]);
-    static std::atomic<unsigned> result;  // or the loop would be left out
+    static std::atomic<unsigned> result;  // keeps the compiler from dropping the loop
     result.store(sum, std::memory_order_relaxed);
   });
 }
 
-/// Writes what is there, on the core that has this part of a loop.
+/// Writes each line's own contents back to it, on the core that runs this part of a loop.
 void touch(std::span<std::byte> memory) {
   std::byte* const data = memory.data();
   const auto lines = static_cast<int64_t>((memory.size() + kLine - 1) / kLine);
@@ -77,7 +78,7 @@ void flush(std::span<const std::byte> memory) {
   for (size_t i = 0; i < memory.size(); i += kLine) __builtin_ia32_clflush(memory.data() + i);
   __builtin_ia32_mfence();
 #else
-  (void)memory;  // found where the inner caches' contents went
+  (void)memory;  // stays in the cache that the inner caches' contents moved to
 #endif
 }
 
@@ -86,8 +87,8 @@ void flush(std::span<const std::byte> memory) {
 CacheLevel cpu_cache_level(uint64_t bytes) {
   const CacheSizes& sizes = cache_sizes();
   if (bytes <= sizes.inner / 2) return CacheLevel::kInner;
-  // Other cores share the outer one, and what they do is not known. Engines of 7 MB were found to
-  // run from memory where the outer cache has 32.
+  // Other cores share the outer cache, and their load is not known. Engines of 7 MB were found to
+  // run from memory where the outer cache has 32 MB.
   return bytes <= sizes.outer / 8 ? CacheLevel::kOuter : CacheLevel::kMemory;
 }
 

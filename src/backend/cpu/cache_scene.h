@@ -7,10 +7,10 @@ namespace opwright {
 /// Device::cache_level() of this processor.
 CacheLevel cpu_cache_level(uint64_t bytes);
 
-/// Brings the caches of the cores that loops run on into the scene's state: constants and results
-/// are as far away as an engine of that size has them, and of the operands the end that the inner
-/// caches hold is near, as the step before has written it. Contents stay as they are. Takes some
-/// ten to a hundred microseconds, and longer for large tensors.
+/// Brings the caches of the cores that loops run on into the scene's state. Constants and results
+/// are as far away as in an engine of that size. The end of the operands that fits the inner caches
+/// is near, as the step before has written it. The contents of the memory do not change. Takes ten
+/// to a hundred microseconds, and longer for large tensors.
 void set_cpu_scene(const CacheScene& scene);
 
 }  // namespace opwright

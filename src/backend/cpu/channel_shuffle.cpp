@@ -15,8 +15,8 @@
 namespace opwright {
 namespace {
 
-/// In LINEAR whole planes are copied, channels-last each pixel is a small matrix that is
-/// transposed, and blocks of channels are gathered.
+/// In LINEAR, the kernel copies whole planes. Channels-last, each pixel is a small matrix that it
+/// transposes. With blocks of channels, it gathers elements.
 class ChannelShuffleKernel final : public Kernel {
  public:
   ChannelShuffleKernel(const ChannelShuffle& op, const KernelArgs& args)
@@ -59,7 +59,7 @@ class ChannelShuffleKernel final : public Kernel {
   }
 
  private:
-  /// The channel that becomes this one.
+  /// The input channel that becomes output channel `to`.
   int64_t source_of(int64_t to) const { return to % groups_ * per_group_ + to / groups_; }
 
   void shuffle_block(const std::byte* from, std::byte* to, int64_t block) const {
@@ -69,7 +69,7 @@ class ChannelShuffleKernel final : public Kernel {
       std::memcpy(target, from + source_of(first) * pixels_ * width, pixels_ * width);
       return;
     }
-    int64_t sources[kMaxBlock];  // of the first pixel
+    int64_t sources[kMaxBlock];  // indices of the lanes' source elements, for the first pixel
     const int64_t lanes = std::min<int64_t>(layout_.block, channels_ - first);
     for (int64_t lane = 0; lane < lanes; ++lane) {
       const int64_t source = source_of(first + lane);
@@ -82,7 +82,7 @@ class ChannelShuffleKernel final : public Kernel {
     }
   }
 
-  static constexpr int kMaxBlock = 16;  ///< of kImageFormats
+  static constexpr int kMaxBlock = 16;  ///< the largest block of kImageFormats
 
   int64_t groups_;
   int element_size_;

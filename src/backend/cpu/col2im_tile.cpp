@@ -34,15 +34,15 @@ HWY_INLINE void add_row(const float* HWY_RESTRICT x, int64_t count, int64_t stri
   }
 }
 
-// Other targets load all lanes and then choose, which reads beside a tensor.
+// Targets without masked loads load all lanes and choose afterwards, which reads beyond a tensor.
 #undef OPWRIGHT_LOADS_BY_MASK
 #define OPWRIGHT_LOADS_BY_MASK (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2)
 
 #if OPWRIGHT_LOADS_BY_MASK
-/// Most columns of a block whose masks are kept in registers.
+/// The most columns of a block whose masks are kept in registers.
 constexpr int64_t kFoldedColumns = 4;
 
-/// The block of an axis whose element `k` lies at `at`; -1 where there is none.
+/// The block of an axis whose element `k` lies at `at`; -1 where there is no such block.
 HWY_INLINE int64_t block_at(const FoldAxis& axis, int64_t at, int64_t k) {
   const int64_t from = at - axis.place(0, k);
   if (from < 0 || (axis.stride != 1 && from % axis.stride != 0)) return -1;
@@ -50,7 +50,7 @@ HWY_INLINE int64_t block_at(const FoldAxis& axis, int64_t at, int64_t k) {
   return block < axis.blocks ? block : -1;
 }
 
-/// Blocks that are one column apart: a vector of the image is added up before it is stored.
+/// For blocks that are one column apart: adds up a vector of the image before it is stored.
 template <int Columns>
 void fold_columns(const float* HWY_RESTRICT x, const FoldAxis* axes, float* HWY_RESTRICT y) {
   const FoldAxis &a = axes[0], &b = axes[1], &c = axes[2];
@@ -112,7 +112,7 @@ void folded_plane(const float* x, const FoldAxis* axes, float* y) {
   for (int64_t i = 0; i < a.window; ++i)
     for (int64_t j = 0; j < b.window; ++j)
       for (int64_t k = 0; k < c.window; ++k, x += a.blocks * b.blocks * c.blocks) {
-        // The blocks of a row whose element k lies in the image.
+        // Blocks [begin, end) of a row have their element k in the image.
         const int64_t first = c.place(0, k);
         const int64_t begin = first < 0 ? (-first + c.stride - 1) / c.stride : 0;
         const int64_t end =

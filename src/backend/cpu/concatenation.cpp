@@ -19,7 +19,7 @@ int axis_of(const Operator& op, int rank) {
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
-/// In memory order every format is a stack of rows that hold a piece of each input.
+/// In memory order, every format is a stack of rows, each with a piece of every input.
 class ConcatenationKernel final : public Kernel {
  public:
   ConcatenationKernel(const Operator& op, const KernelArgs& args)
@@ -96,7 +96,7 @@ std::vector<Candidate> concatenation_candidates(const Operator& op, const Candid
     candidate.outputs[0].format = format;
     result.push_back(std::move(candidate));
   }
-  // Copies work on any type, so a lower precision takes all ports along.
+  // Copies work on any type, so all ports get the lower precision together.
   const size_t count = result.size();
   for (const DataType type : {DataType::kBF16, DataType::kHALF}) {
     if (query.strongly_typed || !(type == DataType::kBF16 ? query.bf16 : query.fp16) ||

@@ -25,10 +25,10 @@ struct ConvolutionTraits {
   }
   static Desc make_desc(const ConvolutionParams& params, std::span<const Shape> inputs,
                         const Shape& output, bool has_bias, const Variant& variant,
-                        const memory::desc& weights);
+                        const memory::desc& weights, const ByteOutput& bytes);
 };
 
-/// The kernel's extents as oneDNN counts them: with an axis for the groups where there are several.
+/// Extents of the kernel tensor for oneDNN: with an axis for the groups where there are several.
 Shape ConvolutionTraits::weights_shape(const ConvolutionParams& params, const Shape& kernel) {
   if (params.groups == 1) return kernel;
   Shape shape{params.groups, kernel[0] / params.groups};
@@ -36,12 +36,10 @@ Shape ConvolutionTraits::weights_shape(const ConvolutionParams& params, const Sh
   return shape;
 }
 
-/// The descriptor of the convolution for concrete shapes; empty when oneDNN has none.
-ConvolutionTraits::Desc ConvolutionTraits::make_desc(const ConvolutionParams& params,
-                                                     std::span<const Shape> inputs,
-                                                     const Shape& output, bool has_bias,
-                                                     const Variant& variant,
-                                                     const memory::desc& weights) {
+/// Descriptor of the convolution for concrete shapes; empty when oneDNN has none.
+ConvolutionTraits::Desc ConvolutionTraits::make_desc(
+    const ConvolutionParams& params, std::span<const Shape> inputs, const Shape& output,
+    bool has_bias, const Variant& variant, const memory::desc& weights, const ByteOutput& bytes) {
   const Shape& x = inputs[0];
   const Shape& kernel = inputs[1];
   const ResolvedPadding padding = resolve_padding(params, x, kernel);
@@ -55,7 +53,8 @@ ConvolutionTraits::Desc ConvolutionTraits::make_desc(const ConvolutionParams& pa
     strides.push_back(stride);
     dilates.push_back(dilation - 1);
     pre.push_back(padding.pre[i]);
-    // What the last window really reads; less than was asked for when the extent is rounded down.
+    // The padding that the last window really reads. It is less than the requested padding when the
+    // extent is rounded down.
     const int64_t read = (output[axis] - 1) * stride + window - x[axis] - padding.pre[i];
     post.push_back(std::max<int64_t>(read, 0));
     windows.push_back({x[axis], output[axis], kernel[axis], stride, dilation, pre[i], post[i]});
@@ -67,17 +66,22 @@ ConvolutionTraits::Desc ConvolutionTraits::make_desc(const ConvolutionParams& pa
   if (params.has_residual) post_ops.append_sum();
   if (!append_activation(post_ops, params.activation)) return {};
   attributes.set_post_ops(post_ops);
+  const DataType result = bytes.result_of(variant.type);
+  if (bytes.epilogue != nullptr)
+    bytes.epilogue->append_to(attributes, params.groups > 1 ? 3 : 1,
+                              dnnl_desc(output, result, variant.output), bytes.inputs);
+  has_bias = has_bias || bytes.epilogue != nullptr;
   if (params.zero_point != 0) attributes.set_zero_points_mask(DNNL_ARG_SRC, 0);
   const memory::desc bias =
       has_bias ? memory::desc({kernel[0]}, memory::data_type::f32, memory::format_tag::a)
                : memory::desc();
   return Desc(dnnl_engine(), dnnl::prop_kind::forward_inference,
               dnnl::algorithm::convolution_direct, dnnl_desc(x, variant.type, variant.input),
-              weights, bias, dnnl_desc(output, sum_type_of(variant.type), variant.output), strides,
-              dilates, pre, post, attributes, /*allow_empty=*/true);
+              weights, bias, dnnl_desc(output, result, variant.output), strides, dilates, pre, post,
+              attributes, /*allow_empty=*/true);
 }
 
-/// Element by element, where oneDNN has nothing that is exact.
+/// Loops over elements, where oneDNN has no exact implementation.
 class ByteLoopKernel final : public Kernel {
  public:
   ByteLoopKernel(const ConvolutionParams& params, const KernelArgs& args)
@@ -118,7 +122,7 @@ class ByteLoopKernel final : public Kernel {
 
  private:
   using Extents = std::array<int64_t, 3>;
-  /// Three spatial extents, `missing` for those that the shape lacks.
+  /// Three spatial extents; `missing` stands for axes that the shape lacks.
   static Extents spatial(const Shape& shape, int64_t missing) {
     Extents extents{missing, missing, missing};
     for (int i = 2; i < shape.rank(); ++i) extents[5 - shape.rank() + i - 2] = shape[i];
@@ -199,7 +203,7 @@ class DepthwiseRowsKernel final : public Kernel {
   void convolve(const float* x, const float* taps, float bias, float* y) const {
     std::fill_n(y, outputs_, bias);
     for (int64_t k = 0; k < taps_; ++k) {
-      // The outputs whose element under the tap is no padding.
+      // Outputs [begin, end) have an element under the tap that is not padding.
       const int64_t first = k * dilation_ - padding_;
       const int64_t begin = first < 0 ? (-first + stride_ - 1) / stride_ : 0;
       const int64_t end =

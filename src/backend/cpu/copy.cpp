@@ -23,7 +23,7 @@ void fill(std::byte* to, const std::byte* value, int64_t count) {
   std::memcpy(&element, value, sizeof element);
   T* out = reinterpret_cast<T*>(to);
   int64_t i = 0;
-  for (; i + 16 <= count; i += 16)  // which the compiler vectorizes at -O2
+  for (; i + 16 <= count; i += 16)  // the compiler vectorizes this loop at -O2
     for (int j = 0; j < 16; ++j) out[i + j] = element;
   for (; i < count; ++i) out[i] = element;
 }
@@ -105,7 +105,7 @@ void repeat(std::byte* to, const std::byte* from, int64_t times, int64_t count) 
   if (times == 2) {  // the common upsampling
     for (int64_t i = 0; i < count; ++i) {
       const T pair[2] = {in[i], in[i]};
-      std::memcpy(out + 2 * i, pair, sizeof pair);  // one store
+      std::memcpy(out + 2 * i, pair, sizeof pair);  // one store instruction
     }
     return;
   }

@@ -31,7 +31,7 @@ void TableCopy::begin(const Axes& input, const Axes& output, int element_size, i
     tables_[i] = table;
     table += output[i];
   }
-  if (merged == 0) {  // one item
+  if (merged == 0) {  // the whole tensor is one item
     merged = 1;
     strides_[0] = item_bytes_, extents_[0] = 1;
     tables_[0] = table;
@@ -54,7 +54,7 @@ void TableCopy::finish() {
   step_ = count_ > 1 ? table[1] - table[0] : 1;
   for (int64_t k = 1; k < count_ && step_ != kIrregular; ++k)
     if (table[k] < 0 || table[k - 1] < 0 || table[k] - table[k - 1] != step_) step_ = kIrregular;
-  // A row that is its first run again and again, as Tile makes them.
+  // A row with a period repeats its first run, as Tile does.
   period_ = run_begin_ == 0 && run_end_ > 1 && run_end_ < count_ && !has_fill_ ? run_end_ : 0;
   for (int64_t k = period_; k < count_ && period_ > 0; ++k)
     if (table[k] != table[k - period_]) period_ = 0;
@@ -62,7 +62,7 @@ void TableCopy::finish() {
   for (int i = 0; i < outer_count_; ++i) rows_ *= extents_[i];
 }
 
-/// The longest range of the last axis that lies together in the input.
+/// Finds the longest range of the last axis that is contiguous in the input.
 void TableCopy::find_run() {
   const int64_t* table = tables_[outer_count_];
   run_begin_ = run_end_ = 0;
@@ -87,7 +87,8 @@ void TableCopy::copy_items(const std::byte* from, std::byte* to, const std::byte
     if (table[k] < 0) {
       int64_t last = k + 1;  // padding comes in runs
       while (last < end && table[last] < 0) ++last;
-      // An item of several elements is four bytes, too.
+      // An item of several elements may be four bytes long, too, so the number of elements is
+      // checked.
       if (element_size_ == 4 && item_elements_ == 1 && last == k + 1)
         std::memcpy(item, fill, 4);
       else
@@ -103,7 +104,7 @@ void TableCopy::copy_items(const std::byte* from, std::byte* to, const std::byte
 
 void TableCopy::copy_row(const std::byte* from, std::byte* to, const std::byte* fill) const {
   const int64_t* table = tables_[outer_count_];
-  if (step_ == 0 && item_bytes_ == element_size_)  // one element again and again
+  if (step_ == 0 && item_bytes_ == element_size_)  // one repeated element
     return fill_elements(to, from + table[0] * item_bytes_, element_size_, count_);
   if (period_ > 0) {
     const int64_t bytes = period_ * item_bytes_;
@@ -137,7 +138,7 @@ void TableCopy::copy_rows(const std::byte* from, std::byte* to, const std::byte*
   }
   const std::byte* previous = nullptr;
   const int last = outer_count_ - 1;
-  // Rows along the last of these axes need no look at the others.
+  // Rows along the last outer axis share the indices of the axes before it.
   for (int64_t row = begin; row < end;) {
     const std::byte* first = from;
     bool filled = false;

@@ -23,7 +23,7 @@ HWY_INLINE void repeat_vectors(D d, const uint32_t* HWY_RESTRICT from, int64_t c
   }
 }
 
-/// Nothing is read behind the last element.
+/// The loop reads nothing behind the last element.
 template <class D>
 HWY_INLINE void take_vectors(D d, const uint32_t* HWY_RESTRICT from, int64_t count,
                              uint32_t* HWY_RESTRICT to, int64_t& i) {
@@ -37,7 +37,7 @@ HWY_INLINE void take_vectors(D d, const uint32_t* HWY_RESTRICT from, int64_t cou
 
 }  // namespace
 
-// Rows are often short: what whole vectors leave goes by shorter ones.
+// Rows are often short, so shorter vectors take the elements that whole vectors leave.
 void twice(const uint32_t* from, int64_t count, uint32_t* to) {
   int64_t i = 0;
   repeat_vectors(hn::ScalableTag<uint32_t>(), from, count, to, i);

@@ -4,9 +4,9 @@
 
 namespace opwright {
 
-/// Each of `count` elements twice.
+/// Writes each of `count` elements twice.
 void repeat_twice(const uint32_t* from, int64_t count, uint32_t* to);
-/// `count` elements of which each is the second behind the one before.
+/// Copies every second element, `count` of them.
 void every_second(const uint32_t* from, int64_t count, uint32_t* to);
 
 }  // namespace opwright

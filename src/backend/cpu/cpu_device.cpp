@@ -22,7 +22,7 @@
 namespace opwright {
 namespace {
 
-/// By the kind of operator; complete once the library is loaded, as RegisteredKernels fill it.
+/// Kernels by kind of operator. RegisteredKernels fill the table while the library is loaded.
 struct KernelTable : std::unordered_map<std::string_view, KernelEntry> {};
 
 /// Null where the CPU has no kernels for that kind of operator.
@@ -32,7 +32,7 @@ const KernelEntry* find_entry(std::string_view kind) {
   return found == table.end() ? nullptr : &found->second;
 }
 
-/// The processor's name as the system gives it: x86 has one, Arm has numbers that stand for it.
+/// The processor's name from the system. x86 has a name, Arm has numbers that identify it.
 std::string processor_model() {
   std::ifstream file("/proc/cpuinfo");
   std::string line, arm;
@@ -47,7 +47,8 @@ std::string processor_model() {
   return "unknown processor";
 }
 
-/// Calls return when their work is done, so that a point in its order is a point in time.
+/// An event of the CPU. Calls return when their work is done, so a point in their order is a point
+/// in time.
 class CpuEvent final : public Event {
  public:
   void record(Queue) override { time_ = Clock::now(); }
@@ -160,7 +161,8 @@ double CpuDevice::time(Kernel& kernel, void const* const* inputs, void* const* o
   kernel.enqueue(inputs, outputs, workspace, nullptr);
   std::vector<double> milliseconds(std::max(iterations, 1));
   for (double& measured : milliseconds) {
-    // What calls Python holds its lock, and is long beside what caches change.
+    // A kernel that calls Python holds its lock, and takes long compared with the effect of caches,
+    // so the caches are left as they are.
     if (kernel.domain() == nullptr) set_cpu_scene(scene);
     const Clock::time_point start = Clock::now();
     kernel.enqueue(inputs, outputs, workspace, nullptr);

@@ -5,8 +5,8 @@
 
 namespace opwright {
 
-/// The host: built-in operators run on oneDNN's and our own kernels, synchronously, on the threads
-/// that thread_count() gives.
+/// The host. Built-in operators run synchronously on oneDNN's and our own kernels, with
+/// thread_count() threads.
 class CpuDevice final : public Device {
  public:
   CpuDevice();

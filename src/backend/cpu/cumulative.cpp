@@ -13,13 +13,13 @@ namespace opwright {
 namespace {
 
 constexpr Types kCumulativeTypes = kFloats | kIndexTypes;
-/// Elements that are converted, or columns that are added up, at a time.
+/// Elements that are converted, or columns that are added up, in one piece.
 constexpr int64_t kPiece = 512;
 
 DataType sum_type(DataType type) { return is_floating(type) ? DataType::kFLOAT : type; }
 
-/// Sums, or products, along the axis, over [outer, axis, inner]. Floating ones are kept in double
-/// precision, integers wrap around.
+/// Sums or products along the axis, over [outer, axis, inner]. Floating-point totals are kept in
+/// double precision; integers wrap around.
 template <class T, bool is_product>
 class CumulativeKernel final : public Kernel {
  public:
@@ -60,12 +60,12 @@ class CumulativeKernel final : public Kernel {
 
  private:
   static constexpr int64_t kGrain = 1 << 13;  ///< elements that are worth a thread
-  static constexpr int64_t kColumns = 16;     ///< so many that the compiler makes vectors of them
+  static constexpr int64_t kColumns = 16;     ///< enough for the compiler to make vectors of them
   using Sum = std::conditional_t<
       std::is_floating_point_v<T>, double,
       std::make_unsigned_t<std::conditional_t<std::is_floating_point_v<T>, int, T>>>;
 
-  /// The elements at `from` in the type of the sum.
+  /// The elements at `from`, converted to T in `buffer` where that is necessary.
   const T* loaded(const std::byte* from, int64_t count, T* buffer) const {
     if (!converts_) return reinterpret_cast<const T*>(from);
     load_(buffer, from, nullptr, nullptr, count, nullptr);
@@ -127,7 +127,8 @@ class CumulativeKernel final : public Kernel {
 
   template <int64_t count>
   void add_columns(const T* from, T* to, Sum* sums) const {
-    // All are read before one is written, whatever the pointers are.
+    // All sums are read before one is written, so the compiler need not fear that the pointers
+    // overlap.
     Sum before[count], after[count];
     for (int64_t i = 0; i < count; ++i) before[i] = sums[i];
     for (int64_t i = 0; i < count; ++i) after[i] = joined(before[i], static_cast<Sum>(from[i]));

@@ -9,13 +9,15 @@ using dnnl::memory;
 struct DeconvolutionTraits {
   using Op = Deconvolution;
   static constexpr bool kTakesBytes = false, kTakesRows = false;
-  /// Behind another convolution (`conv:any`) oneDNN's reference goes over the elements, which takes
-  /// up to ten times as long as the convolution.
+  /// Whether the implementation is fast with an epilogue. In another convolution's implementation
+  /// (`conv:any`), oneDNN's reference loop runs the epilogue over the elements. That takes up to
+  /// ten times as long as the convolution.
   static bool has_fast_epilogue(std::string_view implementation) {
     return !implementation.starts_with("conv:any");
   }
-  /// With many channels and taps oneDNN 3.2 sums up in parts, and adds the bias and applies what
-  /// was fused with each of them. It was seen from 6144 products on, and never without either.
+  /// Whether the implementation sums up in parts. With many channels and taps oneDNN 3.2 does, and
+  /// wrongly adds the bias and applies the epilogue to each part. This was seen from 6144 products
+  /// on, and never without a bias or epilogue.
   static bool adds_in_parts(std::string_view implementation, const Shape& kernel) {
     constexpr int64_t kOnePart = 1024;
     return implementation.find("+brgconv_strided") != std::string_view::npos &&
@@ -28,11 +30,11 @@ struct DeconvolutionTraits {
                                     DataType type);
   static Desc make_desc(const ConvolutionParams& params, std::span<const Shape> inputs,
                         const Shape& output, bool has_bias, const Variant& variant,
-                        const memory::desc& weights);
+                        const memory::desc& weights, const ByteOutput& bytes);
 };
 
-/// The kernel's extents as oneDNN counts them: outputs before inputs, behind an axis for the groups
-/// where there are several.
+/// Extents of the kernel tensor for oneDNN: outputs before inputs. An axis for the groups comes
+/// first where there are several.
 Shape DeconvolutionTraits::weights_shape(const ConvolutionParams& params, const Shape& kernel) {
   Shape shape;
   if (params.groups > 1) shape.push_back(params.groups);
@@ -42,7 +44,7 @@ Shape DeconvolutionTraits::weights_shape(const ConvolutionParams& params, const 
   return shape;
 }
 
-/// The bytes of the port, which has the inputs before the outputs.
+/// Descriptor of the port's bytes, which have the inputs before the outputs.
 memory::desc DeconvolutionTraits::plain_weights(const ConvolutionParams& params,
                                                 const Shape& kernel, DataType type) {
   const int64_t taps = kernel.numel(2, kernel.rank());
@@ -56,12 +58,10 @@ memory::desc DeconvolutionTraits::plain_weights(const ConvolutionParams& params,
   return {dnnl_dims(weights_shape(params, kernel)), dnnl_type(type), strides};
 }
 
-/// The descriptor for concrete shapes; empty when oneDNN has none.
-DeconvolutionTraits::Desc DeconvolutionTraits::make_desc(const ConvolutionParams& params,
-                                                         std::span<const Shape> inputs,
-                                                         const Shape& output, bool has_bias,
-                                                         const Variant& variant,
-                                                         const memory::desc& weights) {
+/// Descriptor for concrete shapes; empty when oneDNN has none.
+DeconvolutionTraits::Desc DeconvolutionTraits::make_desc(
+    const ConvolutionParams& params, std::span<const Shape> inputs, const Shape& output,
+    bool has_bias, const Variant& variant, const memory::desc& weights, const ByteOutput&) {
   const Shape& x = inputs[0];
   const Shape& kernel = inputs[1];
   const ResolvedPadding padding = resolve_transposed_padding(params, x, kernel);

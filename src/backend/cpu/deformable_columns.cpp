@@ -13,7 +13,7 @@
 namespace opwright {
 namespace {
 
-/// A task is a row of outputs of one place of the window and all channels that share the offsets.
+/// A task is a row of outputs for one place of the window and all channels that share the offsets.
 template <class Element>
 class DeformableColumnsKernel final : public Kernel {
  public:
@@ -49,7 +49,8 @@ class DeformableColumnsKernel final : public Kernel {
   }
 
  private:
-  /// The same columns of a row and a place of the window in all channels of a group.
+  /// Computes columns [first, first + count) of a row, at one place of the window, for all channels
+  /// of a group.
   void run_columns(const void* x, const void* offsets, const void* factors, void* y, int64_t task,
                    int64_t first, int64_t count) const {
     const int64_t places = params_.window[0] * params_.window[1], groups = params_.offset_groups;
@@ -78,7 +79,7 @@ class DeformableColumnsKernel final : public Kernel {
     }
   }
 
-  /// Beyond the image is zero.
+  /// Adds the neighbours of a position. Elements outside of the image count as zero.
   void find(double at_y, double at_x, float factor, Neighbours& neighbours) const {
     const bool reaches = at_y > -1 && at_y < static_cast<double>(height_) && at_x > -1 &&
                          at_x < static_cast<double>(width_);
@@ -115,7 +116,7 @@ void check_deformable(const Operator& op, const KernelArgs& args) {
   if (rules.has_input(2)) rules.require_same(rules.input(2), rules.input(0));
   rules.require_same(rules.output(0), rules.input(0));
   const DeformableColumnsParams& params = static_cast<const DeformableColumns&>(op).params();
-  // Where they are empty they have their defaults for inference, but not here.
+  // Inference gives empty parameters their defaults; here they must be complete.
   for (const Ints* each : {&params.window, &params.stride, &params.dilation, &params.pre_padding,
                            &params.post_padding})
     rules.require_that(each->size() == 2, "must have windows of two axes");

@@ -14,7 +14,8 @@
 namespace opwright {
 namespace {
 
-/// The product of the diagonal after Gaussian elimination with row exchanges, in double precision.
+/// Computes the product of the diagonal after Gaussian elimination with row exchanges, in double
+/// precision.
 template <class Element>
 class DeterminantKernel final : public Kernel {
  public:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/candidates.h"
+#include "backend/cpu/byte_epilogue.h"
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/dnnl_post_ops.h"
@@ -14,23 +15,23 @@
 #include "operators/convolution.h"
 
 /// \file
-/// What convolution and transposed convolution share. `Traits` says what differs: the operator
-/// `Op`, oneDNN's `Desc`, for a kernel tensor the extents that oneDNN counts (`weights_shape`) and
-/// how its bytes lie in those (`plain_weights`), and of which implementations the bias and what was
-/// fused are no part (`has_fast_epilogue`, `adds_in_parts`).
+/// Code that convolution and transposed convolution share. `Traits` has the differences: the
+/// operator `Op` and oneDNN's `Desc`; for a kernel tensor, the extents that oneDNN counts
+/// (`weights_shape`) and the layout of its bytes in those (`plain_weights`); the implementations
+/// that run bias and epilogue as steps of their own (`has_fast_epilogue`, `adds_in_parts`).
 namespace opwright {
 
 /// kIntegerLoop: a convolution of bytes, exact on any processor.
 std::unique_ptr<Kernel> make_byte_loop(const ConvolutionParams& params, const KernelArgs& args);
 
-/// Plans store these numbers.
+/// Tactics of convolutions. Plans store these numbers.
 enum ConvolutionTactic : int64_t {
   kFirstImplementation = 0,  ///< oneDNN's first choice, or the integer loop
-  kOtherImplementation = 1,  ///< another one of oneDNN's for the same instructions
+  kOtherImplementation = 1,  ///< another implementation of oneDNN's for the same instructions
   kRowsOfChannels = 2,       ///< kDepthwiseRows
 };
 
-/// Each channel of [N, C, L] by its own taps, row by row, where oneDNN would work on blocks of
+/// Computes each channel of [N, C, L] with its own taps, row by row. oneDNN would work on blocks of
 /// channels.
 inline constexpr std::string_view kDepthwiseRows = "depthwise rows";
 bool takes_depthwise_rows(const ConvolutionParams& params, std::span<const PortDesc> inputs);
@@ -41,7 +42,8 @@ inline bool is_slow_convolution(std::string_view implementation) {
   return is_reference(implementation) || implementation.find("gemm") != std::string_view::npos;
 }
 
-/// What of a convolution is a part of oneDNN's primitive. The rest follows it as steps of its own.
+/// The parts of a convolution that oneDNN's primitive computes. The other parts follow as steps of
+/// their own.
 struct ConvolutionParts {
   ConvolutionParams params;
   bool has_bias = false;
@@ -54,8 +56,9 @@ template <class Desc>
 struct SelectedConvolution : Selection<Desc> {
   ConvolutionParts parts;
 };
-/// An implementation that has the bias and what was fused, or, where `Traits` says that it is slow
-/// or wrong with them, one that has not. `select(parts)` selects one for these.
+/// Selects an implementation that includes bias and epilogue, or one without them where `Traits`
+/// says that the first is slow or wrong with them. `select(parts)` selects an implementation for
+/// these parts.
 template <class Traits, class Select>
 std::optional<SelectedConvolution<typename Traits::Desc>> select_convolution(ConvolutionParts parts,
                                                                              const Shape& kernel,
@@ -74,12 +77,34 @@ std::optional<SelectedConvolution<typename Traits::Desc>> select_convolution(Con
   return SelectedConvolution<typename Traits::Desc>{std::move(*selected), std::move(parts)};
 }
 
-/// The type of the kernel, and of the output, beside an input of that type.
+/// Types of the kernel tensor and of the output, for an input of that type.
 inline DataType weights_type(DataType input) { return kBytes.has(input) ? DataType::kINT8 : input; }
 inline DataType sum_type_of(DataType input) { return kBytes.has(input) ? DataType::kINT32 : input; }
 
+/// What becomes of the sums of a convolution of bytes.
+struct ByteOutput {
+  const ByteEpilogue* epilogue = nullptr;  ///< null: the sums are the result
+  std::vector<DataType> inputs;            ///< types of the operator's inputs
+  DataType result_of(DataType input) const {
+    return epilogue != nullptr ? epilogue->result : sum_type_of(input);
+  }
+};
+inline ByteOutput byte_output(const std::optional<ByteEpilogue>& epilogue,
+                              std::span<const PortDesc> inputs) {
+  ByteOutput result{epilogue ? &*epilogue : nullptr, {}};
+  for (const PortDesc& port : inputs) result.inputs.push_back(port.type.dtype);
+  return result;
+}
+/// The program's part of the convolution's epilogue; none where there is no program.
+inline std::optional<ByteEpilogue> epilogue_of(const ConvolutionParams& params,
+                                               std::span<const PortDesc> inputs) {
+  if (!params.fused.present() || !kBytes.has(inputs[0].type.dtype)) return std::nullopt;
+  return byte_epilogue(params.fused, inputs, inputs[1].opt[0]);
+}
+
 inline bool has_bias_port(const ConvolutionParams& params, std::span<const PortDesc> inputs) {
-  return inputs.size() > 2 + (params.has_residual ? 1u : 0u) && inputs[2].present;
+  return inputs.size() > 2 + (params.has_residual ? 1u : 0u) + params.fused.places.size() &&
+         inputs[2].present;
 }
 
 template <class Traits>
@@ -94,6 +119,8 @@ class ConvolutionKernel final : public DnnlKernel {
         weights_(args, 1,
                  Traits::plain_weights(params, args.inputs[1].opt, args.inputs[1].type.dtype)) {
     if (has_bias_) bias_ = constant_as_float(args.inputs[2]);
+    epilogue_ = epilogue_of(params, args.inputs);
+    bytes_ = byte_output(epilogue_, args.inputs);
     if (kBytes.has(input_type(0).dtype) && !cpu_device().features().int8)
       fail_with(
           ErrorCode::kUNSUPPORTED_STATE, "Layer '", layer(), "': the engine was built for a ",
@@ -106,7 +133,7 @@ class ConvolutionKernel final : public DnnlKernel {
  private:
   void build(DnnlProgram& program, std::span<const Shape> inputs,
              std::span<const Shape> outputs) override {
-    // oneDNN would leave the output as it is.
+    // oneDNN would leave the output unwritten.
     require(inputs[0].numel() > 0 && inputs[1].numel() > 0, "Layer '", layer(),
             "': there is nothing to convolve in ", inputs[0], " with a kernel of ", inputs[1]);
     const SelectedConvolution<Desc> selected = select(inputs, outputs[0]);
@@ -122,6 +149,14 @@ class ConvolutionKernel final : public DnnlKernel {
                           selected.desc.weights_desc())});
     if (selected.parts.has_bias)
       arguments.push_back({DNNL_ARG_BIAS, bias(program, selected.desc.bias_desc())});
+    if (epilogue_) {
+      const Blob bias = Blob::copy(epilogue_->bias.data(), epilogue_->bias.size() * sizeof(float));
+      arguments.push_back({DNNL_ARG_BIAS, program.constant(bias, selected.desc.bias_desc())});
+      epilogue_->add_arguments(program, arguments, selected.desc.dst_desc(), [&](int input) {
+        const PortType type = input_type(input);
+        return dnnl_desc(outputs[0], type.dtype, type.format);
+      });
+    }
     if (params_.zero_point != 0) {
       const auto zero = static_cast<int32_t>(params_.zero_point);
       const dnnl::memory::desc desc({1}, dnnl::memory::data_type::s32, dnnl::memory::format_tag::a);
@@ -138,7 +173,7 @@ class ConvolutionKernel final : public DnnlKernel {
     const bool adds_bias = has_bias_ && !selected.parts.has_bias;
     const bool adds_residual = residual && !selected.parts.params.has_residual;
     if (residual && !adds_residual) program.copy(*residual, result);
-    // The residual may lie where the result is to lie.
+    // The residual may lie in the result's memory, so the sums need memory of their own.
     const Operand sums = adds_residual ? program.temporary(result.desc) : result;
     arguments.push_back({DNNL_ARG_DST, sums});
     program.add(selected.desc, arguments);
@@ -158,7 +193,7 @@ class ConvolutionKernel final : public DnnlKernel {
     program.description = selected.name;
   }
 
-  /// In the layout of so many elements.
+  /// The bias in the layout of `wanted`.
   Operand bias(DnnlProgram& program, const dnnl::memory::desc& wanted) const {
     if (bias_) return program.constant(bias_.data(), wanted);
     return program.as(program.input(2, with_type(wanted, dnnl_type(input_type(2).dtype))), wanted);
@@ -170,7 +205,8 @@ class ConvolutionKernel final : public DnnlKernel {
         return Traits::make_desc(parts.params, inputs, output, parts.has_bias, variant,
                                  weights ? *weights
                                          : dnnl_any(Traits::weights_shape(params_, inputs[1]),
-                                                    weights_type(variant.type)));
+                                                    weights_type(variant.type)),
+                                 bytes_);
       };
       return select_convolution<Traits>(
           {params_, has_bias_}, inputs[1], [&](const ConvolutionParts& parts) {
@@ -196,9 +232,11 @@ class ConvolutionKernel final : public DnnlKernel {
   int residual_;
   DnnlWeights weights_;
   Blob bias_;  ///< FP32; empty when the bias is not a constant
+  std::optional<ByteEpilogue> epilogue_;
+  ByteOutput bytes_;
 };
 
-/// Ports of a candidate: constants keep the network's type, everything else has that of `type`.
+/// Ports of a candidate: constants keep the network's type, all other ports have `type`.
 inline Candidate make_convolution_candidate(const ConvolutionParams& params,
                                             const CandidateQuery& query, DataType type,
                                             TensorFormat input, TensorFormat output) {
@@ -208,6 +246,12 @@ inline Candidate make_convolution_candidate(const ConvolutionParams& params,
   candidate.inputs[0] = {type, input};
   if (params.has_residual) candidate.inputs.back() = {type, output};
   candidate.outputs = {{sum_type_of(type), output}};
+  if (!params.fused.present()) return candidate;
+  candidate.outputs = {{params.fused.result, output}};
+  const size_t first = query.inputs.size() - params.fused.places.size();
+  for (size_t i = 0; i < params.fused.places.size(); ++i)
+    if (params.fused.places[i] == static_cast<int64_t>(FusedPlace::kElement))
+      candidate.inputs[first + i].format = output;
   return candidate;
 }
 
@@ -215,7 +259,10 @@ template <class Traits>
 std::vector<Candidate> convolution_candidates(const Operator& op, const CandidateQuery& query) {
   const ConvolutionParams& params = static_cast<const typename Traits::Op&>(op).params();
   const DataType given = query.inputs[0].type.dtype;
-  if (params.fused.present() || !(kDnnlFloats | kBytes).has(given)) return {};
+  if (!(kDnnlFloats | kBytes).has(given)) return {};
+  const std::optional<ByteEpilogue> epilogue = epilogue_of(params, query.inputs);
+  if (params.fused.present() && (!epilogue || !Traits::kTakesBytes)) return {};
+  const ByteOutput byte_result = byte_output(epilogue, query.inputs);
   const std::vector<Shape> inputs = opt_shapes(query.inputs);
   const Shape output = query.outputs[0].opt;
   const bool has_bias = has_bias_port(params, query.inputs);
@@ -225,14 +272,15 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
   std::vector<std::pair<TensorFormat, TensorFormat>> formats = {{kLinear, kLinear}};
   for (const TensorFormat format : cpu_device().formats(inputs[0].rank())) {
     formats.push_back({format, format});
-    // The first convolution of an image network reads few channels as they came.
+    // The first convolution of an image network reads few channels in the image's own format.
     if (inputs[0][1] <= 4 && params.groups == 1) formats.push_back({kLinear, format});
   }
 
   std::vector<Candidate> found;
   const DataType network_type = query.inputs[0].type.dtype;
   const bool bytes = kBytes.has(network_type);
-  if (bytes) {
+  if (params.fused.present() && (nothing || !cpu_device().features().int8)) return {};
+  if (bytes && !params.fused.present()) {
     found.push_back(make_convolution_candidate(params, query, network_type, kLinear, kLinear));
     found.back().tactic_name = kIntegerLoop;
     if (nothing || !cpu_device().features().int8) return found;
@@ -251,7 +299,8 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
       const auto make = [&](const ConvolutionParts& parts, const Variant& variant) {
         return Traits::make_desc(
             parts.params, inputs, output, parts.has_bias, variant,
-            dnnl_any(Traits::weights_shape(params, inputs[1]), weights_type(variant.type)));
+            dnnl_any(Traits::weights_shape(params, inputs[1]), weights_type(variant.type)),
+            byte_result);
       };
       if (nothing) {
         if (input_format == kLinear && output_format == kLinear) found.push_back(candidate);
@@ -270,7 +319,8 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
       found.push_back(candidate);
       if (!variant_suffix(best->variant, x, y).empty()) continue;
 
-      // oneDNN's order is a guess: let another implementation for the same instructions be timed.
+      // oneDNN's order is a guess, so another implementation for the same instructions is timed,
+      // too.
       const std::string isa = best->name.substr(std::min(best->name.find(':'), best->name.size()));
       for_each_implementation(
           make(all, best->variant), [&](const typename Traits::Desc&, const std::string& name) {
@@ -283,8 +333,9 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
           });
     }
   }
-  // The loop is for where oneDNN has nothing better.
-  if (bytes && found.size() > 1) {
+  // The loop is a last resort: oneDNN's candidates come first, and the loop is dropped unless all
+  // tactics are asked for.
+  if (bytes && !params.fused.present() && found.size() > 1) {
     std::rotate(found.begin(), found.begin() + 1, found.end());
     if (!query.all_tactics) found.pop_back();
   }
@@ -295,19 +346,36 @@ template <class Traits>
 void check_convolution(const Operator& op, const KernelArgs& args) {
   const ConvolutionParams& params = static_cast<const typename Traits::Op&>(op).params();
   const PortRules rules(op, args);
-  rules.require_that(!params.fused.present(), "convolutions run no fused program on a CPU");
-  rules.require_ports(2, params.has_residual ? 4 : 3);
+  const auto own = args.inputs.size() - std::min(args.inputs.size(), params.fused.places.size());
+  rules.require_ports(2, 3 + (params.has_residual ? 1 : params.fused.places.size()));
   const PortRules::Port x = rules.input(0), y = rules.output(0);
   const bool bytes = Traits::kTakesBytes && kBytes.has(x.desc.type.dtype);
   rules.require(x, bytes ? kBytes : kDnnlFloats, kImageFormats);
-  rules.require(y, bytes ? Types{DataType::kINT32} : kDnnlFloats, kImageFormats);
-  // As convolution_candidates() combines them.
+  const bool is_fused = params.fused.present();
+  if (is_fused) {
+    rules.require_that(bytes && own >= 2 && !params.has_residual &&
+                           epilogue_of(params, args.inputs).has_value() &&
+                           args.candidate->tactic_name != kIntegerLoop,
+                       "convolutions of bytes alone run a fused program on a CPU, one of scales, a "
+                       "bias, activations and a residual");
+    rules.require(y, {params.fused.result}, kImageFormats);
+    for (size_t i = own; i < args.inputs.size(); ++i) {
+      rules.require(rules.input(i), kConvertible, kImageFormats);
+      if (params.fused.places[i - own] == static_cast<int64_t>(FusedPlace::kElement))
+        rules.require_format(rules.input(i), {y.desc.type.format});
+      else
+        rules.require_format(rules.input(i), kLinear);
+    }
+  } else {
+    rules.require(y, bytes ? Types{DataType::kINT32} : kDnnlFloats, kImageFormats);
+  }
+  // convolution_candidates() combines types and formats in this way.
   rules.require_that(
-      sum_type_of(x.desc.type.dtype) == y.desc.type.dtype &&
+      (is_fused || sum_type_of(x.desc.type.dtype) == y.desc.type.dtype) &&
           (x.desc.type.format == y.desc.type.format || x.desc.type.format == TensorFormat::kLINEAR),
       "output 0 must have the type of input 0, ", str(x.desc.type),
       ", and its format unless that is LINEAR, but is ", str(y.desc.type));
-  const size_t residual = params.has_residual ? rules.inputs() - 1 : rules.inputs();
+  const size_t residual = params.has_residual ? rules.inputs() - 1 : own;
   if (params.has_residual) {
     rules.require_that(residual >= 2 && rules.has_input(residual), "the residual, input ", residual,
                        ", is missing");
@@ -316,7 +384,9 @@ void check_convolution(const Operator& op, const KernelArgs& args) {
   for (size_t i = 1; i < residual; ++i)
     if (rules.has_input(i))
       rules.require(rules.input(i), bytes ? Types{DataType::kINT8} : kDnnlFloats);
-  rules.require_that(!bytes || (rules.inputs() == 2 && !params.activation.present()),
+  rules.require_that(!bytes ||
+                         (!rules.has_input(own > 2 ? 2 : own) && !params.activation.present()) ||
+                         (is_fused && own == 2),
                      "convolutions of bytes take neither a bias, a residual nor an activation");
   if (args.candidate->tactic_name == kDepthwiseRows) {
     rules.require_that(Traits::kTakesRows && takes_depthwise_rows(params, args.inputs) &&

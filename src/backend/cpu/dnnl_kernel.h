@@ -11,8 +11,8 @@
 
 namespace opwright {
 
-/// A kernel that is a DnnlProgram for each set of shapes. The programs of recent shapes are kept,
-/// so alternating between a few shapes prepares nothing anew.
+/// A kernel that runs one DnnlProgram for each set of shapes. It keeps the programs of recent
+/// shapes, so alternating between a few shapes prepares nothing anew.
 class DnnlKernel : public Kernel {
  public:
   ~DnnlKernel() override;
@@ -21,8 +21,8 @@ class DnnlKernel : public Kernel {
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) final;
   std::string description() const final { return description_; }
 
-  /// Builds the programs for the profile's opt and max shapes. To be called once after
-  /// construction, see make_dnnl_kernel().
+  /// Builds the programs for the profile's opt and max shapes. Called once after construction, see
+  /// make_dnnl_kernel().
   void prepare(const KernelArgs& args);
 
  protected:
@@ -48,12 +48,12 @@ class DnnlKernel : public Kernel {
   std::vector<std::unique_ptr<Entry>> recent_;  ///< latest first
   DnnlProgram* current_ = nullptr;
   size_t planned_workspace_ = 0;
-  void* own_workspace_ = nullptr;  ///< for shapes that need more than was planned
+  void* own_workspace_ = nullptr;  ///< for shapes that need more than the planned workspace
   size_t own_workspace_size_ = 0;
   std::string description_;
 };
 
-/// What `body` returns; oneDNN's exceptions become Errors.
+/// Returns the result of `body`. Exceptions of oneDNN become Errors.
 template <class Body>
 auto with_dnnl_errors(std::string_view layer, Body&& body) {
   try {

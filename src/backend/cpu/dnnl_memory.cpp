@@ -9,7 +9,7 @@
 namespace opwright {
 namespace {
 
-/// A blocked layout as its text tells it.
+/// A blocked layout, read from its text.
 struct Layout {
   dnnl::memory::data_type type = dnnl::memory::data_type::undef;
   dnnl::memory::dims extents, padded, strides, block_sizes, block_axes;
@@ -26,7 +26,7 @@ std::string join(const dnnl::memory::dims& values) {
             "' is not one that this library wrote; build the engine again.");
 }
 
-/// Takes the part before the next ':' off the text, as numbers.
+/// Takes the part before the next ':' off the text and returns it as numbers.
 dnnl::memory::dims take_numbers(std::string_view& rest, std::string_view whole) {
   std::string_view part = rest.substr(0, rest.find(':'));
   rest.remove_prefix(std::min(rest.size(), part.size() + 1));
@@ -59,7 +59,7 @@ Layout parse_layout(std::string_view text) {
   if (!valid) malformed(text);
   for (const int64_t size : layout.block_sizes) valid &= size > 0;
   for (const int64_t axis : layout.block_axes) valid &= axis < static_cast<int64_t>(rank);
-  // The types in which weights are packed.
+  // Weights are packed only in these types.
   valid &= type[0] == static_cast<int>(dnnl::memory::data_type::f32) ||
            type[0] == static_cast<int>(dnnl::memory::data_type::f16) ||
            type[0] == static_cast<int>(dnnl::memory::data_type::bf16) ||
@@ -90,7 +90,7 @@ bool element_index(const Layout& layout, dnnl::memory::dims position, int64_t& i
   return !overflow;
 }
 
-/// The tag of a tensor whose channels are in blocks.
+/// The format tag of a tensor whose channels are in blocks.
 dnnl::memory::format_tag blocked_tag(int rank, int block) {
   using Tag = dnnl::memory::format_tag;
   constexpr Tag kTags[3][3] = {{Tag::aBc4b, Tag::aBc16b, Tag::aBc32b},
@@ -153,8 +153,8 @@ dnnl::memory::dims dnnl_dims(dnnl::memory::dims extents) {
 bool fits_dnnl(int64_t extent) { return extent >= 0 && extent <= INT32_MAX; }
 
 void require_dnnl_windows(std::span<const DnnlWindow> windows) {
-  // Far from where oneDNN's 32-bit arithmetic of offsets within a row would overflow. It makes code
-  // for each tap, so that windows of more take seconds.
+  // Limits that are far below the overflow of oneDNN's 32-bit offsets within a row. oneDNN
+  // generates code for each tap, so windows with more taps take seconds.
   constexpr int64_t kMostReach = int64_t{1} << 24, kMostTaps = int64_t{1} << 16;
   const auto in_range = [](int64_t value) { return value >= -kMostReach && value <= kMostReach; };
   int64_t taps = 1;
@@ -162,7 +162,7 @@ void require_dnnl_windows(std::span<const DnnlWindow> windows) {
     bool valid = true;
     for (const int64_t value : {w.input, w.output, w.window, w.stride, w.dilation, w.pre, w.post})
       valid &= in_range(value);
-    // Of numbers of 24 bits no product overflows.
+    // Products of 24-bit numbers do not overflow.
     valid = valid && in_range(w.dilation * w.window) && in_range(w.output * w.stride) &&
             in_range(w.input + w.pre + w.post) && (taps *= w.window) <= kMostTaps;
     if (!valid)

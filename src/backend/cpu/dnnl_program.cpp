@@ -69,7 +69,7 @@ void DnnlProgram::copy(const Operand& from, const Operand& to) {
   const bool same_type = from.desc.get_data_type() == to.desc.get_data_type();
   const bool simple_layouts = has_port_layout(from.desc) && has_port_layout(to.desc);
   if (!desc || (!same_type && simple_layouts && is_reference(desc.impl_info_str()))) {
-    // Types that the processor has no arithmetic for: refused or slow.
+    // oneDNN refuses to convert types for which the processor has no arithmetic, or is slow.
     require(!same_type, "oneDNN cannot reorder these layouts");
     if (to.desc == with_type(from.desc, to.desc.get_data_type())) {
       convert_elements(from, to);
@@ -177,7 +177,7 @@ void reorder_now(const void* from, const dnnl::memory::desc& from_desc, void* to
   using dnnl::memory;
   const DataType type = from_dnnl(from_desc.get_data_type());
   if (from_desc.get_data_type() != to_desc.get_data_type() && type != DataType::kFLOAT) {
-    // Through FP32, which every processor reorders.
+    // Converts through FP32, which oneDNN reorders on every processor.
     const memory::desc wide = with_type(from_desc, memory::data_type::f32);
     const Blob widened = Blob::make(wide.get_size(), [&](void* bytes) {
       convert_all(from, type, bytes, DataType::kFLOAT, from_desc.get_size() * 8 / bits(type));

@@ -20,8 +20,8 @@ struct Operand {
   dnnl::memory::desc desc;
 };
 
-/// Primitives that run one after another for one set of shapes. All objects are made while it is
-/// composed; run() only sets addresses.
+/// Primitives that run one after another for one set of shapes. All objects are made while the
+/// program is composed; run() only sets addresses.
 class DnnlProgram {
  public:
   Operand input(int index, dnnl::memory::desc desc) const;
@@ -32,16 +32,17 @@ class DnnlProgram {
   /// A tensor in the workspace.
   Operand temporary(dnnl::memory::desc desc);
 
-  /// The operand in another layout or type: itself when they agree, else a temporary that a new
-  /// step reorders it into.
+  /// The operand in another layout or type: itself when they agree, else a temporary. A new step
+  /// reorders the operand into the temporary.
   Operand as(const Operand& operand, const dnnl::memory::desc& desc);
-  /// Where to compute `target` when the primitive wants that layout: itself or a temporary, which
-  /// copy() then brings to the target.
+  /// The operand to which a primitive that wants this layout writes `target`: the target itself, or
+  /// a temporary. copy() then brings the temporary to the target.
   Operand staging(const Operand& target, const dnnl::memory::desc& desc);
-  /// Reorders; nothing happens at run time when both turn out to be the same memory.
+  /// Adds a reorder, which does nothing at run time when both operands turn out to be the same
+  /// memory.
   void copy(const Operand& from, const Operand& to);
-  /// A step that runs the primitive; the scratchpad, which must be the user's, is added to the
-  /// arguments.
+  /// Adds a step that runs the primitive. The scratchpad is added to the arguments; the primitive
+  /// must take it from the user.
   void add(const dnnl::primitive_desc_base& desc,
            std::initializer_list<std::pair<int, Operand>> arguments);
   void add(const dnnl::primitive_desc_base& desc,
@@ -50,7 +51,7 @@ class DnnlProgram {
   size_t workspace_size() const { return temporaries_ + scratchpad_; }
   void run(void const* const* inputs, void* const* outputs, void* workspace);
 
-  /// What the program consists of, for people.
+  /// Description of the program, for people.
   std::string description;
 
  private:
@@ -60,7 +61,8 @@ class DnnlProgram {
     dnnl_memory_t memory;
     void* address;
   };
-  /// A primitive, or without one a conversion of all elements of bindings[0] into bindings[1].
+  /// A primitive. Without a primitive, the step converts all elements of bindings[0] into
+  /// bindings[1].
   struct Step {
     dnnl::primitive primitive;
     std::vector<dnnl::memory> memories;
@@ -70,7 +72,8 @@ class DnnlProgram {
     int64_t elements = 0;
     DataType from = DataType::kFLOAT, to = DataType::kFLOAT;
   };
-  /// For types that oneDNN knows no reorder of on this processor; the layouts agree.
+  /// Adds a conversion between types for which oneDNN has no reorder on this processor. The layouts
+  /// must agree.
   void convert_elements(const Operand& from, const Operand& to);
 
   std::vector<Step> steps_;
@@ -83,7 +86,7 @@ class DnnlProgram {
 /// Attributes under which a primitive takes its scratchpad from the program's workspace.
 dnnl::primitive_attr workspace_attributes();
 
-/// Reorders now, whatever the types.
+/// Reorders at once, between any types.
 void reorder_now(const void* from, const dnnl::memory::desc& from_desc, void* to,
                  const dnnl::memory::desc& to_desc);
 

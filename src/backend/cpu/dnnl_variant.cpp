@@ -10,7 +10,7 @@ std::vector<Variant> variants_for(const PortType& input, const PortType& output)
       variants.push_back({type, TensorFormat::kHWC, TensorFormat::kHWC});
   };
   if (compute_type(input.dtype) == input.dtype) add(input.dtype);
-  // Sums of bytes are exact as integers alone.
+  // Sums of bytes are exact only in integers.
   const bool bytes = input.dtype == DataType::kINT8 || input.dtype == DataType::kUINT8;
   if (input.dtype != DataType::kFLOAT && !bytes) add(DataType::kFLOAT);
   return variants;

@@ -10,8 +10,8 @@
 
 namespace opwright {
 
-/// The type and the formats that a primitive works on. Where they are not those of the kernel's
-/// ports, the kernel reorders its input and output.
+/// The type and the formats that a primitive works on. Where they differ from the kernel's ports,
+/// the kernel reorders its input and output.
 struct Variant {
   DataType type = DataType::kFLOAT;
   TensorFormat input = TensorFormat::kLINEAR;
@@ -23,12 +23,13 @@ template <class Desc>
 struct Selection {
   Variant variant;
   Desc desc;
-  std::string name;  ///< the implementation's, with what was reordered: "brgconv:avx2 via HWC"
+  std::string name;  ///< the implementation's name, with what was reordered: "brgconv:avx2 via HWC"
   bool fast = false;
 };
 
-/// Variants for ports of that type and formats, the best first: as the ports are, then channels
-/// last instead of LINEAR, then both in FP32 where the processor does not compute in the type.
+/// Variants for ports of that type and formats, the best first: with the ports' formats, then
+/// channels last instead of LINEAR. Then both in FP32, where the processor does not compute in the
+/// type.
 std::vector<Variant> variants_for(const PortType& input, const PortType& output);
 
 /// "" or " via HWC" or " in FP32".
@@ -45,7 +46,7 @@ Desc clone(const Desc& desc) {
 }
 
 /// Calls visit(desc, name) for each implementation until it returns false. The descriptor changes
-/// between calls: clone() what is to be kept.
+/// between calls, so clone() one that is kept.
 template <class Desc, class Visit>
 void for_each_implementation(Desc desc, Visit&& visit) {
   if (!desc) return;
@@ -54,8 +55,8 @@ void for_each_implementation(Desc desc, Visit&& visit) {
   } while (desc.next_impl());
 }
 
-/// The implementation called `wanted`, else the first fast one, else any. `make(variant)` gives a
-/// primitive descriptor, empty when there is none.
+/// Selects the implementation called `wanted`, else the first fast one, else any. `make(variant)`
+/// makes a primitive descriptor, empty when there is none.
 template <class Desc>
 std::optional<Selection<Desc>> select_implementation(
     const PortType& input, const PortType& output, std::string_view wanted,

@@ -29,7 +29,7 @@ Blob DnnlWeights::pack(const dnnl::memory::desc& wanted) const {
   const std::string layout = layout_text(wanted);
   if (!layout.empty() && layout == stored_.layout && stored_.data.size() == wanted.get_size())
     return stored_.data;
-  // Packed for another processor or version of oneDNN.
+  // The stored weights are packed for another processor or version of oneDNN.
   const dnnl::memory::data_type type = packed_type(stored_.layout);
   const dnnl::memory::dims extents = wanted.get_dims();
   dnnl::memory::dims strides(extents.size(), 1);

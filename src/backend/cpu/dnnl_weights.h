@@ -9,23 +9,23 @@
 
 namespace opwright {
 
-/// An input that holds weights. A constant one is reordered once into the layout that the primitive
-/// wants, or comes so from the plan; one that is not is reordered in each run.
+/// An input that holds weights. Constant weights are reordered once into the primitive's layout, or
+/// the plan has them in it. Other weights are reordered in each run.
 class DnnlWeights {
  public:
-  /// `plain` describes the elements of the port in LINEAR order as the primitive sees them:
-  /// extents and strides may differ from the port's shape, the bytes do not.
+  /// `plain` describes the elements of the port in LINEAR order for the primitive. Extents and
+  /// strides may differ from the port's shape, the bytes do not.
   DnnlWeights(const KernelArgs& args, int input, const dnnl::memory::desc& plain);
 
   bool is_constant() const { return is_constant_; }
-  /// The layout of the packed weights once there are any: what primitives for other shapes should
-  /// accept.
+  /// The layout of the packed weights, once there are any. Primitives for other shapes should
+  /// accept it.
   const std::optional<dnnl::memory::desc>& packed_desc() const { return packed_desc_; }
-  /// The weights in the wanted layout; `plain` is what the constructor was given, for the shapes of
-  /// this program.
+  /// The weights in the wanted layout. `plain` corresponds to the constructor's argument, for the
+  /// shapes of this program.
   Operand operand(DnnlProgram& program, const dnnl::memory::desc& plain,
                   const dnnl::memory::desc& wanted);
-  /// For Kernel::packed().
+  /// The weights for Kernel::packed().
   std::vector<PackedInput> packed() const;
 
  private:
@@ -34,8 +34,9 @@ class DnnlWeights {
   int input_;
   dnnl::memory::desc plain_;
   bool is_constant_;
-  Blob constant_;       ///< in `plain_`; empty once packed and when the plan has the packed form
-  PackedInput stored_;  ///< as the plan has it
+  Blob constant_;       ///< in the layout `plain_`; empty once packed and when the plan has the
+                        ///< packed form
+  PackedInput stored_;  ///< the plan's packed form
   std::optional<dnnl::memory::desc> packed_desc_;
   Blob packed_;
 };

@@ -11,8 +11,8 @@
 
 namespace opwright {
 
-// Elements one by one, for kernels whose work is to find them rather than to compute: each type as
-// it is stored, and the type that is computed in.
+// Access to single elements, for kernels that mostly find elements and compute little. Each type
+// has its storage and the type that is computed in.
 
 template <class T>
 struct PlainElement {
@@ -32,7 +32,7 @@ using FloatElement = PlainElement<float>;
 using HalfElement = NarrowElement<uint16_t, half_to_float, float_to_half>;
 using Bfloat16Element = NarrowElement<uint16_t, bfloat16_to_float, float_to_bfloat16>;
 using Fp8Element = NarrowElement<uint8_t, fp8_to_float, float_to_fp8>;
-/// 0 or 1.
+/// Elements of BOOL are 0 or 1.
 struct BoolElement : PlainElement<uint8_t> {};
 
 /// Element `i` of a tensor.
@@ -60,7 +60,7 @@ auto with_floating_element(DataType type, Body&& body) {
   }
 }
 
-/// The same for any type whose elements are whole bytes.
+/// Calls `body.operator()<Element>()` for any type whose elements are whole bytes.
 template <class Body>
 auto with_element(DataType type, Body&& body) {
   switch (type) {
@@ -79,13 +79,14 @@ auto with_element(DataType type, Body&& body) {
   }
 }
 
-/// KernelEntry::make of a kernel of the type of the first input's elements, see make_kernel().
+/// KernelEntry::make of a kernel template over the element type of the first input, see
+/// make_kernel().
 template <template <class> class KernelType, class Op>
 std::unique_ptr<Kernel> make_element_kernel(const Operator& op, const KernelArgs& args) {
   return with_element(args.inputs[0].type.dtype,
                       [&]<class E>() { return make_kernel<KernelType<E>, Op>(op, args); });
 }
-/// The same for kernels of floating types.
+/// As make_element_kernel(), for floating types.
 template <template <class> class KernelType, class Op>
 std::unique_ptr<Kernel> make_floating_kernel(const Operator& op, const KernelArgs& args) {
   return with_floating_element(args.inputs[0].type.dtype,

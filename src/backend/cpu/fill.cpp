@@ -18,8 +18,8 @@ namespace opwright {
 namespace {
 
 /// Philox4x32-10 of J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random
-/// numbers: as easy as 1, 2, 3" (SC 2011): four random words for every counter, so that any element
-/// is drawn without those before it.
+/// numbers: as easy as 1, 2, 3" (SC 2011). It makes four random words of each counter, so any
+/// element is drawn without the elements before it.
 struct Philox {
   uint32_t words[4];
 
@@ -37,7 +37,7 @@ struct Philox {
   }
 };
 
-/// In [0, 1), a multiple of 2^-24.
+/// A number in [0, 1), a multiple of 2^-24.
 float unit(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
 template <class Number>
@@ -64,7 +64,8 @@ Number read_scalar(const void* from, DataType type, int64_t i) {
   }
 }
 
-/// A parameter as the type that the filling counts in; what integers do not hold saturates.
+/// A parameter in the type that the filling counts in. Values beyond the range of integers
+/// saturate.
 template <class Number>
 Number number_of(double parameter) {
   if constexpr (std::is_integral_v<Number>) {
@@ -75,11 +76,11 @@ Number number_of(double parameter) {
   return static_cast<Number>(parameter);
 }
 
-/// What a filling is made of.
+/// The numbers of a filling.
 template <class Number>
 struct Numbers {
   Number alpha = 0, beta = 0;
-  Number steps[Dims::MAX_DIMS] = {};  ///< of each axis
+  Number steps[Dims::MAX_DIMS] = {};  ///< one per axis
 };
 
 class FillKernel final : public Kernel {
@@ -131,7 +132,7 @@ class FillKernel final : public Kernel {
   }
 
  private:
-  static constexpr int64_t kBlock = 256;  // whole counters of the generator
+  static constexpr int64_t kBlock = 256;  // elements, a multiple of the generator's four words
 
   /// Whether all elements are the same.
   template <class Number>
@@ -157,7 +158,7 @@ class FillKernel final : public Kernel {
     const int rank = shape_.rank();
     Numbers<Number> numbers{value(1, params_.alpha, 0),
                             steps_ == 0 ? Number(0) : value(2, params_.beta, 0)};
-    // A scalar is the step of the last axis, a vector has one for each.
+    // A scalar is the step of the last axis, a vector has a step for each axis.
     if (rank > 0) numbers.steps[rank - 1] = numbers.beta;
     if (given_[2] && steps_ == rank)
       for (int axis = 0; axis < rank; ++axis) numbers.steps[axis] = value(2, 0, axis);
@@ -166,7 +167,7 @@ class FillKernel final : public Kernel {
 
   template <class Number, class T>
   void linspace(const Numbers<Number>& numbers, int64_t first, int64_t count, T* out) const {
-    // Integers are counted as such, since a double does not hold all of them, and wrap around.
+    // Integers are counted as integers, since a double does not hold all of them. They wrap around.
     using Sum = std::conditional_t<std::is_integral_v<Number>, uint64_t, double>;
     const int rank = shape_.rank();
     int64_t index[Dims::MAX_DIMS] = {};
@@ -193,15 +194,15 @@ class FillKernel final : public Kernel {
       for (int k = 0; k < 4; ++k) units[i + k] = unit(draw.words[k]);
     }
     if (!is_uniform) return normal(units, alpha, beta, (count + 3) / 4 * 2, out);
-    // The sum may round up to the bound, which does not belong to the range.
+    // The sum may round up to the bound, which is outside of the range.
     for (int64_t i = 0; i < count; ++i) {
       out[i] = alpha + (beta - alpha) * units[i];
       if (out[i] >= beta && alpha < beta) out[i] = std::nextafter(beta, alpha);
     }
   }
 
-  /// Of `pairs` of units: G. E. P. Box and M. E. Muller, "A note on the generation of random normal
-  /// deviates" (1958). The radius takes 1 - u, which is not 0.
+  /// Normal deviates of `pairs` pairs of units: G. E. P. Box and M. E. Muller, "A note on the
+  /// generation of random normal deviates" (1958). The radius takes 1 - u, which is not 0.
   static void normal(const float* units, float alpha, float beta, int64_t pairs, float* out) {
     alignas(64) float radii[kBlock / 2], angles[kBlock / 2], results[kBlock / 2];
     const auto run = [&](UnaryOperation op, const float* x, float* y) {

@@ -17,11 +17,11 @@
 namespace opwright {
 namespace {
 
-/// Elements of a head at most.
+/// The most elements of a head.
 constexpr int64_t kMaxSize = 512;
-/// Queries and keys that are worked on at once.
+/// Queries and keys in one piece of work.
 constexpr int64_t kRows = 384, kPartRows = 48, kKeys = 128;
-/// Queries for which keys are not rearranged.
+/// With at most this number of queries, keys are not rearranged.
 constexpr int64_t kFewRows = 4;
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
@@ -29,7 +29,7 @@ int64_t padded(int64_t count) {
   return (count + kAttentionLanes - 1) / kAttentionLanes * kAttentionLanes;
 }
 
-/// Places in a thread's workspace, in floats.
+/// Offsets of parts of a thread's workspace, in floats.
 struct Places {
   int64_t query = 0, raw, keys, values, scores, out, most, sum, bias, total;
   explicit Places(const FusedAttentionParams& params) {
@@ -118,7 +118,7 @@ class FusedAttentionKernel final : public Kernel {
     rows_ = params_.group() * queries_;
     const int64_t heads = batch * params_.shared_heads;
     if (rows_ == 0 || heads == 0) return;
-    // As long as there are several for each thread, which evens out what others do.
+    // Makes parts until each thread has several, which evens out other load on the cores.
     const int64_t parts = (rows_ + kPartRows - 1) / kPartRows;
     chunks_ = (rows_ + kRows - 1) / kRows;
     while (chunks_ < parts && heads * chunks_ < 2 * workers_) ++chunks_;
@@ -145,8 +145,8 @@ class FusedAttentionKernel final : public Kernel {
   /// Multiply-adds that are worth a thread.
   static constexpr int64_t kGrain = 1 << 17;
 
-  /// What a thread works on: rows [first, first + count) of the queries of all heads that share
-  /// one of keys.
+  /// A thread's work: rows [first, first + count) of the queries of all heads that share one head
+  /// of keys.
   struct Task {
     int64_t batch, shared_head, first, count;
   };
@@ -159,15 +159,15 @@ class FusedAttentionKernel final : public Kernel {
     return static_cast<const std::byte*>(data) +
            (s.offset + batch * s.batch + head * s.head + position * s.length) * element_;
   }
-  /// How many keys a query meets.
+  /// The number of keys that a query attends to.
   int64_t limit(int64_t query) const {
     if (params_.causal_kind == CausalMaskKind::kNONE) return keys_;
     const int64_t shift =
         params_.causal_kind == CausalMaskKind::kLOWER_RIGHT ? keys_ - queries_ : 0;
     return std::clamp<int64_t>(query + shift + 1, 0, keys_);
   }
-  /// `count` rows of `size` elements as FP32, `stride` apart: where they lie or, rows `to_stride`
-  /// apart, in the buffer.
+  /// `count` rows of `size` elements as FP32. The rows are `stride` elements apart in place; in the
+  /// buffer `to` they are `to_stride` apart.
   const float* rows(const std::byte* from, int64_t stride, int64_t count, int64_t size, float* to,
                     int64_t to_stride) const {
     for (int64_t i = 0; i < count; ++i) {
@@ -227,7 +227,7 @@ class FusedAttentionKernel final : public Kernel {
     float* const turned = memory + places_.keys;
     if (!few) {
       transpose_matrix(keys, key_stride, turned, kKeys, count, size, sizeof(float));
-      // Columns beyond are computed as well and must not be stale NaN that slow it down.
+      // Columns beyond the keys are computed as well. Stale NaNs in them would slow that down.
       if (count % kAttentionLanes != 0)
         for (int64_t e = 0; e < size; ++e)
           std::fill(turned + e * kKeys + count, turned + e * kKeys + padded(count), 0.0f);

@@ -14,7 +14,7 @@
 namespace opwright {
 namespace {
 
-/// Copies or, where there is nothing to copy, clears one slice.
+/// Copies a slice, or clears it where `from` is null.
 void put(std::byte* to, const std::byte* from, int64_t bytes) {
   if (!from)
     std::memset(to, 0, bytes);
@@ -48,7 +48,7 @@ class GatherKernel final : public Kernel {
         count_ = indices.numel(batch, indices.rank());
         break;
       case GatherMode::kELEMENT: {
-        // Rows of the indices; all but the last axis are walked by their index.
+        // Rows of the indices. Counters walk all axes but the last.
         rows_ = indices;
         for (int i = 0; i < data.rank(); ++i)
           require(i == axis || indices[i] <= data[i], "indices of shape ", indices,
@@ -81,7 +81,7 @@ class GatherKernel final : public Kernel {
     const int64_t slice = std::max<int64_t>(1, inner_bytes_);
     numel_ = outputs[0].numel();
     slices_ = numel_ * element_size_ / slice;
-    // A slice costs a few nanoseconds however short it is.
+    // A slice costs a few nanoseconds, even a short one.
     grain_ = std::max<int64_t>(1, kCopyGrainBytes / std::max<int64_t>(16, slice));
   }
 
@@ -128,8 +128,8 @@ class GatherKernel final : public Kernel {
     }
   }
 
-  /// Of slices as large as one number, of which there is a single row. They may be several smaller
-  /// elements, and lie where those may.
+  /// Gathers slices as large as one number, in a single row. A slice may be several smaller
+  /// elements, so it may be aligned only to those.
   template <class Element>
   void gather_numbers(const std::byte* data, const void* indices, std::byte* to, int64_t begin,
                       int64_t end) const {
@@ -163,7 +163,7 @@ class GatherKernel final : public Kernel {
         }
       });
     };
-    // Sizes that the compiler knows make a copy of an element one instruction.
+    // With sizes that the compiler knows, a copy of an element is one instruction.
     switch (element_size_) {
       case 1:
         return run(uint8_t{});

@@ -16,7 +16,7 @@ namespace {
 /// Elements along one axis and their weights.
 struct Taps {
   int count = 0;
-  int64_t index[4];  ///< -1: zero
+  int64_t index[4];  ///< -1: counts as zero
   float weight[4];
 };
 
@@ -44,10 +44,10 @@ class GridAxis {
     double x = is_nearest              ? nearest_position(position)
                : params_.align_corners ? (position + 1.0) / 2 * (extent - 1)
                                        : ((position + 1.0) * extent - 1) / 2;
-    // What is no number, or so far away that no index reaches it, is beyond every border.
+    // A NaN, or a position so far away that no index reaches it, is beyond every border.
     if (!(std::abs(x) < 0x1p52)) x = std::isnan(x) ? -0x1p52 : std::copysign(0x1p52, x);
     if (is_nearest) x = std::nearbyint(x);
-    // Of cubic interpolation each neighbour is placed by itself, as ONNX Runtime and PyTorch do.
+    // Cubic interpolation places each neighbour by itself, as ONNX Runtime and PyTorch do.
     if (params_.interpolation_mode != InterpolationMode::kCUBIC && (x < low_ || x > high_)) {
       if (params_.sample_mode == SampleMode::kCLAMP)
         x = std::clamp(x, 0.0, extent - 1);
@@ -73,7 +73,7 @@ class GridAxis {
   }
 
  private:
-  /// Each step is rounded to FP32, as ONNX's reference, ONNX Runtime and PyTorch do it: a grid that
+  /// Rounds each step to FP32, as ONNX's reference, ONNX Runtime and PyTorch do. So a grid that
   /// points between two elements does so up to that rounding.
   double nearest_position(float position) const {
     const auto extent = static_cast<double>(extent_);
@@ -83,7 +83,8 @@ class GridAxis {
     return static_cast<double>(static_cast<float>(scaled - 1)) / 2;
   }
 
-  // The cubic convolution kernel within 1 and between 1 and 2; Keys 1981, with a = -0.75.
+  // The cubic convolution kernel for distances within 1 and between 1 and 2; Keys 1981, with a =
+  // -0.75.
   static constexpr float kA = -0.75F;
   static float inner(float t) { return ((kA + 2) * t - (kA + 3)) * t * t + 1; }
   static float outer(float t) { return ((kA * t - 5 * kA) * t + 8 * kA) * t - 4 * kA; }
@@ -158,7 +159,7 @@ class GridSampleKernel final : public Kernel {
  private:
   static constexpr int64_t kGrain = 1 << 14;
 
-  /// Of the three axes, the first of which have one element where there are fewer.
+  /// Finds the taps along three axes. Missing axes come first and have one element.
   void find(const void* grid, int64_t image, int64_t point, Taps* taps) const {
     taps[0].count = 1, taps[0].index[0] = 0, taps[0].weight[0] = 1;
     const int64_t first = (image * points_ + point) * spatial_;
@@ -169,7 +170,7 @@ class GridSampleKernel final : public Kernel {
     }
   }
 
-  /// Linear interpolation between elements of two axes, at neighbouring points.
+  /// Interpolates linearly along two axes, at neighbouring points.
   void sample_block(const void* x, const void* grid, void* y, int64_t image, int64_t first) const {
     const int64_t count = std::min(Neighbours::kMost, points_ - first);
     Neighbours neighbours;

@@ -8,8 +8,8 @@
 
 namespace opwright {
 
-/// Reads an index of 32 or 64 bits, counting negative ones from the end; -1 when it is out of
-/// range.
+/// Reads indices of 32 or 64 bits. Negative indices count from the end; an index out of range reads
+/// as -1.
 class IndexReader {
  public:
   IndexReader(const void* data, bool wide) : data_(data), wide_(wide) {}
@@ -18,9 +18,10 @@ class IndexReader {
     if (index >= 0) return index < extent ? index : -1;
     return index >= -extent ? index + extent : -1;
   }
-  /// As it is stored.
+  /// The stored index.
   int64_t raw(int64_t i) const {
-    // Atomic, so that what is checked is what is used, whoever writes the memory meanwhile.
+    // Atomic, so that the checked index is the used one, even if another thread writes the memory
+    // meanwhile.
     return wide_ ? __atomic_load_n(static_cast<const int64_t*>(data_) + i, __ATOMIC_RELAXED)
                  : __atomic_load_n(static_cast<const int32_t*>(data_) + i, __ATOMIC_RELAXED);
   }
@@ -30,7 +31,7 @@ class IndexReader {
   bool wide_;
 };
 
-/// The same of a size that the compiler knows, for loops that do little else.
+/// An IndexReader whose size of indices the compiler knows, for loops that do little else.
 template <class Index>
 class SizedIndexReader {
  public:
@@ -40,7 +41,7 @@ class SizedIndexReader {
     const int64_t index = stored < 0 ? stored + extent : stored;
     return static_cast<uint64_t>(index) < static_cast<uint64_t>(extent) ? index : -1;
   }
-  /// As it is stored.
+  /// The stored index.
   int64_t raw(int64_t i) const { return __atomic_load_n(data_ + i, __ATOMIC_RELAXED); }
 
  private:
@@ -71,7 +72,8 @@ class IndexWriter {
   bool wide_;
 };
 
-/// What kernels that copy parts of input 0, found by the indices in input 1, can be: one way.
+/// Candidates of kernels that copy parts of input 0, chosen by the indices in input 1. There is
+/// one.
 inline std::vector<Candidate> indexed_copy_candidates(const Operator&,
                                                       const CandidateQuery& query) {
   if (!kWholeBytes.has(query.inputs[0].type.dtype)) return {};

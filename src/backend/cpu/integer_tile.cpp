@@ -16,10 +16,10 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using IntegerTag = hn::ScalableTag<int32_t>;
 
-/// Rows of b that stay in the nearest caches while all columns are gone through.
+/// Rows of b that stay in the nearest caches while the loop goes through all columns.
 constexpr int64_t kIntegerDepth = 128;
 
-/// Adds rows of b from `first` to `end` to registers of columns from `at` on.
+/// Adds products with rows [first, end) of b to the sums of some vectors of columns from `at` on.
 template <int Rows, int Vectors>
 HWY_INLINE void multiply_block(const IntegerTile& tile, int64_t at, int64_t first, int64_t end) {
   const IntegerTag d;
@@ -68,7 +68,7 @@ void multiply_rows(const IntegerTile& tile) {
     for (; at < whole; at += lanes) multiply_block<Rows, 1>(tile, at, first, end);
   }
   if (whole == tile.columns) return;
-  // The last columns once more with some of those before them, which come out the same.
+  // Computes the last columns again, together with some before them. Those get the same results.
   if (whole > 0) return multiply_block<Rows, 1>(tile, tile.columns - lanes, 0, tile.k);
   for (int r = 0; r < Rows; ++r)
     for (int64_t at = 0; at < tile.columns; ++at) {

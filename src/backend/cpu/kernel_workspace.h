@@ -9,13 +9,13 @@
 
 namespace opwright {
 
-/// A kernel's workspace: what was planned for its largest shapes, and memory of its own for shapes
+/// A kernel's workspace: the planned one for its largest shapes, and memory of its own for shapes
 /// that need more.
 class KernelWorkspace {
  public:
   void plan(size_t bytes) { planned_ = bytes; }
   size_t planned() const { return planned_; }
-  /// Before runs that need so many bytes. Throws Error, and leaves everything as it was.
+  /// Makes room for runs that need `bytes`. Throws Error, and then leaves everything as it was.
   void need(size_t bytes) {
     if (bytes > planned_ && bytes > own_size_) {
       void* const larger = allocate_aligned(bytes);
@@ -26,7 +26,7 @@ class KernelWorkspace {
     }
     uses_own_ = bytes > planned_;
   }
-  /// The memory of a run that was given `planned`.
+  /// The memory for a run whose planned workspace is `planned`.
   void* of(void* planned) const { return uses_own_ ? own_.get() : planned; }
 
  private:

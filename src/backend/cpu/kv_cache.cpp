@@ -14,7 +14,7 @@
 namespace opwright {
 namespace {
 
-/// Copies tokens of one head of one batch at a time.
+/// A task copies the tokens of one head of one batch.
 class KvCacheKernel final : public Kernel {
  public:
   KvCacheKernel(const KvCacheUpdateParams& params, const KernelArgs& args)
@@ -46,7 +46,7 @@ class KvCacheKernel final : public Kernel {
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
     auto* const to = static_cast<std::byte*>(outputs[0]);
-    // The output may lie elsewhere where the cache is read by others.
+    // The output lies elsewhere where other steps read the cache.
     if (before_ == room_)
       parallel_copy(to, inputs[0], cache_bytes_);
     else
@@ -76,8 +76,8 @@ class KvCacheKernel final : public Kernel {
   }
 
  private:
-  /// Heads to where there is another room for each; in place one after the other, so that none
-  /// lies where one was that is still to be moved.
+  /// Moves heads to a cache with different room per head. In place, one head moves after the other,
+  /// in an order that overwrites none before it has moved.
   void move_heads(const std::byte* from, std::byte* to) const {
     const int64_t old_bytes = before_ * head_, new_bytes = room_ * head_;
     const auto move = [&](int64_t i) {
@@ -98,7 +98,7 @@ class KvCacheKernel final : public Kernel {
 
   const std::string layer_;
   const bool is_packed_;
-  const bool may_grow_;  ///< whether an input gives the output's room
+  const bool may_grow_;  ///< whether an input determines the output's room
   const int size_;
   const bool wide_indices_, wide_lengths_;
   int64_t batch_ = 0, heads_ = 0, room_ = 0, tokens_ = 0, head_ = 0;

@@ -11,7 +11,7 @@ namespace {
 
 using LrnDesc = dnnl::lrn_forward::primitive_desc;
 
-/// [batch, channels, everything else, 1]: oneDNN's fast kernels are for images.
+/// [batch, channels, all other axes, 1]: oneDNN's fast kernels are for images.
 Shape as_image(const Shape& shape) { return {shape[0], shape[1], shape.numel(2, shape.rank()), 1}; }
 
 LrnDesc make_desc(const LrnParams& params, const Shape& shape, const Variant& variant) {

@@ -21,18 +21,18 @@
 namespace opwright {
 namespace {
 
-/// Blocks whose scales and zero points are made numbers at a time.
+/// Blocks whose scales and zero points are converted at a time.
 constexpr int64_t kNBitsBlocks = 128;
-/// Bytes of each row that become a panel of numbers at a time: the panel stays in the nearest cache
-/// but one.
+/// Bytes of each row that become a panel of numbers at a time: the panel stays in the
+/// second-nearest cache.
 constexpr int64_t kNBitsPanelBytes = 128;
 constexpr int64_t kNBitsColumns = kRecurrentUnits;
-/// Vectors from which on weights are unpacked once for all of them.
+/// From this number of vectors on, weights are unpacked once for all of them.
 constexpr int64_t kNBitsManyVectors = 8;
 /// Multiplications that are worth a thread.
 constexpr int64_t kNBitsGrain = 1 << 16;
 
-/// Bytes of 8 rows become those of 8 columns: byte i of x[j] and byte j of x[i] change places.
+/// Transposes 8 rows of 8 bytes: byte i of x[j] and byte j of x[i] change places.
 void transpose_bytes(std::array<uint64_t, 8>& x) {
   const auto exchange = [&](size_t i, size_t j, int shift, uint64_t mask) {
     const uint64_t moved = ((x[i] >> shift) ^ x[j]) & mask;
@@ -43,7 +43,8 @@ void transpose_bytes(std::array<uint64_t, 8>& x) {
   for (size_t i = 0; i < 8; i += 2) exchange(i, i + 1, 8, 0x00ff00ff00ff00ff);
 }
 
-/// Some bytes of rows as columns, [count][kNBitsColumns]. Rows that there are not keep theirs.
+/// Transposes `count` bytes of each row to [count][kNBitsColumns]. Columns of missing rows stay as
+/// they are.
 void transpose_rows(const uint8_t* from, int64_t stride, int64_t rows, int64_t count, uint8_t* to) {
   int64_t r = 0;
   for (; std::endian::native == std::endian::little && count % 8 == 0 && r + 8 <= rows; r += 8)
@@ -126,7 +127,7 @@ class MatMulNBitsKernel final : public Kernel {
     float* base;
   };
 
-  /// Sets the places of parts of the workspace and gives the bytes that they need.
+  /// Places the parts of the workspace and returns the bytes that they need.
   size_t arrange(int64_t vectors) {
     constexpr std::string_view kWhat = "the workspace of a product with packed weights";
     const bool is_many = vectors >= kNBitsManyVectors;
@@ -161,7 +162,7 @@ class MatMulNBitsKernel final : public Kernel {
       store_(at, from, nullptr, nullptr, count, nullptr);
   }
 
-  /// Scales of blocks of a row, as numbers: where they lie, or in the buffer.
+  /// Scales of a row's blocks as FP32: in place, or converted in the buffer.
   const float* scales_of(const Run& run, int64_t row, int64_t first, int64_t count,
                          float* buffer) const {
     const int64_t at = row * blocks_ + first;
@@ -179,7 +180,7 @@ class MatMulNBitsKernel final : public Kernel {
     int64_t i = 0;
     if ((first & (planes_ - 1)) == 0) {
       const uint8_t* byte = packed + row * zero_bytes_ + (first >> shift_);
-      // Copies of a length that the compiler knows.
+      // Copies have a length that the compiler knows.
       if (planes_ == 2)
         for (; i + 2 <= count; i += 2, ++byte)
           std::copy_n(codes_of_byte_.data() + *byte * 2, 2, to + i);
@@ -191,7 +192,7 @@ class MatMulNBitsKernel final : public Kernel {
   }
   float middle() const { return static_cast<float>(1 << (bits_ - 1)); }
 
-  /// The vectors as planes, and the sums of their blocks.
+  /// Writes the vectors as planes, and the sums of their blocks.
   void make_planes(const Run& run) const {
     const int64_t padded = row_bytes_ * planes_;
     for (int64_t m = 0; m < vectors_; ++m) {
@@ -227,7 +228,7 @@ class MatMulNBitsKernel final : public Kernel {
       for (int64_t group = begin; group < end; ++group) multiply_rows(run, group * kNBitsRows);
     });
   }
-  /// A few rows of the weights by all vectors.
+  /// Multiplies a few rows of the weights by all vectors.
   void multiply_rows(const Run& run, int64_t first) const {
     const int64_t rows = std::min(kNBitsRows, params_.rows - first);
     std::array<float, kNBitsManyVectors * kNBitsRows> out{};
@@ -276,11 +277,11 @@ class MatMulNBitsKernel final : public Kernel {
       for (int64_t group = begin; group < end; ++group) multiply_panels(run, a, group);
     });
   }
-  /// kNBitsColumns rows of the weights by all vectors.
+  /// Multiplies kNBitsColumns rows of the weights by all vectors.
   void multiply_panels(const Run& run, const float* a, int64_t group) const {
     alignas(64) float panel[(kNBitsPanelBytes * 4 + 32) * kNBitsColumns];
     alignas(64) uint8_t bytes[kNBitsPanelBytes * kNBitsColumns];
-    // Of the blocks that a panel has at most, by block and row.
+    // Scales and offsets by block and row, for the most blocks that a panel has.
     constexpr int64_t kBlocks = kNBitsPanelBytes / 4;
     alignas(64) float scales[kBlocks * kNBitsColumns]{}, offsets[kBlocks * kNBitsColumns]{};
     const int64_t first = group * kNBitsColumns;
@@ -289,7 +290,7 @@ class MatMulNBitsKernel final : public Kernel {
     float* const out = run.base + out_at_ + group * vectors_ * kNBitsColumns;
     std::array<float, kNBitsColumns> bias{};
     if (has_bias_) load(run.inputs[4], first, rows, bias.data());
-    // Parts of a block have its scale.
+    // Each part of a block has the block's scale.
     const int64_t step = std::min(block_bytes_, kNBitsPanelBytes);
     std::fill_n(bytes, kNBitsPanelBytes * kNBitsColumns, uint8_t{0});
     for (int64_t begin = 0; begin < row_bytes_; begin += kNBitsPanelBytes) {
@@ -330,7 +331,7 @@ class MatMulNBitsKernel final : public Kernel {
   const MatMulNBitsParams params_;
   const int bits_;
   const int64_t blocks_, block_bytes_, row_bytes_, planes_;
-  const int shift_;  ///< planes_ as a power of two
+  const int shift_;  ///< log2 of planes_
   const int64_t zero_bytes_;
   const DataType type_;
   const int64_t element_;

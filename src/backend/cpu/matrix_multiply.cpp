@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "backend/candidates.h"
+#include "backend/cpu/byte_epilogue.h"
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/dnnl_kernel.h"
 #include "backend/cpu/dnnl_post_ops.h"
@@ -33,8 +34,8 @@ memory::desc any_desc(const MatrixOperand& operand, DataType type) {
   return {dnnl_dims(operand.extents), dnnl_type(type), memory::format_tag::any};
 }
 
-/// The bias as the product sees it: along the columns, or along the rows where b is a vector and
-/// the output ends with the rows.
+/// Extents of the bias for the product. It lies along the columns, or along the rows where b is a
+/// vector and the output ends with the rows.
 memory::dims bias_extents(const MatrixMultiplyParams& params, const MatrixProduct& product,
                           int64_t count) {
   memory::dims extents(product.rank(), 1);
@@ -99,7 +100,7 @@ class MatrixMultiplyKernel final : public DnnlKernel {
     MatrixProduct product = analyze_product(params_, inputs[0], inputs[1]);
     const bool nothing_to_sum = product.k == 0;
     if (nothing_to_sum) {
-      // A sum over nothing is zero: the product with k = 1 of matrices of zeros.
+      // A sum over nothing is zero: it is computed as a product of zeros with k = 1.
       Shape a = inputs[0], b = inputs[1];
       for (int64_t& extent : a) extent = std::max<int64_t>(extent, 1);
       for (int64_t& extent : b) extent = std::max<int64_t>(extent, 1);
@@ -171,13 +172,42 @@ class MatrixMultiplyKernel final : public DnnlKernel {
   Blob bias_;                           ///< FP32; empty when the bias is not a constant
 };
 
-MatrixMultiplyDesc make_byte_desc(const MatrixProduct& product, DataType a, const memory::desc& b) {
-  return MatrixMultiplyDesc(dnnl_engine(), operand_desc(product.a, a), b,
-                            operand_desc(product.output, DataType::kINT32), workspace_attributes(),
+/// `inputs`: the types of the operator's inputs.
+MatrixMultiplyDesc make_byte_desc(const MatrixProduct& product, DataType a, const memory::desc& b,
+                                  const std::optional<ByteEpilogue>& epilogue,
+                                  std::span<const DataType> inputs) {
+  dnnl::primitive_attr attributes = workspace_attributes();
+  if (!epilogue)
+    return MatrixMultiplyDesc(dnnl_engine(), operand_desc(product.a, a), b,
+                              operand_desc(product.output, DataType::kINT32), attributes,
+                              /*allow_empty=*/true);
+  const memory::desc output = operand_desc(product.output, epilogue->result);
+  epilogue->append_to(attributes, 1 << (product.rank() - 1), output, inputs);
+  memory::dims extents(product.rank(), 1);
+  extents.back() = product.n;
+  const memory::desc bias = dense_desc(extents, memory::data_type::f32);
+  return MatrixMultiplyDesc(dnnl_engine(), operand_desc(product.a, a), b, bias, output, attributes,
                             /*allow_empty=*/true);
 }
 
-/// INT8 or UINT8 times INT8, summed in INT32.
+std::vector<DataType> types_of(std::span<const PortDesc> ports) {
+  std::vector<DataType> types;
+  for (const PortDesc& port : ports) types.push_back(port.type.dtype);
+  return types;
+}
+
+/// The epilogue of the product of bytes; none where there is no program, or oneDNN cannot run it.
+std::optional<ByteEpilogue> epilogue_of(const MatrixMultiplyParams& params,
+                                        std::span<const PortDesc> inputs) {
+  const Shape& b = inputs[1].opt;
+  if (!params.fused.present() || !kBytes.has(inputs[0].type.dtype) || b.rank() < 2 ||
+      params.op1 == MatrixOperation::kVECTOR)
+    return std::nullopt;
+  const int columns = params.op1 == MatrixOperation::kTRANSPOSE ? 2 : 1;
+  return byte_epilogue(params.fused, inputs, b[b.rank() - columns]);
+}
+
+/// Products of INT8 or UINT8 and INT8, summed in INT32, with what oneDNN computes from the sums.
 class ByteProductKernel final : public DnnlKernel {
  public:
   ByteProductKernel(const MatrixMultiplyParams& params, const KernelArgs& args)
@@ -188,6 +218,8 @@ class ByteProductKernel final : public DnnlKernel {
           "processor that multiplies bytes (AVX512-VNNI, AVX-VNNI), which this one does not; ",
           "build it here");
     if (is_packable(params, args.inputs[1])) weights_.emplace(args, 1, plain_b(params, args));
+    epilogue_ = epilogue_of(params, args.inputs);
+    types_ = types_of(args.inputs);
   }
 
   std::vector<PackedInput> packed() const override {
@@ -201,6 +233,7 @@ class ByteProductKernel final : public DnnlKernel {
     const DataType type = input_type(0).dtype;
     const memory::desc plain = operand_desc(product.b, DataType::kINT8);
     if (product.k == 0) {
+      require(!epilogue_, "Layer '", layer(), "': a product over nothing has no epilogue");
       const memory::desc desc = operand_desc(product.output, DataType::kINT32);
       const Blob zeros =
           Blob::make(desc.get_size(), [&](void* bytes) { std::memset(bytes, 0, desc.get_size()); });
@@ -209,26 +242,38 @@ class ByteProductKernel final : public DnnlKernel {
     }
     MatrixMultiplyDesc desc;
     if (weights_ && weights_->packed_desc())
-      desc = make_byte_desc(product, type, *weights_->packed_desc());
+      desc = make_byte_desc(product, type, *weights_->packed_desc(), epilogue_, types_);
     if (!desc || is_reference(desc.impl_info_str()))
-      desc = make_byte_desc(product, type, weights_ ? any_desc(product.b, DataType::kINT8) : plain);
+      desc = make_byte_desc(product, type, weights_ ? any_desc(product.b, DataType::kINT8) : plain,
+                            epilogue_, types_);
     if (!desc)
       fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", layer(),
                 "': oneDNN has no product of bytes for ", inputs[0], " and ", inputs[1], ".");
     const Operand b =
         weights_ ? weights_->operand(program, plain, desc.weights_desc()) : program.input(1, plain);
-    program.add(desc, {{DNNL_ARG_SRC, program.input(0, operand_desc(product.a, type))},
-                       {DNNL_ARG_WEIGHTS, b},
-                       {DNNL_ARG_DST, program.output(0, desc.dst_desc())}});
+    std::vector<std::pair<int, Operand>> arguments = {
+        {DNNL_ARG_SRC, program.input(0, operand_desc(product.a, type))},
+        {DNNL_ARG_WEIGHTS, b},
+        {DNNL_ARG_DST, program.output(0, desc.dst_desc())}};
+    if (epilogue_) {
+      const Blob bias = Blob::copy(epilogue_->bias.data(), epilogue_->bias.size() * sizeof(float));
+      arguments.push_back({DNNL_ARG_BIAS, program.constant(bias, desc.bias_desc())});
+      epilogue_->add_arguments(program, arguments, desc.dst_desc(), [&](int input) {
+        return operand_desc(product.output, input_type(input).dtype);
+      });
+    }
+    program.add(desc, arguments);
     program.description = desc.impl_info_str();
     (void)outputs;
   }
 
   MatrixMultiplyParams params_;
   std::optional<DnnlWeights> weights_;  ///< b, where it is packed
+  std::optional<ByteEpilogue> epilogue_;
+  std::vector<DataType> types_;  ///< of the inputs
 };
 
-/// Sums of T, exact, wrapping around as the type does.
+/// Exact sums of type T, which wrap around as the type does.
 template <class A, class B, class T>
 class IntegerProductKernel final : public Kernel {
  public:
@@ -259,7 +304,7 @@ class IntegerProductKernel final : public Kernel {
 
  private:
   using Unsigned = std::make_unsigned_t<T>;
-  // Of the compiler's own vectors, which every processor has in some length.
+  // The compiler's own vectors, which it maps to any processor's.
   static constexpr int64_t kLanes = 64 / sizeof(T);
   typedef Unsigned Sums __attribute__((vector_size(kLanes * sizeof(T))));
   typedef T Values __attribute__((vector_size(kLanes * sizeof(T))));
@@ -269,7 +314,7 @@ class IntegerProductKernel final : public Kernel {
     return static_cast<Unsigned>(static_cast<T>(element));
   }
 
-  /// Moves the pointers to a row of a and to the matrix that it is multiplied by.
+  /// Moves the pointers to a row of a and to the matrix that multiplies it.
   void find(int64_t row, const A*& a, const B*& b) const {
     const int last = product_.rank() - 1;
     int64_t rest = row;
@@ -318,7 +363,7 @@ class IntegerProductKernel final : public Kernel {
                                    widened(a[(k + 2) * step]), widened(a[(k + 3) * step])};
       const B* const from = b + k * row_step;
       int64_t n = 0;
-      // Vectors of 64 bits are multiplied by few processors.
+      // Few processors multiply 64-bit vectors, so only 32-bit types take this loop.
       for (; sizeof(T) == 4 && n + kLanes <= columns; n += kLanes) {
         Sums sums;
         std::memcpy(&sums, to + n, sizeof sums);
@@ -362,20 +407,31 @@ std::unique_ptr<Kernel> make_integer_product(const MatrixMultiplyParams& params,
   return a == DataType::kINT8 ? with_b(int8_t{}) : with_b(uint8_t{});
 }
 
-/// Bytes on oneDNN where the processor adds their products up exactly, else in a loop.
+/// Candidates for bytes: oneDNN where the processor adds their products up exactly, else a loop.
 std::vector<Candidate> byte_candidates(const MatrixMultiplyParams& params,
                                        const CandidateQuery& query) {
   const DataType a = query.inputs[0].type.dtype, b = query.inputs[1].type.dtype;
-  const Candidate loop{{{a}, {b}}, {{DataType::kINT32}}, 0, std::string(kIntegerLoop)};
-  if (b != DataType::kINT8 || !cpu_device().features().int8) return {loop};
+  const std::optional<ByteEpilogue> epilogue = epilogue_of(params, query.inputs);
+  if (params.fused.present() && !epilogue) return {};
+  Candidate loop{{{a}, {b}}, {{DataType::kINT32}}, 0, std::string(kIntegerLoop)};
+  std::vector<Candidate> loops;
+  if (!epilogue) loops.push_back(loop);
+  if (b != DataType::kINT8 || !cpu_device().features().int8) return loops;
   const MatrixProduct product = analyze_product(params, query.inputs[0].opt, query.inputs[1].opt);
-  if (query.outputs[0].opt.numel() == 0 || product.k == 0) return {loop};
+  if (query.outputs[0].opt.numel() == 0 || product.k == 0) return loops;
   const MatrixMultiplyDesc desc = make_byte_desc(
       product, a,
-      is_packable(params, query.inputs[1]) ? any_desc(product.b, b) : operand_desc(product.b, b));
-  if (!desc || is_reference(desc.impl_info_str())) return {loop};
+      is_packable(params, query.inputs[1]) ? any_desc(product.b, b) : operand_desc(product.b, b),
+      epilogue, types_of(query.inputs));
+  if (!desc || is_reference(desc.impl_info_str())) return loops;
   Candidate best = loop;
   best.tactic_name = desc.impl_info_str();
+  if (epilogue) {
+    best.inputs.clear();
+    for (const PortDesc& port : query.inputs) best.inputs.push_back({port.type.dtype});
+    best.outputs = {{params.fused.result}};
+    return {best};
+  }
   return query.all_tactics ? std::vector{best, loop} : std::vector{best};
 }
 
@@ -383,7 +439,7 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
   const MatrixMultiplyParams& params = static_cast<const MatrixMultiply&>(op).params();
   const DataType type = query.inputs[0].type.dtype;
   std::vector<Candidate> found;
-  if (params.fused.present()) return found;
+  if (params.fused.present() && !kBytes.has(type)) return found;
   if (type == DataType::kINT32 || type == DataType::kINT64) {
     if (!params.has_bias && !params.activation.present())
       found.push_back({{{type}, {type}}, {{type}}, 0, std::string(kIntegerLoop)});
@@ -416,8 +472,8 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
   return found;
 }
 
-/// The ports with likely and largest extents of stacks that fit each other: where neither of two is
-/// 1, an open one is the other one.
+/// Makes the likely and the largest extents of the two stacks equal where neither is 1. A fixed
+/// extent decides; of two open ones, the smaller.
 std::vector<PortDesc> with_fitting_stacks(const MatrixMultiplyParams& params,
                                           std::span<const PortDesc> inputs) {
   std::vector<PortDesc> fitting(inputs.begin(), inputs.end());
@@ -454,14 +510,14 @@ std::unique_ptr<Kernel> make_matrix_multiply(const Operator& op, const KernelArg
 void check_matrix_multiply(const Operator& op, const KernelArgs& args) {
   const MatrixMultiplyParams& params = static_cast<const MatrixMultiply&>(op).params();
   const PortRules rules(op, args);
-  const size_t inputs = params.has_bias ? 3 : 2;
-  rules.require_that(!params.fused.present(), "products run no fused program on a CPU");
-  rules.require_ports(inputs, inputs);
+  const size_t inputs = params.has_bias ? 3 : 2, added = params.fused.places.size();
+  rules.require_ports(inputs + added, inputs + added);
   rules.require(rules.input(0), kDnnlFloats | kIndexTypes | kBytes);
   const bool bytes = kBytes.has(rules.input(0).desc.type.dtype);
   const bool is_loop = args.candidate->tactic_name == kIntegerLoop;
   if (bytes) {
-    rules.require(rules.output(0), {DataType::kINT32});
+    rules.require(rules.output(0),
+                  {params.fused.present() ? params.fused.result : DataType::kINT32});
     rules.require(rules.input(1), is_loop ? kBytes : Types{DataType::kINT8});
   } else {
     rules.require_same(rules.output(0), rules.input(0));
@@ -469,6 +525,12 @@ void check_matrix_multiply(const Operator& op, const KernelArgs& args) {
                        "the integer loop multiplies integers alone");
   }
   rules.require_that(!is_loop || args.packed.empty(), "the integer loop packs nothing");
+  rules.require_that(
+      !params.fused.present() || (bytes && !is_loop && epilogue_of(params, args.inputs)),
+      "products of bytes alone run a fused program on a CPU, one of scales, a bias, activations "
+      "and "
+      "a residual");
+  for (size_t i = inputs; i < inputs + added; ++i) rules.require(rules.input(i), kConvertible);
   if (bytes) {
     rules.require_that(!params.has_bias && !params.activation.present(),
                        "products of bytes take neither a bias nor an activation");

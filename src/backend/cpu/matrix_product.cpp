@@ -7,7 +7,7 @@
 namespace opwright {
 namespace {
 
-/// The matrix axes of a stack of matrices: extents and strides of its rows and columns.
+/// Extents and strides of the rows and columns of a stack of matrices.
 struct Matrix {
   int64_t rows, columns, row_stride, column_stride;
   int stack_rank;
@@ -40,8 +40,7 @@ MatrixProduct analyze_product(const MatrixMultiplyParams& params, const Shape& a
     return own < 0 ? int64_t{1} : shape[own];
   };
 
-  // Stack axes from the last to the first; an axis joins its neighbour when both sides advance
-  // alike.
+  // Stack axes from the last to the first. Neighbouring axes merge when both sides advance alike.
   struct Axis {
     int64_t a, b;
   };
@@ -62,7 +61,8 @@ MatrixProduct analyze_product(const MatrixMultiplyParams& params, const Shape& a
     }
   }
 
-  // One matrix b for the whole stack: its rows follow each other when those of a are contiguous.
+  // Where one matrix b serves the whole stack, the rows of a follow each other if they are
+  // contiguous.
   const bool bias_along_rows = params.has_bias && params.op1 == MatrixOperation::kVECTOR;
   const bool shared_b =
       std::all_of(axes.begin(), axes.end(), [](Axis axis) { return axis.b == 1; });

@@ -7,14 +7,14 @@
 
 namespace opwright {
 
-/// One side of a stack of matrix products: per stack axis and per matrix axis (rows, then columns)
-/// the extent and the stride in elements. Extent 1 stands for broadcasting.
+/// One side of a stack of matrix products: the extent and the stride in elements, per stack axis
+/// and per matrix axis (rows, then columns). Extent 1 stands for broadcasting.
 struct MatrixOperand {
   std::vector<int64_t> extents, strides;
 };
 
-/// A matrix multiplication with its axes made explicit: stack axes are aligned, neighbours that
-/// behave alike are merged, and where one matrix serves all of the stack the rows of a become one
+/// A matrix multiplication with its axes made explicit. Stack axes are aligned, and neighbours that
+/// behave alike are merged. Where one matrix b serves the whole stack, the rows of a become one
 /// long matrix.
 struct MatrixProduct {
   MatrixOperand a;       ///< [stack..., m, k]

@@ -24,7 +24,8 @@ std::vector<WindowAxis::Taps> all_taps(const WindowAxis& axis) {
   return all;
 }
 
-/// A row of windows at a time: the greatest of the rows that they cover, and of that each window's.
+/// Computes a row of windows at a time: first the maximum over the rows that the windows cover,
+/// then each window's maximum of that.
 class MaxPoolingKernel final : public Kernel {
  public:
   MaxPoolingKernel(const PoolingParams& params, const KernelArgs& args)
@@ -74,10 +75,10 @@ class MaxPoolingKernel final : public Kernel {
   struct Geometry {
     WindowAxis axes[3];
     int64_t planes = 0;
-    MaxPoolingRow row;  ///< what all rows have in common
+    MaxPoolingRow row;  ///< fields that all rows have in common
     int64_t blocks = 1, last_block = 0;
     bool clears = false;
-    std::vector<Taps> taps[2];  ///< of the windows along the first two axes
+    std::vector<Taps> taps[2];  ///< taps of the windows along the first two axes
   };
 
   Geometry geometry_of(const Shape& x, const Shape& y) const {
@@ -105,7 +106,7 @@ class MaxPoolingKernel final : public Kernel {
     const WindowAxis& along = g.axes[2];
     g.row.in = along.in, g.row.out = along.out, g.row.window = along.window;
     g.row.stride = along.stride, g.row.dilation = along.dilation, g.row.pre = along.pre;
-    // What fills up the last block stays 0, also where a window is all padding.
+    // The padding of the last block of channels stays 0, also where a window is all padding.
     g.last_block = layout.channels_last ? 0 : x[1] % layout.block;
     const auto is_idle = [](const Taps& taps) { return taps.count == 0; };
     bool has_idle = false;

@@ -7,8 +7,8 @@
 
 namespace opwright {
 
-/// Pools by the maximum, in all formats of images. oneDNN's pooling begins with the least finite
-/// number and passes over NaN.
+/// Makes a kernel of max pooling, in all formats of images. oneDNN's pooling starts with the least
+/// finite number and ignores NaN.
 std::unique_ptr<Kernel> make_max_pooling(const PoolingParams& params, const KernelArgs& args);
 
 }  // namespace opwright

@@ -18,9 +18,11 @@ namespace opwright::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int64_t kSlackBytes = 256;  ///< what vectors may reach beyond the scratch memory's rows
+constexpr int64_t kSlackBytes = 256;  ///< bytes that vectors may reach beyond rows in the scratch
+                                      ///< memory
 
-/// How elements are compared: as T, which `from` makes of what is stored, and `to` turns back.
+/// The order of elements. They are compared as T: `from` converts stored elements, and `to`
+/// converts back.
 struct FloatOrder {
   using T = float;
   static T least() { return -std::numeric_limits<float>::infinity(); }
@@ -34,7 +36,7 @@ struct FloatOrder {
   }
   template <class V>
   static HWY_INLINE V most(V a, V b) {
-#if HWY_ARCH_X86  // which gives the second where one is NaN
+#if HWY_ARCH_X86  // x86 returns the second operand where one is NaN
     return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b));
 #else
     return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
@@ -42,7 +44,7 @@ struct FloatOrder {
   }
 };
 
-/// Floating numbers of 16 bits as integers in the same order, NaN above all.
+/// Orders 16-bit floating-point numbers as integers, NaN above all.
 template <int16_t kInfinity>
 struct NarrowOrder {
   using T = int16_t;
@@ -118,7 +120,7 @@ class RowPool {
   }
 
  private:
-  /// values_[i] is the greatest of the elements i of all rows.
+  /// values_[i] becomes the maximum of element i over all rows.
   void merge_rows(int64_t count) {
     const D d;
     int64_t i = 0;
@@ -145,7 +147,7 @@ class RowPool {
         for (int64_t r = 0; r < row_.rows; ++r)
           most = Order::most(
               most, Order::from(load(x_ + p * row_.plane_step + r * row_.row_step + i, count - i)));
-      // What vectors read beyond a row is not of it.
+      // Lanes that a vector reads beyond the row must not count.
       if (count - i < lanes_)
         most = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count - i)), most,
                               hn::Set(d, Order::least()));
@@ -168,8 +170,8 @@ class RowPool {
     std::memcpy(to, part, static_cast<size_t>(count) * sizeof(T));
   }
 
-  /// The elements of a position are neighbours. A vector that is longer writes into positions that
-  /// come later.
+  /// Reduces windows whose positions have several neighbouring elements. A vector longer than a
+  /// position writes into later positions, which are written after it.
   void each_position() {
     const D d;
     const int64_t inner = row_.inner, step = row_.dilation * inner, total = row_.out * inner;
@@ -188,7 +190,8 @@ class RowPool {
     }
   }
 
-  /// Where positions are single elements, neighbouring windows are computed together.
+  /// Reduces windows whose positions are single elements: neighbouring windows are computed
+  /// together.
   template <int kWindow>
   void neighbours(T* whole) {
     const D d;
@@ -221,7 +224,7 @@ class RowPool {
       return;
     }
 #endif
-    // Windows at all positions, of which some are taken.
+    // Computes windows at all positions, and takes every stride-th of them.
     const int64_t count = (row_.out - 1) * row_.stride + 1;
     for (int64_t at = 0; at < count; at += lanes_) hn::StoreU(most_at(line_ + at), d, whole + at);
     for (int64_t at = 0; at < row_.out; ++at) y_[at] = whole[at * row_.stride];

@@ -14,8 +14,8 @@
 namespace opwright {
 namespace {
 
-/// A thread has planes of the result, which it clears and fills while they are in its cache. Maxima
-/// of a plane lie in the same plane of the result, unless a model does what pooling does not.
+/// Each thread clears and fills planes of the result while they are in its cache. The maxima of a
+/// plane belong in the same plane of the result, unless a model's indices do not come from pooling.
 class MaxUnpoolKernel final : public Kernel {
  public:
   explicit MaxUnpoolKernel(const KernelArgs& args)
@@ -70,12 +70,12 @@ class MaxUnpoolKernel final : public Kernel {
                    if (leaves) leaves_plane.store(true, std::memory_order_relaxed);
                  });
     if (!leaves_plane.load(std::memory_order_relaxed)) return;
-    // In their order, so that the last one of those with one index stays.
+    // Runs in order, so that the last of several elements with one index stays.
     for (int64_t i = 0; i < planes_ * count_; ++i)
       if (const int64_t place = index(i, total); place >= 0) y[place] = x[i];
   }
 
-  /// False where an index is not of the plane.
+  /// Returns false where an index lies outside of the plane.
   template <class Element, class Reader>
   static bool put_plane(Reader index, const Element* x, int64_t first, int64_t count,
                         int64_t before, Element* to, int64_t plane) {

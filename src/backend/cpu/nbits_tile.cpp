@@ -16,7 +16,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int64_t kPanelColumns = 32;
 
 #if !HWY_HAVE_SCALABLE
-/// Code `plane` of each of as many bytes as there are lanes.
+/// Code `plane` of each byte of a vector.
 template <int bits, int plane, class D, class V>
 HWY_INLINE hn::Vec<D> code_of(D d, V bytes) {
   const hn::RebindToSigned<D> integers;
@@ -107,7 +107,8 @@ void unpack_codes(const NBitsPanel& p) {
   }
 }
 #else
-/// Vectors whose length the compiler does not know cannot be elements of arrays.
+/// Vectors whose length the compiler does not know cannot be elements of arrays, so these loops are
+/// scalar.
 template <int bits>
 void multiply_codes(const NBitsProduct& p) {
   constexpr int kPlanes = 8 / bits;
@@ -136,7 +137,7 @@ void unpack_codes(const NBitsPanel& p) {
 }
 #endif
 
-/// What zero points take away.
+/// Subtracts the contribution of the zero points.
 void subtract_zeros(const NBitsProduct& p) {
   const hn::CappedTag<float, 16> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));

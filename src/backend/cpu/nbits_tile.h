@@ -17,7 +17,7 @@ struct NBitsProduct {
   /// The vector as planes: element j of plane p is multiplied by code p of byte j.
   const float* a;
   int64_t plane_stride;
-  const float* sums;  ///< of the vector's elements in each block
+  const float* sums;  ///< sum of the vector's elements in each block
   const float* scales;
   int64_t scale_stride;
   const float* zeros;  ///< null: `zero` everywhere
@@ -27,8 +27,8 @@ struct NBitsProduct {
 };
 void multiply_nbits(const NBitsProduct& product);
 
-/// Codes of 32 rows as numbers: out[k][row] = code * scale[row] + offset[row], for all codes of
-/// `bytes` bytes, which lie [bytes][32].
+/// Converts codes of 32 rows to numbers: out[k][row] = code * scale[row] + offset[row]. The codes
+/// are `bytes` bytes per row, laid out as [bytes][32].
 struct NBitsPanel {
   int bits;
   int64_t bytes;

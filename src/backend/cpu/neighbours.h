@@ -8,13 +8,13 @@
 
 namespace opwright {
 
-/// Up to four elements of a plane around each of some positions and what they count: found once for
-/// all channels, whose elements are then blended.
+/// Up to four elements of a plane around each of some positions, with their factors. They are found
+/// once and then blended in each channel.
 class Neighbours {
  public:
   static constexpr int64_t kMost = 64;
 
-  /// The next position, with those of four neighbours that `has(n)` says are there.
+  /// Adds the next position, with those of its four neighbours for which `has(n)` is true.
   template <class Has, class Place, class Factor>
   void add(Has&& has, Place&& place, Factor&& factor) {
     const int64_t first = count_++ * 4;
@@ -26,7 +26,7 @@ class Neighbours {
     for (; end < first + 4; ++end) places_[end] = 0, factors_[end] = 0;
   }
 
-  /// y[to + i] is the sum at position i of x's plane that begins at `from`.
+  /// Sets y[to + i] to the weighted sum at position i of x's plane at `from`.
   template <class Element>
   void blend(const void* x, int64_t from, void* y, int64_t to) const {
     if constexpr (std::is_same_v<Element, FloatElement>)
@@ -34,7 +34,7 @@ class Neighbours {
                      static_cast<float*>(y) + to);
     else
       for (int64_t i = 0; i < count_; ++i) put<Element>(x, from, i, i * 4 + 4, y, to);
-    // What is missing is zero, whatever the element of place 0 is.
+    // A missing neighbour counts as zero, even where the element at place 0 is NaN or infinity.
     for (int64_t k = 0; k < incomplete_count_; ++k)
       put<Element>(x, from, incomplete_[k].position, incomplete_[k].end, y, to);
   }

@@ -17,13 +17,14 @@
 namespace opwright {
 namespace {
 
-/// A box by its corners, the lower one first.
+/// A box by its corners; the lower corner comes first.
 struct Box {
   float low_x, low_y, high_x, high_y;
   float area() const { return (high_x - low_x) * (high_y - low_y); }
 };
 
-/// Whether the part that two boxes share of what they cover is more than `most`, 0 or above.
+/// Whether the intersection of two boxes is more than `most` of their union. `most` must be 0 or
+/// above.
 inline bool overlaps(const Box& a, float low_x, float low_y, float high_x, float high_y, float area,
                      float most) {
   const float width = std::min(a.high_x, high_x) - std::max(a.low_x, low_x);
@@ -33,7 +34,7 @@ inline bool overlaps(const Box& a, float low_x, float low_y, float high_x, float
          static_cast<int>(shared / (a.area() + area - shared) > most);
 }
 
-/// Boxes that were taken, coordinate by coordinate.
+/// Taken boxes, stored coordinate by coordinate.
 class TakenBoxes {
  public:
   static constexpr int64_t kMost = 256;
@@ -63,8 +64,9 @@ class TakenBoxes {
   float low_x_[kMost], low_y_[kMost], high_x_[kMost], high_y_[kMost], area_[kMost];
 };
 
-/// Greedy: of each class of each image the best box that overlaps none that was taken, until
-/// enough are taken. Classes are independent; what they took is then written one after another.
+/// A greedy choice per class of each image. It takes the best box that overlaps none taken before,
+/// until enough are taken. Classes are independent; their results are then written one after
+/// another.
 template <class Element>
 class NmsKernel final : public Kernel {
  public:
@@ -78,7 +80,7 @@ class NmsKernel final : public Kernel {
       if (args.inputs[i].present) threshold_types_[i - 3] = args.inputs[i].type.dtype;
   }
 
-  // The candidates of each class, of which the first become those that it took, and their number.
+  // The candidates of each class, which end up as its taken boxes, and the number of these.
   size_t workspace_size() const override {
     return checked_product("the scores to sort", {2, room_ + 1, sizeof(int64_t)});
   }
@@ -154,14 +156,15 @@ class NmsKernel final : public Kernel {
     return {std::min(a, c), std::min(b, d), std::max(a, c), std::max(b, d)};
   }
 
-  /// Greater for the better score, and of equal scores for the box that comes first.
+  /// A key that is greater for a better score. With equal scores, the earlier box has the greater
+  /// key.
   static int64_t key_of(float score, int64_t i) {
     const uint32_t order = ordered(std::bit_cast<uint32_t>(score), 0x7F800000) ^ 0x80000000;
     return static_cast<int64_t>(uint64_t{order} << 32 | ~static_cast<uint32_t>(i));
   }
   static int64_t index_of(int64_t key) { return ~static_cast<uint32_t>(key); }
 
-  /// Leaves what it took at `list`; gives their number.
+  /// Writes the taken boxes to `list` and returns their number.
   int64_t choose(const void* boxes, const void* scores, int64_t group, int64_t limit,
                  float most_overlap, float least_score, bool takes_any, int64_t* list) const {
     const int64_t image = group / classes_, of = group % classes_;
@@ -172,18 +175,19 @@ class NmsKernel final : public Kernel {
     for (int64_t i = 0; i < boxes_; ++i)
       if (const float value = score(i); takes_any ? !std::isnan(value) : value > least_score)
         list[count++] = key_of(value, i);
-    // A heap: mostly a few of many are taken.
+    // A heap is cheaper than sorting where only a few of many boxes are taken.
     std::make_heap(list, list + count);
     int64_t looked_at =
         params_.topk_box_limit > 0 ? std::min(params_.topk_box_limit, count) : count;
-    // Those that were popped lie behind the heap, so what is taken is kept at the end first.
+    // Popped entries lie behind the heap, so taken boxes are first kept at the end of the list.
     int64_t taken = 0, heap = count;
     TakenBoxes first;
     for (; looked_at > 0 && taken < limit; --looked_at) {
       std::pop_heap(list, list + heap);
       const int64_t best = index_of(list[--heap]);
       const Box candidate = box(boxes, group, best);
-      // Boxes that share nothing share 0.
+      // Disjoint boxes have an overlap of 0, so with a negative threshold only the first box is
+      // taken.
       bool is_free = taken == 0 || (!(most_overlap < 0) && !first.overlap(candidate, most_overlap));
       for (int64_t k = first.count(); is_free && k < taken; ++k) {
         const Box other = box(boxes, group, list[count - 1 - k]);
@@ -206,7 +210,7 @@ class NmsKernel final : public Kernel {
   const int64_t room_;
   DataType threshold_types_[2] = {kAbsent, kAbsent};
   int64_t batch_ = 0, boxes_ = 0, classes_ = 0, box_classes_ = 1, groups_ = 0, capacity_ = 0;
-  int64_t limit_ = 0;  // where it is known when shapes are
+  int64_t limit_ = 0;  // the limit, where it is known when shapes are
 };
 
 std::vector<Candidate> nms_candidates(const Operator&, const CandidateQuery& query) {

@@ -12,7 +12,7 @@
 namespace opwright {
 namespace {
 
-/// Bit i: whether element i of at most 64 is not zero; the sign of a float does not count.
+/// Sets bit i where element i of at most 64 is not zero. The sign of a float does not count.
 using Test = uint64_t (*)(const void* x, int64_t first, int64_t count);
 template <class Bits, Bits mask>
 uint64_t find_nonzero(const void* x, int64_t first, int64_t count) {
@@ -52,7 +52,7 @@ Test find_test(DataType type) {
   }
 }
 
-/// Counts, then writes: each part of the elements begins where those before it end.
+/// Counts first, then writes: each part of the elements begins where the parts before it end.
 class NonZeroKernel final : public Kernel {
  public:
   explicit NonZeroKernel(const KernelArgs& args)
@@ -109,8 +109,8 @@ class NonZeroKernel final : public Kernel {
     return numel_ / parts_ * part + std::min(part, numel_ % parts_);
   }
 
-  /// Row by row of the last axis, along which the other indices are the same. Writes no more than
-  /// was counted, whoever changes the elements meanwhile.
+  /// Writes the indices row by row of the last axis, since the other indices are the same along it.
+  /// Writes no more than was counted, even if another thread changes the elements meanwhile.
   template <class Index>
   void write_part(const void* x, Index* indices, int64_t part, int64_t at, int64_t end,
                   int64_t total) const {

@@ -19,9 +19,9 @@
 namespace opwright {
 namespace {
 
-/// Two passes give mean and variance, a third one writes: the variance is that of the deviations
-/// from the mean, so nothing cancels. What is normalized together are pieces of neighbours, or
-/// columns of rows that lie apart.
+/// Computes mean and variance in two passes and writes in a third one. The variance is the mean
+/// square of the deviations from the mean, so nothing cancels. A normalized group is either
+/// contiguous pieces, or columns of rows that lie apart.
 class NormalizationKernel final : public Kernel {
  public:
   NormalizationKernel(const Normalization& op, const KernelArgs& args)
@@ -64,12 +64,12 @@ class NormalizationKernel final : public Kernel {
     Axes split;
     bool reduced[Axes::kMax + 1] = {};
     for (int i = 0; i < extents.count; ++i) {
-      int axis = i;  // the logical one
+      int axis = i;  // the logical axis
       for (int k = 0; k < rank; ++k)
         if (physical_axis(k, rank, x_.format) == i) axis = k;
       const bool whole = params_.axes >> axis & 1;
       if (axis == 1 && params_.num_groups > 1 && groups_columns(extents[i], rank)) {
-        // Columns, whose sums are then put together by groups.
+        // Columns are summed on their own, and groups of sums are merged afterwards.
         group_ = extents[i] / params_.num_groups;
         reduced[split.count] = false;
         split.push_back(extents[i]);
@@ -107,7 +107,7 @@ class NormalizationKernel final : public Kernel {
   }
 
  private:
-  static constexpr int64_t kColumns = 256;  ///< of a tile of columns
+  static constexpr int64_t kColumns = 256;  ///< columns of a tile
   static constexpr int64_t kBlock = 1024;   ///< elements that are converted at a time
 
   /// Whether the groups of a channels-last image are too narrow to be taken as pieces.
@@ -118,7 +118,7 @@ class NormalizationKernel final : public Kernel {
            channels / params_.num_groups <= kNarrow;
   }
 
-  /// Every total becomes that of its column's group.
+  /// Replaces every total with the total of its column's group.
   void merge_groups(double* totals, int64_t columns) const {
     for (int64_t i = 0; group_ > 1 && i < columns; i += group_) {
       const double sum = std::accumulate(totals + i, totals + i + group_, 0.0);
@@ -153,11 +153,11 @@ class NormalizationKernel final : public Kernel {
     return buffer;
   }
 
-  /// Calls body(x, first, count) for neighbours of at most kBlock elements of one group.
+  /// Calls body(x, first, count) for runs of at most kBlock contiguous elements of one group.
   template <class Body>
   void for_each_block(const void* x, int64_t first, Body&& body) const {
     alignas(64) float buffer[kBlock];
-    // Without a conversion the pieces are only cut where they end.
+    // Without a conversion, only the ends of pieces cut the runs.
     const int64_t most = load_x_ ? kBlock : axes_.inner.extent;
     for (int64_t row = 0; row < axes_.rows; ++row) {
       const int64_t offset = first + ReductionAxes::offset_of(axes_.reduced, row);
@@ -202,14 +202,14 @@ class NormalizationKernel final : public Kernel {
     });
   }
 
-  /// `columns` neighbouring columns, each normalized over its own rows.
+  /// Normalizes `columns` neighbouring columns, each over its own rows.
   void normalize_columns(void const* const* inputs, void* y, int64_t first, int64_t columns) const {
     alignas(64) float means[kColumns], factors[kColumns], block[kColumns], buffer[kColumns];
     alignas(64) double totals[kColumns];
     const auto row_offset = [&](int64_t row) {
       return first + ReductionAxes::offset_of(axes_.reduced, row);
     };
-    // Sums go through short blocks in FP32 into totals in double.
+    // Sums are collected in short FP32 blocks and added to totals in double.
     const auto sum_rows = [&](auto&& add) {
       sums_.clear_block(block, columns);
       sums_.clear_totals(totals, columns);

@@ -13,7 +13,7 @@
 namespace opwright {
 namespace {
 
-/// Fills with off and then puts on in its places.
+/// Fills the output with the off value and then writes the on values.
 class OneHotKernel final : public Kernel {
  public:
   OneHotKernel(const OneHotParams& params, const KernelArgs& args)

@@ -36,10 +36,10 @@ std::vector<Candidate> pointwise_candidates(const Operator&, const CandidateQuer
     for (const PortDesc& port : ports)
       if (!kConvertible.has(port.type.dtype)) return result;
   for (const TensorFormat format : formats_of(query, output.max.rank())) {
-    // Padding of channels must stay 0, which a program does not leave it at.
+    // The padding of channels must stay 0, but a program may write other values there.
     if (!fills_blocks(output, format)) continue;
     Candidate candidate = linear_candidate(query, "tiles");
-    // Smaller inputs stay LINEAR and are indexed accordingly.
+    // Smaller inputs stay LINEAR; the program indexes them accordingly.
     for (size_t i = 0; i < query.inputs.size(); ++i)
       if (has_shape_of(query.inputs[i], output)) candidate.inputs[i].format = format;
     for (PortType& type : candidate.outputs) type.format = format;

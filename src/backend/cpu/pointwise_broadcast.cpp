@@ -54,7 +54,7 @@ BroadcastView::BroadcastView(const Axes& extents, const Axes& strides) {
     numel_ *= extents[i];
     if (extents[i] == 1) continue;
     const int last = extents_.count - 1;
-    // Also merges runs of broadcast axes, whose strides are 0.
+    // This condition also merges runs of broadcast axes, whose strides are 0.
     if (last >= 0 && strides_[last] == strides[i] * extents[i]) {
       extents_[last] *= extents[i];
       strides_[last] = strides[i];
@@ -95,7 +95,7 @@ void gather(const T* data, const Axes& extents, const Axes& strides, Axes index,
     out += run;
     count -= run;
     if (count == 0) return;
-    // The run ended at the end of the last axis: on to the next row.
+    // The run ended at the end of the last axis, so the next row follows.
     offset -= index[last] * inner;
     index[last] = 0;
     for (int i = last - 1; i >= 0; --i) {

@@ -43,13 +43,14 @@ HWY_INLINE To convert_one(From x) {
   } else if constexpr (std::is_same_v<From, Bf16>) {
     return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
   } else if constexpr (std::is_same_v<To, Bf16>) {
-    // To nearest even by adding half a unit; NaN would overflow into infinity, so it is kept apart.
+    // Rounds to nearest even by adding half a unit. NaN is handled separately, since it would
+    // overflow into infinity.
     const uint32_t bits = std::bit_cast<uint32_t>(x);
     const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
     return Bf16{static_cast<uint16_t>(x != x ? (bits >> 16) | 0x40 : rounded)};
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    // The limits are powers of two (or one below, and exact, for the short types), so no
-    // comparison suffers from rounding.
+    // Both limits are exact as floats (powers of two, or one below for short types), so the
+    // comparisons do not suffer from rounding.
     constexpr float kLow = static_cast<float>(std::numeric_limits<To>::min());
     constexpr float kBeyond = 2.0f * static_cast<float>(std::numeric_limits<To>::max() / 2 + 1);
     const bool inside = x > kLow && x < kBeyond;
@@ -98,7 +99,7 @@ void from_half(void* out, const void* a, const void*, const void*, int64_t count
 void to_half(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
   const float* HWY_RESTRICT x = static_cast<const float*>(a);
   int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR  // whose conversion truncates
+#if HWY_TARGET != HWY_SCALAR  // its conversion truncates
   const hn::ScalableTag<float> d;
   const hn::Rebind<hwy::float16_t, decltype(d)> half;
   const int64_t lanes = hn::Lanes(d);
@@ -109,7 +110,7 @@ void to_half(void* out, const void* a, const void*, const void*, int64_t count, 
   for (auto* bits = static_cast<uint16_t*>(out); i < count; ++i) bits[i] = float_to_half(x[i]);
 }
 
-/// To INT8 or UINT8: truncated, saturating, NaN giving 0.
+/// Converts to INT8 or UINT8: truncates and saturates; NaN becomes 0.
 template <class To>
 void to_byte(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
   const hn::ScalableTag<float> d;
@@ -130,8 +131,9 @@ void to_byte(void* out, const void* a, const void*, const void*, int64_t count, 
   for (; i < count; ++i) y[i] = convert_one<To, float>(x[i]);
 }
 
-/// Bytes of quotients, rounded half to even by the sum with a number whose unit is 1, of which the
-/// lowest byte is then the integer. `q` is at most 2^20; NaN gives 0, wherever it came from.
+/// Stores quotients as bytes, rounded half to even. Adding a number whose unit in the last place is
+/// 1 rounds the quotient and leaves the integer in the lowest byte. `q` is at most 2^20. NaN in
+/// `origin` gives 0.
 template <class To, class V = hn::Vec<hn::ScalableTag<float>>>
 HWY_INLINE void store_codes(V origin, V q, hn::Vec<hn::ScalableTag<int32_t>> zero, To* y) {
   const hn::ScalableTag<float> d;
@@ -148,7 +150,7 @@ constexpr float kLowestCode = static_cast<float>(std::numeric_limits<To>::min())
 template <class To>
 constexpr float kHighestCode = static_cast<float>(std::numeric_limits<To>::max());
 
-/// One element; c may be null.
+/// Quantizes one element; `zero` may be null.
 template <class To>
 HWY_INLINE To quantize_one(float x, float scale, const float* zero) {
   const float y = std::nearbyint(x / scale) + (zero != nullptr ? *zero : 0.0f);
@@ -176,10 +178,10 @@ void quantize(void* out, const void* a, const void* b, const void* c, int64_t co
   for (; i < count; ++i) y[i] = quantize_one<To>(x[i], scale[i], kHasZero ? zeros + i : nullptr);
 }
 
-/// The quotient x / s is q + (x - q s) / s for a near q = x (1 / s): with one rounding of the
-/// product the remainder is exact, and what is rounded last differs from the quotient by less than
-/// floats resolve (P. W. Markstein, "Computation of elementary functions on the IBM RISC
-/// System/6000 processor", 1990).
+/// With a near quotient q = x (1 / s), the quotient x / s is q + (x - q s) / s. A fused
+/// multiply-add makes the remainder exact. The final rounding differs from the quotient by less
+/// than the resolution of floats (P. W. Markstein, "Computation of elementary functions on the IBM
+/// RISC System/6000 processor", 1990).
 template <class To, bool kHasZero>
 void quantize_by_scalar(void* out, const void* a, const void* b, const void* c, int64_t count,
                         const double*) {
@@ -190,13 +192,13 @@ void quantize_by_scalar(void* out, const void* a, const void* b, const void* c, 
   const float* HWY_RESTRICT x = static_cast<const float*>(a);
   To* HWY_RESTRICT y = static_cast<To*>(out);
   const float zero = kHasZero ? *static_cast<const float*>(c) : 0.0f;
-  // What the lowest and the highest code stand for; beyond are their codes as well.
+  // The values of the lowest and the highest code. Values beyond them get these codes, too.
   const float ends[] = {(kLowestCode<To> - zero) * factor, (kHighestCode<To> - zero) * factor};
   const auto least = hn::Set(d, std::min(ends[0], ends[1]));
   const auto most = hn::Set(d, std::max(ends[0], ends[1]));
   const auto scale = hn::Set(d, factor), reciprocal = hn::Set(d, 1 / factor);
   const auto moved = hn::Set(hn::ScalableTag<int32_t>(), static_cast<int32_t>(zero));
-  // Beyond these bounds the reciprocal or the remainder would not be a normal number.
+  // Outside of these bounds the reciprocal or the remainder would not be a normal number.
   const bool is_normal = std::abs(factor) > 0x1p-100f && std::abs(factor) < 0x1p100f;
   int64_t i = 0;
   for (; HWY_NATIVE_FMA && is_normal && i + lanes <= count; i += lanes) {
@@ -208,7 +210,7 @@ void quantize_by_scalar(void* out, const void* a, const void* b, const void* c, 
   for (; i < count; ++i) y[i] = quantize_one<To>(x[i], factor, kHasZero ? &zero : nullptr);
 }
 
-/// To INT64: truncated, saturating, NaN giving 0.
+/// Converts to INT64: truncates and saturates; NaN becomes 0.
 void to_int64(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
   const hn::ScalableTag<int64_t> d;
   const hn::Rebind<double, decltype(d)> wide;
@@ -244,7 +246,7 @@ void round_to_half(void* out, const void* a, const void*, const void*, int64_t c
   const float* HWY_RESTRICT x = static_cast<const float*>(a);
   float* HWY_RESTRICT y = static_cast<float*>(out);
   int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR  // whose conversion truncates
+#if HWY_TARGET != HWY_SCALAR  // its conversion truncates
   const hn::ScalableTag<float> d;
   const hn::Rebind<hwy::float16_t, decltype(d)> half;
   const int64_t lanes = hn::Lanes(d);

@@ -1,4 +1,7 @@
+#include <array>
 #include <cmath>
+#include <type_traits>
+#include <utility>
 
 #include "backend/cpu/pointwise_tile.h"
 #include "backend/cpu/simd_targets.h"
@@ -13,76 +16,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace opwright::HWY_NAMESPACE {
 namespace {
-
-// Each operation is a struct with `apply` over one vector; alpha and beta are the immediates.
-#define OPWRIGHT_UNARY(Name, expression)                   \
-  struct Name {                                            \
-    template <class D, class V = hn::Vec<D>>               \
-    static HWY_INLINE V apply(D d, V x, V alpha, V beta) { \
-      (void)d, (void)alpha, (void)beta;                    \
-      return expression;                                   \
-    }                                                      \
-  }
-#define OPWRIGHT_BINARY(Name, expression)      \
-  struct Name {                                \
-    template <class D, class V = hn::Vec<D>>   \
-    static HWY_INLINE V apply(D d, V x, V y) { \
-      (void)d;                                 \
-      return expression;                       \
-    }                                          \
-  }
-
-OPWRIGHT_UNARY(Exp, exp(d, x));
-OPWRIGHT_UNARY(Log, log(d, x));
-OPWRIGHT_UNARY(Sqrt, hn::Sqrt(x));
-OPWRIGHT_UNARY(Recip, hn::Div(hn::Set(d, 1.0f), x));
-OPWRIGHT_UNARY(Abs, hn::Abs(x));
-OPWRIGHT_UNARY(Neg, hn::Neg(x));
-OPWRIGHT_UNARY(Sin, sin(d, x));
-OPWRIGHT_UNARY(Cos, cos(d, x));
-OPWRIGHT_UNARY(Tan, hn::Div(sin(d, x), cos(d, x)));
-OPWRIGHT_UNARY(Sinh, sinh(d, x));
-OPWRIGHT_UNARY(Cosh, cosh(d, x));
-OPWRIGHT_UNARY(Asin, hn::Asin(d, x));
-OPWRIGHT_UNARY(Acos, hn::Acos(d, x));
-OPWRIGHT_UNARY(Atan, hn::Atan(d, x));
-OPWRIGHT_UNARY(Asinh, asinh(d, x));
-OPWRIGHT_UNARY(Acosh, acosh(d, x));
-OPWRIGHT_UNARY(Atanh, atanh(d, x));
-OPWRIGHT_UNARY(Ceil, hn::Ceil(x));
-OPWRIGHT_UNARY(Floor, hn::Floor(x));
-OPWRIGHT_UNARY(Round, hn::Round(x));
-OPWRIGHT_UNARY(Erf, erf(d, x));
-OPWRIGHT_UNARY(Sign, sign(d, x));
-
-OPWRIGHT_UNARY(Relu, hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x));
-OPWRIGHT_UNARY(Sigmoid, sigmoid(d, x));
-OPWRIGHT_UNARY(Tanh, tanh(d, x));
-OPWRIGHT_UNARY(LeakyRelu, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(x, alpha), x));
-OPWRIGHT_UNARY(Elu, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), x, hn::Mul(alpha, expm1(d, x))));
-OPWRIGHT_UNARY(Selu, hn::Mul(beta, Elu::apply(d, x, alpha, beta)));
-OPWRIGHT_UNARY(Softsign, hn::Div(x, hn::Add(hn::Abs(x), hn::Set(d, 1.0f))));
-OPWRIGHT_UNARY(Softplus, hn::Mul(alpha, softplus(d, hn::Mul(beta, x))));
-OPWRIGHT_UNARY(Clip, clip(d, x, alpha, beta));
-OPWRIGHT_UNARY(HardSigmoid, clip(d, hn::MulAdd(x, alpha, beta), hn::Zero(d), hn::Set(d, 1.0f)));
-OPWRIGHT_UNARY(ScaledTanh, hn::Mul(alpha, tanh(d, hn::Mul(beta, x))));
-OPWRIGHT_UNARY(ThresholdedRelu, hn::IfThenElseZero(hn::Gt(x, alpha), x));
-OPWRIGHT_UNARY(GeluErf, gelu(d, x));
-OPWRIGHT_UNARY(GeluTanh, gelu_tanh(d, x));
-
-OPWRIGHT_BINARY(Sum, hn::Add(x, y));
-OPWRIGHT_BINARY(Prod, hn::Mul(x, y));
-OPWRIGHT_BINARY(Sub, hn::Sub(x, y));
-OPWRIGHT_BINARY(Div, hn::Div(x, y));
-OPWRIGHT_BINARY(FloorDiv, hn::Floor(hn::Div(x, y)));
-// A comparison with NaN is false, so the second operand's NaN comes through by itself.
-OPWRIGHT_BINARY(Max, hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y));
-OPWRIGHT_BINARY(Min, hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y));
-
-OPWRIGHT_BINARY(Rest, remainder(d, x, y));
-
-#undef OPWRIGHT_UNARY
-#undef OPWRIGHT_BINARY
 
 template <class Op>
 void unary(void* out, const void* a, const void*, const void*, int64_t count,
@@ -139,9 +72,9 @@ void binary_by_scalar(void* out, const void* a, const void* b, const void*, int6
 
 // The fixed inner trip count lets the compiler vectorize at -O2, narrowing included.
 template <class Test>
-HWY_INLINE void test(void* out, const void* a, const void* b, int64_t count) {
+void test(void* out, const void* a, const void* b, const void*, int64_t count, const double*) {
   const float* HWY_RESTRICT x = static_cast<const float*>(a);
-  const float* HWY_RESTRICT y = static_cast<const float*>(b);
+  const float* HWY_RESTRICT y = static_cast<const float*>(Test::kIsUnary ? a : b);
   uint8_t* HWY_RESTRICT z = static_cast<uint8_t*>(out);
   int64_t i = 0;
   for (; i + 64 <= count; i += 64) {
@@ -150,30 +83,110 @@ HWY_INLINE void test(void* out, const void* a, const void* b, int64_t count) {
   }
   for (; i < count; ++i) z[i] = Test::apply(x[i], y[i]);
 }
-template <class Test>
-void binary_test(void* out, const void* a, const void* b, const void*, int64_t count,
-                 const double*) {
-  test<Test>(out, a, b, count);
-}
-template <class Test>
-void unary_test(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
-  test<Test>(out, a, a, count);
-}
-struct Equal {
-  static HWY_INLINE bool apply(float x, float y) { return x == y; }
+
+struct Functions {
+  TileFunction of_tiles = nullptr;
+  TileFunction by_scalar = nullptr;  ///< b has one element
 };
-struct Greater {
-  static HWY_INLINE bool apply(float x, float y) { return x > y; }
+
+/// The functions of an operation on FP32: of a vector, or a test of an element. Empty where the
+/// operation does not take FP32. alpha and beta are the immediates.
+template <auto op>
+struct Float {
+  static constexpr Functions kFunctions = {};
 };
-struct Less {
-  static HWY_INLINE bool apply(float x, float y) { return x < y; }
-};
-struct IsNan {
-  static HWY_INLINE bool apply(float x, float) { return x != x; }
-};
-struct IsInf {
-  static HWY_INLINE bool apply(float x, float) { return x == HUGE_VALF || x == -HUGE_VALF; }
-};
+
+#define OPWRIGHT_UNARY(op, expression)                      \
+  template <>                                               \
+  struct Float<op> {                                        \
+    template <class D, class V = hn::Vec<D>>                \
+    static HWY_INLINE V apply(D d, V x, V alpha, V beta) {  \
+      (void)d, (void)alpha, (void)beta;                     \
+      return expression;                                    \
+    }                                                       \
+    static constexpr Functions kFunctions = {unary<Float>}; \
+  }
+#define OPWRIGHT_BINARY(op, expression)                                               \
+  template <>                                                                         \
+  struct Float<op> {                                                                  \
+    template <class D, class V = hn::Vec<D>>                                          \
+    static HWY_INLINE V apply(D d, V x, V y) {                                        \
+      (void)d;                                                                        \
+      return expression;                                                              \
+    }                                                                                 \
+    static constexpr Functions kFunctions = {binary<Float>, binary_by_scalar<Float>}; \
+  }
+#define OPWRIGHT_TEST(op, expression)                                                     \
+  template <>                                                                             \
+  struct Float<op> {                                                                      \
+    static constexpr bool kIsUnary = !std::is_same_v<decltype(op), ElementWiseOperation>; \
+    static HWY_INLINE bool apply(float x, float y) {                                      \
+      (void)y;                                                                            \
+      return expression;                                                                  \
+    }                                                                                     \
+    static constexpr Functions kFunctions = {test<Float>};                                \
+  }
+
+using enum ElementWiseOperation;
+using enum UnaryOperation;
+using enum ActivationType;
+
+OPWRIGHT_BINARY(kSUM, hn::Add(x, y));
+OPWRIGHT_BINARY(kPROD, hn::Mul(x, y));
+OPWRIGHT_BINARY(kSUB, hn::Sub(x, y));
+OPWRIGHT_BINARY(kDIV, hn::Div(x, y));
+OPWRIGHT_BINARY(kFLOOR_DIV, hn::Floor(hn::Div(x, y)));
+// A comparison with NaN is false, so the second operand's NaN needs no test.
+OPWRIGHT_BINARY(kMAX, hn::IfThenElse(hn::Or(hn::Gt(x, y), hn::IsNaN(x)), x, y));
+OPWRIGHT_BINARY(kMIN, hn::IfThenElse(hn::Or(hn::Lt(x, y), hn::IsNaN(x)), x, y));
+OPWRIGHT_BINARY(PointwiseOp::kRemainder, remainder(d, x, y));
+OPWRIGHT_TEST(kEQUAL, x == y);
+OPWRIGHT_TEST(kGREATER, x > y);
+OPWRIGHT_TEST(kLESS, x < y);
+
+OPWRIGHT_UNARY(kEXP, exp(d, x));
+OPWRIGHT_UNARY(kLOG, log(d, x));
+OPWRIGHT_UNARY(kSQRT, hn::Sqrt(x));
+OPWRIGHT_UNARY(kRECIP, hn::Div(hn::Set(d, 1.0f), x));
+OPWRIGHT_UNARY(kABS, hn::Abs(x));
+OPWRIGHT_UNARY(kNEG, hn::Neg(x));
+OPWRIGHT_UNARY(kSIN, sin(d, x));
+OPWRIGHT_UNARY(kCOS, cos(d, x));
+OPWRIGHT_UNARY(kTAN, hn::Div(sin(d, x), cos(d, x)));
+OPWRIGHT_UNARY(kSINH, sinh(d, x));
+OPWRIGHT_UNARY(kCOSH, cosh(d, x));
+OPWRIGHT_UNARY(kASIN, hn::Asin(d, x));
+OPWRIGHT_UNARY(kACOS, hn::Acos(d, x));
+OPWRIGHT_UNARY(kATAN, hn::Atan(d, x));
+OPWRIGHT_UNARY(kASINH, asinh(d, x));
+OPWRIGHT_UNARY(kACOSH, acosh(d, x));
+OPWRIGHT_UNARY(kATANH, atanh(d, x));
+OPWRIGHT_UNARY(kCEIL, hn::Ceil(x));
+OPWRIGHT_UNARY(kFLOOR, hn::Floor(x));
+OPWRIGHT_UNARY(kROUND, hn::Round(x));
+OPWRIGHT_UNARY(kERF, erf(d, x));
+OPWRIGHT_UNARY(kSIGN, sign(d, x));
+OPWRIGHT_TEST(kISINF, x == HUGE_VALF || x == -HUGE_VALF);
+OPWRIGHT_TEST(kISNAN, x != x);
+
+OPWRIGHT_UNARY(kRELU, hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x));
+OPWRIGHT_UNARY(kSIGMOID, sigmoid(d, x));
+OPWRIGHT_UNARY(kTANH, tanh(d, x));
+OPWRIGHT_UNARY(kLEAKY_RELU, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(x, alpha), x));
+OPWRIGHT_UNARY(kELU, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), x, hn::Mul(alpha, expm1(d, x))));
+OPWRIGHT_UNARY(kSELU, hn::Mul(beta, Float<kELU>::apply(d, x, alpha, beta)));
+OPWRIGHT_UNARY(kSOFTSIGN, hn::Div(x, hn::Add(hn::Abs(x), hn::Set(d, 1.0f))));
+OPWRIGHT_UNARY(kSOFTPLUS, hn::Mul(alpha, softplus(d, hn::Mul(beta, x))));
+OPWRIGHT_UNARY(kCLIP, clip(d, x, alpha, beta));
+OPWRIGHT_UNARY(kHARD_SIGMOID, clip(d, hn::MulAdd(x, alpha, beta), hn::Zero(d), hn::Set(d, 1.0f)));
+OPWRIGHT_UNARY(kSCALED_TANH, hn::Mul(alpha, tanh(d, hn::Mul(beta, x))));
+OPWRIGHT_UNARY(kTHRESHOLDED_RELU, hn::IfThenElseZero(hn::Gt(x, alpha), x));
+OPWRIGHT_UNARY(kGELU_ERF, gelu(d, x));
+OPWRIGHT_UNARY(kGELU_TANH, gelu_tanh(d, x));
+
+#undef OPWRIGHT_UNARY
+#undef OPWRIGHT_BINARY
+#undef OPWRIGHT_TEST
 
 void power(void* out, const void* a, const void* b, const void*, int64_t count, const double*) {
   for (int64_t i = 0; i < count; ++i)
@@ -193,7 +206,7 @@ struct Cube {
     return hn::Mul(hn::Mul(x, x), x);
   }
 };
-/// Unlike the square root, the power of -infinity is infinity, and that of -0 is 0.
+/// Differs from the square root: the power of -infinity is infinity, and that of -0 is 0.
 struct Root {
   template <class D, class V = hn::Vec<D>>
   static HWY_INLINE V apply(D d, V x, V, V) {
@@ -216,167 +229,34 @@ void power_by_scalar(void* out, const void* a, const void* b, const void* c, int
   if (exponent == 2) return unary<Square>(out, a, b, c, count, kNone);
   if (exponent == 3) return unary<Cube>(out, a, b, c, count, kNone);
   if (exponent == 0.5f) return unary<Root>(out, a, b, c, count, kNone);
-  if (exponent == -1) return unary<Recip>(out, a, b, c, count, kNone);
+  if (exponent == -1) return unary<Float<kRECIP>>(out, a, b, c, count, kNone);
   if (exponent == -0.5f) return unary<ReciprocalRoot>(out, a, b, c, count, kNone);
   for (int64_t i = 0; i < count; ++i)
     static_cast<float*>(out)[i] = std::pow(static_cast<const float*>(a)[i], exponent);
 }
 
-TileFunction binary_op(ElementWiseOperation op) {
-  switch (op) {
-    case ElementWiseOperation::kSUM:
-      return binary<Sum>;
-    case ElementWiseOperation::kPROD:
-      return binary<Prod>;
-    case ElementWiseOperation::kMAX:
-      return binary<Max>;
-    case ElementWiseOperation::kMIN:
-      return binary<Min>;
-    case ElementWiseOperation::kSUB:
-      return binary<Sub>;
-    case ElementWiseOperation::kDIV:
-      return binary<Div>;
-    case ElementWiseOperation::kPOW:
-      return power;
-    case ElementWiseOperation::kFLOOR_DIV:
-      return binary<FloorDiv>;
-    case ElementWiseOperation::kEQUAL:
-      return binary_test<Equal>;
-    case ElementWiseOperation::kGREATER:
-      return binary_test<Greater>;
-    case ElementWiseOperation::kLESS:
-      return binary_test<Less>;
-    default:
-      return nullptr;
-  }
-}
+template <>
+struct Float<kPOW> {
+  static constexpr Functions kFunctions = {power, power_by_scalar};
+};
 
-TileFunction binary_op_by_scalar(ElementWiseOperation op) {
-  switch (op) {
-    case ElementWiseOperation::kSUM:
-      return binary_by_scalar<Sum>;
-    case ElementWiseOperation::kPROD:
-      return binary_by_scalar<Prod>;
-    case ElementWiseOperation::kMAX:
-      return binary_by_scalar<Max>;
-    case ElementWiseOperation::kMIN:
-      return binary_by_scalar<Min>;
-    case ElementWiseOperation::kSUB:
-      return binary_by_scalar<Sub>;
-    case ElementWiseOperation::kDIV:
-      return binary_by_scalar<Div>;
-    case ElementWiseOperation::kPOW:
-      return power_by_scalar;
-    default:
-      return nullptr;
-  }
+/// The functions of all operations of an enumeration.
+template <class E, size_t... i>
+constexpr std::array<Functions, sizeof...(i)> table(std::index_sequence<i...>) {
+  return {Float<static_cast<E>(i)>::kFunctions...};
 }
-
-TileFunction unary_op(UnaryOperation op) {
-  switch (op) {
-    case UnaryOperation::kEXP:
-      return unary<Exp>;
-    case UnaryOperation::kLOG:
-      return unary<Log>;
-    case UnaryOperation::kSQRT:
-      return unary<Sqrt>;
-    case UnaryOperation::kRECIP:
-      return unary<Recip>;
-    case UnaryOperation::kABS:
-      return unary<Abs>;
-    case UnaryOperation::kNEG:
-      return unary<Neg>;
-    case UnaryOperation::kSIN:
-      return unary<Sin>;
-    case UnaryOperation::kCOS:
-      return unary<Cos>;
-    case UnaryOperation::kTAN:
-      return unary<Tan>;
-    case UnaryOperation::kSINH:
-      return unary<Sinh>;
-    case UnaryOperation::kCOSH:
-      return unary<Cosh>;
-    case UnaryOperation::kASIN:
-      return unary<Asin>;
-    case UnaryOperation::kACOS:
-      return unary<Acos>;
-    case UnaryOperation::kATAN:
-      return unary<Atan>;
-    case UnaryOperation::kASINH:
-      return unary<Asinh>;
-    case UnaryOperation::kACOSH:
-      return unary<Acosh>;
-    case UnaryOperation::kATANH:
-      return unary<Atanh>;
-    case UnaryOperation::kCEIL:
-      return unary<Ceil>;
-    case UnaryOperation::kFLOOR:
-      return unary<Floor>;
-    case UnaryOperation::kERF:
-      return unary<Erf>;
-    case UnaryOperation::kSIGN:
-      return unary<Sign>;
-    case UnaryOperation::kROUND:
-      return unary<Round>;
-    case UnaryOperation::kISINF:
-      return unary_test<IsInf>;
-    case UnaryOperation::kISNAN:
-      return unary_test<IsNan>;
-    default:
-      return nullptr;
-  }
-}
-
-TileFunction activation(ActivationType type) {
-  switch (type) {
-    case ActivationType::kRELU:
-      return unary<Relu>;
-    case ActivationType::kSIGMOID:
-      return unary<Sigmoid>;
-    case ActivationType::kTANH:
-      return unary<Tanh>;
-    case ActivationType::kLEAKY_RELU:
-      return unary<LeakyRelu>;
-    case ActivationType::kELU:
-      return unary<Elu>;
-    case ActivationType::kSELU:
-      return unary<Selu>;
-    case ActivationType::kSOFTSIGN:
-      return unary<Softsign>;
-    case ActivationType::kSOFTPLUS:
-      return unary<Softplus>;
-    case ActivationType::kCLIP:
-      return unary<Clip>;
-    case ActivationType::kHARD_SIGMOID:
-      return unary<HardSigmoid>;
-    case ActivationType::kSCALED_TANH:
-      return unary<ScaledTanh>;
-    case ActivationType::kTHRESHOLDED_RELU:
-      return unary<ThresholdedRelu>;
-    case ActivationType::kGELU_ERF:
-      return unary<GeluErf>;
-    case ActivationType::kGELU_TANH:
-      return unary<GeluTanh>;
-  }
-  return nullptr;
+Functions find(int32_t op) {
+  if (op == opcode(PointwiseOp::kRemainder)) return Float<PointwiseOp::kRemainder>::kFunctions;
+  return with_operation(op, []<class E>(E operation) {
+    constexpr auto kTable = table<E>(std::make_index_sequence<kEnumeration<E>.values.size()>());
+    return row_of(operation) ? kTable[static_cast<size_t>(operation)] : Functions{};
+  });
 }
 
 }  // namespace
 
-TileFunction float_op(int32_t op) {
-  if (op == opcode(PointwiseOp::kRemainder)) return binary<Rest>;
-  if (op >= opcode(PointwiseOp::kActivation)) return activation(activation_of(op));
-  if (op >= opcode(PointwiseOp::kUnary)) return unary_op(unary_of(op));
-  if (op >= opcode(PointwiseOp::kBinary)) return binary_op(binary_of(op));
-  return nullptr;
-}
-
-TileFunction float_op_by_scalar(int32_t op) {
-  if (op == opcode(PointwiseOp::kRemainder)) return binary_by_scalar<Rest>;
-  return op >= opcode(PointwiseOp::kBinary) && op < opcode(PointwiseOp::kUnary)
-             ? binary_op_by_scalar(binary_of(op))
-             : nullptr;
-}
+TileFunction float_op(int32_t op) { return find(op).of_tiles; }
+TileFunction float_op_by_scalar(int32_t op) { return find(op).by_scalar; }
 
 }  // namespace opwright::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -1,8 +1,9 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "backend/cpu/pointwise_tile.h"
 #include "backend/cpu/simd_targets.h"
@@ -18,79 +19,16 @@ HWY_BEFORE_NAMESPACE();
 namespace opwright::HWY_NAMESPACE {
 namespace {
 
-/// The type in which arithmetic wraps around without being undefined.
+/// The unsigned type in which arithmetic wraps around without undefined behaviour.
 template <class T>
 using Wrapping = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
-#define OPWRIGHT_BINARY(Name, Result, expression) \
-  struct Name {                                   \
-    template <class T>                            \
-    static HWY_INLINE Result apply(T x, T y) {    \
-      using U = Wrapping<T>;                      \
-      (void)sizeof(U), (void)y;                   \
-      return static_cast<Result>(expression);     \
-    }                                             \
-  }
-OPWRIGHT_BINARY(Sum, T, U(x) + U(y));
-OPWRIGHT_BINARY(Sub, T, U(x) - U(y));
-OPWRIGHT_BINARY(Prod, T, U(x) * U(y));
-OPWRIGHT_BINARY(Max, T, x > y ? x : y);
-OPWRIGHT_BINARY(Min, T, x < y ? x : y);
-OPWRIGHT_BINARY(And, T, x& y);
-OPWRIGHT_BINARY(Or, T, x | y);
-OPWRIGHT_BINARY(Xor, T, x ^ y);
-OPWRIGHT_BINARY(Equal, uint8_t, x == y);
-OPWRIGHT_BINARY(Greater, uint8_t, x > y);
-OPWRIGHT_BINARY(Less, uint8_t, x < y);
-// The unary operations ignore y.
-OPWRIGHT_BINARY(Abs, T, x < T(0) ? U(0) - U(x) : U(x));
-OPWRIGHT_BINARY(Neg, T, U(0) - U(x));
-OPWRIGHT_BINARY(Sign, T, (x > T(0)) - (x < T(0)));
-OPWRIGHT_BINARY(Not, uint8_t, x == T(0));
-OPWRIGHT_BINARY(Relu, T, x < T(0) ? T(0) : x);
-#undef OPWRIGHT_BINARY
-
-struct Div {
-  template <class T>
-  static T apply(T x, T y) {
-    if (y == 0) return 0;
-    if constexpr (std::is_signed_v<T>)
-      if (y == -1) return Neg::apply(x, y);  // the lowest value wraps around
-    return x / y;
-  }
-};
-struct FloorDiv {
-  template <class T>
-  static T apply(T x, T y) {
-    const T quotient = Div::apply(x, y);
-    if constexpr (std::is_signed_v<T>)
-      if (y != 0 && y != -1 && x % y != 0 && (x < 0) != (y < 0)) return quotient - 1;
-    return quotient;
-  }
-};
-struct Pow {
-  template <class T>
-  static T apply(T x, T y) {
-    if constexpr (std::is_signed_v<T>)
-      if (y < 0) return x == 1 ? 1 : x == -1 ? (y % 2 == 0 ? 1 : -1) : 0;
-    // What shifts are made of.
-    if (x == 2) {
-      constexpr T kBits = sizeof(T) * 8;
-      return y < kBits ? static_cast<T>(Wrapping<T>{1} << y) : T(0);
-    }
-    Wrapping<T> result = 1, base = static_cast<Wrapping<T>>(x);
-    for (; y != 0; y /= 2, base *= base)
-      if (y % 2 != 0) result *= base;
-    return static_cast<T>(result);
-  }
-};
-
 // The fixed inner trip count lets the compiler vectorize at -O2.
 template <class Op, class T>
-void binary(void* out, const void* a, const void* b, const void*, int64_t count, const double*) {
+void elements(void* out, const void* a, const void* b, const void*, int64_t count, const double*) {
   using Result = decltype(Op::apply(T(), T()));
   const T* HWY_RESTRICT x = static_cast<const T*>(a);
-  const T* HWY_RESTRICT y = static_cast<const T*>(b);
+  const T* HWY_RESTRICT y = static_cast<const T*>(Op::kIsUnary ? a : b);
   Result* HWY_RESTRICT z = static_cast<Result*>(out);
   int64_t i = 0;
   for (; i + 64 <= count; i += 64) {
@@ -99,20 +37,15 @@ void binary(void* out, const void* a, const void* b, const void*, int64_t count,
   }
   for (; i < count; ++i) z[i] = Op::apply(x[i], y[i]);
 }
-template <class Op, class T>
-void unary(void* out, const void* a, const void*, const void* c, int64_t count,
-           const double* immediates) {
-  binary<Op, T>(out, a, a, c, count, immediates);
-}
 
-/// The greatest value of the type that a double holds.
+/// The greatest value of the type that a double represents.
 template <class T>
 constexpr double kHighest = sizeof(T) == 8 ? 0x1.fffffffffffffp62
                                            : static_cast<double>(std::numeric_limits<T>::max());
 template <class T>
 void clip(void* out, const void* a, const void*, const void*, int64_t count,
           const double* immediates) {
-  // Bounds beyond the type's range bound nothing.
+  // Bounds beyond the type's range have no effect.
   using Limits = std::numeric_limits<T>;
   const double low_bound = std::ceil(immediates[0]), high_bound = std::floor(immediates[1]);
   const T low = low_bound > static_cast<double>(Limits::min())
@@ -125,7 +58,6 @@ void clip(void* out, const void* a, const void*, const void*, int64_t count,
   T* HWY_RESTRICT y = static_cast<T*>(out);
   for (int64_t i = 0; i < count; ++i) y[i] = std::min(std::max(x[i], low), high);
 }
-
 template <class T>
 void select(void* out, const void* a, const void* b, const void* c, int64_t count, const double*) {
   const uint8_t* HWY_RESTRICT condition = static_cast<const uint8_t*>(a);
@@ -133,7 +65,7 @@ void select(void* out, const void* a, const void* b, const void* c, int64_t coun
   const T* HWY_RESTRICT y = static_cast<const T*>(c);
   T* HWY_RESTRICT z = static_cast<T*>(out);
   const auto choose = [&](int64_t i) HWY_ATTR {
-    // A mask instead of a branch: both operands are loaded, so the loop vectorizes.
+    // A mask instead of a branch loads both operands, so the loop vectorizes.
     const T mask = static_cast<T>(-static_cast<T>(condition[i] != 0));
     z[i] = static_cast<T>((x[i] & mask) | (y[i] & static_cast<T>(~mask)));
   };
@@ -145,111 +77,123 @@ void select(void* out, const void* a, const void* b, const void* c, int64_t coun
   for (; i < count; ++i) choose(i);
 }
 
-void copy_bytes(void* out, const void* a, int64_t bytes) { std::memcpy(out, a, bytes); }
 template <class T>
-void identity(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
-  copy_bytes(out, a, count * sizeof(T));
+T negated(T x) {
+  return static_cast<T>(-static_cast<std::make_unsigned_t<T>>(x));
 }
-
 template <class T>
-TileFunction binary_op(ElementWiseOperation op) {
-  switch (op) {
-    case ElementWiseOperation::kSUM:
-      return binary<Sum, T>;
-    case ElementWiseOperation::kPROD:
-      return binary<Prod, T>;
-    case ElementWiseOperation::kMAX:
-      return binary<Max, T>;
-    case ElementWiseOperation::kMIN:
-      return binary<Min, T>;
-    case ElementWiseOperation::kSUB:
-      return binary<Sub, T>;
-    case ElementWiseOperation::kDIV:
-      return binary<Div, T>;
-    case ElementWiseOperation::kPOW:
-      return binary<Pow, T>;
-    case ElementWiseOperation::kFLOOR_DIV:
-      return binary<FloorDiv, T>;
-    case ElementWiseOperation::kAND:
-      return binary<And, T>;
-    case ElementWiseOperation::kOR:
-      return binary<Or, T>;
-    case ElementWiseOperation::kXOR:
-      return binary<Xor, T>;
-    case ElementWiseOperation::kEQUAL:
-      return binary<Equal, T>;
-    case ElementWiseOperation::kGREATER:
-      return binary<Greater, T>;
-    case ElementWiseOperation::kLESS:
-      return binary<Less, T>;
+T quotient(T x, T y) {
+  if (y == 0) return 0;
+  if constexpr (std::is_signed_v<T>)
+    if (y == -1) return negated(x);  // the lowest value wraps around
+  return x / y;
+}
+template <class T>
+T floor_quotient(T x, T y) {
+  const T q = quotient(x, y);
+  if constexpr (std::is_signed_v<T>)
+    if (y != 0 && y != -1 && x % y != 0 && (x < 0) != (y < 0)) return q - 1;
+  return q;
+}
+template <class T>
+T power(T x, T y) {
+  if constexpr (std::is_signed_v<T>)
+    if (y < 0) return x == 1 ? 1 : x == -1 ? (y % 2 == 0 ? 1 : -1) : 0;
+  // Powers of two are shifts.
+  if (x == 2) {
+    constexpr T kBits = sizeof(T) * 8;
+    return y < kBits ? static_cast<T>(Wrapping<T>{1} << y) : T(0);
   }
-  return nullptr;
+  Wrapping<T> result = 1, base = static_cast<std::make_unsigned_t<T>>(x);
+  for (; y != 0; y /= 2, base *= base)
+    if (y % 2 != 0) result *= base;
+  return static_cast<T>(result);
 }
 
-template <class T>
-TileFunction unary_op(UnaryOperation op) {
-  switch (op) {
-    case UnaryOperation::kABS:
-      return unary<Abs, T>;
-    case UnaryOperation::kNEG:
-      return unary<Neg, T>;
-    case UnaryOperation::kSIGN:
-      return unary<Sign, T>;
-    case UnaryOperation::kNOT:
-      return unary<Not, T>;
-    case UnaryOperation::kCEIL:
-    case UnaryOperation::kFLOOR:
-    case UnaryOperation::kROUND:
-      return identity<T>;
-    default:
-      return nullptr;
+using enum ElementWiseOperation;
+using enum UnaryOperation;
+using enum ActivationType;
+
+/// The function of an operation on integers, null where the operation does not take them. Unary
+/// operations ignore y.
+template <auto op>
+struct Integer {
+  template <class T>
+  static constexpr TileFunction kFunction = nullptr;
+};
+
+#define OPWRIGHT_INTEGER(op, expression)                                                  \
+  template <>                                                                             \
+  struct Integer<op> {                                                                    \
+    static constexpr bool kIsUnary = !std::is_same_v<decltype(op), ElementWiseOperation>; \
+    template <class T>                                                                    \
+    static HWY_INLINE auto apply(T x, T y) {                                              \
+      using U = Wrapping<T>;                                                              \
+      (void)sizeof(U), (void)y;                                                           \
+      constexpr bool kGivesBool = facts_of(op)->is(OperationFacts::kGivesBool);           \
+      return static_cast<std::conditional_t<kGivesBool, uint8_t, T>>(expression);         \
+    }                                                                                     \
+    template <class T>                                                                    \
+    static constexpr TileFunction kFunction = elements<Integer, T>;                       \
   }
-}
 
+OPWRIGHT_INTEGER(kSUM, U(x) + U(y));
+OPWRIGHT_INTEGER(kPROD, U(x) * U(y));
+OPWRIGHT_INTEGER(kMAX, x > y ? x : y);
+OPWRIGHT_INTEGER(kMIN, x < y ? x : y);
+OPWRIGHT_INTEGER(kSUB, U(x) - U(y));
+OPWRIGHT_INTEGER(kDIV, quotient(x, y));
+OPWRIGHT_INTEGER(kPOW, power(x, y));
+OPWRIGHT_INTEGER(kFLOOR_DIV, floor_quotient(x, y));
+OPWRIGHT_INTEGER(kAND, x& y);
+OPWRIGHT_INTEGER(kOR, x | y);
+OPWRIGHT_INTEGER(kXOR, x ^ y);
+OPWRIGHT_INTEGER(kEQUAL, x == y);
+OPWRIGHT_INTEGER(kGREATER, x > y);
+OPWRIGHT_INTEGER(kLESS, x < y);
+
+OPWRIGHT_INTEGER(kABS, x < T(0) ? negated(x) : x);
+OPWRIGHT_INTEGER(kNEG, negated(x));
+OPWRIGHT_INTEGER(kNOT, x == T(0));
+OPWRIGHT_INTEGER(kSIGN, (x > T(0)) - (x < T(0)));
+
+OPWRIGHT_INTEGER(kRELU, x < T(0) ? T(0) : x);
+template <>
+struct Integer<kCLIP> {
+  template <class T>
+  static constexpr TileFunction kFunction = clip<T>;
+};
+
+#undef OPWRIGHT_INTEGER
+
+/// The functions of all operations of an enumeration.
+template <class T, class E, size_t... i>
+constexpr std::array<TileFunction, sizeof...(i)> table(std::index_sequence<i...>) {
+  return {Integer<static_cast<E>(i)>::template kFunction<T>...};
+}
 template <class T>
-TileFunction any_op(int32_t op) {
-  if (op == opcode(ActivationType::kRELU)) return unary<Relu, T>;
-  if (op == opcode(ActivationType::kCLIP)) return clip<T>;
-  if (op >= opcode(PointwiseOp::kActivation)) return nullptr;
-  if (op >= opcode(PointwiseOp::kUnary)) return unary_op<T>(unary_of(op));
-  return binary_op<T>(binary_of(op));
-}
-
-/// On bytes that are 0 or 1 the sum is OR and the product AND, as in NumPy.
-TileFunction bool_op(int32_t op) {
-  if (op < opcode(PointwiseOp::kUnary)) {
-    switch (binary_of(op)) {
-      case ElementWiseOperation::kSUM:
-        return binary<Or, uint8_t>;
-      case ElementWiseOperation::kPROD:
-        return binary<And, uint8_t>;
-      case ElementWiseOperation::kSUB:
-      case ElementWiseOperation::kDIV:
-      case ElementWiseOperation::kFLOOR_DIV:
-      case ElementWiseOperation::kPOW:
-        return nullptr;
-      default:
-        return any_op<uint8_t>(op);
-    }
-  }
-  return op == opcode(UnaryOperation::kNOT) ? any_op<uint8_t>(op) : nullptr;
+TileFunction find(int32_t op) {
+  return with_operation(op, []<class E>(E operation) {
+    constexpr auto kTable = table<T, E>(std::make_index_sequence<kEnumeration<E>.values.size()>());
+    return row_of(operation) ? kTable[static_cast<size_t>(operation)] : nullptr;
+  });
 }
 
 }  // namespace
 
 TileFunction integer_op(int32_t op, DataType operands) {
-  if (op < opcode(PointwiseOp::kBinary)) return nullptr;
+  const OperationFacts* const facts = facts_of(op);
+  if (facts == nullptr || !facts->takes(operands)) return nullptr;
   switch (operands) {
     case DataType::kINT8:
-      return any_op<int8_t>(op);
+      return find<int8_t>(op);
     case DataType::kUINT8:
-      return any_op<uint8_t>(op);
-    case DataType::kINT32:
-      return any_op<int32_t>(op);
-    case DataType::kINT64:
-      return any_op<int64_t>(op);
     case DataType::kBOOL:
-      return bool_op(op);
+      return find<uint8_t>(op);
+    case DataType::kINT32:
+      return find<int32_t>(op);
+    case DataType::kINT64:
+      return find<int64_t>(op);
     default:
       return nullptr;
   }

@@ -1,5 +1,6 @@
-// Vector functions of one FP32 vector, compiled once per target. Highway's contrib/math covers the
-// elementary functions within its ranges; here are the ends of the ranges and what it lacks.
+// Functions of one FP32 vector, compiled once per target. Highway's contrib/math covers the
+// elementary functions within its ranges; this file handles the ends of the ranges and adds missing
+// functions.
 
 #if defined(OPWRIGHT_POINTWISE_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef OPWRIGHT_POINTWISE_MATH_INL_H
@@ -24,9 +25,9 @@ HWY_INLINE V infinity(D d) {
   return hn::Set(d, std::numeric_limits<float>::infinity());
 }
 
-/// e^x for x in [-87.33, 88.72]: 2^n e^r with |r| <= ln(2) / 2, e^r = 1 + r + r^2 Q(r), Q a minimax
-/// fit of degree 4 (relative error 3e-9). Adding 1.5 * 2^23 rounds to an integer, which then stands
-/// in the low bits and is added to the exponent from there.
+/// e^x for x in [-87.33, 88.72]: 2^n e^r with |r| <= ln(2) / 2, e^r = 1 + r + r^2 Q(r). Q is a
+/// minimax fit of degree 4 (relative error 3e-9). Adding 1.5 * 2^23 rounds to an integer n. The sum
+/// has n in its low bits, from where it is added to the exponent.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_in_range(D d, V x) {
   const hn::Rebind<int32_t, D> di;
@@ -49,7 +50,8 @@ HWY_INLINE V exp_in_range(D d, V x) {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp(D d, V x) {
   const V y = hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.33654f)), exp_in_range(d, x));
-  // NaN fails the comparison as well: NaN + infinity is NaN, anything else infinity.
+  // NaN fails the comparison as well. The sum with infinity keeps NaN and makes infinity of other
+  // values.
   return hn::IfThenElse(hn::Le(x, hn::Set(d, 88.72283f)), y, hn::Add(x, infinity(d)));
 }
 
@@ -64,13 +66,13 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V log(D d, V x) {
   V y = hn::Log(d, x);
   y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(infinity(d)), y);
-  // +infinity and NaN are their own logarithm.
+  // The logarithm of +infinity and of NaN is the value itself.
   y = hn::IfThenElse(hn::Or(hn::Eq(x, infinity(d)), hn::IsNaN(x)), x, y);
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, std::numeric_limits<float>::quiet_NaN()),
                         y);
 }
 
-/// Beyond the range of Highway's argument reduction the C library takes over.
+/// Uses the C library for values beyond the range of Highway's argument reduction.
 template <float (*function)(float), class D, class V = hn::Vec<D>>
 HWY_INLINE V beyond(D d, V x, V y) {
   const auto outside = hn::Not(hn::Le(hn::Abs(x), hn::Set(d, 30000.0f)));
@@ -82,7 +84,7 @@ HWY_INLINE V beyond(D d, V x, V y) {
 }
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V sin(D d, V x) {
-  // Of -0 it would be 0.
+  // hn::Sin makes 0 of -0.
   const V y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, hn::Sin(d, x));
   return beyond<::sinf>(d, x, y);
 }
@@ -91,7 +93,7 @@ HWY_INLINE V cos(D d, V x) {
   return beyond<::cosf>(d, x, hn::Cos(d, x));
 }
 
-/// e^(x/2) keeps what e^x would lose by overflow just below the limit of sinh and cosh.
+/// Squaring e^(x/2) avoids the overflow of e^x just below the limit of sinh and cosh.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V cosh(D d, V x) {
   const V half = hn::Set(d, 0.5f);
@@ -111,7 +113,7 @@ HWY_INLINE V sinh(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(y, x));
 }
 
-/// log(2 a) where a^2 would overflow or add nothing.
+/// log(2 a), for values so large that a^2 would overflow or make the 1 beside it vanish.
 constexpr float kFar = 0x1p30f;
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V log_of_twice(D d, V a) {
@@ -162,7 +164,8 @@ HWY_INLINE V tanh(D d, V x) {
   const V small = hn::MulAdd(hn::Mul(x, s), p, x);
   const V e = exp_in_range(d, hn::Min(hn::Add(magnitude, magnitude), hn::Set(d, 20.0f)));
   const V large = hn::Sub(one, hn::Div(two, hn::Add(e, one)));
-  // NaN fails the comparison and comes through the polynomial, which makes 0 of -0.
+  // NaN fails the comparison and comes through the polynomial. The polynomial makes 0 of -0, so the
+  // sign is copied.
   return hn::CopySign(hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0.625f)), large, small), x);
 }
 
@@ -180,16 +183,16 @@ HWY_INLINE V softplus(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, y);
 }
 
-/// fmod(x, y) of one element, as below in double precision; the C library takes over where that
-/// does not suffice.
+/// fmod(x, y) of one element, by the method of remainder() in double precision. The C library takes
+/// over where that does not suffice.
 HWY_INLINE float far_remainder(float x, float y) {
   const double a = std::fabs(x), b = std::fabs(y), quotient = a / b;
   if (!HWY_NATIVE_FMA || !(quotient < 0x1p52)) return std::fmod(x, y);
   const double rest = std::fma(-std::floor(quotient), b, a);
   return std::copysign(static_cast<float>(rest < 0 ? rest + b : rest), x);
 }
-/// fmod(x, y). A quotient below 2^23, rounded, is the whole number that is wanted or the next one,
-/// and what is left is a float: the fused operation gives it without rounding.
+/// fmod(x, y). The floor of a rounded quotient below 2^23 is the wanted whole number or the next
+/// one. The remainder is a float, so the fused multiply-add computes it without rounding.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V remainder(D d, V x, V y) {
   const V a = hn::Abs(x), b = hn::Abs(y), quotient = hn::Div(a, b);
@@ -218,9 +221,9 @@ HWY_INLINE V clip(D d, V x, V low, V high) {
 }
 
 // erf splits its range as W. J. Cody, "Rational Chebyshev Approximations for the Error Function"
-// (Mathematics of Computation 23, 1969) does: erf(x) = x + x P(x^2) up to 1 and 1 - e^-Q(x)
-// beyond. P (degree 6) and Q (degree 7, on [1, 4.2]) are weighted minimax fits in double precision
-// whose relative errors, 1.2e-9 and 2.6e-9 of erf, are below what FP32 shows.
+// (Mathematics of Computation 23, 1969) does: erf(x) = x + x P(x^2) up to 1 and 1 - e^-Q(x) beyond.
+// P (degree 6) and Q (degree 7, on [1, 4.2]) are weighted minimax fits in double precision. Their
+// relative errors, 1.2e-9 and 2.6e-9 of erf, are below the precision of FP32.
 
 /// erf(x) for |x| <= 1.
 template <class D, class V = hn::Vec<D>>
@@ -269,7 +272,7 @@ HWY_INLINE V gelu(D d, V x) {
   const V large = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
   const V small = hn::MulAdd(half, erf_small(d, u), half);
   const V y = hn::Mul(x, hn::IfThenElse(hn::Gt(t, one), large, small));
-  // -infinity times a tail of 0.
+  // Without this, -infinity would be multiplied by a tail of 0.
   return hn::IfThenElse(hn::Lt(x, hn::Set(d, -1e30f)), hn::Zero(d), y);
 }
 
@@ -287,4 +290,4 @@ HWY_INLINE V gelu_tanh(D d, V x) {
 }  // namespace opwright::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#endif  // toggled per target
+#endif  // this file is included once per target

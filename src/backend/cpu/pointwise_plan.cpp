@@ -16,7 +16,8 @@ namespace {
 
 using enum PointwiseOp;
 
-/// An instruction that only plans have: find_quantize() of registers a, b and, unless it is -1, c.
+/// An instruction that exists only in plans: find_quantize() of registers a, b and, unless it is
+/// -1, c.
 constexpr int32_t kQuantize = 50;
 
 int operand_count(const PointwiseInstruction& instruction) {
@@ -28,44 +29,16 @@ int operand_count(const PointwiseInstruction& instruction) {
   return op >= opcode(kBinary) && op < opcode(kUnary) ? 2 : 1;
 }
 
-/// Very roughly the time of an instruction in units of an addition, to decide where threads pay.
+/// A very rough time of an instruction in units of an addition, used to decide where threads pay.
 int64_t cost_of(int32_t op) {
-  if (op == opcode(ElementWiseOperation::kPOW)) return 32;
   if (op == kQuantize || op == opcode(kRemainder)) return 4;
-  if (op >= opcode(kUnary) && op < opcode(kActivation)) {
-    switch (unary_of(op)) {
-      case UnaryOperation::kSQRT:
-      case UnaryOperation::kRECIP:
-      case UnaryOperation::kABS:
-      case UnaryOperation::kNEG:
-      case UnaryOperation::kCEIL:
-      case UnaryOperation::kFLOOR:
-      case UnaryOperation::kNOT:
-      case UnaryOperation::kSIGN:
-      case UnaryOperation::kROUND:
-        return 1;
-      default:
-        return 8;
-    }
-  }
-  if (op >= opcode(kActivation)) {
-    switch (activation_of(op)) {
-      case ActivationType::kRELU:
-      case ActivationType::kLEAKY_RELU:
-      case ActivationType::kCLIP:
-      case ActivationType::kHARD_SIGMOID:
-      case ActivationType::kTHRESHOLDED_RELU:
-        return 1;
-      default:
-        return 8;
-    }
-  }
-  return 1;
+  const OperationFacts* const facts = facts_of(op);
+  return facts ? facts->cost : 1;
 }
 
 template <class T>
 void fill(std::byte* to, double value, int64_t count) {
-  // A constant that the type does not hold wraps around like what is computed.
+  // A constant outside of the type's range wraps around, as computed values do.
   if constexpr (std::is_floating_point_v<T>)
     std::fill_n(reinterpret_cast<T*>(to), count, static_cast<T>(value));
   else
@@ -108,11 +81,11 @@ void PointwisePlan::fuse_quantization() {
     use(std::span(operands, operand_count(instruction)));
   }
   use(results_);
-  // The instruction that gives a register which nothing else reads.
+  // The instruction that computes a register with a single reader, if it is `op`.
   const auto only = [&](int index, int32_t op) -> const PointwiseInstruction* {
     return program_[index].op == op && uses[index] == 1 ? &program_[index] : nullptr;
   };
-  // A zero point: the sum with it is exact.
+  // Whether the register can be a zero point: the sum with it must be exact.
   const auto is_byte_value = [&](int index) {
     const PointwiseInstruction& instruction = program_[index];
     const double value = instruction.alpha;
@@ -138,7 +111,7 @@ void PointwisePlan::fuse_quantization() {
     is_fused = true;
   }
   if (!is_fused) return;
-  // What nothing reads any more goes.
+  // Drops instructions whose results nothing reads any more.
   std::vector<int> places(count, -1);
   for (const int64_t result : results_) places[result] = 0;
   for (size_t i = count; i-- > 0;) {
@@ -221,7 +194,8 @@ void PointwisePlan::set_shapes(std::span<const Shape> inputs, std::span<const Sh
 }
 
 void PointwisePlan::analyze(int64_t limit) {
-  // Tiles begin at multiples of every period that fits, so vectors that repeat look alike in all.
+  // Tiles begin at multiples of every period that fits, so repeated vectors are the same in all
+  // tiles.
   int64_t unit = 1;
   const int count = static_cast<int>(program_.size());
   registers_.assign(count, {});
@@ -250,7 +224,7 @@ void PointwisePlan::analyze(int64_t limit) {
     }
   }
   for (const int64_t result : results_) {
-    // Values that no step computes are stored at the end.
+    // Results that no step computes are stored at the end.
     if (registers_[result].invariant || program_[result].op == opcode(kInput))
       registers_[result].last_use = count;
   }
@@ -298,7 +272,8 @@ void PointwisePlan::find_single(int64_t unit, int64_t limit) {
     if (commutes && registers_[instruction.a].single) std::swap(instruction.a, instruction.b);
   }
   for (const int64_t result : results_) registers_[result].single = false;
-  // What one that has many elements cannot take as one gets many as well.
+  // An operand with one element gets a whole tile of elements where its instruction has a whole
+  // tile and cannot take a single element.
   for (bool changed = true; changed;) {
     changed = false;
     for (int i = count - 1; i >= 0; --i) {
@@ -358,7 +333,7 @@ void PointwisePlan::emit(int index) {
     if (registers_[operands[k]].load >= 0) read(operands[k]);
     pointers[k] = registers_[operands[k]].pointer;
   }
-  // A result goes straight into the output of its type.
+  // A result is written directly into an output of its type.
   if (!result.invariant)
     for (size_t i = 0; i < results_.size() && result.pointer < 0; ++i)
       if (results_[i] == index && output_types_[i].dtype == instruction.type)
@@ -405,8 +380,8 @@ bool PointwisePlan::build(int64_t limit) {
   require(first_output_ + static_cast<int>(results_.size()) <= kMaxPointers, "Layer '", layer_,
           "': the pointwise program has more inputs and outputs than ", kMaxPointers - kMaxSlots);
 
-  // What is the same for every tile keeps its slots throughout; constants, which are written first,
-  // get theirs first.
+  // Values that are the same for every tile keep their slots throughout. Constants are written
+  // first, so they get their slots first.
   for (const bool constants : {true, false})
     for (int i = 0; i < count; ++i) {
       const bool wanted = registers_[i].invariant && registers_[i].last_use >= 0;
@@ -448,7 +423,7 @@ void PointwisePlan::run(void const* const* inputs, void* const* outputs, int64_t
                         int64_t end) const {
   alignas(64) std::byte scratch[kScratchBytes];
   void* pointers[kMaxPointers];
-  pointers[0] = scratch;  // what functions are given for operands that they do not have
+  pointers[0] = scratch;  // functions get this pointer for operands that they do not have
   for (int i = 0; i < slots_; ++i) pointers[i] = scratch + i * slot_bytes_;
 
   const auto run_steps = [&](const std::vector<Step>& steps, int64_t first, int64_t count) {

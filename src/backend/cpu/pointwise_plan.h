@@ -12,14 +12,14 @@
 
 namespace opwright {
 
-/// The type that a tensor's elements have in a register.
+/// The type of a tensor's elements in a register.
 inline DataType register_type(DataType type) { return is_floating(type) ? DataType::kFLOAT : type; }
 
-/// A pointwise program made ready to run tile by tile over the elements of its output, so that
-/// intermediate values stay in the first-level cache. Registers that are the same for every
-/// tile (constants, scalars, vectors that repeat within a tile and what is computed from these) are
-/// computed once per range of tiles, those that are the same within each tile once per tile; FP32
-/// and integer tensors are read and written where they lie.
+/// A pointwise program that runs tile by tile over the elements of its output, so that intermediate
+/// values stay in the first-level cache. Some registers are the same for every tile: constants,
+/// scalars, vectors that repeat within a tile, and values computed from these. They are computed
+/// once per range of tiles. A register whose elements are all equal within each tile is computed
+/// once per tile. FP32 and integer tensors are read and written in place.
 class PointwisePlan {
  public:
   PointwisePlan(std::string_view layer, std::vector<PointwiseInstruction> program, Ints results,
@@ -33,8 +33,8 @@ class PointwisePlan {
   void run(void const* const* inputs, void* const* outputs, int64_t begin, int64_t end) const;
 
  private:
-  // Half of a first-level cache, so that the tensors' own tiles fit beside the scratch; programs
-  // with very many live registers may use more, down to tiles of 64 elements.
+  // Half of a first-level cache, so that the tensors' own tiles fit as well. Programs with very
+  // many live registers may use more, down to tiles of 64 elements.
   static constexpr int64_t kPreferredBytes = 24 << 10, kScratchBytes = 48 << 10;
   static constexpr int64_t kMaxTile = 2048, kMinTile = 64;
   static constexpr int kMaxSlots = 96, kMaxPointers = 1024;
@@ -42,9 +42,9 @@ class PointwisePlan {
   struct Register {
     bool invariant = false;  ///< the same for every tile
     bool uniform = false;    ///< all elements are equal
-    bool single = false;     ///< one element, which all of a tile would equal
-    int last_use = -1;       ///< the instruction
-    int pointer = -1;        ///< of the tile's values, an index into the table of pointers
+    bool single = false;     ///< one element, which stands for all of a tile
+    int last_use = -1;       ///< index of the instruction
+    int pointer = -1;        ///< index into the table of pointers, of the tile's values
     int load = -1;           ///< index into loads_ of an input that has not been read yet
     int slot = -1;           ///< scratch that becomes free after the last use
   };
@@ -52,8 +52,8 @@ class PointwisePlan {
   struct Load {
     int input = 0;
     int pointer = 0;
-    int slot = -1;      ///< scratch for the register; -1: it is read where it lies
-    int raw_slot = -1;  ///< scratch for gathered elements that are then converted
+    int slot = -1;      ///< scratch for the register; -1: the input is read in place
+    int raw_slot = -1;  ///< scratch for gathered elements before they are converted
     int element_size = 0;
     bool single = false;
     TileFunction convert = nullptr;  ///< null when the register has the input's type
@@ -72,17 +72,18 @@ class PointwisePlan {
     double value = 0;
   };
 
-  /// Makes one instruction of those that quantize to bytes.
+  /// Replaces the instructions of a quantization to bytes with one instruction.
   void fuse_quantization();
   TileFunction function_of(int index) const;
   /// Registers, slots and steps for tiles of at most `limit` elements. False when the scratch
   /// memory does not suffice.
   bool build(int64_t limit);
   void analyze(int64_t limit);
-  /// A tile, a multiple of `unit`, within which inputs that are repeated along the last axes have
-  /// one element, and what is computed of such elements alone.
+  /// Finds the registers with one element per tile, for a tile size that is a multiple of `unit`.
+  /// They are inputs that are repeated along the last axes, and values computed only from such
+  /// inputs.
   void find_single(int64_t unit, int64_t limit);
-  /// Whether the operand may have one element although the instruction has as many as a tile.
+  /// Whether the operand may have one element although the instruction has a whole tile.
   bool takes_single(const PointwiseInstruction& instruction, int operand) const;
   bool is_scalar(int index) const { return registers_[index].uniform || registers_[index].single; }
   void emit(int index);
@@ -98,7 +99,7 @@ class PointwisePlan {
   std::vector<PortType> input_types_, output_types_;
   int register_bytes_ = 4;
 
-  std::vector<BroadcastView> views_;  // of each input
+  std::vector<BroadcastView> views_;  // one per input
   std::vector<Register> registers_;
   std::vector<Load> loads_;
   std::vector<Constant> constants_;

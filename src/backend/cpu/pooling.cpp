@@ -23,7 +23,8 @@ struct Axis {
 
 std::vector<Axis> axes_of(const PoolingParams& params, const Shape& x) {
   ResolvedPadding padding = resolve_padding(params, x);
-  // Rounding up resolves to what the last window reaches over; the padding proper ends before.
+  // With rounding up, resolve_padding() includes the overhang of the last window. The padding
+  // proper ends before it.
   if (params.padding_mode == PaddingMode::kEXPLICIT_ROUND_UP)
     for (size_t i = 0; i < padding.post.size(); ++i)
       padding.post[i] = params.post_padding.empty() ? 0 : params.post_padding[i];
@@ -68,9 +69,10 @@ dnnl::algorithm main_algorithm(const PoolingParams& params) {
                                               : dnnl::algorithm::pooling_max;
 }
 
-/// oneDNN divides by the whole window where padding counts. Windows that reach beyond the padding,
-/// as rounding up makes them, are divided by what lies within: this factor per output position
-/// corrects that. Empty where no window does.
+/// Factors that correct averages with an overhang, per output position. Where padding counts,
+/// oneDNN divides by the whole window. Rounding up makes windows that reach beyond the padding;
+/// their divisor is the number of taps that begin before its end. Empty where no window reaches
+/// beyond it.
 Blob overhang_factors(const PoolingParams& params, const Shape& x, const Shape& y) {
   if (params.average_count_excludes_padding) return {};
   const std::vector<Axis> axes = axes_of(params, x);
@@ -79,7 +81,7 @@ Blob overhang_factors(const PoolingParams& params, const Shape& x, const Shape& 
   for (size_t i = 0; i < axes.size(); ++i) {
     const Axis& axis = axes[i];
     for (int64_t out = 0; out < y[i + 2]; ++out) {
-      // Taps that begin before the end of the padding.
+      // Taps that begin before the end of the padding count.
       const int64_t left = x[i + 2] + axis.post - (out * axis.stride - axis.pre);
       const int64_t inside =
           std::clamp<int64_t>((left + axis.dilation - 1) / axis.dilation, 0, axis.window);
@@ -112,7 +114,7 @@ class PoolingKernel final : public DnnlKernel {
   void build(DnnlProgram& program, std::span<const Shape> inputs,
              std::span<const Shape> outputs) override {
     const Shape &x = inputs[0], &y = outputs[0];
-    // oneDNN would leave the output as it is.
+    // oneDNN would leave the output unwritten.
     require(x.numel() > 0, "Layer '", layer(), "': there is nothing to pool in ", x);
     const PortType x_type = input_type(0), y_type = output_type(0);
     auto selected = select_implementation<PoolingDesc>(
@@ -191,7 +193,7 @@ std::vector<Candidate> pooling_candidates(const Operator& op, const CandidateQue
         if (!best || (!best->fast && format != TensorFormat::kLINEAR)) continue;
         candidate.tactic_name = best->name;
       } else if (format == TensorFormat::kLINEAR) {
-        candidate.tactic_name = kDnnlTactic;  // chosen for the first shape with elements
+        candidate.tactic_name = kDnnlTactic;  // the first shape with elements decides
       } else {
         continue;
       }

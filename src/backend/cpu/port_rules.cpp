@@ -63,7 +63,7 @@ void PortRules::require_sound(int packed_input, int other_packed_input) const {
             has_input(static_cast<size_t>(packed.input)) && args_.inputs[packed.input].is_constant,
         "input ", packed.input, " is packed, which the kernel does with one constant input only",
         packed_input < 0 ? std::string(", and not here") : opwright::str(": ", packed_input));
-    // A stripped engine gets the bytes when it is refitted; then they are looked at where they are
+    // A stripped engine gets these bytes when it is refitted. They are checked where they are
     // unpacked.
     if (packed.data.size() > 0) require_packed_layout(packed.layout, packed.data.size());
   }

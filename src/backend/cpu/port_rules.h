@@ -9,8 +9,8 @@
 #include "network/operator.h"
 
 /// \file
-/// What KernelEntry::check is made of. The tables of types and formats are those that the
-/// candidates come from, so that a plan can hold what was listed and nothing else.
+/// The parts of KernelEntry::check. Candidates and checks use the same tables of types and formats,
+/// so a plan can hold what was listed and nothing else.
 namespace opwright {
 
 /// A set of types or formats.
@@ -37,24 +37,24 @@ class EnumSet {
 using Types = EnumSet<DataType>;
 using Formats = EnumSet<TensorFormat>;
 
-/// What oneDNN computes with.
+/// Types in which oneDNN computes.
 inline constexpr Types kDnnlFloats = {DataType::kFLOAT, DataType::kHALF, DataType::kBF16};
 inline constexpr Types kFloats = kDnnlFloats | Types{DataType::kFP8};
 inline constexpr Types kIndexTypes = {DataType::kINT32, DataType::kINT64};
 inline constexpr Types kBytes = {DataType::kINT8, DataType::kUINT8};
 inline constexpr Types kIntegers = kIndexTypes | Types{DataType::kINT8, DataType::kUINT8};
-/// What find_cast() and convert() know.
+/// Types that find_cast() and convert() know.
 inline constexpr Types kConvertible = kFloats | kIntegers | Types{DataType::kBOOL};
-/// What can be copied element by element.
+/// Types that are copied element by element.
 inline constexpr Types kWholeBytes = kConvertible | Types{DataType::kE8M0};
 
 inline constexpr Formats kLinear = {TensorFormat::kLINEAR};
-/// LINEAR and all that CpuDevice::formats() gives, on this processor or another.
+/// LINEAR and all formats that CpuDevice::formats() returns, on any processor.
 inline constexpr Formats kImageFormats = {TensorFormat::kLINEAR, TensorFormat::kHWC,
                                           TensorFormat::kCHW16};
 
-/// The ports of a step that comes from a file. Errors name the layer, the port, what was expected
-/// and what came.
+/// Checks of the ports of a step that comes from a file. Errors name the layer, the port, the
+/// expected and the found value.
 class PortRules {
  public:
   struct Port {
@@ -65,11 +65,12 @@ class PortRules {
 
   PortRules(const Operator& op, const KernelArgs& args) : op_(op), args_(args) {}
 
-  /// What holds for every operator: that many ports as the candidate has and of its types,
-  /// countable shapes, constants whose bytes are there or packed as the kernel does it.
-  /// `packed_input`, `other_packed_input`: those that the kernel can pack, or -1.
+  /// Checks the rules of every operator. Ports have the number and types of the candidate, and
+  /// countable shapes. Constants have their bytes, or are packed as the kernel packs them.
+  /// `packed_input`, `other_packed_input`: inputs that the kernel can pack, or -1.
   void require_sound(int packed_input, int other_packed_input = -1) const;
-  /// Between `least` and `most` inputs, the first `least` of them and all outputs present.
+  /// Requires between `least` and `most` inputs; the first `least` of them and all outputs must be
+  /// present.
   void require_ports(size_t least, size_t most, size_t outputs = 1) const;
 
   size_t inputs() const { return args_.inputs.size(); }
@@ -83,9 +84,9 @@ class PortRules {
   void require(const Port& port, Types types, Formats formats = kLinear) const {
     require_type(port, types), require_format(port, formats);
   }
-  /// The type and the format of the other one.
+  /// Requires `port` to have the type and the format of `other`.
   void require_same(const Port& port, const Port& other) const;
-  /// No padding of channels anywhere in the profile.
+  /// Requires that no shape in the profile has padding of channels.
   void require_filled(const Port& port) const;
 
   template <class... Parts>

@@ -4,11 +4,11 @@
 #include <string_view>
 
 /// \file
-/// What the library behind products, convolutions and their like knows of the processor: oneDNN
-/// (onednn/), or our own kernels in its place (plain/).
+/// The processor's features, for the library behind products, convolutions and similar kernels:
+/// oneDNN (onednn/), or our own kernels instead (plain/).
 namespace opwright {
 
-/// What the kernels may use of the processor: what it has, limited by ONEDNN_MAX_CPU_ISA.
+/// Features that the kernels may use: those of the processor, limited by ONEDNN_MAX_CPU_ISA.
 struct CpuFeatures {
   bool avx512 = false;
   bool bf16 = false;  ///< fast bfloat16 products
@@ -18,9 +18,9 @@ struct CpuFeatures {
 };
 
 CpuFeatures processor_features();
-/// As a part of a device's name: "avx512_vnni".
+/// The instruction set, as part of a device's name: "avx512_vnni".
 std::string_view instruction_set();
-/// Its name and version: timings of one are none of another.
+/// Name and version of the library. Timings of one version do not hold for another.
 std::string product_library();
 
 }  // namespace opwright

@@ -22,14 +22,14 @@ namespace opwright {
 namespace {
 
 constexpr int64_t kUnits = kRecurrentUnits;
-/// Rows that pass by a panel of weights while it stays in the nearest cache.
+/// Rows that are multiplied with a panel of weights while it stays in the nearest cache.
 constexpr int64_t kProjectedRows = 256;
 /// Multiplications that are worth a thread.
 constexpr int64_t kProductGrain = 1 << 15;
 enum Port { kX, kW, kR, kB, kLengths, kInitialH, kInitialC, kP };
 
-/// Weights [directions, gates * hidden, inner] as the kernel wants them: [directions, blocks of
-/// kUnits hidden units, gates, inner, kUnits], FP32, filled up with zeros.
+/// Weights [directions, gates * hidden, inner] in the kernel's order: [directions, blocks of kUnits
+/// hidden units, gates, inner, kUnits]. They are FP32 and padded with zeros.
 struct Panels {
   int64_t directions, gates, hidden, inner;
 
@@ -39,8 +39,8 @@ struct Panels {
     return checked_product("the size of recurrent weights",
                            {directions, blocks(), gates, inner, kUnits});
   }
-  /// In the words in which plans describe packed weights: type, extents, padded extents, strides,
-  /// blocks and their axes.
+  /// Text of the layout, in the form in which plans describe packed weights: type, extents, padded
+  /// extents, strides, blocks and their axes.
   std::string layout() const {
     constexpr int kDnnlFloat = 3;
     const int64_t padded = blocks() * kUnits;
@@ -70,7 +70,7 @@ struct Panels {
   }
 };
 
-/// One of the two weights: packed during the build, or in each run where it is not constant.
+/// One of the two weights: packed during the build where it is constant, else in each run.
 class PanelWeights {
  public:
   PanelWeights(const KernelArgs& args, int input, const Panels& panels)
@@ -92,7 +92,7 @@ class PanelWeights {
     require(!is_constant_ || packed_, "Layer '", args.layer, "': the weights of input ", input,
             " are missing from the engine; refit it or build it again.");
   }
-  /// Floats that a run needs.
+  /// Floats of workspace that a run needs.
   int64_t workspace() const { return is_constant_ ? 0 : panels_.count(); }
   const float* prepare(void const* const* inputs, float* workspace) const {
     if (is_constant_) return packed_.as<float>();
@@ -193,20 +193,20 @@ class RecurrenceKernel final : public Kernel {
     void* const* outputs;
     float* base;
     const float *w, *r;
-    int64_t first_time = 0;  ///< of the steps whose inputs are projected
+    int64_t first_time = 0;  ///< first of the steps whose inputs are projected
   };
-  /// Where the parts of the workspace begin, in floats.
+  /// Offsets of the workspace's parts, in floats.
   struct Places {
     int64_t bias, recurrent_bias, peephole, x, projected, h, c, reset, gates, lengths, w, r;
   };
 
   int64_t row_size() const { return blocks_ * gates_ * kUnits; }
-  /// Whether not all steps are projected before the first one, so that they are in a near cache
-  /// when their turn comes: where all that runs begins at the same end.
+  /// Whether inputs are projected in parts, not all before the first step, so that they are still
+  /// in a near cache when their step runs. This needs all sequences to begin at the same end.
   bool is_projected_in_parts() const { return directions_ == 1 && !present_[kLengths]; }
   int64_t state_size() const { return directions_ * batch_of_places_ * padded_; }
 
-  /// Sets the places for these extents and gives the bytes that they need.
+  /// Sets the places for these extents and returns the bytes that they need.
   size_t arrange(int64_t steps, int64_t batch) {
     constexpr std::string_view kWhat = "the workspace of a recurrent layer";
     batch_of_places_ = batch;
@@ -214,14 +214,14 @@ class RecurrenceKernel final : public Kernel {
     const auto place = [&](std::initializer_list<int64_t> extents) {
       const int64_t begin = total;
       const int64_t size = checked_product(kWhat, extents);
-      // A line of the cache more, so that every part begins with one.
+      // Sizes are whole cache lines, so that every part begins with one.
       require(size < (int64_t{1} << 53) && total < (int64_t{1} << 53), kWhat, " is too large");
       total += (size + 15) / 16 * 16;
       return begin;
     };
     const bool lstm = params_.cell == RecurrentCell::kLSTM;
     const bool gru = params_.cell == RecurrentCell::kGRU;
-    // Enough for fewer steps and a smaller batch, too.
+    // The size also suffices for fewer steps and a smaller batch.
     int64_t rows = checked_product(kWhat, {steps, batch});
     if (is_projected_in_parts()) rows = std::min(rows, std::max(kProjectedRows, batch));
     at_.bias = place({directions_, row_size()});
@@ -255,14 +255,14 @@ class RecurrenceKernel final : public Kernel {
     return present_[port] ? static_cast<const std::byte*>(run.inputs[port]) : nullptr;
   }
 
-  /// Biases, states and lengths in the order and the types in which the steps read them.
+  /// Brings biases, states and lengths into the order and the types in which the steps read them.
   void prepare(const Run& run) const {
     float* const base = run.base;
     int64_t* const lengths = reinterpret_cast<int64_t*>(base + at_.lengths);
     std::fill_n(lengths, batch_, steps_);
     if (const auto* given = reinterpret_cast<const int32_t*>(bytes(run, kLengths))) {
       for (int64_t n = 0; n < batch_; ++n) lengths[n] = std::clamp<int64_t>(given[n], 0, steps_);
-      // What lies behind the ends of sequences.
+      // The output behind the ends of sequences is zero.
       std::memset(run.outputs[0], 0, steps_ * directions_ * batch_ * hidden_ * element_);
     }
     prepare_biases(run);
@@ -305,7 +305,8 @@ class RecurrenceKernel final : public Kernel {
     }
   }
 
-  /// What inputs add to the gates, as one product: elements of the batch at several steps.
+  /// Computes the inputs' contribution to the gates as one product, for elements of the batch at
+  /// several steps.
   void project(const Run& run, int64_t first_row, int64_t rows) const {
     if (rows == 0) return;
     const auto* x = static_cast<const float*>(run.inputs[kX]) + first_row * input_;
@@ -339,7 +340,7 @@ class RecurrenceKernel final : public Kernel {
     const int64_t cost = std::max<int64_t>(batch_ * gates_ * kUnits * hidden_, 1);
     const int64_t grain = std::max<int64_t>(1, kProductGrain / cost);
     if (params_.cell == RecurrentCell::kGRU && !params_.linear_before_reset) {
-      // The candidate's product needs the reset gates of all units.
+      // The candidate's product needs the reset gates of all units, so those are computed first.
       parallel_for(directions_ * blocks_, grain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           multiply_state(run, step, i, 0, 2, run.base + at_.h + step % 2 * state_size());
@@ -365,7 +366,8 @@ class RecurrenceKernel final : public Kernel {
     });
   }
 
-  /// Block `i` of the units of all directions: the states times the weights of some gates.
+  /// Multiplies the states by the weights of gates [gate, end), for block `i` of the units of all
+  /// directions.
   void multiply_state(const Run& run, int64_t, int64_t i, int64_t gate, int64_t end,
                       const float* state) const {
     const int64_t direction = i / blocks_;
@@ -382,7 +384,7 @@ class RecurrenceKernel final : public Kernel {
   int64_t length(const Run& run, int64_t n) const {
     return reinterpret_cast<const int64_t*>(run.base + at_.lengths)[n];
   }
-  /// The place in the sequence that the step is about; beyond its end the first.
+  /// The place in the sequence at that step; 0 beyond the sequence's end.
   int64_t time_of(const Run& run, int64_t direction, int64_t step, int64_t n) const {
     const int64_t count = length(run, n);
     if (step >= count) return 0;

@@ -25,15 +25,15 @@ using Vector = hn::Vec<Tag>;
 #if !HWY_HAVE_SCALABLE
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(Tag()));
 constexpr int kColumns = static_cast<int>(kRecurrentUnits) / kLanes;
-/// Rows whose sums fit the registers beside a row of the panel.
-/// Elements that are on their way to the nearest cache before they are needed.
+/// Elements by which prefetches of the panel into the nearest cache run ahead.
 constexpr int64_t kAhead = 32 * kRecurrentUnits;
+/// Rows whose sums fit the registers together with a row of the panel.
 constexpr int kRows = kLanes >= 16 ? 8 : kLanes >= 8 ? 3 : 1;
 
 template <int rows>
 HWY_INLINE void multiply_rows(const PanelProduct& p, int64_t first) {
   const Tag d;
-  // Sums that follow each other would wait for each other.
+  // Several sums, since additions to one sum would wait for each other.
   constexpr int kChains = std::max(1, 8 / (rows * kColumns));
   Vector sums[kChains][rows][kColumns];
   OPWRIGHT_UNROLLED
@@ -105,7 +105,8 @@ void multiply(const PanelProduct& p) {
   multiply_rest<kRows - 1>(p, first);
 }
 #else
-/// Vectors whose length the compiler does not know cannot be elements of arrays.
+/// Vectors whose length the compiler does not know cannot be elements of arrays, so this loop has
+/// no tiles.
 void multiply(const PanelProduct& p) {
   const Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -192,7 +193,7 @@ void lstm(const CellStep& s) {
     const Vector cell = hn::MulAdd(forget, before, hn::Mul(in, candidate));
     const Vector out = activation(f, s.clip, peephole(1, cell, gate_sum(s, 1, i)));
     hn::StoreU(cell, d, s.c + i);
-    // The cell is no sum of a gate: ONNX Runtime does not clip it.
+    // The cell is not a sum of a gate: ONNX Runtime does not clip it.
     constexpr float kUnclipped = std::numeric_limits<float>::infinity();
     hn::StoreU(hn::Mul(out, activation(h, kUnclipped, cell)), d, s.h_next + i);
   });

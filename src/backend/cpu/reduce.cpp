@@ -18,7 +18,7 @@
 namespace opwright {
 namespace {
 
-/// The type that elements of a type are reduced in.
+/// The type in which elements of `type` are reduced.
 DataType compute_type(DataType type, ReduceOperation op) {
   if (is_floating(type)) return DataType::kFLOAT;
   // The average of integers must not wrap around before it is divided.
@@ -26,14 +26,14 @@ DataType compute_type(DataType type, ReduceOperation op) {
   return DataType::kINT32;
 }
 
-/// A sum of truth values is OR and a product AND.
+/// The operation on elements of `type`: for truth values a sum is OR and a product is AND.
 ReduceOperation operation_on(DataType type, ReduceOperation op) {
   if (type != DataType::kBOOL) return op;
   return op == ReduceOperation::kPROD || op == ReduceOperation::kMIN ? ReduceOperation::kMIN
                                                                      : ReduceOperation::kMAX;
 }
 
-/// The least and the greatest value that elements of integers and truth values have.
+/// The least and the greatest value of an integer type or of truth values.
 std::pair<int64_t, int64_t> limits_of(DataType type) {
   switch (type) {
     case DataType::kBOOL:
@@ -49,10 +49,10 @@ std::pair<int64_t, int64_t> limits_of(DataType type) {
   }
 }
 
-/// Axes are put in memory order and neighbours of one kind merged. What remains ends in a reduced
-/// axis, whose elements are neighbours, or in a kept one, along which whole rows are added up. A
-/// task reduces one part of what belongs to a tile of outputs; where there are few tiles the parts
-/// are many and meet in the workspace.
+/// Brings axes into memory order and merges neighbours of one kind. The innermost remaining axis is
+/// either reduced, with contiguous elements, or kept; then whole rows are combined. A task reduces
+/// one part of the elements of a tile of outputs. Where there are few tiles there are many parts,
+/// which are merged in the workspace.
 class ReduceKernel final : public Kernel {
  public:
   ReduceKernel(const Reduce& op, const KernelArgs& args)
@@ -94,17 +94,18 @@ class ReduceKernel final : public Kernel {
              : split_.inner.reduced ? output_numel_
                                     : output_numel_ / split_.inner.extent * tiles_per_row_;
 
-    // Each behind the other, so that a call reduces many of them.
+    // The rows follow each other without gaps, so one call reduces many of them.
     has_short_rows_ = split_.inner.reduced && split_.rows == 1 && convert_ == nullptr &&
                       split_.inner.extent >= 1 &&
                       split_.inner.extent <= ReduceFunctions::kShortRow &&
                       split_.kept.size() == 1 && split_.kept[0].stride == split_.inner.extent;
-    // The number of parts depends on the shape alone, so results do not on the threads.
+    // The number of parts depends only on the shape, so results do not depend on the number of
+    // threads.
     const int64_t work = split_.count * width_;
     parts_ = may_split_ && tiles_ > 0 && tiles_ <= kMaxSplitTiles && work >= kSplit
                  ? std::min(kMaxParts, work / (kSplit / 2))
                  : 1;
-    // A single row is split along itself, more between rows.
+    // A single row is split within itself, several rows are split between rows.
     units_ = split_.rows == 1 && split_.inner.reduced ? split_.inner.extent : split_.rows;
     parts_ = std::max<int64_t>(1, std::min(parts_, units_));
     grain_ = std::max<int64_t>(
@@ -117,7 +118,8 @@ class ReduceKernel final : public Kernel {
     if (parts_ == 1) {
       parallel_for(tiles_, grain_, [&](int64_t begin, int64_t end) {
         alignas(64) double totals[kTile];
-        // Single outputs are stored together: a short row costs less than a call to store it.
+        // Single outputs are stored together, since a short row costs less than a call to store its
+        // output.
         const int64_t together = split_.inner.reduced ? kTile : 1;
         for (int64_t tile = begin; tile < end; tile += together) {
           const int64_t count = std::min(together, end - tile);
@@ -146,9 +148,9 @@ class ReduceKernel final : public Kernel {
 
  private:
   static constexpr int64_t kTile = 512, kMaxParts = 16, kMaxSplitTiles = 16;
-  static constexpr int64_t kSplit = 1 << 17;  ///< elements of a tile that are worth parts
-  /// Elements that are worth a thread: few, since the operand mostly lies in the caches of the
-  /// threads that made it.
+  static constexpr int64_t kSplit = 1 << 17;  ///< elements of a tile from which on parts pay
+  /// Elements that are worth a thread. They are few, since the operand mostly lies in the caches of
+  /// the threads that made it.
   static constexpr int64_t kGrain = 1 << 14;
   static_assert(sizeof(double) == sizeof(int64_t));
 
@@ -157,14 +159,14 @@ class ReduceKernel final : public Kernel {
     return std::min(width_, split_.inner.extent - tile % tiles_per_row_ * width_);
   }
 
-  /// The elements at `from` in the type of the computation.
+  /// The elements at `from`, converted in `buffer` to the type of the computation where necessary.
   const void* converted(const std::byte* from, int64_t count, void* buffer) const {
     if (!convert_) return from;
     convert_(buffer, from, nullptr, nullptr, count, nullptr);
     return buffer;
   }
 
-  /// Reduces units [part / parts, (part + 1) / parts) of what a tile of outputs is made of.
+  /// Reduces units [part / parts, (part + 1) / parts) of the elements of a tile of outputs.
   void reduce_part(const std::byte* from, int64_t tile, int64_t part, void* totals) const {
     const int64_t columns = columns_of(tile);
     functions_.clear_totals(totals, columns);
@@ -228,7 +230,8 @@ class ReduceKernel final : public Kernel {
       } else {
         int64_t total = reinterpret_cast<const int64_t*>(totals)[i];
         if (op_ == ReduceOperation::kAVG) total = split_.count == 0 ? 0 : total / split_.count;
-        // The extreme of no elements is the neutral element, which may not fit their type.
+        // The extreme of no elements is the neutral element, which may be outside of their type's
+        // range.
         if (split_.count == 0) total = std::clamp(total, lowest_, highest_);
         if (type_ == DataType::kINT64)
           reinterpret_cast<int64_t*>(values)[i] = total;
@@ -255,7 +258,8 @@ class ReduceKernel final : public Kernel {
   bool has_short_rows_ = false;
 };
 
-/// Over all spatial axes and nothing else, what is left has one order in every format.
+/// Whether the reduction is over all spatial axes and nothing else. Then the result has the same
+/// order in every format.
 bool takes_images(const ReduceParams& params, int rank) {
   const int64_t spatial = ((int64_t{1} << rank) - 1) & ~int64_t{3};
   return rank >= 3 && params.axes == spatial;
@@ -279,7 +283,7 @@ std::vector<Candidate> reduce_candidates(const Operator& op, const CandidateQuer
   }
   add_lower_precisions(query, input, result);
   const size_t count = result.size();
-  // The output is smaller than the input; it may be as precise or follow the input.
+  // The output is smaller than the input. It may keep its precision or take the input's.
   for (size_t i = 0; i < count; ++i) {
     if (result[i].inputs[0].dtype == result[i].outputs[0].dtype) continue;
     Candidate candidate = result[i];

@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace opwright::HWY_NAMESPACE {
 namespace {
 
-// The compiler's own vectors cover all element types and targets with one text. They are passed by
-// reference, as their calling convention differs between targets.
+// The compiler's own vectors cover all element types and targets with one source. They are passed
+// by reference, since their calling convention differs between targets.
 template <class T>
 struct Vectors {
   static constexpr int kLanes = 64 / sizeof(T);
@@ -71,7 +71,7 @@ struct Prod {
     a = (Vector<T>)((Vector<Arithmetic<T>>)a * (Vector<Arithmetic<T>>)b);
   }
 };
-// A comparison with NaN is false, so b's NaN wins by itself and a's by a != a.
+// A comparison with NaN is false. So NaN in b wins without a test, and NaN in a wins by a != a.
 struct Max {
   template <class T>
   static constexpr T neutral() {
@@ -106,8 +106,8 @@ struct Min {
 template <class T>
 using Total = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
 
-/// Halves first: pairwise, in the elements' type but short. The trip count is fixed for the
-/// compiler to vectorize it.
+/// Combines lanes pairwise, halves first. The sums are short, so they stay in the elements' type.
+/// The trip count is fixed so that the compiler vectorizes the loop.
 template <class Op, int kHalf, class T>
 HWY_INLINE void fold(T* lanes) {
   for (int i = 0; i < kHalf; ++i) Op::apply(lanes[i], lanes[i + kHalf]);
@@ -155,7 +155,7 @@ void reduce(const void* from, int64_t count, void* total_pointer) {
     }
     if (end - i <= 4) {
       for (; i < end; ++i) Op::apply(total, static_cast<Total<T>>(x[i]));
-    } else {  // the rest, filled up with what changes nothing
+    } else {  // the rest, padded with the neutral element
       T lanes[kLanes<T>];
       std::fill_n(lanes, kLanes<T>, Op::template neutral<T>());
       std::memcpy(lanes, x + i, (end - i) * sizeof(T));
@@ -175,7 +175,7 @@ void reduce(const void* from, int64_t count, void* total_pointer) {
 
 template <class Op, class T, int kCount>
 void reduce_rows_of(const T* x, int64_t rows, Total<T>* totals) {
-  // What adds up does so in the totals' type.
+  // Sums and products use the totals' type; maxima and minima keep the elements' type.
   constexpr bool kIsOrder = std::is_same_v<Op, Max> || std::is_same_v<Op, Min>;
   using Value = std::conditional_t<kIsOrder, T, Total<T>>;
   for (int64_t row = 0; row < rows; ++row) {
@@ -196,7 +196,7 @@ void reduce_short(const void* from, int64_t rows, int64_t count, void* totals) {
   kByCount[count - 1](static_cast<const T*>(from), rows, static_cast<Total<T>*>(totals));
 }
 
-/// The vectors of four rows, pairwise.
+/// Combines vectors of four rows pairwise.
 template <class Op, class T>
 HWY_INLINE void combine_four(const T* r0, const T* r1, const T* r2, const T* r3, Vector<T>& a) {
   Vector<T> b, c;
@@ -209,7 +209,7 @@ HWY_INLINE void combine_four(const T* r0, const T* r1, const T* r2, const T* r3,
 
 template <class Op, class T, int kCount>
 HWY_INLINE void add(const T* const* rows, int64_t count, T* block) {
-  // Copies, which no store to the block can change.
+  // Local copies, since stores to the block might otherwise change the pointers.
   const T* r[kCount];
   for (int k = 0; k < kCount; ++k) r[k] = rows[k];
   int64_t i = 0;
@@ -259,7 +259,7 @@ void clear(void* elements, int64_t count) {
 }
 template <class Op, class T>
 void clear_totals(void* totals, int64_t count) {
-  // The neutral element of the elements' type, so that an empty maximum fits it.
+  // Uses the neutral element of the elements' type, so that the maximum of nothing fits that type.
   std::fill_n(static_cast<Total<T>*>(totals), count,
               static_cast<Total<T>>(Op::template neutral<T>()));
 }

@@ -16,13 +16,13 @@ namespace {
 
 constexpr int64_t kGrain = 16384;  ///< elements that are worth a thread
 
-/// The tensor as [batch, channels, everything else]; all formats keep these three apart.
+/// The shape as [batch, channels, all other axes]. All formats keep these three apart.
 Shape collapse(const Shape& shape) {
   if (shape.rank() < 3) return {1, 1, shape.numel()};
   return {shape[0], shape[1], shape.numel(2, shape.rank())};
 }
 
-/// The type that stands for elements of this size where bits are only moved, or the type itself.
+/// A type of the same size as `type` that oneDNN moves where bits are only moved, or `type` itself.
 DataType carrier(DataType type) {
   switch (type) {
     case DataType::kUINT8:
@@ -35,7 +35,8 @@ DataType carrier(DataType type) {
   }
 }
 
-/// Whether oneDNN converts as the library defines it: between floating types, or not at all.
+/// Whether oneDNN's conversion is the one that the library defines: between floating types, or
+/// none.
 bool is_dnnl_conversion(DataType from, DataType to) {
   const auto is_float = [](DataType type) {
     return type == DataType::kFLOAT || type == DataType::kHALF || type == DataType::kBF16;
@@ -74,8 +75,8 @@ class ReorderKernel final : public DnnlKernel {
   }
 };
 
-/// Where channel c at spatial position s of an image lies: (c / block) * block_stride + s * stride
-/// + c % block.
+/// Layout of an image. Channel c at spatial position s lies at (c / block) * block_stride + s *
+/// stride + c % block.
 struct ImageLayout {
   int64_t block, block_stride, stride, size;
 };
@@ -114,7 +115,7 @@ void relayout(const T* from, const ImageLayout& in, T* to, const ImageLayout& ou
   });
 }
 
-/// Any type to any type, any format to any format: converts all elements, then moves them.
+/// Reformats any type and format to any other: converts all elements, then moves them.
 class LoopKernel final : public Kernel {
  public:
   explicit LoopKernel(const KernelArgs& args)
@@ -192,12 +193,12 @@ class LoopKernel final : public Kernel {
   PortType from_, to_;
   float scale_;
   Shape shape_;
-  int64_t elements_ = 0;  ///< of the input, padding included
+  int64_t elements_ = 0;  ///< elements of the input, padding included
   size_t planned_ = 0;
-  std::vector<std::byte> own_;  ///< workspace of a shape beyond the planned ones
+  std::vector<std::byte> own_;  ///< workspace for shapes beyond the planned ones
 };
 
-/// Whether oneDNN reorders this quickly.
+/// Whether oneDNN has a fast reorder for this.
 bool use_dnnl(const PortDesc& port, const PortType& from, const PortType& to) {
   if (!is_dnnl_conversion(from.dtype, to.dtype)) return false;
   if (!is_dnnl_format(from.format) || !is_dnnl_format(to.format)) return false;
@@ -209,19 +210,19 @@ bool use_dnnl(const PortDesc& port, const PortType& from, const PortType& to) {
   const auto desc = make_desc(shape, from, to);
   if (!desc) return false;
   const std::string_view implementation = desc.impl_info_str();
-  // "simple" is quick at moving and slow at converting.
+  // oneDNN's "simple" reorders move quickly and convert slowly.
   if (from.dtype != to.dtype && is_reference(implementation)) return false;
   return !implementation.starts_with("ref");
 }
 
-/// Types of which the CPU knows no values are only moved, and those of 4 bits only copied.
+/// Types without a conversion on the CPU are only moved, and 4-bit types are only copied.
 bool is_possible(const PortType& from, const PortType& to) {
   if (from == to) return true;
   if (from.dtype == to.dtype) return kWholeBytes.has(from.dtype);
   return kConvertible.has(from.dtype) && kConvertible.has(to.dtype);
 }
 
-/// The one way from the query's input type and format to those of its output.
+/// The single candidate from the query's input type and format to those of its output.
 std::vector<Candidate> reformat_candidates(const Operator&, const CandidateQuery& query) {
   const PortType from = query.inputs[0].type, to = query.outputs[0].type;
   if (!is_possible(from, to)) return {};

@@ -23,7 +23,7 @@ class ReshapeKernel final : public Kernel {
     bytes_ = bytes_of(type_, outputs[0].numel());
   }
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
-    // The compiler gives both the same memory where it can.
+    // Where it can, the compiler gives input and output the same memory.
     parallel_copy(outputs[0], inputs[0], bytes_);
   }
 
@@ -40,8 +40,8 @@ void check_reshape(const Operator& op, const KernelArgs& args) {
   const PortRules rules(op, args);
   rules.require_ports(1, 1);
   const PortDesc &from = args.inputs[0], &to = args.outputs[0];
-  // The compiler also makes one where two formats of a tensor are the same bytes, and of a
-  // transposition that moves the channels to where a format has them.
+  // The compiler also makes a reshape where two formats of a tensor are the same bytes, and of a
+  // transposition that moves the channels to their place in the output's format.
   rules.require_that(
       are_dense(from.type, to.type) ||
           (has_shape_of(from, to) && same_bytes(from.min, from.max, from.type, to.type)),

@@ -21,7 +21,7 @@ bool is_resized(const ResizeParams& params, int axis, int64_t from, int64_t to) 
   return from != to || (!params.scales.empty() && static_cast<float>(params.scales[axis]) != 1);
 }
 
-/// The channels of images in other formats than LINEAR are not resized.
+/// Requires that an image in another format than LINEAR keeps its number of channels.
 void require_shapes(std::string_view layer, const Shape& x, const Shape& y, TensorFormat format) {
   const Shape shapes[] = {x, y};
   require_countable(shapes);
@@ -72,9 +72,9 @@ class NearestKernel final : public Kernel {
   TableCopy copy_;
 };
 
-/// Linear and cubic interpolation are separable: one pass for each axis, in FP32. The tensor is
-/// taken apart along the axes before the first resized one, so that what lies between two passes
-/// stays in the cache.
+/// Linear and cubic interpolation are separable: one pass for each axis, in FP32. The axes before
+/// the first resized one split the tensor, so that the results between two passes stay in the
+/// cache.
 class InterpolationKernel final : public Kernel {
  public:
   InterpolationKernel(const Resize& op, const KernelArgs& args)
@@ -85,8 +85,9 @@ class InterpolationKernel final : public Kernel {
     if (from_.dtype != DataType::kFLOAT) load_ = find_cast(from_.dtype, DataType::kFLOAT);
     if (to_.dtype != DataType::kFLOAT) store_ = find_cast(DataType::kFLOAT, to_.dtype);
     workers_ = thread_count();
-    // An image with every axis at its longest bounds what lies between any two passes. Leading axes
-    // that keep their extent throughout the profile do not belong to an image.
+    // Bounds the elements between any two passes by an image whose axes all have their greatest
+    // extents. Leading axes that keep their extent throughout the profile do not belong to an
+    // image.
     const PortDesc &x = args.inputs[0], &y = args.outputs[0];
     const Axes from = physical_extents(x.max, from_.format);
     const Axes to = physical_extents(y.max, to_.format);
@@ -124,7 +125,7 @@ class InterpolationKernel final : public Kernel {
     int64_t batch = 1;
     while (first < from.count && !resized(first)) batch *= from[first++];
     from_image_ = to_image_ = 1;
-    int64_t between = 1;  // bounds what lies between passes, too
+    int64_t between = 1;  // bounds the elements between passes, too
     bool fits = true;
     for (int i = first; i < from.count; ++i) {
       from_image_ *= from[i], to_image_ *= to[i];
@@ -132,8 +133,8 @@ class InterpolationKernel final : public Kernel {
     }
     require(fits && between <= slot_, "Layer '", layer_, "': resizes ", shape, " to ", outputs[0],
             ", beyond the optimization profile");
-    // What shrinks most comes first. Passes along inner axes pick single elements; among equals
-    // they come where the others give them less to do.
+    // The axis that shrinks most comes first. Passes along inner axes pick single elements. Among
+    // equal axes, such a pass comes where the other passes leave it less to do.
     Axes extents = from;
     std::vector<int> order;
     for (int i = from.count - 1; i >= first; --i)
@@ -162,7 +163,7 @@ class InterpolationKernel final : public Kernel {
       run_image(from + i * from_image_ * element_size(from_.dtype),
                 to + i * to_image_ * element_size(to_.dtype), scratch + worker * 2 * slot_);
     };
-    if (batch_ < workers_) {  // threads within the passes
+    if (batch_ < workers_) {  // the passes themselves use threads
       for (int64_t i = 0; i < batch_; ++i) image(i, 0);
       return;
     }
@@ -251,7 +252,8 @@ class InterpolationKernel final : public Kernel {
   int64_t batch_ = 0, from_image_ = 1, to_image_ = 1;
 };
 
-/// Nearest neighbours only move elements; the channel axis must not be resized within blocks.
+/// Whether resizing takes the format: nearest neighbours only move elements, and blocks of channels
+/// must keep their channel axis.
 bool takes_format(const ResizeParams& params, const PortDesc& x, const PortDesc& y,
                   TensorFormat format) {
   if (format == TensorFormat::kLINEAR) return true;

@@ -6,8 +6,8 @@
 namespace opwright {
 namespace {
 
-/// The quotient of two integers, which only the division rounds: what lies on an element, or in the
-/// middle between two, is there exactly.
+/// A quotient of two integers, so that only the division rounds. A coordinate on an element, or in
+/// the middle between two, is exact.
 double coordinate(const ResizeParams& params, int64_t i, int64_t from, int64_t to,
                   const Fraction& scale) {
   if (to == 1 && params.selector == ResizeSelector::kUPPER) return 0;
@@ -28,7 +28,7 @@ double coordinate(const ResizeParams& params, int64_t i, int64_t from, int64_t t
   return ((2 * x + 1) * denominator - numerator) / (2 * numerator);
 }
 
-/// The element at a coordinate, 0 where that is none. What lies far outside stays outside.
+/// The element at a coordinate, 0 for NaN. Coordinates far outside stay outside.
 int64_t element_at(double x) {
   constexpr double kFar = 0x1p61;
   return std::isnan(x) ? 0 : static_cast<int64_t>(std::clamp(x, -kFar, kFar));

@@ -33,7 +33,7 @@ void blend(const float* const* rows, const float* weights, int64_t count, float*
 
 template <int kTaps>
 void pick(const float* x, const int64_t* index, const float* weight, int64_t count, float* y) {
-  // Written out, as compilers do not unroll short loops at -O2.
+  // Written out, since compilers do not unroll short loops at -O2.
   for (int64_t i = 0; i < count; ++i, index += kTaps, weight += kTaps) {
     float sum = weight[0] * x[index[0]] + weight[1] * x[index[1]];
     if constexpr (kTaps == 4) sum += weight[2] * x[index[2]] + weight[3] * x[index[3]];

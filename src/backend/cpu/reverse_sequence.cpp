@@ -13,7 +13,7 @@
 namespace opwright {
 namespace {
 
-/// Copies slices behind both axes, each from where its sequence says.
+/// Copies slices behind both axes, each from the place in its reversed sequence.
 class ReverseSequenceKernel final : public Kernel {
  public:
   ReverseSequenceKernel(const ReverseSequenceParams& params, const KernelArgs& args)
@@ -34,7 +34,7 @@ class ReverseSequenceKernel final : public Kernel {
     length_ = x[sequence];
     first_ = x[first], between_ = x.numel(first + 1, second), second_ = x[second];
     slice_ = x.numel(second + 1, x.rank()) * size_;
-    // From one element of the sequence to the next, in slices.
+    // Distance between neighbouring elements of a sequence, in slices.
     step_ = sequence == second ? 1 : between_ * second_;
     slices_ = slice_ == 0 ? 0 : x.numel(0, second + 1);
   }

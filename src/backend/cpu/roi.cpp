@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kRoiGrain = 1 << 12;
 
-/// What both kernels know of the shapes.
+/// Extents that both kernels need, read from the shapes.
 struct RoiShapes {
   int64_t images = 0, channels = 0, height = 0, width = 0, regions = 0;
 
@@ -33,17 +33,17 @@ struct RoiShapes {
   int64_t planes() const { return regions * channels; }
 };
 
-/// A number that an int64_t holds, whatever it is.
+/// Makes any number, even NaN, one that an int64_t holds.
 double bounded(double x) { return std::isnan(x) ? 0 : std::clamp(x, -0x1p31, 0x1p31); }
 
-/// What the samples of each bin along one axis add up to: elements and their weights.
+/// Sums of the samples' weights along one axis: for each bin, the elements and their weights.
 class BinWeights {
  public:
   struct Entry {
     int64_t place;
     double weight;
   };
-  /// Bytes for so many bins over an axis.
+  /// Bytes of memory for `bins` bins over an axis of `extent` elements.
   static int64_t bytes(int64_t bins, int64_t extent) {
     require(bins <= INT32_MAX && extent <= INT32_MAX, "cannot weigh the samples of ", bins,
             " bins over ", extent, " elements");
@@ -54,7 +54,8 @@ class BinWeights {
   BinWeights(std::byte* memory, int64_t bins, int64_t extent)
       : entries_(reinterpret_cast<Entry*>(memory)), bins_(bins), extent_(extent) {}
 
-  /// `samples` of each bin of that size; those beyond the axis are zero.
+  /// Samples bins of size `size` from `start` on, `samples` times each. Samples beyond the axis
+  /// count as zero.
   void set(double start, double size, int64_t samples) {
     double* const sums = reinterpret_cast<double*>(entries_ + bins_ * (extent_ + 1));
     std::fill_n(sums, extent_, 0.0);
@@ -88,16 +89,17 @@ class BinWeights {
     return {entries + 1, static_cast<size_t>(entries[0].place)};
   }
   int64_t lowest() const { return lowest_; }
-  int64_t highest() const { return highest_; }  ///< below lowest() where there is nothing
+  int64_t highest() const { return highest_; }  ///< below lowest() where there is no sample
 
  private:
-  Entry* const entries_;  ///< of each bin their number and they, then what is added up in
+  Entry* const entries_;  ///< per bin the number of its entries and the entries; then memory for
+                          ///< the sums
   const int64_t bins_, extent_;
   int64_t lowest_ = 0, highest_ = -1;
 };
 
-/// He et al. 2017: each bin is sampled at a few positions between elements. Averages are sums along
-/// one axis of sums along the other.
+/// RoIAlign of He et al. 2017: samples each bin at a few positions between elements. An average
+/// sums along one axis, and then along the other.
 template <class Element>
 class RoiAlignKernel final : public Kernel {
  public:
@@ -145,7 +147,8 @@ class RoiAlignKernel final : public Kernel {
             std::min(kChannels, shapes_.channels - channel), outputs[0],
             (region * shapes_.channels + channel) * bins, scratch);
     };
-    // A range may take several workers' tasks, one after another, each in its own scratch.
+    // A range may contain several workers' tasks. They run one after another, each in its own
+    // scratch memory.
     const int64_t grain = std::max<int64_t>(
         1, kRoiGrain * workers_ / std::max<int64_t>(1, tasks * bins * 16 * kChannels));
     parallel_for(workers_, grain, [&](int64_t begin, int64_t end) {
@@ -157,13 +160,13 @@ class RoiAlignKernel final : public Kernel {
   }
 
  private:
-  /// Channels that share the computation of positions, and positions that a channel sees at once:
-  /// channels lie far apart, often in the same sets of the cache.
+  /// Channels that share the computation of positions, and positions that are read from one channel
+  /// in a row. Channels lie far apart, often in the same sets of the cache.
   static constexpr int64_t kChannels = 16, kSamples = 64;
 
   struct Bin {
     double most[kChannels] = {};
-    bool is_first = true;  ///< no sample counts yet
+    bool is_first = true;  ///< no sample has been counted yet
     int64_t samples = 0;
     double weights[kSamples][4];
     int64_t places[kSamples][4];
@@ -216,7 +219,7 @@ class RoiAlignKernel final : public Kernel {
       }
   }
 
-  /// The bins of one channel. `sums` has room for those of each row.
+  /// Averages the bins of one channel. `sums` has room for the sums of each row.
   void average(const void* x, int64_t plane, const BinWeights& along_y, const BinWeights& along_x,
                double count, double* sums, void* y, int64_t first) const {
     for (int64_t row = along_y.lowest(); row <= along_y.highest(); ++row) {
@@ -239,7 +242,7 @@ class RoiAlignKernel final : public Kernel {
 
   int64_t samples(double bin) const {
     if (params_.sampling_ratio > 0) return params_.sampling_ratio;
-    // More samples than elements tell nothing more, but cost what a hostile region likes.
+    // More samples than elements add nothing, but a hostile region could use them to cost time.
     const double most = static_cast<double>(std::max(shapes_.height, shapes_.width)) + 2;
     return static_cast<int64_t>(std::clamp(std::ceil(bin), 0.0, most));
   }
@@ -250,7 +253,7 @@ class RoiAlignKernel final : public Kernel {
     const auto width = static_cast<double>(shapes_.width);
     if (!(at_y >= -1 && at_y <= height && at_x >= -1 && at_x <= width) || shapes_.height == 0 ||
         shapes_.width == 0) {
-      // The value there is 0.
+      // The sample's value is 0.
       for (double& most : bin.most) most = bin.is_first ? 0 : std::max(most, 0.0);
       bin.is_first = false;
       return;
@@ -268,7 +271,8 @@ class RoiAlignKernel final : public Kernel {
     ++bin.samples;
   }
 
-  /// Takes the samples into the maxima. ONNX takes the maximum of the weighted neighbours.
+  /// Merges the collected samples into the maxima. ONNX takes the maximum of the weighted
+  /// neighbours.
   void add(const void* x, int64_t plane, int64_t channels, Bin& bin) const {
     for (int64_t k = 0; k < channels; ++k) {
       const int64_t from = (plane + k) * shapes_.height * shapes_.width;
@@ -295,7 +299,7 @@ class RoiAlignKernel final : public Kernel {
   RoiShapes shapes_;
 };
 
-/// Girshick 2015: regions and bins are rounded to whole elements.
+/// RoI pooling of Girshick 2015: rounds regions and bins to whole elements.
 template <class Element>
 class RoiPoolKernel final : public Kernel {
  public:

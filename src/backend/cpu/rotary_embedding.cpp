@@ -56,7 +56,7 @@ class RotaryEmbeddingKernel final : public Kernel {
     parallel_for(rows_, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size_)),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t row = begin; row < end; ++row) {
-                     // The place of the row's angles among [batch, length].
+                     // Index of the row's angles in [batch, length].
                      const int64_t batch = is_shared_ ? 0 : row / (heads_ * length_);
                      const int64_t t =
                          params_.sequence_first ? row / heads_ % length_ : row % length_;
@@ -69,16 +69,17 @@ class RotaryEmbeddingKernel final : public Kernel {
 
  private:
   static constexpr int64_t kGrain = 1 << 14;  ///< elements that are worth a thread
-  static constexpr int64_t kBlock = 256;      ///< pairs that are converted at a time
+  static constexpr int64_t kBlock = 256;      ///< pairs that are converted together
 
-  /// Elements from `first` on as FP32: where they lie, or in the buffer.
+  /// The elements from `first` on as FP32: in place, or converted in the buffer.
   const float* load(const void* data, int64_t first, int64_t count, float* buffer) const {
     const std::byte* from = static_cast<const std::byte*>(data) + first * size_of_element_;
     if (!load_) return reinterpret_cast<const float*>(from);
     load_(buffer, from, nullptr, nullptr, count, nullptr);
     return buffer;
   }
-  /// Where results go that then belong to elements from `first` on.
+  /// Memory for the results of elements from `first` on: the output, or the buffer where they are
+  /// converted afterwards.
   float* target(void* data, int64_t first, float* buffer) const {
     return load_ ? buffer : static_cast<float*>(data) + first;
   }
@@ -88,7 +89,7 @@ class RotaryEmbeddingKernel final : public Kernel {
     store_(to, buffer, nullptr, nullptr, count, nullptr);
   }
 
-  /// Row `row` of x by the angles of row `at`; zeros where that is negative.
+  /// Rotates row `row` of x by the angles of row `at`. Writes zeros where `at` is negative.
   void turn(void const* const* inputs, int64_t at, int64_t row, void* y) const {
     alignas(64) float xs[2 * kBlock], ys[2 * kBlock], cosine[kBlock], sine[kBlock];
     const int64_t first = row * size_, half = turned_ / 2, most = load_ ? kBlock : half;
@@ -124,7 +125,7 @@ class RotaryEmbeddingKernel final : public Kernel {
   const int size_of_element_;
   const bool has_positions_, wide_;
   TileFunction load_ = nullptr, store_ = nullptr;
-  bool is_shared_ = false;  ///< the angles by all of the batch
+  bool is_shared_ = false;  ///< whether the whole batch shares the angles
   int64_t rows_ = 0, size_ = 0, turned_ = 0, length_ = 1, heads_ = 1, table_rows_ = 0;
 };
 

@@ -4,13 +4,13 @@
 
 namespace opwright {
 
-/// `count` pairs (a, b) turned: (cosine * a - sine * b, sine * a + cosine * b). The outputs overlap
-/// no input.
+/// Rotate `count` pairs (a, b) to (cosine * a - sine * b, sine * a + cosine * b). The outputs
+/// overlap no input.
 struct RotaryFunctions {
-  /// First and second elements lie apart.
+  /// First and second elements are in separate arrays.
   void (*halves)(const float* a, const float* b, const float* cosines, const float* sines,
                  int64_t count, float* out_a, float* out_b);
-  /// They alternate.
+  /// First and second elements alternate.
   void (*neighbours)(const float* x, const float* cosines, const float* sines, int64_t count,
                      float* y);
 };

@@ -19,7 +19,7 @@
 namespace opwright {
 namespace {
 
-/// Puts `count` updates onto elements that lie next to each other.
+/// Combines `count` updates with contiguous elements.
 using Combine = void (*)(std::byte* to, const std::byte* updates, int64_t count);
 
 template <class T>
@@ -80,8 +80,9 @@ Combine find_combine(DataType type, ScatterReduction reduction) {
   }
 }
 
-/// Indices of a line counted from its front, as many as fit the nearest cache. They are copies, so
-/// that what is checked is what is used, whoever writes the memory meanwhile.
+/// Some indices of a line, counted from its front; a block fits the nearest cache. They are copies,
+/// so that the checked indices are the used ones, even if another thread writes the memory
+/// meanwhile.
 template <class Index>
 class IndexBlock {
  public:
@@ -100,7 +101,7 @@ class IndexBlock {
   int64_t low() const { return low_; }
   int64_t high() const { return high_; }
 
-  /// Calls put(place, number of the index) for those within [begin, end).
+  /// Calls put(place, number of the index) for indices within [begin, end).
   template <class Put>
   void each(int64_t begin, int64_t end, const Put& put) const {
     if (high_ < begin || low_ >= end) return;
@@ -118,9 +119,9 @@ class IndexBlock {
   int64_t places_[kSize];
 };
 
-/// Copies the data and then goes through the updates. Elements are divided among threads by where
-/// they lie in the output, so that of several updates of one element the last one is the last, and
-/// sums do not depend on threads.
+/// Copies the data and then goes through the updates. Threads divide the elements by their place in
+/// the output. So the last of several updates of one element stays the last, and sums do not depend
+/// on the number of threads.
 class ScatterKernel final : public Kernel {
  public:
   ScatterKernel(const ScatterParams& params, const KernelArgs& args)
@@ -170,7 +171,7 @@ class ScatterKernel final : public Kernel {
 
  private:
   static constexpr int64_t kGrain = 1 << 12;  ///< updates that are worth a thread
-  static constexpr int64_t kMostSlots = 64;   ///< of one line
+  static constexpr int64_t kMostSlots = 64;   ///< threads that share one line
 
   void prepare_elements(const Shape& data, const Shape& indices, const Shape& updates) {
     const int rank = data.rank(), axis = static_cast<int>(params_.axis);
@@ -186,14 +187,14 @@ class ScatterKernel final : public Kernel {
       stride *= data[i];
     }
     extent_ = data[axis];
-    // Lines along the axis lie side by side up to the last axis.
+    // Lines along the axis lie side by side up to the last axis, and are handled together.
     steps_ = indices[axis];
     columns_ = axis == rank - 1 ? 1 : indices[rank - 1];
     step_ = indices.numel(axis + 1, rank);
     const int64_t line = steps_ * columns_;
     count_ = line == 0 ? 0 : indices.numel() / line;
     grain_ = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, line));
-    // Of one long line each thread has the updates of a part of the data.
+    // Threads share one long line: each has the updates of a part of the data.
     shared_ = extent_;
     slots_ = std::clamp<int64_t>(line / kGrain, 1,
                                  std::min<int64_t>({thread_count(), shared_ + 1, kMostSlots}));
@@ -215,8 +216,7 @@ class ScatterKernel final : public Kernel {
     size_ == 4 ? with_index(uint32_t{}) : with_index(uint64_t{});
   }
 
-  /// Each thread has some of the updates where no two of them write the same elements, else some of
-  /// the elements.
+  /// Threads divide the updates where no two threads write the same elements, else the elements.
   template <class Index, class Element>
   void replace_in_one_line(const Index* indices, const Element* updates, Element* to) const {
     constexpr int64_t kBlock = IndexBlock<Index>::kSize;
@@ -246,7 +246,7 @@ class ScatterKernel final : public Kernel {
     });
     const auto end = ranges.begin() + slots_;
     std::sort(ranges.begin(), end);
-    // Of a thread without updates the range ends before it begins, behind all others.
+    // A thread without updates has a range that ends before it begins, sorted behind all others.
     const bool are_apart =
         std::adjacent_find(ranges.begin(), end,
                            [](const auto& a, const auto& b) { return a.second >= b.first; }) == end;
@@ -258,7 +258,7 @@ class ScatterKernel final : public Kernel {
     });
   }
 
-  /// What goes to [begin, end) of the axis.
+  /// Applies the updates of positions [begin, end) of the axis.
   void put_line(const void* indices, const std::byte* updates, std::byte* to, int64_t line,
                 int64_t begin, int64_t end) const {
     const int rank = indices_.rank(), axis = static_cast<int>(params_.axis);
@@ -273,10 +273,11 @@ class ScatterKernel final : public Kernel {
     }
     const auto each = [&](const auto& put) {
       with_index_reader(indices, wide_, [&](const auto& index) {
-        // Copies, which no store of bytes can change.
+        // Local copies, since stores of bytes might otherwise change the members.
         const int64_t along = strides_[axis], extent = extent_, place = offset;
         const int64_t steps = steps_, columns = columns_, step = step_, first = from;
-        // One comparison for both ends, which leaves out what is out of range, -1.
+        // One unsigned comparison checks both ends, and also skips -1, which stands for an index
+        // out of range.
         const auto wanted = static_cast<uint64_t>(end - begin);
         for (int64_t k = 0; k < steps; ++k)
           for (int64_t j = 0; j < columns; ++j) {
@@ -287,7 +288,7 @@ class ScatterKernel final : public Kernel {
           }
       });
     };
-    // Sizes that the compiler knows make a replacement one instruction.
+    // With sizes that the compiler knows, a replacement is one instruction.
     const auto replace = [&]<class Element>(Element) {
       each([&](int64_t at, int64_t position) {
         std::memcpy(to + at * sizeof(Element), updates + position * sizeof(Element),
@@ -328,7 +329,7 @@ class ScatterKernel final : public Kernel {
       strides_[i] = stride;
       stride *= data[i];
     }
-    // Slices are shared where they are long, else each thread has some of them.
+    // Threads share long slices; of short slices, each thread has some.
     shares_slices_ = slice_ >= kGrain;
     shared_ = shares_slices_ ? slice_ : stride;
     const int64_t work = count_ * std::max<int64_t>(slice_, 16);
@@ -367,8 +368,8 @@ class ScatterKernel final : public Kernel {
   const bool wide_;
   const Combine combine_;
   int64_t bytes_ = 0, count_ = 0, extent_ = 0;
-  int64_t steps_ = 0, columns_ = 0, step_ = 0, grain_ = 1;  // elements
-  int64_t depth_ = 0, slice_ = 0, shared_ = 0, slots_ = 1;  // tuples
+  int64_t steps_ = 0, columns_ = 0, step_ = 0, grain_ = 1;  // for updates of elements
+  int64_t depth_ = 0, slice_ = 0, shared_ = 0, slots_ = 1;  // for updates of slices by tuples
   bool shares_slices_ = false, shares_line_ = false, replaces_in_one_line_ = false;
   Shape indices_;
   int64_t strides_[Dims::MAX_DIMS] = {}, extents_[Dims::MAX_DIMS] = {};

@@ -1,6 +1,6 @@
-// What Highway's headers need at run time: which of the targets this processor has. Its shared
-// library, which is all that distributions ship, measures the resolution of the clock when it is
-// loaded, for benchmarks; that took 5 ms of every start of a process.
+// The functions that Highway's headers need at run time, mainly the choice of a target for this
+// processor. Distributions only ship Highway as a shared library. When that is loaded, it measures
+// the resolution of the clock for benchmarks, which took 5 ms of every start of a process.
 
 #include "backend/cpu/simd_targets.h"
 
@@ -15,7 +15,7 @@ namespace hwy {
 int64_t SupportedTargets() {
   int64_t targets = HWY_STATIC_TARGET;
 #if HWY_ARCH_X86_64
-  // Processors with these have the rest of what Highway's targets use (F16C, LZCNT, AES) as well.
+  // Processors with these have the other features of Highway's targets (F16C, LZCNT, AES) as well.
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
       __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2")) {
     targets |= HWY_AVX2;
@@ -33,7 +33,7 @@ ChosenTarget& GetChosenTarget() {
   return chosen;
 }
 
-/// What a failed assertion in Highway's headers calls.
+/// Highway's headers call this when an assertion fails.
 void Abort(const char* file, int line, const char* format, ...) {
   std::fprintf(stderr, "%s:%d: ", file, line);
   va_list arguments;

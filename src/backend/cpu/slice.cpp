@@ -13,7 +13,7 @@
 namespace opwright {
 namespace {
 
-/// Every mode and stride becomes a table of indices per axis.
+/// Turns every mode and stride into a table of indices per axis.
 class SliceKernel final : public Kernel {
  public:
   SliceKernel(const Slice& op, const KernelArgs& args)
@@ -63,9 +63,9 @@ class SliceKernel final : public Kernel {
   }
 
  private:
-  static constexpr int kStart = 1, kStride = 3, kFill = 4;  ///< inputs
+  static constexpr int kStart = 1, kStride = 3, kFill = 4;  ///< indices of inputs
 
-  /// The input index that `index` stands for under the mode.
+  /// The index of the input that is read for `index` in the mode.
   int64_t resolve(int64_t index, int64_t extent, int axis) const {
     if (index >= 0 && index < extent) return index;
     if (params_.mode == SampleMode::kFILL) return TableCopy::kFill;
@@ -110,13 +110,13 @@ class SliceKernel final : public Kernel {
   std::string layer_;
   SliceParams params_;
   int element_size_;
-  Ints starts_, strides_;  ///< per sliced axis
+  Ints starts_, strides_;  ///< one per sliced axis
   bool has_fill_;
   Shape input_, output_;
   int64_t start_[Dims::MAX_DIMS] = {}, stride_[Dims::MAX_DIMS] = {};
 
   TableCopy copy_;
-  int64_t whole_bytes_ = 0;  ///< of a copy of everything
+  int64_t whole_bytes_ = 0;  ///< bytes of a copy of the whole tensor
 };
 
 std::vector<Candidate> slice_candidates(const Operator&, const CandidateQuery& query) {

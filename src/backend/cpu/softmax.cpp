@@ -16,7 +16,8 @@
 namespace opwright {
 namespace {
 
-/// The axes before the softmax's, that axis, and those behind it, in the order of memory.
+/// Extents in memory order: of the axes before the softmax's axis, of that axis, and of those
+/// behind it.
 struct Extents {
   int64_t outer = 1, axis = 1, inner = 1;
 };
@@ -38,8 +39,8 @@ Extents extents_of(const SoftmaxParams& params, const Shape& shape, TensorFormat
   return extents;
 }
 
-/// In FP32, along neighbours in memory or along columns. Each worker converts what it computes of
-/// narrower types, tile by tile.
+/// Computes in FP32, along contiguous elements or along columns. Each worker converts narrower
+/// types tile by tile.
 class SoftmaxKernel final : public Kernel {
  public:
   SoftmaxKernel(const SoftmaxParams& params, const KernelArgs& args)
@@ -129,7 +130,7 @@ class SoftmaxKernel final : public Kernel {
   const PortType type_;
   const TileFunction load_, store_;
   const int workers_;
-  int64_t tile_ = 0;  ///< FP32 elements that a worker has
+  int64_t tile_ = 0;  ///< FP32 elements of one worker's tile
   Extents extents_;
 };
 

@@ -23,8 +23,8 @@ using Vector = hn::Vec<Tag>;
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
-/// The elements of a row that do not fill a vector, behind them -infinity, whose exponential adds
-/// nothing.
+/// The last elements of a row, which do not fill a vector. The other lanes are -infinity, whose
+/// exponential adds nothing.
 struct Rest {
   Rest(const float* x, int64_t count)
       : mask(hn::FirstN(Tag(), static_cast<size_t>(count))),
@@ -38,7 +38,7 @@ float largest(const float* x, int64_t whole, int64_t count) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   Vector most = hn::Set(d, kNothing);
   int64_t i = 0;
-  // Four at once, because each waits for the one before.
+  // Four maxima at once, so that operations need not wait for each other.
   if (whole >= 4 * lanes) {
     Vector a = most, b = most, c = most;
     for (; i + 4 * lanes <= whole; i += 4 * lanes) {
@@ -54,7 +54,7 @@ float largest(const float* x, int64_t whole, int64_t count) {
   return hn::GetLane(hn::MaxOfLanes(d, most));
 }
 
-/// The sum of e^(x - most), in FP32 within short blocks; y, unless null, takes the addends.
+/// The sum of e^(x - most), in FP32 within short blocks. Writes the addends to y with kStore.
 template <bool kStore>
 double sum_of_exponentials(const float* x, int64_t whole, int64_t count, float most, float* y) {
   const Tag d;
@@ -106,7 +106,7 @@ void logarithm_row(const float* x, int64_t count, float* y) {
   for (int64_t i = whole; i < count; ++i) y[i] = x[i] - most - log;
 }
 
-/// Vectors of neighbouring columns; the last may be a part of one.
+/// Visits vectors of neighbouring columns; the last vector may be partial.
 template <class Visit>
 HWY_INLINE void each_vector(int64_t columns, Visit&& visit) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(Tag()));
@@ -114,7 +114,8 @@ HWY_INLINE void each_vector(int64_t columns, Visit&& visit) {
     visit(c, hn::FirstN(Tag(), static_cast<size_t>(std::min(lanes, columns - c))));
 }
 
-/// Sums are FP32 within short blocks; what adding blocks up loses to rounding is added last.
+/// Computes sums in FP32 within short blocks. The rounding errors of adding blocks up are collected
+/// and added last.
 void columns_softmax_of(const float* x, int64_t count, int64_t stride, int64_t columns, bool log,
                         float* y) {
   const Tag d;

@@ -18,8 +18,8 @@
 namespace opwright {
 namespace {
 
-// An element and its index in one integer that is greater the earlier the element comes, so that
-// no two are equal and no comparison is undefined.
+// An element and its index in one integer. Of equal elements, the earlier one has the greater key,
+// so no two keys are equal and no comparison is undefined.
 using Narrow = uint64_t;
 using Wide = unsigned __int128;
 
@@ -62,7 +62,8 @@ int64_t index_of(Key key) {
 }
 
 /// Puts the k greatest keys of a row in descending order to the front of `buffer`. Elements below
-/// the k-th greatest so far are skipped; the others gather until the buffer is full and is cut.
+/// the k-th greatest so far are skipped. The others gather until the buffer is full, which is then
+/// cut to k keys.
 template <class Reader>
 void select(const void* row, int64_t count, int64_t stride, bool largest, int64_t k,
             typename Reader::Key* buffer, int64_t capacity) {
@@ -93,7 +94,7 @@ void select(const void* row, int64_t count, int64_t stride, bool largest, int64_
   std::sort(buffer, buffer + k, std::greater<Key>());
 }
 
-/// The index of the greatest, or least, of a row, the first of several.
+/// The index of the greatest or least element of a row; the first of several.
 template <class Reader>
 int64_t first_of(const void* row, int64_t count, bool largest) {
   if constexpr (std::is_same_v<Reader, FloatReader>) {
@@ -111,7 +112,7 @@ int64_t first_of(const void* row, int64_t count, bool largest) {
   return place;
 }
 
-/// The greatest key of each of `columns` rows that lie side by side.
+/// Finds the greatest key of each of `columns` rows that lie side by side.
 template <class Reader>
 void select_first(const void* rows, int64_t count, int64_t stride, bool largest, int64_t columns,
                   typename Reader::Key* best) {
@@ -172,7 +173,8 @@ class TopKKernel final : public Kernel {
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
     if (rows_ == 0) return;
-    // A range may take several workers' rows, one after another, each in its own scratch.
+    // A range may contain several workers' rows. They run one after another, each in its own
+    // scratch memory.
     parallel_for(workers_, grain_, [&](int64_t begin, int64_t end) {
       for (int64_t worker = begin; worker < end; ++worker) {
         std::byte* scratch = static_cast<std::byte*>(workspace) + worker * slot_bytes_;
@@ -206,7 +208,7 @@ class TopKKernel final : public Kernel {
     });
   }
 
-  /// The first of each of some rows that lie side by side; returns how many.
+  /// Writes the first result of some rows that lie side by side; returns the number of rows.
   int64_t run_columns(const void* input, int64_t row, int64_t last, void* values,
                       void* indices) const {
     constexpr int64_t kColumns = 64;

@@ -14,7 +14,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using TopTag = hn::ScalableTag<float>;
 
-/// Two passes: the extreme, then its place.
+/// Finds the extreme in one pass and its place in a second one.
 template <bool kLargest>
 int64_t extreme(const float* x, int64_t count) {
   const TopTag d;
@@ -25,14 +25,14 @@ int64_t extreme(const float* x, int64_t count) {
   bool has_nan = false;
   int64_t i = 0;
   if (count >= 4 * lanes) {
-    // Four at once, because each waits for the one before.
+    // Four extremes at once, so that operations need not wait for each other.
     auto a = hn::LoadU(d, x), b = a, c = a, e = a;
     auto nan = hn::IsNaN(a);
     for (; i + 4 * lanes <= count; i += 4 * lanes) {
       const auto v0 = hn::LoadU(d, x + i), v1 = hn::LoadU(d, x + i + lanes);
       const auto v2 = hn::LoadU(d, x + i + 2 * lanes), v3 = hn::LoadU(d, x + i + 3 * lanes);
-      // A sum with NaN is NaN; infinities of both signs give one as well, for which the slow way is
-      // right, too.
+      // A sum with NaN is NaN. So is the sum of infinities of both signs; the slow path is right
+      // for those, too.
       nan = hn::Or(nan, hn::IsNaN(hn::Add(hn::Add(v0, v1), hn::Add(v2, v3))));
       a = better(a, v0), b = better(b, v1), c = better(c, v2), e = better(e, v3);
     }
@@ -52,7 +52,7 @@ int64_t extreme(const float* x, int64_t count) {
   }
   for (; i < count; ++i)
     if (x[i] == best) return i;
-  return 0;  // somebody changes the elements meanwhile
+  return 0;  // another thread has changed the elements meanwhile
 }
 
 template <bool kLargest>

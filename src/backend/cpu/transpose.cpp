@@ -15,8 +15,8 @@
 namespace opwright {
 namespace {
 
-/// Axes that stay neighbours are merged first. If the last axis stays the last one, rows are
-/// copied; otherwise matrices of the input's and the output's last axis are transposed.
+/// Merges axes that stay neighbours first. If the last axis stays the last one, rows are copied.
+/// Otherwise matrices of the input's and the output's last axis are transposed.
 class TransposeKernel final : public Kernel {
  public:
   TransposeKernel(const Transpose& op, const KernelArgs& args)
@@ -65,7 +65,7 @@ class TransposeKernel final : public Kernel {
       return;
     }
     // The axis that is contiguous in the input becomes the matrix's other side. Both sides are
-    // split so that one matrix alone gives every thread something to do.
+    // split, so that a single matrix gives every thread work.
     const auto contiguous = std::find_if(axes_.begin(), axes_.end(),
                                          [](const Axis& axis) { return axis.from_stride == 1; });
     matrix_ = *contiguous;
@@ -105,7 +105,7 @@ class TransposeKernel final : public Kernel {
           index[i] = 0;
         }
       };
-      const auto next = [&] {  // no division, which costs as much as a short row
+      const auto next = [&] {  // a division would cost as much as a short row
         if (++strip < strips_) return;
         strip = 0;
         if (++chunk < chunks_) return;
@@ -140,7 +140,7 @@ class TransposeKernel final : public Kernel {
 
  private:
   static constexpr int64_t kStrip = 64, kChunk = 1024;
-  static constexpr int64_t kNarrow = 4;  ///< columns that are no tile
+  static constexpr int64_t kNarrow = 4;  ///< columns that are too few for a tile
   struct Axis {
     int64_t extent, from_stride, to_stride;
   };
@@ -148,7 +148,7 @@ class TransposeKernel final : public Kernel {
   Ints permutation_;
   int element_size_;
   int64_t numel_ = 0;
-  std::vector<Axis> axes_;  // of the output, without those of a row or matrix
+  std::vector<Axis> axes_;  // axes of the output, without those of a row or matrix
   Axis inner_{1, 1, 1}, matrix_{1, 1, 1};
   bool copies_rows_ = true;
   int64_t row_bytes_ = 0, rows_ = 0, strips_ = 1, chunks_ = 1, grain_ = 1;

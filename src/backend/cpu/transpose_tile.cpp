@@ -7,8 +7,8 @@
 namespace opwright {
 namespace {
 
-// Vectors of 16 bytes belong to the baseline of every architecture that we build for, and a
-// transpose is bound by memory, so nothing is dispatched here.
+// Vectors of 16 bytes belong to the baseline of every architecture that we build for. A transpose
+// is bound by memory, so this file needs no dispatch.
 template <class T>
 struct Block {
   static constexpr int kSide = 16 / sizeof(T);
@@ -23,7 +23,7 @@ struct Block {
     return __builtin_shufflevector(a, b, (kSide / 2 + kLane / 2 + kLane % 2 * kSide)...);
   }
 
-  /// The elements of two vectors in turns.
+  /// Interleaves the elements of two vectors.
   static void interleave(const T* first, const T* second, T* to) {
     Vector a, b;
     std::memcpy(&a, first, sizeof a);
@@ -34,15 +34,15 @@ struct Block {
     std::memcpy(to + kSide, &d, sizeof d);
   }
 
-  /// log2(kSide) perfect shuffles of the rows rotate the bits of (row, lane) until they have
-  /// changed places.
+  /// Transposes a block by log2(kSide) perfect shuffles of the rows. They rotate the bits of (row,
+  /// lane) until row and lane have changed places.
   static void transpose(const T* from, int64_t from_stride, T* to, int64_t to_stride) {
     transpose(from, from_stride, to, to_stride, std::make_index_sequence<kSide>(),
               std::make_index_sequence<kSide / 2>());
   }
 
  private:
-  // Without loops, so that the vectors stay in registers.
+  // Written with index sequences instead of loops, so that the vectors stay in registers.
   template <size_t... kRow, size_t... kPair>
   static void transpose(const T* from, int64_t from_stride, T* to, int64_t to_stride,
                         std::index_sequence<kRow...>, std::index_sequence<kPair...> pairs) {
@@ -65,7 +65,7 @@ struct Block {
   }
 };
 
-/// At most a cache line; whole ones, the rule, without a call.
+/// Copies at most a cache line. A whole line, the usual case, needs no call.
 template <class T>
 void copy_part(const T* from, T* to, int64_t count) {
   if (count * sizeof(T) == 64)
@@ -77,8 +77,8 @@ void copy_part(const T* from, T* to, int64_t count) {
 template <class T>
 void transpose(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t rows,
                int64_t columns) {
-  // A tile goes through two buffers so that every cache line of both matrices is touched once:
-  // with strides of a power of two the lines of a tile evict each other.
+  // A tile goes through two buffers, so that every cache line of both matrices is touched once.
+  // With strides of a power of two, the lines of a tile evict each other.
   constexpr int64_t kSide = Block<T>::kSide, kTile = 64 / sizeof(T);
   alignas(64) T before[kTile * kTile], after[kTile * kTile];
   for (int64_t row = 0; row < rows; row += kTile) {
@@ -102,11 +102,12 @@ void transpose(const T* from, int64_t from_stride, T* to, int64_t to_stride, int
   }
 }
 
-/// A matrix whose rows are few: without the buffers, which pay where strides are large.
+/// Transposes a matrix with few rows. It uses no buffers, since they pay only where strides are
+/// large.
 template <class T>
 void transpose_low(const T* from, T* to, int64_t rows, int64_t columns) {
   constexpr int64_t kSide = Block<T>::kSide;
-  int64_t done = 0;  // columns
+  int64_t done = 0;  // columns that are done
   if (rows == 2) {
     for (; done + kSide <= columns; done += kSide)
       Block<T>::interleave(from + done, from + columns + done, to + 2 * done);

@@ -9,7 +9,7 @@ namespace opwright {
 void transpose_matrix(const void* from, int64_t from_stride, void* to, int64_t to_stride,
                       int64_t rows, int64_t columns, int element_size);
 
-/// Transposes `count` matrices that lie one after another, into as many that do.
+/// Transposes `count` matrices that lie one after another. The results lie one after another, too.
 void transpose_matrices(const void* from, void* to, int64_t rows, int64_t columns, int64_t count,
                         int element_size);
 

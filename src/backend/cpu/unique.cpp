@@ -18,7 +18,7 @@
 namespace opwright {
 namespace {
 
-/// -1, 0 or 1. NaN equals itself and is above all numbers.
+/// Returns -1, 0 or 1. NaN equals itself and is above all numbers.
 template <class T>
 int compare(T a, T b) {
   if constexpr (std::is_floating_point_v<T>)
@@ -26,7 +26,7 @@ int compare(T a, T b) {
   return (a > b) - (a < b);
 }
 
-/// A number in the order of compare(), equal where that is 0.
+/// A key in the order of compare(): keys are equal where compare() is 0.
 template <class T>
 uint64_t key_of(T value) {
   if constexpr (std::is_floating_point_v<T>)
@@ -42,8 +42,9 @@ struct KeyedIndex {
   int64_t index;
 };
 
-/// Sorts by the keys; what is equal keeps its order. Returns the sorted ones, which `other`, room
-/// for as many, may hold. By bytes, the least one first (H. H. Seward, 1954).
+/// Sorts by key; equal keys keep their order. A radix sort by bytes, the least significant one
+/// first (H. H. Seward, 1954). `other` has the same size as `all`. Returns the sorted array, which
+/// is one of the two.
 KeyedIndex* sort_by_key(KeyedIndex* all, KeyedIndex* other, int64_t count) {
   constexpr int64_t kFew = 128;
   if (count < kFew) {
@@ -66,8 +67,8 @@ KeyedIndex* sort_by_key(KeyedIndex* all, KeyedIndex* other, int64_t count) {
   return all;
 }
 
-/// Sorts the slices along the axis of [outer, axis, inner] by their indices, and then those that
-/// are equal lie next to each other.
+/// Sorts the slices along the axis of [outer, axis, inner] by their indices. Equal slices are then
+/// neighbours.
 template <class Element>
 class UniqueKernel final : public Kernel {
  public:
@@ -97,13 +98,13 @@ class UniqueKernel final : public Kernel {
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
     auto* const order = static_cast<int64_t*>(workspace);
-    int64_t* const group_of = order + room_ + 1;   // of each slice, in ascending order
-    int64_t* const groups = group_of + room_ + 1;  // in the order of the output
+    int64_t* const group_of = order + room_ + 1;   // group of each slice, in ascending order
+    int64_t* const groups = group_of + room_ + 1;  // groups in the order of the output
     auto* const first = static_cast<int64_t*>(outputs[1]);
     auto* const inverse = static_cast<int64_t*>(outputs[2]);
     auto* const counts = static_cast<int64_t*>(outputs[3]);
     int64_t total = 0;
-    // While groups are counted, inverse holds the place in `order` where each begins.
+    // While groups are counted, inverse holds the place in `order` where each group begins.
     const auto place = [&](int64_t i, int64_t slice, bool is_new) {
       order[i] = slice;
       if (is_new) inverse[total++] = i;
@@ -118,7 +119,7 @@ class UniqueKernel final : public Kernel {
         place(i, sorted[i].index, i == 0 || sorted[i].key != sorted[i - 1].key);
     } else {
       for (int64_t i = 0; i < count_; ++i) order[i] = i;
-      // A heap stays within its bounds even where somebody changes the elements meanwhile.
+      // A heap stays within its bounds even where another thread changes the elements meanwhile.
       const auto is_before = [&](int64_t a, int64_t b) {
         const int sign = compare_slices(inputs[0], a, b);
         return sign != 0 ? sign < 0 : a < b;
@@ -138,7 +139,7 @@ class UniqueKernel final : public Kernel {
       first[k] = order[begin];
       counts[k] = end - begin;
     }
-    // `order` has done its work: it takes the place of each group in the output.
+    // `order` is free for reuse: it now holds the place of each group in the output.
     for (int64_t k = 0; k < total; ++k) order[groups[k]] = k;
     for (int64_t i = 0; i < count_; ++i) inverse[i] = order[group_of[i]];
     for (int64_t outer = 0; outer < outer_; ++outer)
@@ -151,7 +152,8 @@ class UniqueKernel final : public Kernel {
 
  private:
   using Storage = typename Element::Storage;
-  /// Of as many numbers as there are slices: three, and twice what elements are sorted by.
+  /// Arrays in the workspace, in units of one number per slice: three of numbers, and two of the
+  /// keys that are sorted.
   static constexpr int64_t kArrays = 3 + 2 * sizeof(KeyedIndex) / sizeof(int64_t);
 
   int64_t slices(const Shape& x) const {

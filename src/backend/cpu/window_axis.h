@@ -5,11 +5,11 @@
 
 namespace opwright {
 
-/// One axis that windows of a pooling move along.
+/// One axis along which the windows of a pooling move.
 struct WindowAxis {
   int64_t in = 1, out = 1, window = 1, stride = 1, dilation = 1, pre = 0;
 
-  /// The elements that a window covers: from `first` on, `count` of them, `dilation` apart.
+  /// The elements that a window covers: `count` elements from `first` on, `dilation` apart.
   struct Taps {
     int64_t first, count;
   };

@@ -19,7 +19,7 @@ namespace {
 
 constexpr Types kMaxTypes = kFloats | Types{DataType::kINT8, DataType::kUINT8};
 
-/// Windows over three spatial axes, the first of which have extent 1 where there are fewer.
+/// Windows over three spatial axes. Missing axes come first and have extent 1.
 class Windows {
  public:
   void prepare(std::string_view layer, const PoolingParams& params, const Shape& x,
@@ -46,7 +46,7 @@ class Windows {
 
   int64_t outputs() const { return planes_ * count_; }
 
-  /// A window by its plane and place in the output.
+  /// A window, given by its plane and its place in the output.
   struct Cursor {
     int64_t plane, at[3];
   };
@@ -81,7 +81,7 @@ class Windows {
       }
   }
 
-  /// The index of an element of the plane, counted along the first axis first.
+  /// The index of an element in a numbering that counts along the first axis of the plane first.
   int64_t column_major(int64_t plane, int64_t place) const {
     const int64_t within = place - plane * size_, c = within % axes_[2].in;
     const int64_t b = within / axes_[2].in % axes_[1].in, a = within / axes_[2].in / axes_[1].in;
@@ -95,7 +95,7 @@ class Windows {
 
  private:
   struct Range {
-    int64_t begin, end;  ///< in x; elements are a dilation apart
+    int64_t begin, end;  ///< in x; elements are `dilation` apart
   };
   struct Axis {
     int64_t in = 1, out = 1, window = 1, stride = 1, dilation = 1, pad = 0;
@@ -133,7 +133,7 @@ class IndexedMaxKernel final : public Kernel {
   }
 
  private:
-  /// Above 0 and in the order of the values; NaN is above them all, and the first one stays.
+  /// A key above 0 in the order of the values. NaN is above all numbers, and the first NaN wins.
   static uint32_t key_of(typename Element::Value value) {
     if constexpr (std::is_floating_point_v<typename Element::Value>)
       return ordered(std::bit_cast<uint32_t>(value), 0x7F800000);
@@ -144,7 +144,7 @@ class IndexedMaxKernel final : public Kernel {
   void pool(const void* x, void* y, void* indices, int64_t i, const Windows::Cursor& cursor) const {
     uint32_t most = 0;
     int64_t index = -1;
-    // Without branches, which nothing could foretell.
+    // Without branches, which would be unpredictable.
     windows_.each(cursor, [&](int64_t place) {
       const uint32_t key = key_of(load_element<Element>(x, place));
       index = key > most ? place : index;

@@ -4,13 +4,14 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <string>
 
 #include "base/error.h"
 #include "base/types.h"
+#include "cpu/pointwise_program.h"
 #include "cpu/window_reference.h"
+#include "error_of.h"
 #include "operators/assertion.h"
 #include "operators/bit_cast.h"
 #include "operators/convolution.h"
@@ -19,9 +20,13 @@
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/normalization.h"
+#include "operators/recurrence.h"
 #include "operators/reduce.h"
+#include "operators/sampling.h"
 #include "operators/scatter.h"
+#include "operators/selection.h"
 #include "operators/type_rules.h"
+#include "operators/window_reduction.h"
 
 /// All candidates that can compute small and odd shapes, not only those that are worth timing
 /// there, against loops in double precision. Since a GPU's compiler runs for each, of the types
@@ -40,10 +45,10 @@ class AllTactics : public ::testing::Test {
   void check(const Operator& op, const std::vector<TestInput>& inputs,
              const std::vector<TestOutput>& outputs, const Values& expected, double tolerance,
              int every = 1, QueryOptions options = {}) {
-    if (test_device().is_host() || std::getenv("OPWRIGHT_ALL_TACTICS") != nullptr) every = 1;
+    if (test_device().is_host() || runs_all_tactics()) every = 1;
     options.all_tactics = true;
     const std::vector<Candidate> candidates = candidates_of(op, inputs, outputs, options);
-    ASSERT_FALSE(candidates.empty());
+    ASSERT_TRUE(runs_each_once() || !candidates.empty());
     for (const Candidate& candidate : candidates) {
       Count& count = counts_[str(op.kind(), " ", name(candidate.inputs[0].dtype))];
       ++count.listed;
@@ -62,6 +67,9 @@ class AllTactics : public ::testing::Test {
       std::printf("%s: %d of %d candidates\n", kernel.c_str(), count.run, count.listed);
   }
 
+  /// Kernels of one tactic, which other tests run on a GPU as well, are compiled there only where
+  /// all are asked for.
+  static bool is_left_out() { return !test_device().is_host() && !runs_all_tactics(); }
   static TestInput input(const Shape& shape, int seed, DataType type, bool is_constant = false) {
     Values values = random_values(shape, seed);
     if (!is_floating(type) || is_quantized(type))
@@ -139,8 +147,14 @@ TEST_F(AllTactics, Convolutions) {
       {DataType::kFLOAT, {1, 8, 6, 7}, {12, 8, 3, 3}, 1, 1, 1, 41, true},
       {DataType::kFLOAT, {1, 3, 8, 12}, {17, 3, 4, 4}, 1, 4, 0, 43, true},
       {DataType::kBF16, {1, 1, 1, 1}, {1, 1, 1, 1}, 1, 1, 0, 37},
+      {DataType::kINT8, {1, 3, 8, 12}, {17, 3, 4, 4}, 1, 4, 0, 47},
+      {DataType::kFP8, {1, 16, 5, 9}, {16, 1, 3, 3}, 16, 1, 1, 3},
   };
+  // Of narrow types, biases of the type and constants of FP32 take turns; bytes and FP8 have none.
+  bool is_wide = false;
   for (const Case& c : cases) {
+    if (test_device().is_host() && c.type == DataType::kFP8) continue;  // of GPUs alone
+    is_wide = !is_wide;
     const int rank = c.x.rank();
     const auto spatial = [&](int64_t value) { return Ints(static_cast<size_t>(rank - 2), value); };
     ConvolutionParams params;
@@ -149,15 +163,17 @@ TEST_F(AllTactics, Convolutions) {
     Shape y = {c.x[0], c.kernel[0]};
     for (int axis = 2; axis < rank; ++axis)
       y.push_back((c.x[axis] + 2 * c.pre - c.kernel[axis]) / c.stride + 1);
-    const std::vector<TestInput> inputs = {input(c.x, 1, c.type), input(c.kernel, 2, c.type, true),
-                                           input({y[1]}, 3, c.type)};
+    const DataType result = type_of_product(c.type);
+    std::vector<TestInput> inputs = {input(c.x, 1, c.type), input(c.kernel, 2, c.type, true)};
+    const bool has_bias = !is_quantized(c.type);
+    if (has_bias) inputs.push_back(input({y[1]}, 3, is_wide ? DataType::kFLOAT : c.type, is_wide));
     Values expected = reference_convolution(inputs[0].values, inputs[1].values, y, c.groups,
                                             params.stride, spatial(1), params.pre_padding);
-    for (int64_t i = 0; i < expected.size(); ++i)
+    for (int64_t i = 0; has_bias && i < expected.size(); ++i)
       expected[i] += inputs[2].values[i / y.numel(2, rank) % y[1]];
     QueryOptions options;
     options.tf32 = c.tf32;
-    check(Convolution(params), inputs, {{y, c.type}}, expected, c.tf32 ? 3e-2 : tolerance(c.type),
+    check(Convolution(params), inputs, {{y, result}}, expected, c.tf32 ? 3e-2 : tolerance(result),
           c.every, options);
     if (HasFailure()) return;
   }
@@ -172,7 +188,7 @@ TEST_F(AllTactics, Deconvolutions) {
     params.stride = {kStride, kStride}, params.pre_padding = params.post_padding = {0, 0};
     const TestInput x = input({1, kIn, kHeight, kWidth}, 1, type),
                     kernel = input({kIn, kOut, kKernel, kKernel}, 2, type, true),
-                    bias = input({kOut}, 3, type);
+                    bias = input({kOut}, 3, DataType::kFLOAT, true);
     Values expected = make_values({1, kOut, kRows, kColumns},
                                   [&](int64_t i) { return bias.values[i / (kRows * kColumns)]; });
     for (int64_t i = 0; i < x.values.size(); ++i)
@@ -205,7 +221,6 @@ TEST_F(AllTactics, BitCasts) {
 }
 
 TEST_F(AllTactics, Assertions) {
-  if (!test_device().is_host()) GTEST_SKIP() << "assertions run on the CPU alone";
   const Assertion op({"all hold"});
   const TestInput holds = {make_values({3}, [](int64_t) { return 1; }), DataType::kBOOL};
   const TestInput fails = {make_values({3}, [](int64_t i) { return i != 1; }), DataType::kBOOL};
@@ -213,7 +228,117 @@ TEST_F(AllTactics, Assertions) {
   ASSERT_EQ(candidates.size(), 1U);
   TestKernel kernel(op, candidates[0], std::vector{holds}, {});
   EXPECT_TRUE(kernel.run(std::vector{holds}, {}).empty());
-  EXPECT_THROW(kernel.run(std::vector{fails}, {}), Error);
+  EXPECT_EQ(error_of([&] { kernel.run(std::vector{fails}, {}); }),
+            "Assertion 'test' failed: all hold");
+  const TestInput empty = {make_values({0}, [](int64_t) { return 0; }), DataType::kBOOL};
+  EXPECT_TRUE(kernel.run(std::vector{empty}, {}).empty());
+}
+
+TEST_F(AllTactics, MatricesAndIndices) {
+  const DataType type = DataType::kFLOAT;
+  const TestInput matrices = input({5, 2, 2}, 1, type);
+  check(Determinant(), {matrices}, {{{5}, type}},
+        make_values({5},
+                    [&](int64_t i) {
+                      const double* const m = &matrices.values.data[static_cast<size_t>(4 * i)];
+                      return m[0] * m[3] - m[1] * m[2];
+                    }),
+        1e-5);
+  const auto integers = [](const Shape& shape, const std::vector<double>& values, bool constant) {
+    return TestInput{{shape, values}, DataType::kINT32, constant};
+  };
+  const TestInput indices = integers({3}, {2, -1, 7}, false), depth = integers({}, {5}, true);
+  check(OneHot(OneHotParams()), {indices, {{{2}, {-1, 3}}, type}, depth}, {{{3, 5}, type}},
+        make_values({3, 5}, [](int64_t i) { return i == 2 || i == 9 ? 3 : -1; }), 0);
+}
+
+TEST_F(AllTactics, WindowReductions) {
+  constexpr int64_t kHeight = 5, kWidth = 7, kRows = 4, kColumns = 6;
+  const DataType type = DataType::kFLOAT;
+  const TestInput x = input({1, 2, kHeight, kWidth}, 1, type);
+  PoolingParams pooling;
+  pooling.window = {2, 2};
+  const Shape y = {1, 2, kRows, kColumns};
+  /// The place in x of the first of the output's window.
+  const auto begin = [](int64_t i) {
+    const int64_t plane = i / (kRows * kColumns), at = i % (kRows * kColumns);
+    return plane * kHeight * kWidth + at / kColumns * kWidth + at % kColumns;
+  };
+  const int64_t steps[] = {0, 1, kWidth, kWidth + 1};
+  const Values norms = make_values(y, [&](int64_t i) {
+    double sum = 0;
+    for (const int64_t step : steps) sum += std::pow(std::abs(x.values[begin(i) + step]), 3);
+    return std::cbrt(sum);
+  });
+  check(LpPooling({pooling, 3}), {x}, {{y, type}}, norms, 1e-4);
+  const Values places = make_values(y, [&](int64_t i) {
+    int64_t best = begin(i);
+    for (const int64_t step : steps)
+      if (x.values[begin(i) + step] > x.values[best]) best = begin(i) + step;
+    return static_cast<double>(best);
+  });
+  const auto maximum = [&](int64_t i) { return x.values[static_cast<int64_t>(places[i])]; };
+  const IndexedMaxPooling indexed({pooling, false});
+  const std::vector<TestOutput> outputs = {{y, type}, {y, DataType::kINT64}};
+  for (const Candidate& candidate : candidates_of(indexed, std::vector{x}, outputs)) {
+    SCOPED_TRACE(describe(candidate));
+    const std::vector<Values> found = run_kernel(indexed, candidate, std::vector{x}, outputs);
+    expect_close(found[0], make_values(y, maximum), 0);
+    expect_close(found[1], places, 0);
+  }
+  Values put = make_values(x.values.shape, [](int64_t) { return 0; });
+  for (int64_t i = 0; i < places.size(); ++i) put[static_cast<int64_t>(places[i])] = maximum(i);
+  const TestInput extents = {{{4}, {1, 2, kHeight, kWidth}}, DataType::kINT64, true};
+  check(MaxUnpool(MaxUnpoolParams()),
+        {{make_values(y, maximum), type}, {places, DataType::kINT64}, extents}, {{put.shape, type}},
+        put, 0);
+}
+
+TEST_F(AllTactics, Sampling) {
+  constexpr int64_t kHeight = 4, kWidth = 5;
+  const DataType type = DataType::kFLOAT;
+  const TestInput x = input({1, 2, kHeight, kWidth}, 1, type);
+  const auto between = [&](int64_t channel, double row, double column) {
+    const auto top = static_cast<int64_t>(row), left = static_cast<int64_t>(column);
+    double sum = 0;
+    for (const int64_t r : {top, top + 1})
+      for (const int64_t c : {left, left + 1})
+        if (r < kHeight && c < kWidth)
+          sum += x.values[(channel * kHeight + r) * kWidth + c] *
+                 (1 - std::abs(row - static_cast<double>(r))) *
+                 (1 - std::abs(column - static_cast<double>(c)));
+    return sum;
+  };
+  const TestInput grid = input({1, 2, 3, 2}, 2, type);
+  GridSampleParams sample;
+  sample.align_corners = true;
+  check(GridSample(sample), {x, grid}, {{{1, 2, 2, 3}, type}},
+        make_values({1, 2, 2, 3},
+                    [&](int64_t i) {
+                      const int64_t at = i % 6 * 2;
+                      return between(i / 6, (grid.values[at + 1] + 1) / 2 * (kHeight - 1),
+                                     (grid.values[at] + 1) / 2 * (kWidth - 1));
+                    }),
+        1e-4);
+  RoiAlignParams align;
+  align.width = 2, align.sampling_ratio = 1;
+  const TestInput region = {{{1, 4}, {0.5, 1, 3.5, 3}}, type},
+                  image = {{{1}, {0}}, DataType::kINT32};
+  check(RoiAlign(align), {x, region, image}, {{{1, 2, 1, 2}, type}},
+        make_values({1, 2, 1, 2},
+                    [&](int64_t i) { return between(i / 2, 1.5, i % 2 == 0 ? 0.75 : 2.25); }),
+        1e-4);
+  const TestInput box = {{{1, 5}, {0, 1, 0, 3, 2}}, type};
+  check(RoiPool(RoiPoolParams()), {x, box}, {{{1, 2, 1, 1}, type}},
+        make_values({1, 2, 1, 1},
+                    [&](int64_t channel) {
+                      double most = -1e9;
+                      for (int64_t r = 0; r <= 2; ++r)
+                        for (int64_t c = 1; c <= 3; ++c)
+                          most = std::max(most, x.values[(channel * kHeight + r) * kWidth + c]);
+                      return most;
+                    }),
+        0);
 }
 
 TEST_F(AllTactics, Movement) {
@@ -250,6 +375,108 @@ TEST_F(AllTactics, Movement) {
   check(Scatter(params), {data, indices, updates}, {{expected.shape}}, expected, 0);
 }
 
+/// Accesses of two, four and eight elements, with a factor for each row.
+TEST_F(AllTactics, Elementwise) {
+  for (const DataType type : {DataType::kINT64, DataType::kFLOAT, DataType::kHALF}) {
+    const DataType computed = is_floating(type) ? DataType::kFLOAT : type;
+    const Pointwise op = make({testing::input(0, computed), testing::input(1, computed),
+                               binary(ElementWiseOperation::kPROD, 0, 1, computed)},
+                              {2});
+    const TestInput x = input({3, 16}, 1, type), factors = input({3, 1}, 2, type);
+    check(op, {x, factors}, {{x.values.shape, type}},
+          make_values(x.values.shape,
+                      [&](int64_t i) { return x.values[i] * factors.values[i / 16]; }),
+          tolerance(type), 12);
+  }
+}
+
+/// Windows that are half a row lower than they would be.
+TEST_F(AllTactics, DeformableColumns) {
+  if (is_left_out()) GTEST_SKIP();
+  constexpr int64_t kHeight = 4, kWidth = 5, kRows = 3, kColumns = 4, kPlaces = 4;
+  const DataType type = DataType::kFLOAT;
+  DeformableColumnsParams params;
+  params.window = {2, 2};
+  const TestInput x = input({1, 2, kHeight, kWidth}, 1, type);
+  // Of each place that along the height, then that along the width.
+  const TestInput offsets = {
+      make_values({1, 2 * kPlaces, kRows, kColumns},
+                  [](int64_t i) { return i / (kRows * kColumns) % 2 == 0 ? 0.5 : 0; }),
+      type};
+  const Shape shape = {1, 2 * kPlaces, kRows, kColumns};
+  check(DeformableColumns(params), {x, offsets, absent()}, {{shape, type}},
+        make_values(
+            shape,
+            [&](int64_t i) {
+              const int64_t plane = i / (kRows * kColumns), place = plane % kPlaces;
+              const int64_t row = i / kColumns % kRows + place / 2;
+              const double* const from = &x.values.data[static_cast<size_t>(
+                  plane / kPlaces * kHeight * kWidth + row * kWidth + i % kColumns + place % 2)];
+              return (from[0] + (row + 1 < kHeight ? from[kWidth] : 0)) / 2;
+            }),
+        1e-5);
+}
+
+/// tanh(x w + h r), step by step.
+TEST_F(AllTactics, Recurrence) {
+  if (is_left_out()) GTEST_SKIP();
+  constexpr int64_t kSteps = 3, kBatch = 2, kInput = 4, kHidden = 5;
+  const DataType type = DataType::kFLOAT;
+  RecurrenceParams params;
+  params.cell = RecurrentCell::kRNN;
+  params.activations = {static_cast<int64_t>(RecurrentActivation::kTANH)};
+  params.alphas = params.betas = {0};
+  const TestInput x = input({kSteps, kBatch, kInput}, 1, type),
+                  w = input({1, kHidden, kInput}, 2, type),
+                  r = input({1, kHidden, kHidden}, 3, type);
+  Values y = make_values({kSteps, 1, kBatch, kHidden}, [](int64_t) { return 0; });
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const int64_t row = i / kHidden, unit = i % kHidden;
+    double sum = 0;
+    for (int64_t e = 0; e < kInput; ++e)
+      sum += x.values[row * kInput + e] * w.values[unit * kInput + e];
+    for (int64_t e = 0; e < kHidden && row >= kBatch; ++e)
+      sum += y[(row - kBatch) * kHidden + e] * r.values[unit * kHidden + e];
+    y[i] = std::tanh(sum);
+  }
+  check(Recurrence(params), {x, w, r, absent(), absent(), absent(), absent(), absent()},
+        {{y.shape, type}, {{1, kBatch, kHidden}, type}}, y, 3e-5);
+}
+
+/// Outputs have room for the most elements; what was found lies in front.
+TEST_F(AllTactics, Selections) {
+  if (is_left_out()) GTEST_SKIP();
+  const auto check_all = [](const Operator& op, const std::vector<TestInput>& inputs,
+                            const std::vector<TestOutput>& outputs,
+                            const std::vector<Values>& expected) {
+    for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+      SCOPED_TRACE(::testing::Message() << op.kind() << " " << describe(candidate));
+      std::vector<Values> found = run_kernel(op, candidate, inputs, outputs);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_GE(found[i].size(), expected[i].size());
+        found[i].shape = expected[i].shape;
+        found[i].data.resize(expected[i].data.size());
+        expect_close(found[i], expected[i], 0);
+      }
+    }
+  };
+  const auto number = [](double value) { return Values{{}, {value}}; };
+  const DataType index = DataType::kINT32, wide = DataType::kINT64;
+  check_all(NonZero(NonZeroParams()), {{{{2, 3}, {0, 2, 0, -1, 0, 5}}}},
+            {{{2, 6}, index}, {{}, wide}}, {{{2, 3}, {0, 1, 1, 1, 0, 2}}, number(3)});
+  // The second box covers most of the first.
+  const Values boxes = {{1, 3, 4}, {0, 0, 2, 2, 0, 0, 2, 1.75, 5, 5, 6, 6}};
+  check_all(Nms(NmsParams()),
+            {{boxes}, {{{1, 3, 1}, {0.5, 0.9, 0.7}}}, {number(3), index}, {number(0.5)}},
+            {{{3, 3}, index}, {{}, index}}, {{{2, 3}, {0, 0, 1, 0, 0, 2}}, number(2)});
+  check_all(
+      Unique(UniqueParams()), {{{{5}, {3, 1, 3, 2, 1}}}},
+      {{{5}}, {{5}, wide}, {{5}, wide}, {{5}, wide}, {{}, wide}},
+      {{{3}, {1, 2, 3}}, {{3}, {1, 3, 0}}, {{5}, {2, 0, 2, 1, 0}}, {{3}, {2, 1, 2}}, number(3)});
+  check_all(DataExtent({1}), {{{{3}, {4, 7, 9}}, index}, {number(100), index}}, {{{}, wide}},
+            {number(7)});
+}
+
 /// Lengths for each number of lanes and of accesses that a thread has under way (rows.cpp), in
 /// single elements of FP32: what moves 8 at once has two accesses.
 constexpr int64_t kRowLengths[] = {1,   2,   3,   5,   8,   9,   31,  63,   95,   127,  159,  191,
@@ -261,10 +488,12 @@ TEST_F(AllTactics, Rows) {
   for (const int64_t n : kRowLengths) {
     const TestInput x = input({3, n + 1}, 1, type), rows = input({5, n}, 2, type);
     SliceParams slice;
-    slice.start = {0, 1}, slice.size = {3, n}, slice.stride = {1, 1};
-    check(Slice(slice), {x}, {{{3, n}, type}},
-          make_values({3, n}, [&](int64_t i) { return x.values[i / n * (n + 1) + 1 + i % n]; }), 0,
-          every);
+    // Rows of one element are columns, unless there is one.
+    const int64_t lines = n == 1 ? 1 : 3;
+    slice.start = {0, 1}, slice.size = {lines, n}, slice.stride = {1, 1};
+    check(Slice(slice), {x}, {{{lines, n}, type}},
+          make_values({lines, n}, [&](int64_t i) { return x.values[i / n * (n + 1) + 1 + i % n]; }),
+          0, every);
     const int64_t places[] = {4, 0, 2};
     const TestInput indices = {make_values({3}, [&](int64_t i) { return places[i]; }),
                                DataType::kINT32};
@@ -294,16 +523,20 @@ TEST_F(AllTactics, Rows) {
                         return blocks.values[(batch * 3 + from) * n + i % n];
                       }),
           0, every);
-    // Behind it one element a row, or none, so that rows of each length are there either way.
-    const int64_t rest = n == 1 ? 0 : 1;
-    const TestInput second = input({5, rest}, 4, type);
-    check(Concatenation({1}), {rows, second}, {{{5, n + rest}, type}},
-          make_values({5, n + rest},
-                      [&](int64_t i) {
-                        const int64_t row = i / (n + rest), at = i % (n + rest);
-                        return at < n ? rows.values[row * n + at] : second.values[row];
-                      }),
-          0, every);
+    // Alone where it is one element, and with one behind it: rows of each length are there both
+    // ways.
+    for (const int64_t rest : {0, 1}) {
+      if (rest == 0 && n > 1) continue;
+      std::vector<TestInput> parts = {rows};
+      if (rest > 0) parts.push_back(input({5, rest}, 4, type));
+      check(Concatenation({1}), parts, {{{5, n + rest}, type}},
+            make_values({5, n + rest},
+                        [&](int64_t i) {
+                          const int64_t row = i / (n + rest), at = i % (n + rest);
+                          return at < n ? rows.values[row * n + at] : parts[1].values[row];
+                        }),
+            0, every);
+    }
     if (HasFailure()) return;
   }
 }

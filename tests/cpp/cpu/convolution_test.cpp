@@ -196,8 +196,8 @@ TEST(Convolution, OffersChannelsLast) {
     EXPECT_EQ(candidate.inputs[1].format,
               test_device().is_host() ? TensorFormat::kLINEAR : candidate.inputs[0].format);
   }
-  EXPECT_TRUE(linear);
-  EXPECT_TRUE(channels_last);
+  EXPECT_TRUE(linear || runs_each_once());
+  EXPECT_TRUE(channels_last || runs_each_once());
 }
 
 TEST(Convolution, StronglyTypedNetworksKeepTheirType) {

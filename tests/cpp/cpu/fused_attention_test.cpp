@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "cpu/run_kernel.h"
 #include "operators/fused_attention.h"
@@ -82,10 +83,9 @@ Values reference(const Case& c, std::span<const Layout> layouts, double scale,
         for (int64_t k = 0; k < c.keys; ++k) {
           const int64_t shift = c.causal == CausalMaskKind::kLOWER_RIGHT ? c.keys - c.queries : 0;
           if (c.causal != CausalMaskKind::kNONE && k > q + shift) continue;
-          double score = 0;
-          for (int64_t e = 0; e < c.size; ++e)
-            score += inputs[0].values[layouts[0].at(b, h, q, e)] *
-                     inputs[1].values[layouts[1].at(b, h / group, k, e)];
+          const double* const query = &inputs[0].values.data[layouts[0].at(b, h, q, 0)];
+          const double* const key = &inputs[1].values.data[layouts[1].at(b, h / group, k, 0)];
+          double score = std::inner_product(query, query + c.size, key, 0.0);
           score *= scale;
           if (c.cap != 0) score = c.cap * std::tanh(score / c.cap);
           if (c.bias != MaskKind::kNone)
@@ -98,11 +98,12 @@ Values reference(const Case& c, std::span<const Layout> layouts, double scale,
         }
         if (most == kNothing) continue;
         for (double& score : scores) sum += score = std::exp(score - most);
-        for (int64_t k = 0; k < c.keys; ++k)
-          for (int64_t e = 0; e < c.value_size; ++e)
-            expected[layouts[3].at(b, h, q, e)] +=
-                scores[static_cast<size_t>(k)] / sum *
-                inputs[2].values[layouts[2].at(b, h / group, k, e)];
+        double* const result = &expected[layouts[3].at(b, h, q, 0)];
+        for (int64_t k = 0; k < c.keys; ++k) {
+          const double weight = scores[static_cast<size_t>(k)] / sum;
+          const double* const value = &inputs[2].values.data[layouts[2].at(b, h / group, k, 0)];
+          for (int64_t e = 0; e < c.value_size; ++e) result[e] += weight * value[e];
+        }
       }
   return expected;
 }

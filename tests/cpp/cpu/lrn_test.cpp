@@ -37,7 +37,7 @@ TEST(Lrn, EveryTypeAndFormat) {
         const std::vector<TestInput> inputs = {{random_values(shape, 1, -4, 4), dtype}};
         const std::vector<TestOutput> outputs = {{shape, dtype}};
         const auto candidates = candidates_of(op, inputs, outputs, {true, true});
-        ASSERT_FALSE(candidates.empty());
+        ASSERT_TRUE(runs_each_once() || !candidates.empty());
         for (const Candidate& candidate : candidates) {
           if (!selection.takes_next()) continue;
           SCOPED_TRACE(::testing::Message() << describe(candidate) << " " << shape);

@@ -145,7 +145,7 @@ class PoolingCases : public ::testing::TestWithParam<int> {
       const std::vector<TestInput> inputs = {{random_values(c.x, 1, -3, -1), dtype}};
       const std::vector<TestOutput> outputs = {{c.y, dtype}};
       const auto candidates = candidates_of(op, inputs, outputs, {true, true});
-      ASSERT_FALSE(candidates.empty());
+      ASSERT_TRUE(runs_each_once() || !candidates.empty());
       for (const Candidate& candidate : candidates) {
         if (!selection.takes_next()) continue;
         SCOPED_TRACE(describe(candidate));

@@ -88,17 +88,21 @@ void write(void* bytes, DataType type, int64_t i, double value) {
     static_cast<uint8_t*>(bytes)[i] = static_cast<uint8_t>(value);
 }
 
-bool runs_all_tactics() { return std::getenv("OPWRIGHT_ALL_TACTICS") != nullptr; }
-
-/// Each tactic once of each type and kind of shapes: the others take a GPU's emulation hours.
-bool runs_each_once() {
-  return runs_all_tactics() && std::getenv("OPWRIGHT_ALL_TACTICS") == std::string_view("once");
+/// Of OPWRIGHT_ALL_TACTICS; "" where it is not set.
+std::string_view asked_tactics() {
+  const char* const asked = std::getenv("OPWRIGHT_ALL_TACTICS");
+  return asked == nullptr ? "" : asked;
 }
+/// Of each kernel's tactics each once.
+bool runs_least() { return asked_tactics() == "least"; }
 
 /// Kernel, tactic in whatever number of parts, the first type, and whether extents are open or fill
-/// accesses of 16 bytes.
+/// accesses of 16 bytes. The first two alone where runs_least().
 std::string class_of(std::string_view kind, const Candidate& candidate,
                      std::span<const PortDesc> inputs, std::span<const PortDesc> outputs) {
+  std::string_view tactic = candidate.tactic_name;
+  if (tactic.ends_with(" parts")) tactic = tactic.substr(0, tactic.rfind(" in "));
+  if (runs_least()) return str(kind, "/", tactic);
   bool is_open = false, fills = true;
   const auto look = [&](std::span<const PortDesc> ports, std::span<const PortType> types) {
     for (size_t i = 0; i < std::min(ports.size(), types.size()); ++i) {
@@ -110,8 +114,6 @@ std::string class_of(std::string_view kind, const Candidate& candidate,
     }
   };
   look(inputs, candidate.inputs), look(outputs, candidate.outputs);
-  std::string_view tactic = candidate.tactic_name;
-  if (tactic.ends_with(" parts")) tactic = tactic.substr(0, tactic.rfind(" in "));
   return str(kind, "/", tactic, "/", candidate.inputs.empty() ? "" : str(candidate.inputs[0]),
              is_open ? "/open"
              : fills ? "/vectors"
@@ -183,6 +185,9 @@ PortDesc port_of(const Shape& shape, DataType dtype) {
 }
 
 }  // namespace
+
+bool runs_all_tactics() { return std::getenv("OPWRIGHT_ALL_TACTICS") != nullptr; }
+bool runs_each_once() { return asked_tactics() == "once" || runs_least(); }
 
 Selection::Selection(int every)
     : every_(test_device().is_host() || runs_all_tactics() ? 1 : every) {}
@@ -275,10 +280,12 @@ std::vector<Candidate> candidates_of(const Operator& op, std::span<const PortDes
   }
   if (runs_each_once() && !candidates.empty()) {
     const Candidate first = candidates[0];
+    std::set<std::string> listed;
     std::erase_if(candidates, [&](const Candidate& candidate) {
-      return classes_run().contains(class_of(op.kind(), candidate, inputs, outputs));
+      const std::string name = class_of(op.kind(), candidate, inputs, outputs);
+      return classes_run().contains(name) || !listed.insert(name).second;
     });
-    if (candidates.empty()) candidates.push_back(first);
+    if (candidates.empty() && !runs_least()) candidates.push_back(first);
   }
   return candidates;
 }

@@ -16,8 +16,7 @@ namespace opwright::testing {
 const Device& test_device();
 
 /// Chooses from many cases: a GPU, which compiles a kernel for each, tests one in `every`, and all
-/// where OPWRIGHT_ALL_TACTICS is set. Where it is "once", candidates_of() leaves out those of a
-/// class (kernel, tactic, type, kind of shapes) that was run before.
+/// where runs_all_tactics().
 class Selection {
  public:
   explicit Selection(int every);
@@ -27,6 +26,18 @@ class Selection {
   const int every_;
   int number_ = 0;
 };
+
+/// Whether OPWRIGHT_ALL_TACTICS is set: candidates_of() then lists all that can compute the ports.
+bool runs_all_tactics();
+/// Whether it is "once" or "least": candidates_of() then leaves out tactics of a kernel that were
+/// run before. With "once" they are left out of the same class (type, kind of shapes), and the
+/// first is listed where nothing is left.
+bool runs_each_once();
+/// How many a test expects to see at least: none where they may have been left out.
+template <class Number>
+Number at_least(Number count) {
+  return runs_each_once() ? Number(0) : count;
+}
 
 /// A tensor's elements in row-major order, whatever the format it is handed to a kernel in.
 struct Values {

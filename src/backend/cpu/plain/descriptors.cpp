@@ -59,7 +59,7 @@ bool memory::desc::operator==(const desc& other) const {
   if (type_ != other.type_ || block_ != other.block_ || any_ != other.any_ ||
       extents_ != other.extents_)
     return false;
-  // Nothing lies a stride away where there is one element.
+  // The stride of an axis with one element does not matter.
   for (size_t axis = 0; axis < extents_.size(); ++axis)
     if (extents_[axis] > 1 && strides_[axis] != other.strides_[axis]) return false;
   return true;
@@ -86,7 +86,7 @@ memory::desc primitive_desc_base::scratchpad_desc() const {
 
 namespace {
 
-/// Writes zeros into what fills the last block of the second axis up.
+/// Writes zeros into the padding of the last block of the second axis.
 void clear_rest_of_blocks(const memory::desc& desc, void* data) {
   const int64_t rest = desc.get_inner_nblks() > 0 ? desc.extent(1) % desc.get_inner_blks()[0] : 0;
   if (rest == 0) return;

@@ -15,7 +15,7 @@ void for_each_element(const float* x, float* y, int64_t count, F&& f) {
   for (int64_t i = 0; i < count; ++i) y[i] = f(x[i]);
 }
 
-/// All elements of a tensor one after another, in its order of memory.
+/// Computes all elements of a tensor one after another, in memory order.
 class EltwiseOperation final : public Operation {
  public:
   EltwiseOperation(algorithm kind, float alpha, float beta)
@@ -34,7 +34,7 @@ class EltwiseOperation final : public Operation {
   const float alpha_, beta_;
 };
 
-/// An element of `b` meets all of `a` along the axes of which it has one.
+/// An element of `b` is combined with all elements of `a` along axes where b's extent is 1.
 class BinaryOperation final : public Operation {
  public:
   BinaryOperation(algorithm kind, const post_ops& steps) : kind_(kind), epilogue_(steps) {}
@@ -80,7 +80,7 @@ class BinaryOperation final : public Operation {
   const Epilogue epilogue_;
 };
 
-/// Tensors of one layout.
+/// Adds tensors of one layout.
 class SumOperation final : public Operation {
  public:
   explicit SumOperation(std::vector<float> scales) : scales_(std::move(scales)) {}

@@ -10,11 +10,11 @@ struct dnnl_memory {
 
 namespace dnnl::plain {
 
-/// The addresses that a primitive gets.
+/// The memory that a primitive is executed with, by argument number.
 class Arguments {
  public:
   explicit Arguments(std::span<const dnnl_exec_arg_t> all) : all_(all) {}
-  /// Null where there is none of that number.
+  /// Address of the argument; null where there is none of that number.
   void* find(int number) const {
     for (const dnnl_exec_arg_t& each : all_)
       if (each.arg == number) return each.memory->data;
@@ -37,13 +37,13 @@ class Arguments {
   std::span<const dnnl_exec_arg_t> all_;
 };
 
-/// What a primitive computes, for one set of shapes.
+/// The computation of a primitive, for one set of shapes.
 class Operation {
  public:
   virtual ~Operation() = default;
-  /// Allocates nothing and leaves elements that fill blocks up as they are.
+  /// Allocates nothing, and leaves the padding of blocks as it is.
   virtual void run(const Arguments& arguments) const = 0;
-  /// In floats.
+  /// The number of floats of scratch memory.
   virtual int64_t scratch_size() const { return 0; }
 
   memory::desc src, weights, bias, dst;
@@ -59,7 +59,7 @@ inline std::shared_ptr<const Operation> nothing(bool allow_empty) {
   return nullptr;
 }
 
-/// The steps behind a primitive, on a row of its results.
+/// The operations fused behind a primitive, applied to a row of its results.
 class Epilogue {
  public:
   explicit Epilogue(const post_ops& steps) : steps_(steps.steps()) {}
@@ -68,7 +68,7 @@ class Epilogue {
       if (step.is_sum) return true;
     return false;
   }
-  /// `sums`: what is added where the steps say so, the results that were there before.
+  /// `sums`: the results that were there before, added where the steps say so.
   void apply(float* values, int64_t count, const float* sums) const;
 
  private:

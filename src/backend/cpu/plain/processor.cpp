@@ -2,7 +2,7 @@
 
 namespace opwright {
 
-/// Products are made in FP32, those of bytes by integer loops.
+/// No features: products are computed in FP32, those of bytes by integer loops.
 CpuFeatures processor_features() { return {}; }
 
 std::string_view instruction_set() {

@@ -7,9 +7,9 @@
 #include "base/parallel.h"
 
 /// \file
-/// Products of matrices, and convolutions as products of the weights and of what lies under their
-/// taps (im2col, Chellapilla et al. 2006), tile by tile. Sums are made in parts of kDepth products,
-/// so that long ones lose little.
+/// Products of matrices. Convolutions are products of the weights and the elements under their taps
+/// (im2col, Chellapilla et al. 2006), tile by tile. A sum is made in parts of kDepth products, so
+/// that long sums lose little precision.
 
 namespace dnnl::plain {
 namespace {
@@ -18,7 +18,7 @@ constexpr int64_t kWidth = 128;    ///< columns of a tile, whole vectors
 constexpr int64_t kDepth = 512;    ///< products of a part of a sum
 constexpr int64_t kHeight = 96;    ///< rows of a tile of a product
 constexpr int64_t kMaps = 512;     ///< rows of a tile of a convolution
-constexpr int64_t kFewRows = 4;    ///< that are not worth turning columns for
+constexpr int64_t kFewRows = 4;    ///< fewer rows are not worth transposing columns for
 constexpr double kWork = 1 << 16;  ///< products that are worth a thread
 
 int64_t whole_vectors(int64_t columns) {
@@ -26,7 +26,8 @@ int64_t whole_vectors(int64_t columns) {
          opwright::kAttentionLanes;
 }
 
-/// Tasks 0 to `count`, of so many products each, in up to `shares`; run(first, last, share).
+/// Runs tasks 0 to `count`, with `products` products each, in up to `shares` shares as run(first,
+/// last, share).
 template <class Run>
 void share_tasks(int64_t count, int64_t shares, double products, const Run& run) {
   if (count == 0) return;
@@ -39,14 +40,14 @@ void share_tasks(int64_t count, int64_t shares, double products, const Run& run)
   });
 }
 
-/// A tile of sums, `width` columns of rows that are kWidth apart.
+/// Memory of a tile of sums. Rows have `width` columns and are kWidth apart.
 struct TileMemory {
   float *sums, *part, *a, *b;
 
   static int64_t size(int64_t rows) { return kWidth * (2 * rows + kDepth) + rows * kDepth; }
   TileMemory(float* memory, int64_t rows)
       : sums(memory), part(sums + rows * kWidth), a(part + rows * kWidth), b(a + rows * kDepth) {}
-  /// Where the sums of the part go that begins with product `k`.
+  /// The memory for the sums of the part that begins with product `k`.
   float* target(int64_t k) const { return k == 0 ? sums : part; }
   void add_part(int64_t k, int64_t rows, int64_t width) const {
     if (k == 0) return;
@@ -92,7 +93,7 @@ class MatmulOperation final : public Operation {
  private:
   /// Rows of a tile.
   int64_t height() const { return std::min(kHeight, dst.extent(dst.get_ndims() - 2)); }
-  /// The first element of one of the stack's matrices.
+  /// Offset of the first element of matrix `number` of the stack.
   static int64_t matrix(const memory::desc& desc, const memory::desc& like, int64_t number) {
     int64_t offset = 0;
     for (int axis = like.get_ndims() - 2; axis-- > 0;) {
@@ -137,7 +138,7 @@ class MatmulOperation final : public Operation {
     finish(arguments, memory.sums, number, row, rows, column, width);
   }
 
-  /// A matrix with neighbours in its rows; zeros fill the last vector up.
+  /// Copies a matrix so that neighbours in a row are contiguous. Zeros fill the last vector up.
   static void gather(const float* from, int64_t row_stride, int64_t step, int64_t rows,
                      int64_t columns, float* to, int64_t to_stride) {
     if (step != 1 && row_stride == 1)
@@ -186,8 +187,8 @@ std::shared_ptr<const Operation> make_matmul(const memory::desc& a, const memory
   return operation;
 }
 
-/// One axis of windows. A transposed convolution looks at it from the other side: an element lies
-/// under a tap where the way to it is whole strides.
+/// One axis of windows. source() returns the input position under a tap. In a transposed
+/// convolution, an input lies under a tap only where its distance is a multiple of the stride.
 struct Axis {
   int64_t in = 1, out = 1, taps = 1, stride = 1, dilation = 1, pre = 0;
 
@@ -270,7 +271,7 @@ class ConvolutionOperation final : public Operation {
     return axis < first_axis_ ? 0 : desc.offset(axis - first_axis_ + 2, at);
   }
 
-  /// What lies under the tap and in the channel of number `k` at each position of the tile.
+  /// Collects the input elements of tap and channel number `k` for all positions of the tile.
   void collect(const float* x, const Tile& tile, int64_t k, float* to) const {
     const int64_t tap[3] = {k / axes_[2].taps / axes_[1].taps % axes_[0].taps,
                             k / axes_[2].taps % axes_[1].taps, k % axes_[2].taps};
@@ -312,7 +313,7 @@ class ConvolutionOperation final : public Operation {
     }
   }
 
-  /// visit(number in the tile, offset in the output).
+  /// Calls visit(number in the tile, offset in the output) for each position.
   template <class Visit>
   void visit_positions(const Tile& tile, const Visit& visit) const {
     const int64_t step = dst.offset(dst.get_ndims() - 1, 1);
@@ -334,7 +335,7 @@ class ConvolutionOperation final : public Operation {
   Axis axes_[3];
 };
 
-/// With weights in the order [groups, maps, channels, taps].
+/// Weights are in the order [groups, maps, channels, taps].
 std::shared_ptr<const Operation> make_convolution(
     bool is_transposed, const memory::desc& x, const memory::desc& weights,
     const memory::desc& bias, const memory::desc& y, const memory::dims& strides,

@@ -15,7 +15,7 @@ class ReorderOperation final : public Operation {
  public:
   ReorderOperation(const memory::desc& from, const memory::desc& to) {
     src = from, dst = to;
-    // Along the axis that is the inner one in the target.
+    // Rows run along the target's innermost axis.
     for (int axis = 0; axis < to.get_ndims(); ++axis)
       if (to.extent(axis) > 1 && (to.extent(inner_) <= 1 || step_of(axis) <= step_of(inner_)))
         inner_ = axis;

@@ -9,11 +9,11 @@
 #include <vector>
 
 /// \file
-/// What the CPU backend uses of oneDNN's interface, computed by kernels of our own, for processors
-/// that oneDNN is not built for: OPWRIGHT_ONEDNN=OFF puts this header in the place of oneDNN's. The
-/// names and their meaning are oneDNN's. Primitives compute in FP32; what needs another type gets
-/// an empty descriptor, as from oneDNN where a processor lacks instructions. The backend converts
-/// then.
+/// The part of oneDNN's interface that the CPU backend uses, implemented by our own kernels for
+/// processors that oneDNN is not built for. OPWRIGHT_ONEDNN=OFF puts this header in place of
+/// oneDNN's. Names have oneDNN's meaning. Primitives compute in FP32. A primitive of another type
+/// gets an empty descriptor, as from oneDNN where a processor lacks instructions; the backend then
+/// converts.
 
 namespace dnnl::plain {
 class Operation;
@@ -46,8 +46,10 @@ enum {
   DNNL_ARG_BIAS = 41,
   DNNL_ARG_SCRATCHPAD = 80,
   DNNL_ARG_MULTIPLE_SRC = 1024,
-  DNNL_ARG_ATTR_ZERO_POINTS = 4096,
+  DNNL_ARG_ATTR_SCALES = 4096,
+  DNNL_ARG_ATTR_ZERO_POINTS = 8192,
 };
+constexpr int DNNL_ARG_ATTR_MULTIPLE_POST_OP(int index) { return 16384 * (index + 1); }
 inline constexpr std::nullptr_t DNNL_MEMORY_NONE = nullptr;
 
 namespace dnnl {
@@ -75,6 +77,7 @@ enum class algorithm : uint8_t {
   eltwise_swish,
   eltwise_gelu_erf,
   eltwise_gelu_tanh,
+  undef,
   binary_add,
   binary_mul,
   pooling_max,
@@ -109,7 +112,7 @@ class memory {
  public:
   using dim = int64_t;
   using dims = std::vector<dim>;
-  /// With oneDNN's numbers, which engines have.
+  /// Types have oneDNN's numbers, which engine files contain.
   enum class data_type : uint8_t { undef = 0, f16 = 1, bf16 = 2, f32 = 3, s32 = 4, s8 = 5, u8 = 6 };
   enum class format_kind : uint8_t { any, blocked };
   enum class format_tag : uint8_t {
@@ -127,7 +130,7 @@ class memory {
   };
   static size_t data_type_size(data_type type);
 
-  /// Strides, and the second axis in blocks or not.
+  /// A layout of strides. The second axis may be in blocks.
   class desc {
    public:
     desc() = default;
@@ -146,7 +149,7 @@ class memory {
     size_t get_size() const;
     bool operator==(const desc& other) const;
 
-    /// How far the element at `position` of an axis lies behind the first one.
+    /// Distance of the element at `position` of an axis from the first one.
     int64_t offset(int axis, int64_t position) const {
       if (block_ > 0 && axis == 1) return position / block_ * strides_[1] + position % block_;
       return strides_[static_cast<size_t>(axis)] * position;
@@ -178,6 +181,8 @@ class post_ops {
   void append_eltwise(algorithm kind, float alpha, float beta) {
     steps_.push_back({false, kind, alpha, beta});
   }
+  /// Only products of bytes add tensors, and this implementation has none.
+  void append_binary(algorithm kind, const memory::desc&) { steps_.push_back({true, kind, 0, 0}); }
   int len() const { return static_cast<int>(steps_.size()); }
   void get_params_eltwise(int index, algorithm& kind, float& alpha, float& beta) const {
     const Step& step = steps_[static_cast<size_t>(index)];
@@ -189,19 +194,21 @@ class post_ops {
   std::vector<Step> steps_;
 };
 
-/// Scratch memory is always the caller's.
+/// Attributes of a primitive. Scratch memory is always the caller's.
 class primitive_attr {
  public:
   void set_scratchpad_mode(scratchpad_mode) {}
   void set_post_ops(const post_ops& steps) { steps_ = steps; }
   const post_ops& get_post_ops() const { return steps_; }
-  /// Points of zero belong to products of bytes, of which there are none here.
+  /// Only products of bytes have zero points and scales, and this implementation has none.
   void set_zero_points_mask(int, int) { has_zero_points_ = true; }
+  void set_scales_mask(int, int) { has_scales_ = true; }
+  bool has_scales() const { return has_scales_; }
   bool has_zero_points() const { return has_zero_points_; }
 
  private:
   post_ops steps_;
-  bool has_zero_points_ = false;
+  bool has_zero_points_ = false, has_scales_ = false;
 };
 
 class primitive_desc_base {
@@ -209,7 +216,7 @@ class primitive_desc_base {
   explicit operator bool() const { return own_ != nullptr; }
   const_dnnl_primitive_desc_t get() const { return own_.get(); }
   void reset(dnnl_primitive_desc_t own) { own_.reset(own); }
-  /// There is one implementation of each.
+  /// There is only one implementation of each primitive.
   bool next_impl() { return false; }
   const char* impl_info_str() const { return "plain"; }
   memory::desc src_desc() const;
@@ -258,7 +265,8 @@ struct matmul : primitive {
   };
 };
 
-/// oneDNN's two classes, which take the same arguments.
+/// The template of oneDNN's convolution_forward and deconvolution_forward, which take the same
+/// arguments.
 template <bool is_transposed>
 struct convolution : primitive {
   struct primitive_desc : primitive_desc_base {
