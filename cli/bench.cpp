@@ -39,14 +39,14 @@ InputOptions input_options(const BenchOptions& options, const Plan& plan) {
   return given;
 }
 
-/// The layers of one kind.
+/// Number and time of the layers of one kind.
 struct KindTime {
   std::string_view kind;
   int layers = 0;
-  double median = 0;  ///< the sum of theirs
+  double median = 0;  ///< sum of the layers' medians
 };
 
-/// Largest first. `layers` have sorted times.
+/// Sums the layers' medians by kind and returns the largest sum first. `layers` have sorted times.
 std::vector<KindTime> sum_by_kind(const std::vector<LayerTimes>& layers, const Schedule& schedule) {
   std::map<std::string_view, KindTime> by_kind;
   for (size_t i = 0; i < layers.size(); ++i) {

@@ -26,8 +26,8 @@ namespace {
 
 volatile std::sig_atomic_t interrupt = 0;
 
-/// Within its lifetime the first SIGINT or SIGTERM asks the build to end, and the next one ends the
-/// program.
+/// While this object lives, the first SIGINT or SIGTERM asks the build to end. The next one ends
+/// the program.
 class InterruptHandler {
  public:
   InterruptHandler() {
@@ -61,7 +61,10 @@ OptimizationProfile make_profile(const std::vector<InputShapes>& shapes, const N
     for (const Tensor* input : network.inputs()) {
       if (!matches(given.input, input->name())) continue;
       is_used = true;
-      profile.set_shape(input->name(), given.min, given.opt, given.max);
+      if (input->is_shape_input())
+        profile.set_values(input->name(), given.min, given.opt, given.max);
+      else
+        profile.set_shape(input->name(), given.min, given.opt, given.max);
     }
     if (is_used) continue;
     std::string known;
@@ -78,7 +81,7 @@ void set_fixed_shapes(OnnxParser& parser, const std::vector<std::vector<InputSha
   for (const std::vector<InputShapes>& profile : profiles) {
     for (const InputShapes& given : profile) {
       if (given.min.rank() != given.max.rank() || given.input.find('*') != std::string::npos)
-        continue;  // which the profile refuses, or knows later
+        continue;  // the profile refuses these ranks, or resolves the "*" later
       Shape& fixed = known.try_emplace(given.input, given.min).first->second;
       if (fixed.rank() != given.min.rank()) continue;
       for (int axis = 0; axis < fixed.rank(); ++axis)
@@ -88,7 +91,7 @@ void set_fixed_shapes(OnnxParser& parser, const std::vector<std::vector<InputSha
   for (const auto& [input, shape] : known) parser.set_input_shape(input, shape);
 }
 
-/// Throws Error unless a file can be written there, which a build would find out at its end.
+/// Throws Error unless a file can be written to `output`. A build would only find out at its end.
 void check_folder(const std::string& output) {
   const std::filesystem::path folder = std::filesystem::path(output).parent_path();
   if (folder.empty()) return;
@@ -125,7 +128,8 @@ BuiltEngine build_engine(const BuildOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Log& log = options.log;
   const uint64_t memory = options.limits.memory_bytes();
-  // The build ends by itself, which tells what took so long; not within one kernel or file.
+  // The build ends itself at the limit and reports what took so long, but it cannot stop within one
+  // kernel or file. There the alarm ends the process a little later.
   constexpr double kGraceSeconds = 1;
   if (options.limits.seconds > 0)
     end_after(options.limits.seconds + kGraceSeconds, options.limits.seconds);
@@ -181,7 +185,7 @@ BuiltEngine build_engine(const BuildOptions& options) {
   config.interrupt_check = InterruptHandler::check;
   BuiltEngine built;
   {
-    // What was measured is kept, whatever ends the build: the next one goes on from there.
+    // Measured times are saved however the build ends, so that the next build continues from them.
     const auto ended = [&](bool is_built) {
       if (options.finished) options.finished(is_built);
       if (config.timing_cache != nullptr) config.timing_cache->save(options.timing_cache);
@@ -215,15 +219,15 @@ BuiltEngine build_engine(const BuildOptions& options) {
 
 namespace {
 
-/// What the command line says beside BuildOptions.
+/// BuildOptions, and further values of the command line.
 struct BuildCommand {
   BuildOptions options;
   std::vector<std::string> shapes;
   bool fp16 = false, bf16 = false, json = false, verbose = false, quiet = false;
-  std::vector<std::function<void(BuilderConfig&)>> settings;  ///< each gives one its value
+  std::vector<std::function<void(BuilderConfig&)>> settings;  ///< each sets one property
 };
 
-/// Adds the flags that settings of configs have.
+/// Adds a command-line flag for each setting of a builder config.
 class SettingFlags {
  public:
   SettingFlags(CLI::App& app, BuildCommand& command) : app_(app), command_(command) {}

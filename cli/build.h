@@ -12,18 +12,19 @@
 
 namespace opwright::cli {
 
-/// What an engine is built from, and how.
+/// The model that an engine is built from, and how it is built.
 struct BuildOptions {
   std::string model, output, timing_cache, device;  ///< no output: nothing is written
   std::vector<std::string> plugins, embedded_plugins;
-  /// What is said of inputs, a list for each optimization profile. A "*" in a name stands for
-  /// whatever inputs' names have there.
+  /// Shapes of inputs, one list for each optimization profile. A "*" in a name stands for any text
+  /// in an input's name.
   std::vector<std::vector<InputShapes>> profiles;
   NetworkFlags network;
   bool allow_links = false;
   LimitOptions limits;
   Log log;
-  /// Change what is built, and how, once the model is taken over; empty: nothing.
+  /// Callbacks that change what is built, and how; empty: no change. `adjust_parser` is called
+  /// before the model is parsed, the others after.
   std::function<void(Network&)> adjust_network;
   std::function<void(OnnxParser&)> adjust_parser;
   std::function<void(BuilderConfig&)> configure;
@@ -33,14 +34,14 @@ struct BuildOptions {
 
 struct BuiltEngine {
   Plan plan;
-  size_t bytes = 0;    ///< of the engine's file
-  double seconds = 0;  ///< of all of it
+  size_t bytes = 0;    ///< size of the engine's file
+  double seconds = 0;  ///< duration of the whole build
 };
 
-/// Throws Error for a model that cannot be taken over, or built.
+/// Throws Error for a model that cannot be imported or built.
 BuiltEngine build_engine(const BuildOptions& options);
 
-/// Whether `pattern` is the name, or becomes it with something in the place of its "*".
+/// Whether `pattern` equals `name` once its "*" is replaced by some text.
 bool matches(const std::string& pattern, const std::string& name);
 
 }  // namespace opwright::cli

@@ -156,7 +156,7 @@ std::vector<InputShapes> parse_shapes(const std::vector<std::string>& texts,
   for (const std::string& text : texts) {
     const std::string what = str(option, " '", text, "'");
     size_t count = found.size();
-    std::string name;  // which may have the separators itself, and ends before its shape
+    std::string name;  // may contain the separators, ends before the shape
     size_t at = 0;
     while (at <= text.size()) {
       const size_t end = std::min(text.find(',', at), text.size());

@@ -8,7 +8,7 @@
 namespace opwright::cli {
 namespace {
 
-/// The text with each of these characters behind a backslash.
+/// The text with a backslash before each of these characters.
 std::string escaped(const std::string& text, std::string_view characters) {
   std::string result;
   for (const char c : text) {
@@ -18,14 +18,14 @@ std::string escaped(const std::string& text, std::string_view characters) {
   return result;
 }
 
-/// For single quotes of a shell.
+/// Quotes text with a shell's single quotes.
 std::string quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return result + "'";
 }
 
-/// How its value follows a long option: trtexec's behind "=".
+/// Separator between a long option and its value. trtexec's options take "=".
 std::string separator(const CommandText& command, const OptionText& option) {
   return command.name == kTrtexec && !option.value.empty() ? "=" : "";
 }
@@ -116,7 +116,7 @@ std::string fish(const std::vector<CommandText>& commands) {
   return text;
 }
 
-/// Text of a manual: hyphens that are typed, and no line that begins as a request.
+/// Escapes text for a manual page. Hyphens stay as typed, and no line begins as a roff request.
 std::string roff(const std::string& text) {
   std::string result;
   for (const char c : text) {

@@ -19,7 +19,8 @@ namespace {
 
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
-// What the handler reads. The texts are made beforehand: it may not allocate.
+// State that the signal handler reads. The texts are made beforehand, since a handler may not
+// allocate.
 std::atomic<const char*> current_stage{nullptr};
 std::atomic<const Context*> watched{nullptr};
 std::vector<std::string> step_texts;
@@ -70,7 +71,7 @@ const char* name_of(int signal) {
   }
 }
 
-/// What was being done.
+/// Adds the current stage, and the layer and plugin that were running.
 void add_place(Message& message) {
   if (const char* stage = current_stage.load()) message << " while " << stage;
   const Context* context = watched.load();
@@ -120,7 +121,7 @@ void install_crash_report() {
 }
 
 void set_crash_stage(const std::string& stage) {
-  static std::list<std::string> stages;  // stay valid for a handler that has begun
+  static std::list<std::string> stages;  // texts stay valid for a handler that has begun
   current_stage = stages.emplace_back(stage).c_str();
 }
 
@@ -132,7 +133,7 @@ void end_after(double seconds, double limit) {
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   sigaction(SIGALRM, &action, nullptr);
-  // More would not fit; it is not reached either.
+  // A longer time would not fit in the timer, and nobody waits for it.
   const double bounded = std::min(seconds, 1e8);
   const auto whole = static_cast<time_t>(bounded);
   const auto rest = static_cast<suseconds_t>((bounded - static_cast<double>(whole)) * 1e6);

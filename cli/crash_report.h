@@ -6,21 +6,23 @@
 
 namespace opwright::cli {
 
-/// From now on a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) tells on stderr what was being
-/// done and, where a context is watched, which layer and plugin, before it ends the process.
+/// Installs handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT. A crash then prints to stderr
+/// what was being done, and the layer and plugin if a context is watched, before it ends the
+/// process.
 void install_crash_report();
 
-/// What the program is doing, such as "loading 'net.engine'", until the next call.
+/// Sets the stage that a crash report names, such as "loading 'net.engine'", until the next call.
 void set_crash_stage(const std::string& stage);
 
-/// What the process exits with where it ran out of time; timeout(1) has the same.
+/// Exit status of a process that ran out of time, the same as that of timeout(1).
 inline constexpr int kTimeLimitStatus = 124;
 
-/// Ends the process after so many seconds from now, whatever it is doing then, even within a step,
-/// with a message that names the stage, the step and `limit`, which --max-time was given. 0: never.
+/// Ends the process `seconds` from now, even within a step. The message names the stage, the step
+/// and `limit`, the value of --max-time. 0 seconds: never.
 void end_after(double seconds, double limit);
 
-/// The context whose steps are named, for as long as the object lives; one at a time.
+/// Makes crash reports name the steps of a context while this object lives. Only one object may
+/// live at a time.
 class WatchedContext {
  public:
   explicit WatchedContext(const Context& context);

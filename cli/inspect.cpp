@@ -16,7 +16,7 @@ void print_sources(const Plan& plan) {
     const CodeObject& source = plan.code[index];
     std::printf("==> %s <==\n", printable(source.name).c_str());
     const std::string_view text(source.bytes.as<char>(), source.bytes.size());
-    // In a file they are to be what they are.
+    // A file or pipe receives the sources unchanged.
     if (isatty(STDOUT_FILENO) != 0)
       std::printf("%s", printable(text, LineEnds::kKeep).c_str());
     else

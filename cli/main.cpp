@@ -1,4 +1,4 @@
-// The program `opwright`: builds, runs, inspects and times engines, without Python, unless an
+// The program `opwright` builds, runs, inspects and times engines. It loads Python only if an
 // engine carries plugins as Python source or the command line names a Python file of plugins.
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 int main(int argc, char** argv) {
   using namespace opwright::cli;
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  // A link of TensorRT's name is that program.
+  // Called by the name trtexec, through a link, the program behaves as TensorRT's trtexec.
   if (argc > 0 && std::filesystem::path(argv[0]).filename() == kTrtexec)
     arguments.insert(arguments.begin(), kTrtexec);
   offer_python();

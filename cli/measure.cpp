@@ -20,10 +20,10 @@ double milliseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
 
-/// Standard normal values; integers are 0 or 1, which are valid as most things.
+/// Standard normal values. Integers are 0 or 1, which are valid for most purposes, such as indices.
 NpyArray random_array(PortType type, const Shape& shape) {
   const DataType dtype = type.dtype;
-  // With what the format pads.
+  // The count includes the elements that the format pads.
   const int64_t bytes = tensor_bytes(shape, dtype, type.format), count = bytes * 8 / bits(dtype);
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
@@ -35,7 +35,7 @@ NpyArray random_array(PortType type, const Shape& shape) {
           })};
 }
 
-/// A shape input's typical values.
+/// The typical values of a shape input as an array.
 NpyArray typical_values(const PlanPort& port, const Shape& values) {
   Shape shape;
   if (!port.dims.empty()) shape.push_back(values.rank());
@@ -46,7 +46,7 @@ NpyArray typical_values(const PlanPort& port, const Shape& values) {
           })};
 }
 
-/// The runs of one runner.
+/// Measures the runs of one runner.
 class Measurement {
  public:
   Measurement(Runner& runner, const MeasureOptions& options, Clock::time_point origin)
@@ -68,7 +68,7 @@ class Measurement {
          ++found.warmups)
       run();
     found.start = found.end = milliseconds_since(origin_);
-    size_t step = 1;  // from one run that is kept to the next
+    size_t step = 1;  // number of runs from one kept trace to the next
     for (; found.count < static_cast<size_t>(options_.runs) ||
            found.end < found.start + 1000 * options_.seconds;
          ++found.count) {
@@ -87,9 +87,9 @@ class Measurement {
   }
 
  private:
-  static constexpr size_t kMost = 1'000'000;  // an even number
+  static constexpr size_t kMost = 1'000'000;  // traces that are kept; even, for halve()
 
-  /// Keeps the first of each two.
+  /// Keeps the first trace of each pair.
   static void halve(std::vector<RunTrace>& runs) {
     for (size_t i = 0; i < runs.size() / 2; ++i) runs[i] = runs[2 * i];
     runs.resize(runs.size() / 2);
@@ -130,7 +130,7 @@ class Measurement {
   const Device& device_;
   const Clock::time_point origin_;
   std::unique_ptr<Event> first_, begin_, copied_, computed_, ended_;
-  double offset_ = 0;  // of the device's clock
+  double offset_ = 0;  // host time of the device clock's zero
 };
 
 }  // namespace
@@ -167,6 +167,29 @@ Measured measure(const std::vector<std::unique_ptr<Runner>>& runners,
   return sum;
 }
 
+namespace {
+
+/// The typical shape of an input, except for extents that the engine knows to equal those of inputs
+/// with a given shape or given values.
+Shape fitting_shape(const Plan& plan, size_t input, const Shape& typical,
+                    const InputOptions& options) {
+  Shape shape = typical;
+  for (const PlanPort& other : plan.inputs) {
+    const auto given = options.shapes.find(other.name);
+    const auto file = options.arrays.find(other.name);
+    if (other.is_shape_input || (given == options.shapes.end() && file == options.arrays.end()))
+      continue;
+    const Shape& known = file != options.arrays.end() ? file->second.shape : given->second;
+    const std::vector<int32_t>& dims = plan.inputs[input].dims;
+    for (int i = 0; i < shape.rank(); ++i)
+      for (int k = 0; k < std::min<int>(known.rank(), other.dims.size()); ++k)
+        if (dims[i] == other.dims[k]) shape[i] = known[k];
+  }
+  return shape;
+}
+
+}  // namespace
+
 void set_inputs(Runner& runner, const InputOptions& options) {
   const Plan& plan = runner.plan();
   for (const auto& [name, array] : options.arrays) find_port(plan.inputs, name, "input");
@@ -176,7 +199,9 @@ void set_inputs(Runner& runner, const InputOptions& options) {
     const PlanPort& port = plan.inputs[i];
     const auto file = options.arrays.find(port.name);
     const auto given = options.shapes.find(port.name);
-    const Shape& shape = given != options.shapes.end() ? given->second : ranges[i].opt;
+    const Shape shape = given != options.shapes.end() ? given->second
+                        : ranges[i].values            ? ranges[i].opt
+                                           : fitting_shape(plan, i, ranges[i].opt, options);
     runner.set_input(static_cast<int>(i), file != options.arrays.end() ? file->second
                                           : ranges[i].values           ? typical_values(port, shape)
                                                              : random_array(port.type, shape));

@@ -10,9 +10,9 @@
 
 namespace opwright::cli {
 
-/// Milliseconds since the measurement began of what happened to one run: on the host, the call that
-/// gives it to the device and the whole; on the device, the copies of inputs, the work, the copies
-/// of outputs. On the CPU the call is the work.
+/// Times of one run, in milliseconds since the measurement began. On the host: the whole run and
+/// the call that enqueues it. On the device: the copies of inputs, the work, the copies of outputs.
+/// On the CPU the call itself does the work.
 struct RunTrace {
   double start = 0, end = 0;
   double enqueue_start = 0, enqueue_end = 0;
@@ -25,7 +25,7 @@ struct RunTrace {
   double latency() const { return d2h_end - h2d_start; }
 };
 
-/// For how long is measured: until both numbers are reached.
+/// How long to measure: until both the number of runs and the time are reached.
 struct MeasureOptions {
   int warmup_runs = 0, runs = 0;
   double warmup_ms = 0, seconds = 0;
@@ -33,27 +33,30 @@ struct MeasureOptions {
   bool transfers = false;  ///< whether inputs and outputs are copied from and to the host
 };
 
-/// What was measured. Of more than a million runs of a runner every second, fourth ... one is kept.
+/// Result of a measurement. If a runner makes more than a million runs, only the traces of every
+/// second, fourth ... run are kept.
 struct Measured {
-  std::vector<RunTrace> runs;  ///< that are kept, in the order of their ends
-  size_t count = 0;            ///< of all runs
-  size_t warmups = 0;          ///< before them
-  double start = 0, end = 0;   ///< of the first and the last of all, in milliseconds
+  std::vector<RunTrace> runs;  ///< kept traces, in the order of their ends
+  size_t count = 0;            ///< number of all runs
+  size_t warmups = 0;          ///< number of warm-up runs
+  double start = 0, end = 0;   ///< of the first and the last run, in milliseconds
 
   double milliseconds() const { return end - start; }
   double per_second() const { return 1000 * static_cast<double>(count) / milliseconds(); }
 };
 
-/// Measures all runners, each in a thread of its own where there are several.
+/// Measures all runners. Several runners each get a thread of their own.
 Measured measure(const std::vector<std::unique_ptr<Runner>>& runners,
                  const MeasureOptions& options);
 
-/// What the inputs of a run are to be, by their names.
+/// Values or shapes of a run's inputs, by name.
 struct InputOptions {
   std::map<std::string, NpyArray> arrays;
-  std::map<std::string, Shape> shapes;  ///< of random values; the profile's typical ones otherwise
+  /// Of random values. Default: the profile's typical shapes, with the extents of other inputs
+  /// where the engine knows them to be equal.
+  std::map<std::string, Shape> shapes;
 };
-/// Gives a runner all inputs and prepares it. Throws Error for a name that is none of an input.
+/// Gives a runner all inputs and prepares it. Throws Error for a name that no input has.
 void set_inputs(Runner& runner, const InputOptions& options);
 
 /// The times of a layer in several runs, in the order in which layers run.
@@ -63,7 +66,7 @@ struct LayerTimes {
 };
 std::vector<LayerTimes> profile_layers(Runner& runner, int runs);
 
-/// Sorted values' element at that part of them, 0 to 1.
+/// The quantile `q`, 0 to 1, of sorted values.
 double quantile(const std::vector<double>& sorted, double q);
 
 }  // namespace opwright::cli

@@ -29,7 +29,8 @@ int tell_usage(const Host& host, const CLI::App& app, const std::string& problem
       host, str(problem, "\n'", host.name, command, " --help' shows what there is"), kUsageStatus);
 }
 
-/// Returns the exit status, that of a command being in `status`.
+/// Parses and runs a command line and returns its exit status. A command leaves its own in
+/// `status`.
 int run_parsed(CLI::App& app, const std::vector<std::string>& arguments, const Host& host,
                const int& status) {
   try {
@@ -59,7 +60,7 @@ int run_program(const std::vector<std::string>& arguments, const Host& host) {
   std::signal(SIGXFSZ, SIG_IGN);
   install_crash_report();
   CLI::App app("Build, run, inspect, view, time and serve engines of ONNX models.", host.name);
-  app.require_subcommand(0, 1);  // checked below: a wrong name is to be named
+  app.require_subcommand(0, 1);  // zero is checked below, so that the message names a wrong command
   app.set_version_flag("--version", OPWRIGHT_VERSION);
   int status = 0;
   add_build(app);

@@ -23,13 +23,13 @@ namespace fs = std::filesystem;
 
 constexpr const char* kName = "python";
 
-/// What an interpreter says of itself.
+/// Version and paths that an interpreter reports.
 struct Installation {
   std::string executable, version, prefix, library;
   std::vector<std::string> library_folders, path;
 };
 
-/// The functions that are called in libpython. All of them belong to its stable interface.
+/// Functions of libpython that the program calls. All of them belong to the stable interface.
 struct Functions {
   void (*initialize)(int);
   int (*finalize)();
@@ -44,7 +44,8 @@ std::string environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
-/// The folder of the package: that of the library that this program uses, in an installed wheel.
+/// The folder of the Python package. In an installed wheel the program's library lies in this
+/// folder.
 std::optional<fs::path> package_folder() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&getInferLibVersion), &info) == 0) return std::nullopt;
@@ -53,7 +54,7 @@ std::optional<fs::path> package_folder() {
   return std::nullopt;
 }
 
-/// "3.11" of an extension that was built for that version alone; empty for one that suits several.
+/// "3.11" if the extension was built for only that version; empty if it suits several versions.
 std::string extension_version(const fs::path& package) {
   for (const auto& entry : fs::directory_iterator(package)) {
     const std::string name = entry.path().filename();
@@ -79,7 +80,7 @@ std::vector<std::string> interpreters(const std::optional<fs::path>& package) {
   return list;
 }
 
-/// What the command prints, by lines; empty when it fails.
+/// Lines that the interpreter prints for the script; empty when it fails.
 std::vector<std::string> lines_of(const std::string& executable, const std::string& script) {
   std::string quoted = "'";
   for (const char c : executable) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -130,7 +131,7 @@ Installation find_installation(const std::optional<fs::path>& package) {
   refuse("no Python interpreter that suits was found; tried: " + tried);
 }
 
-/// Extension modules take Python's symbols from the global ones.
+/// Opens libpython with global symbols, since extension modules take Python's symbols from there.
 void* open_library(const Installation& python) {
   std::string reason = "it says of no shared library";
   // An interpreter that is linked statically may still have a library beside it.
@@ -179,7 +180,7 @@ std::string quote(const std::string& text) {
   return "b" + quoted + "'.decode('utf-8', 'surrogateescape')";
 }
 
-/// The program's interpreter, once it is needed.
+/// The program's Python interpreter, loaded when it is first needed.
 class Python final : public SourceLanguage {
  public:
   std::vector<CodeObject> collect(std::span<const PluginRequirement>) override {
@@ -222,8 +223,8 @@ class Python final : public SourceLanguage {
     std::string path;
     if (package) path += quote(package->parent_path()) + ", ";
     for (const std::string& entry : python.path) path += quote(entry) + ", ";
-    // The traceback comes back through a file descriptor, which needs nothing of Python's
-    // structure.
+    // The traceback comes back through a file descriptor, which does not depend on the layout of
+    // Python's objects.
     int ends[2];
     require(pipe(ends) == 0, "no pipe for Python's messages");
     const std::string script =

@@ -39,7 +39,7 @@ std::vector<std::string> loaded_libraries() {
   return paths;
 }
 
-/// "OUTPUT=INPUT" of each.
+/// Parses texts of the form "OUTPUT=INPUT".
 std::vector<Feed> parse_feeds(const std::vector<std::string>& texts, const Plan& plan) {
   std::vector<Feed> feeds;
   for (const std::string& text : texts) {
@@ -56,14 +56,14 @@ std::vector<Feed> parse_feeds(const std::vector<std::string>& texts, const Plan&
   return feeds;
 }
 
-/// An output of all steps, stacked.
+/// Stacks an output of all steps in one array.
 class Stack {
  public:
   Stack(Runner& runner, const Plan& plan, int output, int steps)
       : runner_(runner), port_(plan.outputs[output]), output_(output), steps_(steps) {}
   int output() const { return output_; }
 
-  /// In the order of the queue.
+  /// Appends the output of the current step, in the order of the queue.
   void add() {
     const Shape shape = runner_.output_shape(output_);
     const auto bytes = static_cast<size_t>(bytes_of(port_.type.dtype, shape.numel()));
@@ -99,7 +99,7 @@ class Stack {
   DeviceMemory memory_;
 };
 
-/// Milliseconds of the first step, and of each that follows in the mean.
+/// Milliseconds of the first step, and the mean of the following steps.
 struct StepTimes {
   double first = 0, next = 0;
 };

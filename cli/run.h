@@ -11,8 +11,8 @@
 
 namespace opwright::cli {
 
-/// The index of the port of that name, or of the only one for an empty name. Throws Error that
-/// names those there are; `what` is "input" or "output".
+/// The index of the port `name`. An empty name stands for the only port. Throws Error that lists
+/// the ports' names; `what` is "input" or "output".
 int find_port(const std::vector<PlanPort>& ports, const std::string& name, const char* what);
 
 /// An output that becomes an input of the next run.
@@ -21,29 +21,29 @@ struct Feed {
 };
 
 /// A context with its input arrays and memory for its outputs. An output that is aliased to an
-/// input lies in its memory, which is the runner's.
+/// input lies in that input's memory, which the runner owns.
 class Runner {
  public:
-  /// One of several at once is not `watched`, and runs in a queue of its own.
+  /// A runner that is one of several at once is not `watched`, and runs in its own queue.
   explicit Runner(std::shared_ptr<Engine> engine, bool watched = true);
-  /// Takes the first profile that has these shapes; where none has, it stays, and set_input()
-  /// fails. Before the inputs are set.
+  /// Selects the first profile that has these shapes. If none has, the profile stays and
+  /// set_input() fails. Call it before set_input().
   void choose_profile(const std::vector<std::pair<int, Shape>>& shapes);
   /// Throws Error when type or shape do not fit.
   void set_input(int index, NpyArray array);
-  /// Makes inputs of outputs, once they have been run; in another profile where the shapes are not
-  /// in this one. Throws Error where one cannot be.
+  /// Makes outputs of the last run the next inputs. Changes the profile if the shapes are not in
+  /// the current one. Throws Error if an output cannot become the input.
   void feed(const std::vector<Feed>& feeds);
-  /// Allocates the outputs. Inputs that outputs are aliased to, and which are not given, begin as
-  /// 0. Throws Error naming another one that is missing.
+  /// Allocates the outputs. A missing input that an output is aliased to begins as 0. Throws Error
+  /// naming any other missing input.
   void prepare();
-  /// Runs once and returns when all is done.
+  /// Runs once and waits for the end.
   void run();
-  /// The same without waiting.
+  /// Parts of run(): start() enqueues a run without waiting for it.
   void start();
   void wait();
-  /// In the order of the queue, and without waiting: all inputs from the host's memory, which has
-  /// them anyway, and all outputs to the host's memory.
+  /// Enqueue copies without waiting for them: of all inputs from the host's memory, which always
+  /// holds them, and of all outputs to the host's memory.
   void copy_inputs();
   void copy_outputs();
   Context& context() { return context_; }
@@ -65,9 +65,9 @@ class Runner {
   std::optional<WatchedContext> watched_;
   std::shared_ptr<void> queue_;  // null: the default one
   std::vector<NpyArray> inputs_;
-  /// Memory of the device: of outputs, and of inputs where the device does not read the host's.
+  /// Device memory of outputs, and of inputs if the device does not read the host's memory.
   std::vector<DeviceMemory> input_memory_, output_memory_;
-  /// Of the host, for copies: null where there were none.
+  /// Pinned host memory for copies; null for ports that were not copied.
   std::vector<std::unique_ptr<PinnedMemory>> host_inputs_, host_outputs_;
 };
 

@@ -1,5 +1,5 @@
-// TensorRT's program trtexec: its spellings of what `opwright build`, `bench` and `run` do, and its
-// report of it.
+// TensorRT's program trtexec: its options for what `opwright build`, `bench` and `run` do, and its
+// report.
 
 #include "trtexec.h"
 
@@ -47,7 +47,7 @@ std::string version_text() {
 
 std::string enabled(bool is_enabled) { return is_enabled ? "Enabled" : "Disabled"; }
 
-/// What asks for something else than is here must not be passed over.
+/// Refuses options that ask for features which do not exist here. Ignoring them would be wrong.
 void refuse(const Arguments& arguments) {
   if (arguments.has("useDLACore"))
     fail("Cannot create DLA engine, ", arguments.get("useDLACore"), " not available");
@@ -78,7 +78,7 @@ void warn_of_no_effect(const Arguments& arguments) {
 
 constexpr std::string_view kUnits = "BKMG";
 
-/// Bytes of "0.5G", "4096B", and of numbers without a unit in the one that is usual.
+/// Bytes of "0.5G" or "4096B". A number without a unit is in the unit `usual`.
 size_t bytes_of(const std::string& text, const std::string& option, char usual) {
   const size_t unit = text.empty() ? std::string::npos : kUnits.find(text.back());
   const std::string number = unit == std::string::npos ? text : text.substr(0, text.size() - 1);
@@ -122,8 +122,8 @@ bool allows(const Arguments& arguments, const std::string& precision) {
   return arguments.has(precision) || arguments.has("best");
 }
 
-/// Networks are strongly typed as trtexec 11's are, unless something of trtexec 10's asks for
-/// other types.
+/// Networks are strongly typed, as with trtexec 11, unless an option of trtexec 10 asks for other
+/// types.
 bool is_strongly_typed(const Arguments& arguments) {
   if (arguments.has("stronglyTyped")) return true;
   for (const char* precision : kPrecisions)
@@ -230,7 +230,7 @@ DataType precision_of(const std::string& text, const std::string& option) {
                        "'; expected fp32, fp16, bf16, int8, fp8, int32, int64, uint8 or bool"));
 }
 
-/// "chw" and so on, several with "+", as a set of formats.
+/// Parses formats such as "chw", joined by "+", as a set of formats.
 uint32_t formats_of(const std::string& text, const std::string& option) {
   using Format = TensorFormat;
   constexpr std::pair<const char*, Format> kFormats[] = {
@@ -253,7 +253,8 @@ uint32_t formats_of(const std::string& text, const std::string& option) {
   return formats;
 }
 
-/// "fp16:chw+hwc8" of each tensor, or of all; the type may be left out.
+/// Applies specifications such as "fp16:chw+hwc8", one for each tensor or one for all. The type may
+/// be left out.
 void set_io_formats(std::span<Tensor* const> tensors, const Arguments& arguments,
                     const std::string& name) {
   const std::vector<std::string> specs = arguments.list(name);
@@ -270,7 +271,7 @@ void set_io_formats(std::span<Tensor* const> tensors, const Arguments& arguments
   }
 }
 
-/// "LAYER:TYPE" of layers; "*" is all others. Calls `set` with each layer that is named.
+/// Parses "LAYER:TYPE"; "*" stands for all other layers. Calls `set` with each named layer.
 template <class Set>
 void set_of_layers(Network& network, const Arguments& arguments, const std::string& name,
                    Set&& set) {
@@ -310,8 +311,8 @@ void adjust(Network& network, const Arguments& arguments) {
                 });
 }
 
-/// The shapes of each profile, from --minShapes, --optShapes, --maxShapes, and --profile before
-/// them; or from --shapes alone.
+/// The shapes of each profile, from --minShapes, --optShapes and --maxShapes, and --profile before
+/// them; or only from --shapes.
 std::vector<std::vector<InputShapes>> profiles_of(const Arguments& arguments) {
   struct Texts {
     std::vector<std::string> min, opt, max;
@@ -331,7 +332,8 @@ std::vector<std::vector<InputShapes>> profiles_of(const Arguments& arguments) {
                                               parse_shapes(each.opt, "--optShapes"),
                                               parse_shapes(each.max, "--maxShapes")};
     std::vector<InputShapes>& profile = profiles.emplace_back();
-    // What is left out is as trtexec has it: the typical ones stand for the others.
+    // Missing options follow trtexec: the typical shapes stand for missing smallest and largest
+    // ones.
     for (const size_t list : {1, 2, 0}) {
       for (const InputShapes& given : lists[list]) {
         if (std::ranges::find(profile, given.input, &InputShapes::input) != profile.end()) continue;
@@ -350,9 +352,62 @@ std::vector<std::vector<InputShapes>> profiles_of(const Arguments& arguments) {
   return profiles;
 }
 
+void tell_missing_shape(const std::string& input, const Shape& shape) {
+  tell_warning(
+      str("Dynamic dimensions required for input: ", input,
+          ", but no shapes were provided. Automatically overriding shape to: ", shape_text(shape)));
+}
+
+/// The open extents of `input` are 1. Those with the name of a given input's dimension are as large
+/// as that one, since equal names mean equal extents.
+InputShapes missing_shapes(const Tensor& input, const Network& network,
+                           std::span<const InputShapes> profile) {
+  if (input.is_shape_input()) {
+    const Shape values(std::vector<int64_t>(static_cast<size_t>(input.shape().numel()), 1));
+    return {input.name(), values, values, values};
+  }
+  Shape fixed = input.shape();
+  std::ranges::replace(fixed, -1, 1);
+  InputShapes found{input.name(), fixed, fixed, fixed};
+  for (int i = 0; i < input.rank(); ++i) {
+    const std::string name = input.shape()[i] == -1 ? input.dimension_name(i) : "";
+    if (name.empty()) continue;
+    for (const Tensor* other : network.inputs()) {
+      const auto given = std::ranges::find_if(
+          profile, [&](const InputShapes& each) { return matches(each.input, other->name()); });
+      if (given == profile.end() || other->is_shape_input()) continue;
+      for (int k = 0; k < std::min(other->rank(), given->min.rank()); ++k) {
+        if (other->dimension_name(k) != name) continue;
+        found.min[i] = given->min[k];
+        found.opt[i] = given->opt[k];
+        found.max[i] = given->max[k];
+      }
+    }
+  }
+  return found;
+}
+
+/// As trtexec does: an input without a shape gets one, and a warning says so.
+void add_missing_shapes(std::vector<std::vector<InputShapes>>& profiles, const Network& network) {
+  for (const Tensor* input : network.inputs()) {
+    const Shape shape = input->shape();
+    const bool is_open = std::ranges::find(shape, -1) != shape.end();
+    if (!is_open && !input->is_shape_input()) continue;
+    if (profiles.empty()) profiles.emplace_back();
+    for (std::vector<InputShapes>& profile : profiles) {
+      if (std::ranges::any_of(profile, [&](const InputShapes& given) {
+            return matches(given.input, input->name());
+          }))
+        continue;
+      profile.push_back(missing_shapes(*input, network, profile));
+      tell_missing_shape(input->name(), profile.back().opt);
+    }
+  }
+}
+
 // Devices -----------------------------------------------------------------------------------------
 
-/// The device that --device=N means, or names itself; empty: whatever is there.
+/// The device of --device, a number or a name; empty: the default device.
 std::string device_text(const Arguments& arguments) {
   std::string text = arguments.get("device");
   if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) return text;
@@ -364,7 +419,7 @@ std::string device_text(const Arguments& arguments) {
   return "";
 }
 
-/// A line for each "key: value", with a heading.
+/// Prints a heading and a "key: value" line for each pair.
 void tell_section(const std::string& heading,
                   const std::vector<std::pair<std::string, std::string>>& lines) {
   tell_info("=== " + heading + " ===");
@@ -438,7 +493,10 @@ std::shared_ptr<Engine> build(const Arguments& arguments, const std::vector<std:
     if (arguments.has("pluginInstanceNorm")) parser.clear_flag(Flag::kNATIVE_INSTANCENORM);
     if (arguments.has("enablePluginOverride")) parser.set_flag(Flag::kENABLE_PLUGIN_OVERRIDE);
   };
-  options.adjust_network = [&](Network& network) { adjust(network, arguments); };
+  options.adjust_network = [&](Network& network) {
+    add_missing_shapes(options.profiles, network);
+    adjust(network, arguments);
+  };
   options.configure = [&](BuilderConfig& config) { configure(config, arguments); };
   tell_info("Start parsing network model.");
   BuiltEngine built = build_engine(options);
@@ -506,8 +564,8 @@ void report_engine(const Plan& plan, const Arguments& arguments) {
     }
 }
 
-/// -2: all weights stay in the device's memory. -1: as many as it has room for. "20%", "10M":
-/// those.
+/// Sets the weights that stay in the device's memory. "-2": all. "-1": as many as fit. "20%",
+/// "10M": this amount.
 void set_weight_budget(Engine& engine, const Arguments& arguments) {
   const std::string option = "--weightStreamingBudget", text = arguments.get(option.substr(2));
   if (text.empty() || text == "-2") return;
@@ -534,7 +592,7 @@ void set_weight_budget(Engine& engine, const Arguments& arguments) {
 
 // Runs --------------------------------------------------------------------------------------------
 
-/// An NPY file's array, or what lies in a file as it is.
+/// The array of an NPY file, or the raw bytes of another file.
 NpyArray read_values(const std::string& path, const PlanPort& port, const Shape& shape) {
   Blob file = read_file(path);
   constexpr std::string_view kNpy = "\x93NUMPY";
@@ -587,9 +645,7 @@ InputOptions input_options(const Plan& plan, int profile, const Arguments& argum
     if (given.arrays.contains(port.name)) continue;
     if (!given.shapes.contains(port.name) && !arguments.has("optShapes") &&
         range.min != range.max && !range.values)
-      tell_warning(str("Dynamic dimensions required for input: ", port.name,
-                       ", but no shapes were provided. Automatically overriding shape to: ",
-                       shape_text(range.opt)));
+      tell_missing_shape(port.name, range.opt);
     tell_info("Using random values for input " + port.name);
   }
   return given;
@@ -747,7 +803,7 @@ void print_help() {
   }
 }
 
-/// Returns the exit status.
+/// Runs trtexec and returns its exit status.
 int trtexec(const std::vector<std::string>& words) {
   std::string line = str("TensorRT.trtexec ", version_text(), " # trtexec");
   for (const std::string& word : words) line += " " + printable(word);
@@ -761,7 +817,8 @@ int trtexec(const std::vector<std::string>& words) {
     return 1;
   };
   try {
-    // A Python file makes the program Python's, which prints all of this.
+    // A Python file of plugins replaces this process by Python's, which then prints everything
+    // below.
     const Arguments arguments(words);
     for (const std::string& file : plugin_files(arguments))
       if (is_python(file)) load_plugins({file});

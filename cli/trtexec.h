@@ -14,9 +14,9 @@ std::vector<OptionText> trtexec_options();
 struct TrtexecOption {
   const char* name;     ///< without hyphens
   const char* aliases;  ///< with spaces between them
-  const char* value;    ///< how its value is called; empty for a flag
+  const char* value;    ///< name of its value; empty for a flag
   const char* help;
-  /// Why it says nothing here, where it does not.
+  /// Why the option has no effect here; null if it has one.
   const char* no_effect = nullptr;
 };
 
@@ -27,11 +27,11 @@ class TrtexecArguments {
   explicit TrtexecArguments(const std::vector<std::string>& words);
 
   bool has(const std::string& name) const;
-  /// The last value; empty where there is none.
+  /// The option's last value; empty if it is not given.
   std::string get(const std::string& name) const;
-  /// The values of all that are given, split at commas; each may be given several times.
+  /// All values of the option, split at commas. An option may be given several times.
   std::vector<std::string> list(const std::string& name) const;
-  /// Throws UsageError for what is no number of at least `least`.
+  /// The option's value. Throws UsageError unless it is a number of at least `least`.
   double number(const std::string& name, double otherwise, double least = 0) const;
   int integer(const std::string& name, int otherwise, int least = 0) const;
 

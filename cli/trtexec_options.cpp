@@ -14,7 +14,7 @@ constexpr const char* kNoLean = "an engine holds no runtime";
 constexpr const char* kOnnxAlone = "models are ONNX";
 constexpr const char* kNoNeed = "kernels need no such setting";
 
-// The help of what has no effect says what TensorRT does.
+// The help of an option without effect says what TensorRT does.
 constexpr TrtexecOption kOptions[] = {
     {"onnx", "", "FILE", "ONNX model"},
     // Build

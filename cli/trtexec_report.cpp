@@ -16,7 +16,7 @@ namespace {
 
 using Severity = ILogger::Severity;
 
-/// The mean and so on of one part of all runs.
+/// Statistics of one part of all runs, such as the latency.
 class Part {
  public:
   template <class Get>
@@ -30,7 +30,7 @@ class Part {
     const size_t half = sorted_.size() / 2;
     return sorted_.size() % 2 == 1 ? sorted_[half] : (sorted_[half - 1] + sorted_[half]) / 2;
   }
-  /// The smallest value that so many percent are not larger than.
+  /// The smallest value such that `percent` of the values are not larger.
   double percentile(double percent) const {
     const auto count = static_cast<double>(sorted_.size());
     const auto left_out = static_cast<size_t>((1 - percent / 100) * count);
@@ -58,7 +58,7 @@ class Part {
 };
 
 void report_means(std::span<const RunTrace> runs, int average) {
-  // Of many lines the first and the last.
+  // If there are many lines, only the first and the last ones are printed.
   constexpr size_t kShown = 200;
   tell_info();
   tell_info("=== Trace details ===");
@@ -171,7 +171,7 @@ void report_runs(const Measured& measured, const ReportOptions& options) {
 
 std::string times_json(const std::vector<RunTrace>& runs) {
   std::ostringstream text;
-  text.precision(9);  // milliseconds, of which there are many
+  text.precision(9);  // enough digits for large numbers of milliseconds
   const char* separator = "[\n  { ";
   for (const RunTrace& run : runs) {
     const std::pair<const char*, double> parts[] = {{"startEnqMs", run.enqueue_start},

@@ -15,7 +15,7 @@ void tell_info(const std::string& line = "");
 void tell_warning(const std::string& line);
 void tell_error(const std::string& line);
 
-/// A number with six digits and without an exponent, which scripts' patterns do not expect.
+/// A number with six digits. It has no exponent, since the patterns of scripts do not expect one.
 std::string number_text(double value);
 
 /// The means and the summary of runs, in milliseconds.
@@ -33,7 +33,7 @@ void report_layers(const std::vector<LayerTimes>& layers, int runs);
 /// The layers as --exportProfile writes them.
 std::string profile_json(const std::vector<LayerTimes>& layers, int runs);
 
-/// Elements with a space between them, as JSON has them.
+/// The elements in JSON's form, separated by spaces.
 std::string values_text(const NpyArray& array);
 /// The outputs as --exportOutput writes them.
 std::string outputs_json(Runner& runner);

@@ -8,10 +8,10 @@
 
 namespace opwright::cli {
 
-/// What the program exits with where the command line is wrong.
+/// Exit status for a wrong command line.
 inline constexpr int kUsageStatus = 2;
 
-/// The command line is wrong, whatever is in the files that it names.
+/// Error of the command line itself, not of the files that it names.
 class UsageError final : public Error {
  public:
   explicit UsageError(const std::string& message) : Error(ErrorCode::kINVALID_ARGUMENT, message) {}
@@ -24,26 +24,26 @@ void require_usage(bool condition, const Parts&... parts) {
     throw UsageError(str(parts...));
 }
 
-/// What shells and manuals say of an option.
+/// Description of an option for shells and manuals.
 struct OptionText {
   std::vector<std::string> names;  ///< with their hyphens, the long one first
-  std::string value;               ///< how its value is called; empty for a flag
+  std::string value;               ///< name of its value; empty for a flag
   std::string help;
   std::string default_text;  ///< empty: none
 };
 
-/// The same of a command.
+/// Description of a command for shells and manuals.
 struct CommandText {
   std::string name, help;
-  std::vector<std::string> files;  ///< what its parameters without a name are called
+  std::vector<std::string> files;  ///< names of its positional parameters
   std::vector<OptionText> options;
 };
 
-/// All commands, from the tables that they are parsed with.
+/// All commands, from the tables that parse the command line.
 std::vector<CommandText> describe_commands(const CLI::App& app);
 
-/// What is wrong with a command line that was not understood, in one sentence: the name that is
-/// unknown and what was probably meant, or `otherwise`.
+/// One sentence on a command line that was not understood: the unknown name and what was probably
+/// meant, or `otherwise`.
 std::string explain(const CLI::App& app, const std::vector<std::string>& arguments,
                     const std::string& otherwise);
 

@@ -1,4 +1,4 @@
-// The process in which builds run kernels first that may fault (compile/trial_process.h).
+// The process in which builds first run kernels that may fault (compile/trial_process.h).
 
 #include <cstdio>
 

@@ -1,6 +1,7 @@
 #pragma once
 
 /// \file
-/// TensorRT's name for what lies behind its classes. Here that is with the classes; see NvInfer.h.
+/// TensorRT's name for the implementation behind its classes, which is here with the classes; see
+/// NvInfer.h.
 
 #include "NvInferRuntime.h"

@@ -1,15 +1,16 @@
 #pragma once
 
 /// \file
-/// Found by sources that include it for the plugin interfaces; see NvInfer.h. The structures are
-/// the parameters of NVIDIA's own plugins: those plugins are not in Opwright, but compile with it.
+/// For sources that include it for the plugin interfaces; see NvInfer.h. The structures are the
+/// parameters of NVIDIA's own plugins. Opwright lacks these plugins, but they compile with it.
 
 #include "NvInferRuntimePlugin.h"
 
 namespace nvinfer1 {
 namespace plugin {
 
-/// Of the plugin PriorBox_TRT. Pointers are borrowed, here and below; sizes are in pixels.
+/// Parameters of the plugin PriorBox_TRT. Pointers are borrowed, here and below; sizes are in
+/// pixels.
 struct PriorBoxParameters {
   float* minSize;
   float* maxSize;
@@ -27,32 +28,32 @@ struct PriorBoxParameters {
   float offset;  ///< Of a box's centre from its cell's corner, in steps.
 };
 
-/// Of the plugin RPROI_TRT.
+/// Parameters of the plugin RPROI_TRT.
 struct RPROIParams {
   int32_t poolingH;
   int32_t poolingW;
-  int32_t featureStride;  ///< Pixels of the image for one of the features.
-  int32_t preNmsTop;      ///< Boxes that go into the suppression.
-  int32_t nmsMaxOut;      ///< Boxes that come out.
+  int32_t featureStride;  ///< Pixels of the image per pixel of the features.
+  int32_t preNmsTop;      ///< Boxes before the suppression.
+  int32_t nmsMaxOut;      ///< Boxes after the suppression.
   int32_t anchorsRatioCount;
   int32_t anchorsScaleCount;
   float iouThreshold;
   float minBoxSize;
-  float spatialScale;  ///< From the image's coordinates to those of the features.
+  float spatialScale;  ///< Factor from the image's coordinates to those of the features.
 };
 
-/// Of the plugin GridAnchor_TRT, for one feature map.
+/// Parameters of the plugin GridAnchor_TRT, for one feature map.
 struct GridAnchorParameters {
   float minSize;
   float maxSize;
   float* aspectRatios;
   int32_t numAspectRatios;  ///< Elements of aspectRatios.
-  int32_t H;                ///< Of the feature map.
-  int32_t W;                ///< Of the feature map.
+  int32_t H;                ///< Height of the feature map.
+  int32_t W;                ///< Width of the feature map.
   float variance[4];
 };
 
-/// How the four numbers of a box are meant.
+/// Meaning of a box's four numbers.
 enum class CodeTypeSSD : int32_t {
   CORNER = 0,
   CENTER_SIZE = 1,
@@ -60,7 +61,7 @@ enum class CodeTypeSSD : int32_t {
   TF_CENTER = 3,  ///< Centre and size, y before x.
 };
 
-/// Of the plugin NMS_TRT of TensorRT 10 and before.
+/// Parameters of the plugin NMS_TRT of TensorRT 10 and before.
 struct DetectionOutputParameters {
   bool shareLocation;  ///< Whether boxes are the same for all classes.
   bool varianceEncodedInTarget;
@@ -71,13 +72,13 @@ struct DetectionOutputParameters {
   float confidenceThreshold;
   float nmsThreshold;
   CodeTypeSSD codeType;
-  int32_t inputOrder[3];  ///< The inputs that are locations, confidences and prior boxes.
+  int32_t inputOrder[3];  ///< Numbers of the inputs with locations, confidences and prior boxes.
   bool confSigmoid;
   bool isNormalized;
   bool isBatchAgnostic{true};
 };
 
-/// Of the plugin BatchedNMS_TRT of TensorRT 10 and before.
+/// Parameters of the plugin BatchedNMS_TRT of TensorRT 10 and before.
 struct NMSParameters {
   bool shareLocation;         ///< Whether boxes are the same for all classes.
   int32_t backgroundLabelId;  ///< -1: there is no background.
@@ -89,21 +90,21 @@ struct NMSParameters {
   bool isNormalized;
 };
 
-/// The classes of the plugin Region_TRT as a tree of `n` nodes in `groups` groups. Each of a
-/// group's nodes has the same parent.
+/// The classes of the plugin Region_TRT as a tree of `n` nodes in `groups` groups. The nodes of a
+/// group have the same parent.
 struct softmaxTree {
   int32_t* leaf;
   int32_t n;
   int32_t* parent;
   int32_t* child;
-  int32_t* group;  ///< Of each node.
+  int32_t* group;  ///< The group of each node.
   char** name;
   int32_t groups;
   int32_t* groupSize;
   int32_t* groupOffset;  ///< The first node of each group.
 };
 
-/// Of the plugin Region_TRT.
+/// Parameters of the plugin Region_TRT.
 struct RegionParameters {
   int32_t num;  ///< Boxes for each cell.
   int32_t coords;

@@ -3,7 +3,7 @@
 /// \file
 /// TensorRT's name for types.h, logger.h and allocator.h; see NvInfer.h.
 
-// Sources for TensorRT count on its headers to bring the CUDA runtime's with them.
+// Sources for TensorRT expect its headers to include the CUDA runtime's.
 #if defined(__has_include)
 #if __has_include(<cuda_runtime_api.h>)
 #include <cuda_runtime_api.h>

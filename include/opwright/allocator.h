@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// What the application implements to provide device memory.
+/// Interfaces that the application implements to provide device memory.
 
 #include "types.h"
 
@@ -23,7 +23,7 @@ struct EnumMaxImpl<AllocatorFlag> {
 namespace v_1_0 {
 
 /// Provides device memory (host memory on the CPU). Called from any thread, possibly from several
-/// at once; must outlive every object that uses it.
+/// at once. Must outlive every object that uses it.
 class IGpuAllocator : public IVersionedInterface {
  public:
   /// \param size in bytes; for 0 the result is null.
@@ -35,7 +35,7 @@ class IGpuAllocator : public IVersionedInterface {
   ~IGpuAllocator() override = default;
   IGpuAllocator() = default;
 
-  /// Grows or shrinks a block, keeping its content up to the smaller size.
+  /// Grows or shrinks a block. Keeps its content up to the smaller size.
   /// \return the block's new address, or null if that is not possible; the old one is valid then.
   virtual void* reallocate(void* const /*baseAddr*/, uint64_t /*alignment*/,
                            uint64_t /*newSize*/) noexcept {
@@ -66,8 +66,8 @@ class IGpuAllocator : public IVersionedInterface {
   IGpuAllocator& operator=(IGpuAllocator&&) & = default;
 };
 
-/// An allocator that is asynchronous by nature: only the two stream-ordered methods are to be
-/// implemented; the others call them with a null stream.
+/// An asynchronous allocator. Only the two stream-ordered methods need an implementation; the other
+/// methods call them with a null stream.
 class IGpuAsyncAllocator : public IGpuAllocator {
  public:
   IGpuAsyncAllocator() = default;

@@ -1,32 +1,32 @@
 #pragma once
 
 /// \file
-/// Attention, and the layers that transformers have besides.
+/// Attention and the other layers of transformers.
 
 #include "layer.h"
 
 namespace opwright {
 
-/// What becomes of an attention's scores.
+/// The function that normalizes an attention's scores.
 enum class AttentionNormalizationOp : int32_t {
   kNONE = 0,
   kSOFTMAX = 1,  ///< Over the keys.
 };
 
-/// How the axes of an attention's tensors lie.
+/// Order of the axes of an attention's tensors.
 enum class AttentionIOForm : int32_t {
   kPADDED_BHND = 0,  ///< [batch, heads, tokens, size]
   kPACKED_NHD = 1,   ///< [tokens of all batches, heads, size]
 };
 
-/// Which keys a query meets, besides what a mask says.
+/// The keys that a query may meet, besides a mask.
 enum class CausalMaskKind : int32_t {
-  kNONE = 0,         ///< All of them.
-  kUPPER_LEFT = 1,   ///< Query i those up to key i.
-  kLOWER_RIGHT = 2,  ///< The last query all of them, each one before it one less.
+  kNONE = 0,         ///< All keys.
+  kUPPER_LEFT = 1,   ///< Query i meets the keys up to key i.
+  kLOWER_RIGHT = 2,  ///< The last query meets all keys, each one before it one less.
 };
 
-/// Where a cache's new tokens go.
+/// The place of a cache's new tokens.
 enum class KVCacheMode : int32_t {
   kLINEAR = 0,  ///< One behind the other, from an index on.
 };
@@ -60,8 +60,9 @@ struct EnumMaxImpl<MoEActType> {
 };
 }  // namespace impl
 
-/// softmax(Q K^T + mask) V. The query or the key has the scale of the scores already. It is one
-/// layer of the network, of type kATTENTION_OUTPUT, which has the inputs. Owned by the network.
+/// softmax(Q K^T + mask) V. The query or the key is already multiplied by the scale of the scores.
+/// The attention is one layer of the network, of type kATTENTION_OUTPUT, which has the inputs.
+/// Owned by the network.
 class IAttention : public INoCopy {
  public:
   virtual bool setNormalizationOperation(AttentionNormalizationOp op) noexcept = 0;
@@ -75,10 +76,11 @@ class IAttention : public INoCopy {
   virtual bool getCausal() const noexcept = 0;
   virtual bool setCausalKind(CausalMaskKind kind) noexcept = 0;
   virtual CausalMaskKind getCausalKind() const noexcept = 0;
-  /// Whether it may be run as several layers where no single kernel does it. It always is.
+  /// Whether the attention may be run as several layers where no single kernel computes it. It
+  /// always may.
   virtual bool setDecomposable(bool decomposable) noexcept = 0;
   virtual bool getDecomposable() const noexcept = 0;
-  /// Inputs as their order in the layer is: query, key, value, mask, scale of the quantization.
+  /// Inputs in the layer's order: query, key, value, mask, scale of the quantization.
   virtual bool setInput(int32_t index, ITensor& input) noexcept = 0;
   virtual int32_t getNbInputs() const noexcept = 0;
   virtual ITensor* getInput(int32_t index) const noexcept = 0;
@@ -88,10 +90,10 @@ class IAttention : public INoCopy {
   virtual char const* getName() const noexcept = 0;
   virtual bool setMetadata(char const* metadata) noexcept = 0;
   virtual char const* getMetadata() const noexcept = 0;
-  /// The weights are rounded to multiples of the scale before the values are summed.
+  /// Rounds the weights to multiples of the scale before the values are summed.
   virtual bool setNormalizationQuantizeScale(ITensor& tensor) noexcept = 0;
   virtual ITensor* getNormalizationQuantizeScale() const noexcept = 0;
-  /// kFP8 or kINT8; kFLOAT: not quantized, or to kFP8 where there is a scale.
+  /// kFP8 or kINT8; kFLOAT: not quantized, or quantized to kFP8 where there is a scale.
   virtual bool setNormalizationQuantizeToType(DataType type) noexcept = 0;
   virtual DataType getNormalizationQuantizeToType() const noexcept = 0;
   /// kPADDED_BHND; a network with another form cannot be built.
@@ -99,7 +101,7 @@ class IAttention : public INoCopy {
   virtual AttentionIOForm getQueryForm() const noexcept = 0;
   virtual bool setKeyValueForm(AttentionIOForm form) noexcept = 0;
   virtual AttentionIOForm getKeyValueForm() const noexcept = 0;
-  /// How many queries, and how many keys, of each batch count: kINT32 or kINT64, [batch].
+  /// The numbers of queries, and of keys, that count in each batch: kINT32 or kINT64, [batch].
   virtual bool setQueryLengths(ITensor& lengths) noexcept = 0;
   virtual ITensor* getQueryLengths() const noexcept = 0;
   virtual bool setKeyValueLengths(ITensor& lengths) noexcept = 0;
@@ -119,7 +121,7 @@ class IAttentionBoundaryLayer : public ILayer {
   ~IAttentionBoundaryLayer() noexcept override = default;
 };
 
-/// For sources that name it: networks have no such layer.
+/// For sources that name this class. Networks have no such layer.
 class IAttentionInputLayer : public IAttentionBoundaryLayer {
  protected:
   ~IAttentionInputLayer() noexcept override = default;
@@ -130,14 +132,14 @@ class IAttentionOutputLayer : public IAttentionBoundaryLayer {
   ~IAttentionOutputLayer() noexcept override = default;
 };
 
-/// Pairs of elements of each head, turned by angles that positions give. Input 3 may be set: the
-/// position of each token, kINT32 or kINT64, [batch, tokens].
+/// Turns pairs of elements of each head by angles that depend on positions. Input 3 is optional:
+/// the position of each token, kINT32 or kINT64, [batch, tokens].
 class IRotaryEmbeddingLayer : public ILayer {
  public:
-  /// Whether the elements of a pair are neighbours; else they are half a head apart.
+  /// Whether the elements of a pair are neighbours. If not, they are half a head apart.
   void setInterleaved(bool interleaved) noexcept { set("interleaved", interleaved); }
   bool getInterleaved() const noexcept { return get<bool>("interleaved"); }
-  /// How many elements of a head are turned; 0 for all of them.
+  /// Number of elements of a head that are turned; 0 for all.
   bool setRotaryEmbeddingDim(int32_t rotaryEmbeddingDim) noexcept {
     return set("rotary_embedding_dim", rotaryEmbeddingDim);
   }
@@ -147,14 +149,14 @@ class IRotaryEmbeddingLayer : public ILayer {
   ~IRotaryEmbeddingLayer() noexcept override = default;
 };
 
-/// Writes new tokens into a cache, whose memory the output is.
+/// Writes new tokens into a cache. The output is in the cache's memory.
 class IKVCacheUpdateLayer : public ILayer {
  public:
   bool setCacheMode(KVCacheMode cacheMode) noexcept { return set("cache_mode", cacheMode); }
   KVCacheMode getCacheMode() const noexcept { return get<KVCacheMode>("cache_mode"); }
   bool setUpdateForm(AttentionIOForm form) noexcept { return set("update_form", form); }
   AttentionIOForm getUpdateForm() const noexcept { return get<AttentionIOForm>("update_form"); }
-  /// Of kPACKED_NHD: where the tokens of each batch begin, kINT32 or kINT64, [batch + 1]. Input 3.
+  /// For kPACKED_NHD: where the tokens of each batch begin, kINT32 or kINT64, [batch + 1]. Input 3.
   bool setUpdateLengths(ITensor& lengths) noexcept {
     setInput(3, lengths);
     return true;
@@ -184,14 +186,14 @@ class IMoELayer : public ILayer {
     set("activation_type", activationType);
   }
   MoEActType getActivationType() const noexcept { return get<MoEActType>("activation_type"); }
-  /// What goes down is rounded to multiples of the scale.
+  /// Rounds the input of down to multiples of the scale.
   /// \param fcDownActivationScale one element, or [experts]
   /// \param dataType kFP8
   void setQuantizationStatic(ITensor& fcDownActivationScale, DataType dataType) noexcept {
     setInput(9, fcDownActivationScale);
     setQuantizationToType(dataType);
   }
-  /// Not supported, since it needs FP4: a network with it cannot be built.
+  /// Not supported, because it needs FP4. A network with it cannot be built.
   void setQuantizationDynamicDblQ(ITensor& fcDownActivationDblQScale, DataType dataType,
                                   Dims const& blockShape, DataType dynQOutputScaleType) noexcept {
     setQuantizationStatic(fcDownActivationDblQScale, dataType);
@@ -204,13 +206,13 @@ class IMoELayer : public ILayer {
   }
   void setQuantizationToType(DataType type) noexcept { set("quantization_to_type", type); }
   DataType getQuantizationToType() const noexcept { return get<DataType>("quantization_to_type"); }
-  /// Blocks are not supported: a network with a block shape cannot be built.
+  /// Blocks are not supported. A network with a block shape cannot be built.
   void setQuantizationBlockShape(Dims const& blockShape) noexcept {
     set("quantization_block_shape", blockShape);
   }
   Dims getQuantizationBlockShape() const noexcept { return get<Dims>("quantization_block_shape"); }
-  /// The gate is at most `limit`, what goes up between -limit and limit; the activation is
-  /// x * sigmoid(alpha * x), and beta is added to what goes up.
+  /// Limits the gate to at most `limit`, and up to the range from -limit to limit. The activation
+  /// is x * sigmoid(alpha * x), and beta is added to up.
   void setSwigluParams(float limit, float alpha, float beta) noexcept {
     setSwigluParamLimit(limit), setSwigluParamAlpha(alpha), setSwigluParamBeta(beta);
   }

@@ -1,8 +1,9 @@
 #pragma once
 
 /// \file
-/// What a network consists of: tensors and layers. Methods do not throw: on failure they return
-/// null, false or what is said there, change nothing, and tell the logger and the error recorder.
+/// The parts of a network: tensors and layers. Methods do not throw. On failure they return null,
+/// false or the value that they document, change nothing, and report to the logger and the error
+/// recorder.
 
 #include "layer_value.h"
 #include "logger.h"
@@ -10,7 +11,8 @@
 
 namespace opwright {
 
-/// What a layer of a network is. Opwright makes those that INetworkDefinition has a method for.
+/// The type of a network's layer. Opwright creates the types for which INetworkDefinition has a
+/// method.
 enum class LayerType : int32_t {
   kCONVOLUTION = 0,
   kCAST = 1,
@@ -87,29 +89,29 @@ class ITensor : public INoCopy {
 
   /// For network inputs only.
   virtual void setDimensions(Dims const& dimensions) noexcept = 0;
-  /// The extents, -1 where known at run time only. nbDims is -1 while a layer does not fit.
+  /// The extents, -1 if known only at run time. nbDims is -1 while a layer does not fit.
   virtual Dims getDimensions() const noexcept = 0;
 
-  /// For network inputs, and for outputs of networks that are not strongly typed, whose FP32, FP16
-  /// and BF16 elements the engine converts; other tensors have the type that their layer gives
-  /// them.
+  /// For network inputs, and for outputs of networks that are not strongly typed. The engine
+  /// converts FP32, FP16 and BF16 elements of such outputs. Other tensors have the type that their
+  /// layer gives them.
   virtual void setType(DataType type) noexcept = 0;
   virtual DataType getType() const noexcept = 0;
 
-  /// The range that kINT8 elements cover, -127 and 127 standing for the larger of its bounds. With
-  /// BuilderFlag::kINT8, plugins may take or give the tensor quantized.
+  /// The range of kINT8 elements: -127 and 127 stand for the larger of its bounds. With
+  /// BuilderFlag::kINT8, plugins may read or write the tensor quantized.
   /// \return false unless min <= max, both finite and one not 0.
   virtual bool setDynamicRange(float min, float max) noexcept = 0;
   virtual bool dynamicRangeIsSet() const noexcept = 0;
   virtual void resetDynamicRange() noexcept = 0;
-  /// NaN where no range is set, here and below.
+  /// NaN if no range is set, here and below.
   virtual float getDynamicRangeMin() const noexcept = 0;
   virtual float getDynamicRangeMax() const noexcept = 0;
 
   virtual bool isNetworkInput() const noexcept = 0;
   virtual bool isNetworkOutput() const noexcept = 0;
-  /// Whether its values are known when shapes are, from constants, shapes and shape inputs, and its
-  /// rank is 0 or 1.
+  /// Whether the tensor's values are known when shapes are, from constants, shapes and shape
+  /// inputs, and its rank is 0 or 1.
   virtual bool isShapeTensor() const noexcept = 0;
   virtual bool isExecutionTensor() const noexcept = 0;
 
@@ -117,10 +119,10 @@ class ITensor : public INoCopy {
   virtual void setAllowedFormats(TensorFormats formats) noexcept = 0;
   virtual TensorFormats getAllowedFormats() const noexcept = 0;
 
-  /// For network inputs only: dimensions with equal names have equal extents at run time. Null
-  /// takes a name back.
+  /// For network inputs only. Dimensions with equal names have equal extents at run time. Null
+  /// removes a name.
   virtual void setDimensionName(int32_t index, char const* name) noexcept = 0;
-  /// Null for a dimension without name.
+  /// Null for a dimension without a name.
   virtual char const* getDimensionName(int32_t index) const noexcept = 0;
 
  protected:
@@ -140,21 +142,21 @@ class ILayer : public INoCopy {
   virtual ITensor* getInput(int32_t index) const noexcept = 0;
   virtual int32_t getNbOutputs() const noexcept = 0;
   virtual ITensor* getOutput(int32_t index) const noexcept = 0;
-  /// Replaces an input, or gives the layer an optional one.
+  /// Replaces an input, or sets an optional one.
   virtual void setInput(int32_t index, ITensor& tensor) noexcept = 0;
-  /// The type that was set, or that the layer gives its output.
+  /// The type that was set, or the type that the layer gives its output.
   virtual DataType getOutputType(int32_t index) const noexcept = 0;
 
-  /// The type of floating inputs that the layer is to compute with. A build heeds it where
+  /// The type of floating inputs with which the layer is to compute. A build follows it if
   /// BuilderFlag::kOBEY_PRECISION_CONSTRAINTS or kPREFER_PRECISION_CONSTRAINTS is set, and the flag
   /// of a type that is lower than the network's. An error for strongly typed networks.
   virtual void setPrecision(DataType dataType) noexcept = 0;
-  /// That which was set, or the type of the layer's first floating tensor.
+  /// The type that was set, or the type of the layer's first floating tensor.
   virtual DataType getPrecision() const noexcept = 0;
   virtual bool precisionIsSet() const noexcept = 0;
   virtual void resetPrecision() noexcept = 0;
-  /// The type, kFLOAT, kHALF or kBF16, that an output is to be stored in: an output of the network
-  /// has it, for others it is heeded as the precision is.
+  /// The type, kFLOAT, kHALF or kBF16, in which an output is to be stored. An output of the network
+  /// has this type; for other outputs a build follows it as it follows the precision.
   virtual void setOutputType(int32_t index, DataType dataType) noexcept = 0;
   virtual bool outputTypeIsSet(int32_t index) const noexcept = 0;
   virtual void resetOutputType(int32_t index) noexcept = 0;
@@ -166,7 +168,7 @@ class ILayer : public INoCopy {
  protected:
   ~ILayer() noexcept override = default;
 
-  /// A property by its name in the Python API, which is that in plans, too.
+  /// A property by its name in the Python API and in plans.
   virtual impl::LayerValue getProperty(char const* name) const noexcept = 0;
   /// \return false, and an error, for a value that does not fit the property.
   virtual bool setProperty(char const* name, impl::LayerValue const& value) noexcept = 0;

@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// What the methods of networks and layers hand over to the library, which has one method for all
-/// of them: a new kind of layer changes no virtual table.
+/// Arguments that the methods of networks and layers pass to the library. The library has one
+/// method for all of them, so a new kind of layer changes no virtual table.
 
 #include <type_traits>
 
@@ -14,11 +14,11 @@ class ITensor;
 
 namespace impl {
 
-/// An argument for a new layer, or a property of a layer. The member that `kind` names counts.
+/// An argument for a new layer, or a property of a layer. `kind` names the member in use.
 struct LayerValue {
   enum class Kind : int32_t {
     kNONE = 0,
-    kINTEGER = 1,  ///< `integer`: of a bool and an enumerator, too
+    kINTEGER = 1,  ///< `integer`, also for a bool or an enumerator
     kREAL = 2,     ///< `real`
     kDIMS = 3,     ///< `dims`
     kREALS = 4,    ///< `count` elements of `reals`

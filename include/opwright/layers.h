@@ -1,9 +1,9 @@
 #pragma once
 
 /// \file
-/// The layers of a network, their parameters and the choices that they offer. A setter that does
-/// not fit the layer's inputs changes nothing and reports an error. Dims stand for numbers per axis
-/// where a parameter has some.
+/// The layers of a network, their parameters and choices. A setter whose value does not fit the
+/// layer's inputs changes nothing and reports an error. Dims are numbers per axis where a parameter
+/// has some.
 
 #include "attention_layers.h"
 #include "layer.h"
@@ -98,11 +98,11 @@ enum class ScaleMode : int32_t {
   kELEMENTWISE = 2,
 };
 
-/// How an operand of a matrix product is taken.
+/// How a matrix product reads an operand.
 enum class MatrixOperation : int32_t {
   kNONE = 0,
   kTRANSPOSE = 1,
-  kVECTOR = 2,  ///< The last axis is a vector; it does not occur in the output.
+  kVECTOR = 2,  ///< The last axis is a vector; the output lacks it.
 };
 
 enum class ReduceOperation : int32_t {
@@ -111,10 +111,10 @@ enum class ReduceOperation : int32_t {
   kMAX = 2,
   kMIN = 3,
   kAVG = 4,
-  kNONE = 5,  ///< Of collective operations; a reduce layer with it cannot be built.
+  kNONE = 5,  ///< For collective operations. A reduce layer with it cannot be built.
 };
 
-/// What several devices exchange.
+/// Data that several devices exchange.
 enum class CollectiveOperation : int32_t {
   kALL_REDUCE = 0,
   kALL_GATHER = 1,
@@ -131,14 +131,14 @@ enum class TopKOperation : int32_t {
   kMIN = 1,
 };
 
-/// What becomes of the elements up to one.
+/// How a cumulative layer combines the elements up to each one.
 enum class CumulativeOperation : int32_t {
   kSUM = 0,
 };
 
-/// What a slice gives for elements beyond the input's bounds.
+/// The elements of a slice beyond the input's bounds.
 enum class SampleMode : int32_t {
-  kSTRICT_BOUNDS = 0,  ///< There must be none.
+  kSTRICT_BOUNDS = 0,  ///< There must be no such elements.
   kWRAP = 1,           ///< The input repeats.
   kCLAMP = 2,          ///< The nearest element.
   kFILL = 3,           ///< Zero, or the layer's fill value.
@@ -156,7 +156,7 @@ enum class ScatterMode : int32_t {
   kND = 1,
 };
 
-/// What the four numbers of a bounding box are.
+/// Meaning of a bounding box's four numbers.
 enum class BoundingBoxFormat : int32_t {
   kCORNER_PAIRS = 0,  ///< Two opposite corners.
   kCENTER_SIZES = 1,  ///< The center and the extents.
@@ -168,7 +168,7 @@ enum class InterpolationMode : int32_t {
   kCUBIC = 2,
 };
 
-/// The position in the input that belongs to a position in the output of a resize layer.
+/// The position in the input that a resize layer reads for a position in the output.
 enum class ResizeCoordinateTransformation : int32_t {
   kALIGN_CORNERS = 0,
   kASYMMETRIC = 1,
@@ -176,10 +176,10 @@ enum class ResizeCoordinateTransformation : int32_t {
   kPYTORCH_HALF_PIXEL = 3,  ///< Beyond TensorRT: as kHALF_PIXEL, but 0 where the output has one.
 };
 
-/// Where a resize layer samples for an output with a single element.
+/// The position that a resize layer reads for an output with a single element.
 enum class ResizeSelector : int32_t {
-  kFORMULA = 0,  ///< As ResizeCoordinateTransformation says.
-  kUPPER = 1,    ///< At 0.
+  kFORMULA = 0,  ///< By ResizeCoordinateTransformation.
+  kUPPER = 1,    ///< Position 0.
 };
 
 enum class ResizeRoundMode : int32_t {
@@ -192,7 +192,7 @@ enum class ResizeRoundMode : int32_t {
 enum class FillOperation : int32_t {
   kLINSPACE = 0,        ///< From alpha in steps of beta.
   kRANDOM_UNIFORM = 1,  ///< Between alpha and beta.
-  kRANDOM_NORMAL = 2,   ///< Of mean alpha and deviation beta.
+  kRANDOM_NORMAL = 2,   ///< With mean alpha and deviation beta.
 };
 
 namespace impl {
@@ -279,13 +279,13 @@ struct EnumMaxImpl<FillOperation> {
 }  // namespace impl
 
 namespace impl {
-/// What layers with windows over spatial axes share.
+/// Methods that layers with windows over spatial axes share.
 class WindowMethods : public ILayer {
  public:
-  /// Per spatial axis, here and below. Until set 1, for a pooling the window's size.
+  /// Per spatial axis, here and below. The default is 1, or for a pooling the window's size.
   void setStrideNd(Dims const& dims) noexcept { set("stride_nd", dims); }
   Dims getStrideNd() const noexcept { return get<Dims>("stride_nd"); }
-  /// 0 until set.
+  /// 0 by default.
   void setPrePadding(Dims const& dims) noexcept { set("pre_padding", dims); }
   Dims getPrePadding() const noexcept { return get<Dims>("pre_padding"); }
   void setPostPadding(Dims const& dims) noexcept { set("post_padding", dims); }
@@ -300,23 +300,23 @@ class WindowMethods : public ILayer {
   ~WindowMethods() noexcept override = default;
 };
 
-/// What convolutions and transposed ones share.
+/// Methods that convolutions and transposed convolutions share.
 class ConvolutionMethods : public WindowMethods {
  public:
   /// The extents of the kernel's spatial axes.
   Dims getKernelSizeNd() const noexcept { return get<Dims>("kernel_size_nd"); }
   int64_t getNbOutputMaps() const noexcept { return get<int64_t>("num_output_maps"); }
-  /// Valid until the layer gets another kernel or the network ends. Without values where the kernel
-  /// is not constant, or for the bias if there is none.
+  /// Valid until the layer gets another kernel or the network is deleted. Has no values if the
+  /// kernel is not constant, or if there is no bias.
   Weights getKernelWeights() const noexcept { return get<Weights>("kernel"); }
   Weights getBiasWeights() const noexcept { return get<Weights>("bias"); }
   /// Replaces a constant kernel by one with the same window and maps. The values are copied.
   void setKernelWeights(Weights weights) noexcept { set("kernel", weights); }
-  /// The values are copied; weights without values take the bias away.
+  /// The values are copied. Weights without values remove the bias.
   void setBiasWeights(Weights weights) noexcept { set("bias", weights); }
   void setNbGroups(int64_t nbGroups) noexcept { set("num_groups", nbGroups); }
   int64_t getNbGroups() const noexcept { return get<int64_t>("num_groups"); }
-  /// Per spatial axis; 1 until set.
+  /// Per spatial axis; 1 by default.
   void setDilationNd(Dims const& dims) noexcept { set("dilation_nd", dims); }
   Dims getDilationNd() const noexcept { return get<Dims>("dilation_nd"); }
 
@@ -324,7 +324,7 @@ class ConvolutionMethods : public WindowMethods {
   ~ConvolutionMethods() noexcept override = default;
 };
 
-/// What layers that quantize and those that dequantize share.
+/// Methods that quantizing and dequantizing layers share.
 class QuantizationMethods : public ILayer {
  public:
   /// The axis of a scale that is a vector.
@@ -378,7 +378,7 @@ class IActivationLayer : public ILayer {
  public:
   void setActivationType(ActivationType activationType) noexcept { set("type", activationType); }
   ActivationType getActivationType() const noexcept { return get<ActivationType>("type"); }
-  /// Its meaning is said at ActivationType, here and for beta.
+  /// ActivationType documents the meaning of alpha and beta.
   void setAlpha(float alpha) noexcept { set("alpha", alpha); }
   float getAlpha() const noexcept { return get<float>("alpha"); }
   void setBeta(float beta) noexcept { set("beta", beta); }
@@ -430,15 +430,16 @@ class IMatrixMultiplyLayer : public ILayer {
   }
 };
 
-/// Transposes, reshapes, transposes again. A second input, a shape tensor, replaces the dimensions.
+/// Transposes, reshapes and transposes again. A second input, a shape tensor, replaces the
+/// dimensions.
 class IShuffleLayer : public ILayer {
  public:
   void setFirstTranspose(Permutation firstTranspose) noexcept {
     set("first_transpose", firstTranspose);
   }
   Permutation getFirstTranspose() const noexcept { return get<Permutation>("first_transpose"); }
-  /// One extent may be -1: what is left. 0 copies the input's extent if it is a placeholder. nbDims
-  /// is -1 until they are set.
+  /// One extent may be -1: it gets the remaining elements. 0 copies the input's extent if it is a
+  /// placeholder. nbDims is -1 until the dimensions are set.
   void setReshapeDimensions(Dims const& dims) noexcept { set("reshape_dims", dims); }
   Dims getReshapeDimensions() const noexcept { return get<Dims>("reshape_dims"); }
   void setSecondTranspose(Permutation secondTranspose) noexcept {
@@ -470,7 +471,7 @@ class IReduceLayer : public ILayer {
  public:
   void setOperation(ReduceOperation operation) noexcept { set("op", operation); }
   ReduceOperation getOperation() const noexcept { return get<ReduceOperation>("op"); }
-  /// Bit i for axis i.
+  /// Bit i stands for axis i.
   void setReduceAxes(uint32_t reduceAxes) noexcept { set("axes", reduceAxes); }
   uint32_t getReduceAxes() const noexcept { return get<uint32_t>("axes"); }
   void setKeepDimensions(bool keepDimensions) noexcept { set("keep_dims", keepDimensions); }
@@ -484,10 +485,10 @@ class IReduceLayer : public ILayer {
 /// 4 is the scalar for SampleMode::kFILL.
 class ISliceLayer : public ILayer {
  public:
-  /// May be negative where the mode says what lies there.
+  /// May be negative if the mode defines elements beyond the bounds.
   void setStart(Dims const& dims) noexcept { set("start", dims); }
   Dims getStart() const noexcept { return get<Dims>("start"); }
-  /// Extents of the output.
+  /// The extents of the output.
   void setSize(Dims const& dims) noexcept { set("shape", dims); }
   Dims getSize() const noexcept { return get<Dims>("shape"); }
   /// May be negative, or 0 to repeat.
@@ -495,7 +496,7 @@ class ISliceLayer : public ILayer {
   Dims getStride() const noexcept { return get<Dims>("stride"); }
   void setMode(SampleMode mode) noexcept { set("mode", mode); }
   SampleMode getMode() const noexcept { return get<SampleMode>("mode"); }
-  /// The axes that start, size and stride are for; all until set.
+  /// The axes of start, size and stride; all by default.
   void setAxes(Dims const& dims) noexcept { set("axes", dims); }
   Dims getAxes() const noexcept { return get<Dims>("axes"); }
 
@@ -552,20 +553,20 @@ class IDequantizeLayer : public impl::QuantizationMethods {
   ~IDequantizeLayer() noexcept override = default;
 };
 
-/// Elements divided, in blocks, by a scale that follows from the largest of each, and the scales.
-/// Input 1 may be set: the scalar that scales of kFP8 are divided by.
+/// Divides elements, in blocks, by a scale that follows from the block's largest element. Outputs
+/// the elements and the scales. Input 1 is optional: a scalar by which scales of kFP8 are divided.
 class IDynamicQuantizeLayer : public ILayer {
  public:
   void setToType(DataType toType) noexcept { set("to_type", toType); }
   DataType getToType() const noexcept { return get<DataType>("to_type"); }
   void setScaleType(DataType scaleType) noexcept { set("scale_type", scaleType); }
   DataType getScaleType() const noexcept { return get<DataType>("scale_type"); }
-  /// The axis that is cut into blocks, where there is no block shape.
+  /// The axis that is cut into blocks, if there is no block shape.
   void setAxis(int32_t axis) noexcept { set("axis", axis); }
   int32_t getAxis() const noexcept { return get<int32_t>("axis"); }
   void setBlockSize(int32_t size) noexcept { set("block_size", size); }
   int32_t getBlockSize() const noexcept { return get<int32_t>("block_size"); }
-  /// Of the input's rank; -1 stands for all of an axis. Empty at first.
+  /// Has the input's rank; -1 stands for all of an axis. Empty by default.
   void setBlockShape(Dims const& blockShape) noexcept { set("block_shape", blockShape); }
   Dims getBlockShape() const noexcept { return get<Dims>("block_shape"); }
 
@@ -573,7 +574,8 @@ class IDynamicQuantizeLayer : public ILayer {
   ~IDynamicQuantizeLayer() noexcept override = default;
 };
 
-/// For sources that name it: networks have no such layer, since an engine runs on one device.
+/// For sources that name this class. Networks have no such layer, because an engine runs on one
+/// device.
 class IDistCollectiveLayer : public ILayer {
  protected:
   ~IDistCollectiveLayer() noexcept override = default;
@@ -607,11 +609,11 @@ class IParametricReLULayer : public ILayer {
 class IConstantLayer : public ILayer {
  public:
   Dims getDimensions() const noexcept { return get<Dims>("shape"); }
-  /// Of as many elements as before.
+  /// Must have as many elements as before.
   void setDimensions(Dims const& dimensions) noexcept { set("shape", dimensions); }
-  /// Valid until the layer gets other weights or the network ends.
+  /// Valid until the layer gets other weights or the network is deleted.
   Weights getWeights() const noexcept { return get<Weights>("weights"); }
-  /// As many as the dimensions say; the values are copied.
+  /// Must be as many as the dimensions require; the values are copied.
   void setWeights(Weights weights) noexcept { set("weights", weights); }
 
  protected:
@@ -629,7 +631,7 @@ class IResizeLayer : public ILayer {
     set("scales", impl::LayerValue(scales, nbScales));
   }
   /// \param size the room in `scales`, which may be null.
-  /// \return the number of scales; -1 where the output's dimensions are given instead.
+  /// \return the number of scales; -1 if the output's dimensions are set instead.
   int32_t getScales(int32_t size, float* scales) const noexcept {
     impl::LayerValue const own = getProperty("scales");
     if (own.kind != impl::LayerValue::Kind::kREALS) return -1;
@@ -660,7 +662,7 @@ class IResizeLayer : public ILayer {
   }
   void setCubicCoeff(float cubicCoeff) noexcept { set("cubic_coeff", cubicCoeff); }
   float getCubicCoeff() const noexcept { return get<float>("cubic_coeff"); }
-  /// Weights of elements beyond the bounds are 0, the others scaled up.
+  /// Whether elements beyond the bounds have weight 0 and the other weights are scaled up.
   void setExcludeOutside(bool excludeOutside) noexcept { set("exclude_outside", excludeOutside); }
   bool getExcludeOutside() const noexcept { return get<bool>("exclude_outside"); }
 
@@ -668,8 +670,8 @@ class IResizeLayer : public ILayer {
   ~IResizeLayer() noexcept override = default;
 };
 
-/// The k largest or smallest elements along an axis, and (output 1) their indices. A second input,
-/// an integer, replaces k.
+/// The k largest or smallest elements along an axis and, as output 1, their indices. A second
+/// input, an integer, replaces k.
 class ITopKLayer : public ILayer {
  public:
   void setOperation(TopKOperation operation) noexcept { set("op", operation); }
@@ -691,7 +693,7 @@ class ICumulativeLayer : public ILayer {
  public:
   bool setOperation(CumulativeOperation op) noexcept { return set("op", op); }
   CumulativeOperation getOperation() const noexcept { return get<CumulativeOperation>("op"); }
-  /// Whether an element does not count for its own sum.
+  /// Whether sums exclude the element itself.
   void setExclusive(bool exclusive) noexcept { set("exclusive", exclusive); }
   bool getExclusive() const noexcept { return get<bool>("exclusive"); }
   /// Whether sums begin at the end of the axis.
@@ -702,12 +704,12 @@ class ICumulativeLayer : public ILayer {
   ~ICumulativeLayer() noexcept override = default;
 };
 
-/// A copy of the data with updates put where indices say.
+/// A copy of the data with updates at the places that indices name.
 class IScatterLayer : public ILayer {
  public:
   void setMode(ScatterMode mode) noexcept { set("mode", mode); }
   ScatterMode getMode() const noexcept { return get<ScatterMode>("mode"); }
-  /// Of ScatterMode::kELEMENT.
+  /// For ScatterMode::kELEMENT.
   void setAxis(int32_t axis) noexcept { set("axis", axis); }
   int32_t getAxis() const noexcept { return get<int32_t>("axis"); }
 
@@ -725,15 +727,15 @@ class INonZeroLayer : public ILayer {
   ~INonZeroLayer() noexcept override = default;
 };
 
-/// Boxes that overlap no better one. Inputs 3 and 4 may be set: the overlap and the score that
-/// decide.
+/// Boxes that overlap no better one. Inputs 3 and 4 are optional: the thresholds of overlap and
+/// score.
 class INMSLayer : public ILayer {
  public:
   void setBoundingBoxFormat(BoundingBoxFormat fmt) noexcept { set("bounding_box_format", fmt); }
   BoundingBoxFormat getBoundingBoxFormat() const noexcept {
     return get<BoundingBoxFormat>("bounding_box_format");
   }
-  /// How many boxes of a class are looked at; 0 for all.
+  /// Number of boxes of a class that are considered; 0 for all.
   void setTopKBoxLimit(int32_t limit) noexcept { set("topk_box_limit", limit); }
   int32_t getTopKBoxLimit() const noexcept { return get<int32_t>("topk_box_limit"); }
   bool setIndicesType(DataType type) noexcept { return set("indices_type", type); }
@@ -743,7 +745,7 @@ class INMSLayer : public ILayer {
   ~INMSLayer() noexcept override = default;
 };
 
-/// One of two values along a new axis, as indices say.
+/// One of two values along a new axis, chosen by indices.
 class IOneHotLayer : public ILayer {
  public:
   void setAxis(int32_t axis) noexcept { set("axis", axis); }
@@ -770,7 +772,7 @@ class IGridSampleLayer : public ILayer {
   ~IGridSampleLayer() noexcept override = default;
 };
 
-/// Each sequence of a batch in the opposite order, up to its length.
+/// Reverses each sequence of a batch, up to its length.
 class IReverseSequenceLayer : public ILayer {
  public:
   void setBatchAxis(int32_t batchAxis) noexcept { set("batch_axis", batchAxis); }
@@ -787,12 +789,12 @@ class IScaleLayer : public ILayer {
  public:
   void setMode(ScaleMode mode) noexcept { set("mode", mode); }
   ScaleMode getMode() const noexcept { return get<ScaleMode>("mode"); }
-  /// Valid until the layer gets other ones or the network ends. Without values where there are
-  /// none, or they are computed.
+  /// Valid until the layer gets other factors or the network is deleted. Has no values if there are
+  /// none, or if they are computed.
   Weights getShift() const noexcept { return get<Weights>("shift"); }
   Weights getScale() const noexcept { return get<Weights>("scale"); }
   Weights getPower() const noexcept { return get<Weights>("power"); }
-  /// The values are copied; weights without values take the factor away.
+  /// The values are copied. Weights without values remove the factor.
   void setShift(Weights shift) noexcept { set("shift", shift); }
   void setScale(Weights scale) noexcept { set("scale", scale); }
   void setPower(Weights power) noexcept { set("power", power); }
@@ -808,7 +810,7 @@ class INormalizationLayer : public ILayer {
  public:
   void setEpsilon(float epsilon) noexcept { set("epsilon", epsilon); }
   float getEpsilon() const noexcept { return get<float>("epsilon"); }
-  /// Bit i for an axis that is normalized over.
+  /// Bit i is set for an axis that is normalized over.
   void setAxes(uint32_t axes) noexcept { set("axes", axes); }
   uint32_t getAxes() const noexcept { return get<uint32_t>("axes"); }
   /// Above 1: groups of channels, normalized together with the axes.
@@ -837,7 +839,7 @@ class ILRNLayer : public ILayer {
   ~ILRNLayer() noexcept override = default;
 };
 
-/// Zeros before and after the last axes.
+/// Adds zeros before and after the last axes.
 class IPaddingLayer : public ILayer {
  public:
   Dims getPrePaddingNd() const noexcept { return get<Dims>("pre_padding_nd"); }
@@ -855,7 +857,7 @@ class IFillLayer : public ILayer {
   Dims getDimensions() const noexcept { return get<Dims>("shape"); }
   void setOperation(FillOperation operation) noexcept { set("operation", operation); }
   FillOperation getOperation() const noexcept { return get<FillOperation>("operation"); }
-  /// Their meaning is said at FillOperation.
+  /// FillOperation documents the meaning of alpha and beta.
   void setAlpha(double alpha) noexcept { set("alpha", alpha); }
   double getAlpha() const noexcept { return get<double>("alpha"); }
   void setBeta(double beta) noexcept { set("beta", beta); }
@@ -865,7 +867,7 @@ class IFillLayer : public ILayer {
   int64_t getAlphaInt64() const noexcept { return static_cast<int64_t>(getAlpha()); }
   void setBetaInt64(int64_t beta) noexcept { setBeta(static_cast<double>(beta)); }
   int64_t getBetaInt64() const noexcept { return static_cast<int64_t>(getBeta()); }
-  /// Whether they are integers: those of kINT64 elements are.
+  /// Whether alpha and beta are integers, as for kINT64 elements.
   bool isAlphaBetaInt64() const noexcept { return getToType() == DataType::kINT64; }
   void setToType(DataType toType) noexcept { set("to_type", toType); }
   DataType getToType() const noexcept { return get<DataType>("to_type"); }
@@ -874,13 +876,13 @@ class IFillLayer : public ILayer {
   ~IFillLayer() noexcept override = default;
 };
 
-/// The input without axes of extent 1. Input 1: those axes.
+/// The input without axes of extent 1. Input 1 has these axes.
 class ISqueezeLayer : public ILayer {
  protected:
   ~ISqueezeLayer() noexcept override = default;
 };
 
-/// The input with further axes of extent 1. Input 1: those axes of the output.
+/// The input with further axes of extent 1. Input 1 has these axes of the output.
 class IUnsqueezeLayer : public ILayer {
  protected:
   ~IUnsqueezeLayer() noexcept override = default;
@@ -890,25 +892,25 @@ class IUnsqueezeLayer : public ILayer {
 class IEinsumLayer : public ILayer {
  public:
   bool setEquation(char const* equation) noexcept { return set("equation", equation); }
-  /// Valid until the next call, or until the network ends.
+  /// Valid until the next call, or until the network is deleted.
   char const* getEquation() const noexcept { return get<char const*>("equation"); }
 
  protected:
   ~IEinsumLayer() noexcept override = default;
 };
 
-/// Makes a run fail where its input is false. It has no output.
+/// Makes a run fail where its input is false. Has no output.
 class IAssertionLayer : public ILayer {
  public:
   void setMessage(char const* message) noexcept { set("message", message); }
-  /// Valid until the next call, or until the network ends.
+  /// Valid until the next call, or until the network is deleted.
   char const* getMessage() const noexcept { return get<char const*>("message"); }
 
  protected:
   ~IAssertionLayer() noexcept override = default;
 };
 
-/// A softmax over the first elements of each row; the others become 0.
+/// A softmax over the first elements of each row. The other elements become 0.
 class IRaggedSoftMaxLayer : public ILayer {
  protected:
   ~IRaggedSoftMaxLayer() noexcept override = default;

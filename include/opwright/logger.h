@@ -1,25 +1,25 @@
 #pragma once
 
 /// \file
-/// What the application implements to hear from the library: messages and errors.
+/// Interfaces that the application implements to receive messages and errors from the library.
 
 #include "types.h"
 
 namespace opwright {
 
-/// Receives messages. Called from any thread, possibly from several at once; must outlive every
-/// object that was made with it.
+/// Receives messages. Called from any thread, possibly from several at once. Must outlive every
+/// object that was created with it.
 class ILogger {
  public:
   enum class Severity : int32_t {
-    kINTERNAL_ERROR = 0,  ///< A bug in the library; what follows cannot be relied on.
+    kINTERNAL_ERROR = 0,  ///< A bug in the library; later results cannot be relied on.
     kERROR = 1,           ///< The call failed.
-    kWARNING = 2,         ///< The call went on, but not in the way that was asked for.
+    kWARNING = 2,         ///< The call continued, but not as requested.
     kINFO = 3,
     kVERBOSE = 4,
   };
 
-  /// \param msg null-terminated; valid during the call only.
+  /// \param msg null-terminated; valid only during the call.
   virtual void log(Severity severity, AsciiChar const* msg) noexcept = 0;
 
   ILogger() = default;
@@ -39,11 +39,11 @@ struct EnumMaxImpl<ILogger::Severity> {
 };
 }  // namespace impl
 
-/// Given to a plugin library that exports `setLoggerFinder`, so that its plugins can write to the
+/// Passed to a plugin library that exports `setLoggerFinder`, so that its plugins can write to the
 /// logger of the engine that runs them.
 class ILoggerFinder {
  public:
-  /// The logger of the engine or context that is calling the plugin on this thread.
+  /// The logger of the engine or context that calls the plugin on this thread.
   virtual ILogger* findLogger() = 0;
 
  protected:
@@ -52,8 +52,8 @@ class ILoggerFinder {
 
 namespace v_1_0 {
 
-/// Collects errors of the objects that it is attached to. Called from any thread; counted by
-/// reference, so that the application knows when no object uses it any more.
+/// Collects errors of the objects to which it is attached. Called from any thread. Its references
+/// are counted, so that the application knows when no object uses it any more.
 class IErrorRecorder : public IVersionedInterface {
  public:
   InterfaceInfo getInterfaceInfo() const noexcept override {
@@ -77,8 +77,8 @@ class IErrorRecorder : public IVersionedInterface {
   /// Whether errors were dropped for lack of room.
   virtual bool hasOverflowed() const noexcept = 0;
   virtual void clear() noexcept = 0;
-  /// Called by the library. `desc` is valid during the call only.
-  /// \return true if the error is to end what is being done.
+  /// Called by the library. `desc` is valid only during the call.
+  /// \return true if the error is to end the current operation.
   virtual bool reportError(ErrorCode val, ErrorDesc desc) noexcept = 0;
   /// \return the count after the change, here and in decRefCount().
   virtual RefCount incRefCount() noexcept = 0;

@@ -1,25 +1,24 @@
 #pragma once
 
 /// \file
-/// Loops and conditionals. What runs inside follows from who reads whose results: the layers that
-/// depend on what enters, up to what leaves. Whether that is complete is looked at when the network
-/// is built.
+/// Loops and conditionals. A layer runs inside if it depends on a tensor that enters and a tensor
+/// that leaves depends on it. The build checks whether loops and conditionals are complete.
 
 #include "layer.h"
 
 namespace opwright {
 
-/// What ends a loop.
+/// The limit that ends a loop.
 enum class TripLimit : int32_t {
   kCOUNT = 0,  ///< A number of iterations.
-  kWHILE = 1,  ///< A condition that is looked at before each iteration.
+  kWHILE = 1,  ///< A condition that is checked before each iteration.
 };
 
-/// What leaves a loop.
+/// The tensor that leaves a loop.
 enum class LoopOutput : int32_t {
   kLAST_VALUE = 0,   ///< The value of a recurrence behind the last iteration.
-  kCONCATENATE = 1,  ///< What all iterations give, along a new axis.
-  kREVERSE = 2,      ///< The same, the last iteration first.
+  kCONCATENATE = 1,  ///< The values of all iterations, along a new axis.
+  kREVERSE = 2,      ///< As kCONCATENATE, with the last iteration first.
 };
 
 namespace impl {
@@ -45,20 +44,21 @@ class ILoopBoundaryLayer : public ILayer {
   ~ILoopBoundaryLayer() noexcept override = default;
 };
 
-/// A value that an iteration hands to the next: the output is input 0 in the first one, and in each
-/// other one what input 1, which setInput() gives, was in the one before. Type and shape stay.
+/// A value that an iteration hands to the next. The output is input 0 in the first iteration. In
+/// each later iteration the output is the value that input 1, which setInput() sets, had in the
+/// iteration before. Type and shape stay.
 class IRecurrenceLayer : public ILoopBoundaryLayer {
  protected:
   ~IRecurrenceLayer() noexcept override = default;
 };
 
-/// What leaves a loop. Of kCONCATENATE and kREVERSE input 1, a shape tensor of one element, is the
-/// extent of the new axis: iterations beyond it are left out, zeros stand for those that there are
-/// not.
+/// A tensor that leaves a loop. For kCONCATENATE and kREVERSE input 1, a shape tensor of one
+/// element, is the extent of the new axis. Iterations beyond this extent are left out, and zeros
+/// stand for missing iterations.
 class ILoopOutputLayer : public ILoopBoundaryLayer {
  public:
   LoopOutput getLoopOutput() const noexcept { return get<LoopOutput>("kind"); }
-  /// Where the new axis is in the output; without meaning for kLAST_VALUE.
+  /// The place of the new axis in the output; without meaning for kLAST_VALUE.
   void setAxis(int32_t axis) noexcept { set("axis", axis); }
   int32_t getAxis() const noexcept { return get<int32_t>("axis"); }
 
@@ -66,7 +66,7 @@ class ILoopOutputLayer : public ILoopBoundaryLayer {
   ~ILoopOutputLayer() noexcept override = default;
 };
 
-/// What ends a loop.
+/// Ends a loop.
 class ITripLimitLayer : public ILoopBoundaryLayer {
  public:
   TripLimit getTripLimit() const noexcept { return get<TripLimit>("kind"); }
@@ -75,13 +75,13 @@ class ITripLimitLayer : public ILoopBoundaryLayer {
   ~ITripLimitLayer() noexcept override = default;
 };
 
-/// The elements of a tensor at the number of the iteration along an axis, which goes.
+/// The slice of a tensor at the number of the iteration along an axis, which is removed.
 class IIteratorLayer : public ILoopBoundaryLayer {
  public:
   void setAxis(int32_t axis) noexcept { set("axis", axis); }
   int32_t getAxis() const noexcept { return get<int32_t>("axis"); }
-  /// Whether the first iteration has what belongs to the last one; a trip limit of kCOUNT says how
-  /// many there are.
+  /// Whether the first iteration gets the slice of the last one. A trip limit of kCOUNT gives the
+  /// number of iterations.
   void setReverse(bool reverse) noexcept { set("reverse", reverse); }
   bool getReverse() const noexcept { return get<bool>("reverse"); }
 
@@ -89,12 +89,13 @@ class IIteratorLayer : public ILoopBoundaryLayer {
   ~IIteratorLayer() noexcept override = default;
 };
 
-/// Layers that run again and again. Owned by the network.
+/// Layers that run repeatedly. Owned by the network.
 class ILoop : public INoCopy {
  public:
   /// The layer needs a second input before a build: setInput(1, next value).
   virtual IRecurrenceLayer* addRecurrence(ITensor& initialValue) noexcept = 0;
-  /// At most one of each kind. With both the loop ends as soon as one says so.
+  /// Adds a limit, at most one of each kind. With both, the loop ends as soon as one limit is
+  /// reached.
   /// \param tensor kCOUNT: kINT32 or kINT64, from outside of the loop; kWHILE: kBOOL, from inside.
   virtual ITripLimitLayer* addTripLimit(ITensor& tensor, TripLimit limit) noexcept = 0;
   virtual IIteratorLayer* addIterator(ITensor& tensor, int32_t axis = 0,
@@ -118,32 +119,32 @@ class IIfConditionalBoundaryLayer : public ILayer {
   ~IIfConditionalBoundaryLayer() noexcept override = default;
 };
 
-/// What decides which branch runs.
+/// Decides which branch runs.
 class IConditionLayer : public IIfConditionalBoundaryLayer {
  protected:
   ~IConditionLayer() noexcept override = default;
 };
 
-/// A tensor that branches read: what depends on it belongs to them.
+/// A tensor that branches read. Layers that depend on it belong to the branches.
 class IIfConditionalInputLayer : public IIfConditionalBoundaryLayer {
  protected:
   ~IIfConditionalInputLayer() noexcept override = default;
 };
 
-/// Input 0 where the condition is true, input 1 where it is not.
+/// Input 0 if the condition is true, else input 1.
 class IIfConditionalOutputLayer : public IIfConditionalBoundaryLayer {
  protected:
   ~IIfConditionalOutputLayer() noexcept override = default;
 };
 
-/// Layers of which those of one branch or of the other give the result. Owned by the network.
+/// Layers in two branches. One branch gives the result. Owned by the network.
 class IIfConditional : public INoCopy {
  public:
-  /// Once.
+  /// Sets the condition, once.
   /// \param condition kBOOL, one element.
   virtual IConditionLayer* setCondition(ITensor& condition) noexcept = 0;
-  /// \param trueSubgraphOutput, falseSubgraphOutput of one type and rank. Extents in which they
-  ///     differ are known when the conditional has run.
+  /// \param trueSubgraphOutput, falseSubgraphOutput of one type and rank. If their extents differ,
+  ///     the output's are known once the conditional has run.
   virtual IIfConditionalOutputLayer* addOutput(ITensor& trueSubgraphOutput,
                                                ITensor& falseSubgraphOutput) noexcept = 0;
   virtual IIfConditionalInputLayer* addInput(ITensor& input) noexcept = 0;

@@ -1,10 +1,11 @@
 #pragma once
 
 /// \file
-/// Defining a network, which owns its tensors and layers. Methods do not throw: on
-/// failure they return null, false or what is said there, change nothing, and tell the logger and
+/// Defining a network, which owns its tensors and layers. Methods do not throw. On failure they
+/// return null, false or the value that they document, change nothing, and report to the logger and
 /// the error recorder. Types and shapes are inferred when they are asked for or built, those of a
-/// plugin when it is added: a built-in layer may get the parameters that make it fit afterwards.
+/// plugin when it is added. So a built-in layer may get the parameters that make it fit after it
+/// was added.
 
 #include "layers.h"
 #include "logger.h"
@@ -17,12 +18,13 @@ namespace opwright {
 
 class IBuilder;
 
-/// How a network is made; bits of a NetworkDefinitionCreationFlags.
+/// Options of a new network; bits of a NetworkDefinitionCreationFlags.
 enum class NetworkDefinitionCreationFlag : int32_t {
   kEXPLICIT_BATCH = 0,             ///< Always the case.
   kSTRONGLY_TYPED = 1,             ///< The tuner does not change types.
-  kPREFER_AOT_PYTHON_PLUGINS = 2,  ///< Plugins with both kinds of implementations: the compiled.
-  kPREFER_JIT_PYTHON_PLUGINS = 3,  ///< Plugins with both kinds of implementations: the callback.
+  kPREFER_AOT_PYTHON_PLUGINS = 2,  ///< If a plugin has both kinds of implementation: the compiled
+                                   ///< one.
+  kPREFER_JIT_PYTHON_PLUGINS = 3,  ///< If a plugin has both kinds of implementation: the callback.
 };
 /// A set of flags: bit `1U << int(flag)` for each.
 using NetworkDefinitionCreationFlags = uint32_t;
@@ -34,8 +36,8 @@ struct EnumMaxImpl<NetworkDefinitionCreationFlag> {
 };
 }  // namespace impl
 
-/// A network that is being defined. Made by IBuilder::createNetworkV2(), deleted by the caller. It
-/// copies the weights and the plugins that it is given.
+/// A network that is being defined. Created by IBuilder::createNetworkV2(), deleted by the caller.
+/// It copies the weights and the plugins that it receives.
 class INetworkDefinition : public INoCopy {
  public:
   ~INetworkDefinition() noexcept override = default;
@@ -47,29 +49,29 @@ class INetworkDefinition : public INoCopy {
   virtual bool hasImplicitBatchDimension() const noexcept = 0;
   virtual IBuilder& getBuilder() const noexcept = 0;
 
-  /// \param dimensions -1 for extents that are given at run time, for which the build needs an
+  /// \param dimensions -1 for extents that are known only at run time, for which the build needs an
   ///     optimization profile.
   virtual ITensor* addInput(char const* name, DataType type, Dims const& dimensions) noexcept = 0;
   virtual void markOutput(ITensor& tensor) noexcept = 0;
   virtual void unmarkOutput(ITensor& tensor) noexcept = 0;
   /// Marks a shape tensor: one whose elements are known when shapes are.
-  /// \return false, and nothing is marked, for another tensor.
+  /// \return false for another tensor, and nothing is marked.
   virtual bool markOutputForShapes(ITensor& tensor) noexcept = 0;
   virtual bool unmarkOutputForShapes(ITensor& tensor) noexcept = 0;
-  /// Takes out a network input that no layer uses. For other tensors it is a warning.
+  /// Removes a network input that no layer uses. Warns for other tensors.
   virtual void removeTensor(ITensor& tensor) noexcept = 0;
 
-  /// Marks a tensor whose values can be seen while an engine runs, by its name
-  /// (IExecutionContext::setDebugListener()). It is computed as it stands in the network: layers
+  /// Marks a tensor whose values can be seen by its name while an engine runs
+  /// (IExecutionContext::setDebugListener()). The engine computes it as the network does: layers
   /// are not fused across it.
   /// \return false for a tensor of another network.
   virtual bool markDebug(ITensor& tensor) noexcept = 0;
   virtual bool unmarkDebug(ITensor& tensor) noexcept = 0;
   virtual bool isDebugTensor(ITensor const& tensor) const noexcept = 0;
-  /// Lets all tensors be seen that the engine writes as it is built, by the names that
-  /// IEngineInspector shows; what is fused away is not among them. isDebugTensor() stays false.
+  /// Shows all tensors that the built engine writes, by the names that IEngineInspector shows.
+  /// Tensors that are fused away are not shown. isDebugTensor() stays false.
   virtual bool markUnfusedTensorsAsDebugTensors() noexcept = 0;
-  /// Takes that back; what markDebug() marked stays marked.
+  /// Undoes markUnfusedTensorsAsDebugTensors(). Tensors of markDebug() stay marked.
   virtual bool unmarkUnfusedTensorsAsDebugTensors() noexcept = 0;
 
   virtual int32_t getNbInputs() const noexcept = 0;
@@ -83,7 +85,8 @@ class INetworkDefinition : public INoCopy {
   virtual IPluginV2Layer* addPluginV2(ITensor* const* inputs, int32_t nbInputs,
                                       IPluginV2& plugin) noexcept = 0;
 
-  /// A V3 plugin on `inputs` and, after them, `shapeInputs`, whose values it gets as expressions.
+  /// A V3 plugin on `inputs` and, behind them, `shapeInputs`. The plugin gets the values of
+  /// `shapeInputs` as expressions.
   virtual IPluginV3Layer* addPluginV3(ITensor* const* inputs, int32_t nbInputs,
                                       ITensor* const* shapeInputs, int32_t nbShapeInputs,
                                       IPluginV3& plugin) noexcept = 0;
@@ -112,7 +115,7 @@ class INetworkDefinition : public INoCopy {
   IPoolingLayer* addPoolingNd(ITensor& input, PoolingType type, Dims const& windowSize) noexcept {
     return add<IPoolingLayer>("addPoolingNd", {input, type, windowSize});
   }
-  /// Both inputs have the same type; they broadcast.
+  /// Both inputs have the same type, and they broadcast.
   IElementWiseLayer* addElementWise(ITensor& input1, ITensor& input2,
                                     ElementWiseOperation op) noexcept {
     return add<IElementWiseLayer>("addElementWise", {input1, input2, op});
@@ -127,8 +130,8 @@ class INetworkDefinition : public INoCopy {
   IShuffleLayer* addShuffle(ITensor& input) noexcept {
     return add<IShuffleLayer>("addShuffle", {input});
   }
-  /// Over the third axis from the end (the channels of [N, C, H, W]), or the first of fewer axes,
-  /// until axes are set.
+  /// Normalizes over the third axis from the end (the channels of [N, C, H, W]), or the first of
+  /// fewer axes, until axes are set.
   ISoftMaxLayer* addSoftMax(ITensor& input) noexcept {
     return add<ISoftMaxLayer>("addSoftMax", {input});
   }
@@ -142,7 +145,7 @@ class INetworkDefinition : public INoCopy {
                         Dims const& stride) noexcept {
     return add<ISliceLayer>("addSlice", {input, start, size, stride});
   }
-  /// Along the third axis from the end, or the first of fewer axes, until the axis is set.
+  /// Joins along the third axis from the end, or the first of fewer axes, until the axis is set.
   IConcatenationLayer* addConcatenation(ITensor* const* inputs, int32_t nbInputs) noexcept {
     return add<IConcatenationLayer>("addConcatenation", {impl::LayerValue(inputs, nbInputs)});
   }
@@ -169,7 +172,7 @@ class INetworkDefinition : public INoCopy {
   IDequantizeLayer* addDequantize(ITensor& input, ITensor& scale) noexcept {
     return addDequantize(input, scale, DataType::kFLOAT);
   }
-  /// Null, with an error: an engine runs on one device.
+  /// Returns null, with an error: an engine runs on one device.
   IDistCollectiveLayer* addDistCollective(ITensor& input, CollectiveOperation distCollectiveOp,
                                           ReduceOperation reduceOp, int64_t root, int64_t* groups,
                                           int64_t groupSize) noexcept {
@@ -186,7 +189,7 @@ class INetworkDefinition : public INoCopy {
     return add<IDynamicQuantizeLayer>("addDynamicQuantize",
                                       {input, axis, blockSize, outputType, scaleType});
   }
-  /// The same for blocks of a shape, of the input's rank; -1 stands for all of an axis.
+  /// The same for blocks with a shape of the input's rank; -1 stands for all of an axis.
   IDynamicQuantizeLayer* addDynamicQuantizeV2(ITensor& input, Dims const& blockShape,
                                               DataType outputType, DataType scaleType) noexcept {
     return add<IDynamicQuantizeLayer>("addDynamicQuantizeV2",
@@ -203,7 +206,7 @@ class INetworkDefinition : public INoCopy {
   IConstantLayer* addConstant(Dims const& dimensions, Weights weights) noexcept {
     return add<IConstantLayer>("addConstant", {dimensions, weights});
   }
-  /// The output is the input's size until a shape or scales are set.
+  /// The output has the input's extents until a shape or scales are set.
   IResizeLayer* addResize(ITensor& input) noexcept {
     return add<IResizeLayer>("addResize", {input});
   }
@@ -221,7 +224,7 @@ class INetworkDefinition : public INoCopy {
                                   bool exclusive, bool reverse) noexcept {
     return add<ICumulativeLayer>("addCumulative", {input, axis, operation, exclusive, reverse});
   }
-  /// \param indices kINT32 or kINT64; what those out of range refer to is left out.
+  /// \param indices kINT32 or kINT64. Updates with indices out of range are left out.
   IScatterLayer* addScatter(ITensor& data, ITensor& indices, ITensor& updates,
                             ScatterMode mode) noexcept {
     return add<IScatterLayer>("addScatter", {data, indices, updates, mode});
@@ -256,7 +259,7 @@ class INetworkDefinition : public INoCopy {
   IReverseSequenceLayer* addReverseSequence(ITensor& input, ITensor& sequenceLens) noexcept {
     return add<IReverseSequenceLayer>("addReverseSequence", {input, sequenceLens});
   }
-  /// (input * scale + shift) ^ power, with factors for the third axis from the end; weights without
+  /// (input * scale + shift) ^ power, with factors for the third axis from the end. Weights without
   /// values stand for 1, 0 and 1.
   IScaleLayer* addScale(ITensor& input, ScaleMode mode, Weights shift, Weights scale,
                         Weights power) noexcept {
@@ -267,7 +270,7 @@ class INetworkDefinition : public INoCopy {
                           Weights power, int32_t channelAxis) noexcept {
     return add<IScaleLayer>("addScaleNd", {input, mode, shift, scale, power, channelAxis});
   }
-  /// \param axesMask bit i for an axis that is normalized over.
+  /// \param axesMask bit i is set for an axis that is normalized over.
   INormalizationLayer* addNormalization(ITensor& input, ITensor& scale, ITensor& bias,
                                         uint32_t axesMask) noexcept {
     return add<INormalizationLayer>("addNormalization", {input, scale, bias, axesMask});
@@ -275,7 +278,7 @@ class INetworkDefinition : public INoCopy {
   ILRNLayer* addLRN(ITensor& input, int64_t window, float alpha, float beta, float k) noexcept {
     return add<ILRNLayer>("addLRN", {input, window, alpha, beta, k});
   }
-  /// Zeros before and after the last axes; negative numbers crop.
+  /// Adds zeros before and after the last axes. Negative numbers crop.
   IPaddingLayer* addPaddingNd(ITensor& input, Dims const& prePadding,
                               Dims const& postPadding) noexcept {
     return add<IPaddingLayer>("addPaddingNd", {input, prePadding, postPadding});
@@ -299,28 +302,28 @@ class INetworkDefinition : public INoCopy {
   IAssertionLayer* addAssertion(ITensor& condition, char const* message) noexcept {
     return add<IAssertionLayer>("addAssertion", {condition, message});
   }
-  /// \param bounds how many elements of each row count: the input's shape with a last axis of 1.
+  /// \param bounds the number of elements that count in each row: the input's shape with a last
+  ///     axis of 1.
   IRaggedSoftMaxLayer* addRaggedSoftMax(ITensor& input, ITensor& bounds) noexcept {
     return add<IRaggedSoftMaxLayer>("addRaggedSoftMax", {input, bounds});
   }
-  /// As addNormalization(); with groups scale and bias are [1, channels, 1, ...], not
+  /// As addNormalization(), but with groups the scale and bias are [1, channels, 1, ...], not
   /// [1, groups, 1, ...].
   INormalizationLayer* addNormalizationV2(ITensor& input, ITensor& scale, ITensor& bias,
                                           uint32_t axesMask) noexcept {
     return add<INormalizationLayer>("addNormalizationV2", {input, scale, bias, axesMask});
   }
   /// \param input [batch, heads, tokens, size]
-  /// \param cosCache, sinCache [batch, tokens, rotated / 2], or [positions, rotated / 2] where
-  /// input
-  ///     3 is set.
+  /// \param cosCache, sinCache [batch, tokens, rotated / 2], or [positions, rotated / 2] if input 3
+  ///     is set.
   IRotaryEmbeddingLayer* addRotaryEmbedding(ITensor& input, ITensor& cosCache, ITensor& sinCache,
                                             bool interleaved, int32_t rotaryEmbeddingDim) noexcept {
     return add<IRotaryEmbeddingLayer>("addRotaryEmbedding",
                                       {input, cosCache, sinCache, interleaved, rotaryEmbeddingDim});
   }
-  /// \param cache [batch, heads, room, size], whose memory the output is.
+  /// \param cache [batch, heads, room, size]; the output is in its memory.
   /// \param update [batch, heads, tokens, size]
-  /// \param writeIndices where the first token of each batch goes, kINT32 or kINT64.
+  /// \param writeIndices the place of the first token of each batch, kINT32 or kINT64.
   IKVCacheUpdateLayer* addKVCacheUpdate(ITensor& cache, ITensor& update, ITensor& writeIndices,
                                         KVCacheMode cacheMode) noexcept {
     return add<IKVCacheUpdateLayer>("addKVCacheUpdate", {cache, update, writeIndices, cacheMode});
@@ -349,11 +352,11 @@ class INetworkDefinition : public INoCopy {
     return add<IFillLayer>("addFill", {dimensions, op, outputType});
   }
 
-  /// Names all weights that layers were given at this address, for refitting; weights without a
-  /// name have that of their constant layer's output. False when no layer was given them.
+  /// Names all weights that layers received at this address, for refitting. Weights without a name
+  /// have that of their constant layer's output. Returns false when no layer received such weights.
   virtual bool setWeightsName(Weights weights, char const* name) noexcept = 0;
   /// Lets an engine that is built with BuilderFlag::kREFIT_INDIVIDUAL be refitted with other
-  /// weights of the name. False when there are none.
+  /// weights of this name. Returns false when there are no such weights.
   virtual bool markWeightsRefittable(char const* name) noexcept = 0;
   virtual bool unmarkWeightsRefittable(char const* name) noexcept = 0;
   virtual bool areWeightsMarkedRefittable(char const* name) const noexcept = 0;
@@ -362,14 +365,14 @@ class INetworkDefinition : public INoCopy {
   virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
 
  protected:
-  /// What `method` adds when it is called with the arguments.
+  /// The layer that `method` adds when it is called with the arguments.
   virtual ILayer* addLayer(char const* method, impl::LayerValue const* arguments,
                            int32_t nbArguments) noexcept = 0;
 
  public:
-  /// A loop without layers, to which its methods add those at its border.
+  /// A loop without layers. Its methods add the layers at its border.
   virtual ILoop* addLoop() noexcept = 0;
-  /// A conditional without layers, likewise.
+  /// A conditional without layers. Its methods add the layers at its border.
   virtual IIfConditional* addIfConditional() noexcept = 0;
 
  private:

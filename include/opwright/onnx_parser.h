@@ -25,9 +25,9 @@ enum class ErrorCode : int {
   kINVALID_GRAPH = 5,
   kINVALID_NODE = 6,
   kUNSUPPORTED_GRAPH = 7,
-  kUNSUPPORTED_NODE = 8,  ///< an operator that neither ONNX nor a plugin has
+  kUNSUPPORTED_NODE = 8,  ///< neither ONNX nor a plugin has the operator
   kUNSUPPORTED_NODE_ATTR = 9,
-  kUNSUPPORTED_NODE_INPUT = 10,  ///< such as one that would have to be constant
+  kUNSUPPORTED_NODE_INPUT = 10,  ///< for example, an input that would have to be constant
   kUNSUPPORTED_NODE_DATATYPE = 11,
   kUNSUPPORTED_NODE_DYNAMIC = 12,  ///< a value that depends on the shapes of inputs
   kUNSUPPORTED_NODE_SHAPE = 13,
@@ -41,12 +41,12 @@ constexpr int32_t EnumMax<ErrorCode>() noexcept {
 /// A bit, 1 << flag, for each OnnxParserFlag.
 using OnnxParserFlags = uint32_t;
 
-/// How a parser takes models over.
+/// Options of a parser.
 enum class OnnxParserFlag : int32_t {
-  kNATIVE_INSTANCENORM = 0,  ///< set by default; a layer does it in any case
-  kENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA = 1,  ///< without effect, as there is no DLA
-  kREPORT_CAPABILITY_DLA = 2,                         ///< parsing fails, as there is no DLA
-  kENABLE_PLUGIN_OVERRIDE = 3,  ///< a plugin of an operator's or function's name takes its place
+  kNATIVE_INSTANCENORM = 0,  ///< set by default; a layer normalizes in any case
+  kENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA = 1,  ///< without effect, because there is no DLA
+  kREPORT_CAPABILITY_DLA = 2,                         ///< parsing fails, because there is no DLA
+  kENABLE_PLUGIN_OVERRIDE = 3,  ///< a plugin replaces an operator or function of its name
   kADJUST_FOR_DLA = 4,          ///< without effect
 };
 template <>
@@ -58,19 +58,19 @@ constexpr int32_t EnumMax<OnnxParserFlag>() noexcept {
 class IParserError {
  public:
   virtual ErrorCode code() const = 0;
-  /// Says what was wrong, where, and how to mend it.
+  /// Says what is wrong, where, and how to fix it.
   virtual char const* desc() const = 0;
-  /// Where in the library's source it was noticed.
+  /// The place in the library's source that noticed the error.
   virtual char const* file() const = 0;
   virtual int line() const = 0;
   virtual char const* func() const = 0;
-  /// The node's index in the graph, of a node inside a function that of its call; -1 for the model
-  /// as a whole. The strings are empty then.
+  /// The node's index in the graph; for a node inside a function, the index of the function's call;
+  /// -1 for the model as a whole, with empty strings.
   virtual int node() const = 0;
   virtual char const* nodeName() const = 0;
   virtual char const* nodeOperator() const = 0;
-  /// The calls of the model's functions that the node lies in, from the graph inwards, each "node
-  /// (function)"; null where it lies in none.
+  /// The calls of the model's functions around the node, from the graph inwards, each "node
+  /// (function)"; null if there are none.
   virtual char const* const* localFunctionStack() const = 0;
   virtual int32_t localFunctionStackSize() const = 0;
 
@@ -78,20 +78,21 @@ class IParserError {
   virtual ~IParserError() = default;
 };
 
-/// Takes over ONNX models of the opsets 7 to 23. A node becomes, in this order: a plugin, if it has
-/// a string attribute `plugin_namespace` or the flag kENABLE_PLUGIN_OVERRIDE is set; the nodes of
-/// the model's function that it calls; ONNX's operator; a plugin of its type in the namespace that
-/// `plugin_namespace` says (else the empty one) or in that of its domain. Methods do not throw.
+/// Adds ONNX models of opset 7 and newer to a network. A node becomes the first of these that
+/// applies: a plugin, if it has a string attribute `plugin_namespace` or the flag
+/// kENABLE_PLUGIN_OVERRIDE is set; the nodes of the model's function that it calls; ONNX's
+/// operator; a plugin of its type in the namespace of `plugin_namespace` (else the empty one) or in
+/// that of its domain. Methods do not throw.
 class IParser {
  public:
   /// \param size in bytes.
-  /// \param modelPath the model's file, for external data beside it; null where there is none.
+  /// \param modelPath the model's file, for external data beside it; null if there is none.
   /// \return false when there are errors; the network is unusable then.
   virtual bool parse(void const* serializedModel, size_t size,
                      char const* modelPath = nullptr) noexcept = 0;
-  /// \param verbosity is ignored: the logger decides on what it writes.
+  /// \param verbosity is ignored: the logger decides what it writes.
   virtual bool parseFromFile(char const* onnxModelFile, int verbosity) noexcept = 0;
-  /// Whether a node of this type of ONNX's domain can be taken over.
+  /// Whether the parser can take over a node of this type of ONNX's domain.
   virtual bool supportsOperator(char const* opName) const noexcept = 0;
 
   virtual int getNbErrors() const noexcept = 0;
@@ -101,7 +102,7 @@ class IParser {
 
   virtual ~IParser() noexcept = default;
 
-  /// Libraries that the model's layers need: there are none.
+  /// Libraries that the model's layers need. There are none.
   /// \return null, with nbPluginLibs 0.
   virtual char const* const* getUsedVCPluginLibraries(int64_t& nbPluginLibs) const noexcept = 0;
 
@@ -112,44 +113,44 @@ class IParser {
   virtual void setFlag(OnnxParserFlag onnxParserFlag) noexcept = 0;
   virtual bool getFlag(OnnxParserFlag onnxParserFlag) const noexcept = 0;
 
-  /// An output of the node of this name, of the first one where several have it; null where there
-  /// is none. A node inside a function is called "call/node".
+  /// An output of the first node with this name; null if there is none. A node inside a function is
+  /// called "call/node".
   virtual ITensor const* getLayerOutputTensor(char const* name, int64_t i) noexcept = 0;
 
-  /// As parse(), after which the network has the model where it is supported. What could be taken
-  /// over tell getNbSubgraphs() and the two after it, which parse() sets as well.
+  /// As parse(): the network has the model if it is supported. getNbSubgraphs() and the two methods
+  /// behind it describe the parts that could be taken over; parse() sets these as well.
   virtual bool supportsModelV2(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
                                char const* modelPath = nullptr) noexcept = 0;
-  /// Runs of nodes between those that cannot be taken over, which are in none; 0 where an error
-  /// concerns no node.
+  /// Number of runs of nodes between the nodes that cannot be taken over, which are in no run; 0 if
+  /// an error concerns no node.
   virtual int64_t getNbSubgraphs() noexcept = 0;
-  /// True for the whole of a model without errors. Of parts of others one knows only when they are
-  /// parsed by themselves.
+  /// True for the whole of a model without errors. Whether a part of another model is supported is
+  /// known only once it is parsed by itself.
   virtual bool isSubgraphSupported(int64_t const index) noexcept = 0;
   /// \return the nodes' indices, valid until the parser parses again; null, with length 0, for an
   /// index that does not exist.
   virtual int64_t* getSubgraphNodes(int64_t const index, int64_t& subgraphLength) noexcept = 0;
 
-  /// Reads a model, without external data, so that loadInitializer() can give it weights before
+  /// Reads a model without external data, so that loadInitializer() can give it weights before
   /// parseModelProto() takes it over.
-  /// \return false when there are errors, or when a model is loaded that was not taken over.
+  /// \return false when there are errors, or when a model is already loaded and not taken over.
   virtual bool loadModelProto(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
                               char const* modelPath = nullptr) noexcept = 0;
-  /// Copies the elements of an initializer, dense, of the model's type; in place of those that the
-  /// model has.
-  /// \return false where no model is loaded, it has no such initializer, or it has another size.
+  /// Copies the elements of an initializer, dense, of the model's type. They replace the model's
+  /// elements.
+  /// \return false if no model is loaded, it has no such initializer, or the size is another one.
   virtual bool loadInitializer(char const* name, void const* data, size_t size) noexcept = 0;
   /// Takes over the loaded model. \return false when there are errors.
   virtual bool parseModelProto() noexcept = 0;
 
-  /// The config that the network is to be built with; nothing that the parser does depends on it.
+  /// The config with which the network is to be built. The parser does not depend on it.
   /// \return false for null.
   virtual bool setBuilderConfig(IBuilderConfig const* const builderConfig) noexcept = 0;
 
   /// Beyond TensorRT: whether external data may be read through symbolic links that lead out of the
-  /// model's folder, as in a store of models that keeps each file once. False at first, unless the
-  /// environment variable OPWRIGHT_ALLOW_LINKS is 1. Permit it where you trust whoever made the
-  /// links; names that lead out of the folder by themselves are refused in any case.
+  /// model's folder, as in a store of models that keeps each file once. False by default, unless
+  /// the environment variable OPWRIGHT_ALLOW_LINKS is 1. Permit it only if you trust the author of
+  /// the links. Names that lead out of the folder by themselves are refused in any case.
   virtual void setLinksAllowed(bool allowed) noexcept = 0;
   virtual bool getLinksAllowed() const noexcept = 0;
 };
@@ -157,8 +158,8 @@ class IParser {
 }  // namespace onnxparser
 }  // namespace opwright
 
-/// Behind createParser(): takes an INetworkDefinition, an ILogger and the version that the caller
-/// was compiled for, returns an IParser; null on failure.
+/// Implementation of createParser(): takes an INetworkDefinition, an ILogger and the version for
+/// which the caller was compiled, returns an IParser; null on failure.
 extern "C" OPWRIGHT_API void* createNvOnnxParser_INTERNAL(void* network, void* logger,
                                                           int version) noexcept;
 /// The library's API level, as getInferLibVersion().

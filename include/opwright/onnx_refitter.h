@@ -9,16 +9,16 @@
 namespace opwright {
 namespace onnxparser {
 
-/// Sets the weights of a refitter from the model that the engine was built from, or one of the same
-/// structure: by the names of its initializers and Constant nodes. Methods do not throw.
+/// Sets the weights of a refitter from the model from which the engine was built, or from one of
+/// the same structure, by the names of its initializers and Constant nodes. Methods do not throw.
 class IParserRefitter {
  public:
   virtual ~IParserRefitter() noexcept = default;
 
-  /// Sets all weights of the engine; IRefitter::refitCudaEngine() puts them into it.
+  /// Sets all weights of the engine; IRefitter::refitCudaEngine() puts them into the engine.
   /// \param serializedOnnxModelSize in bytes.
-  /// \param modelPath the model's file, for external data beside it; null where there is none.
-  /// \return false when there are errors, among them weights of the engine that the model lacks.
+  /// \param modelPath the model's file, for external data beside it; null if there is none.
+  /// \return false when there are errors, including weights of the engine that the model lacks.
   virtual bool refitFromBytes(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
                               char const* modelPath = nullptr) noexcept = 0;
   virtual bool refitFromFile(char const* onnxModelFile) noexcept = 0;
@@ -28,13 +28,14 @@ class IParserRefitter {
   virtual IParserError const* getError(int32_t index) const noexcept = 0;
   virtual void clearErrors() noexcept = 0;
 
-  /// The same in steps: takes a model,
+  /// Begins to refit in steps: takes a model.
   virtual bool loadModelProto(void const* serializedOnnxModel, size_t serializedOnnxModelSize,
                               char const* modelPath = nullptr) noexcept = 0;
-  /// then other data for some of its initializers, which the caller keeps until the engine is
-  /// refitted; \param size in bytes;
+  /// Takes other data for an initializer of the model, which the caller keeps until the engine is
+  /// refitted.
+  /// \param size in bytes.
   virtual bool loadInitializer(char const* name, void const* data, size_t size) noexcept = 0;
-  /// and sets the weights.
+  /// Sets the weights from the model and the data.
   virtual bool refitModelProto() noexcept = 0;
 
   /// Beyond TensorRT: as IParser::setLinksAllowed().
@@ -45,8 +46,8 @@ class IParserRefitter {
 }  // namespace onnxparser
 }  // namespace opwright
 
-/// Behind createParserRefitter(): takes an IRefitter, an ILogger and the version that the caller
-/// was compiled for, returns an IParserRefitter; null on failure.
+/// Implementation of createParserRefitter(): takes an IRefitter, an ILogger and the version for
+/// which the caller was compiled, returns an IParserRefitter; null on failure.
 extern "C" OPWRIGHT_API void* createNvOnnxParserRefitter_INTERNAL(void* refitter, void* logger,
                                                                   int32_t version) noexcept;
 

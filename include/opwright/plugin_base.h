@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// What all generations of plugins share: tensor descriptors, fields, shape expressions, the root
-/// of the V3 interfaces, resources and the base of creators.
+/// Types that all generations of plugins share: tensor descriptors, fields, shape expressions, the
+/// root of the V3 interfaces, resources and the base of creators.
 
 #include "allocator.h"
 #include "logger.h"
@@ -10,24 +10,24 @@
 
 namespace opwright {
 
-/// Set in a version to say that the object is implemented in Python.
+/// Set in a version if the object is implemented in Python.
 static constexpr int32_t kPLUGIN_VERSION_PYTHON_BIT = 0x40;
 
-/// A plugin's input or output as it is at run time.
+/// A plugin's input or output at run time.
 struct PluginTensorDesc {
   Dims dims;            ///< -1 for extents that are not known yet.
   DataType type;        ///< Type of the elements.
   TensorFormat format;  ///< Layout of the elements.
-  float scale;          ///< Of a quantized kINT8 tensor; -1 where there is none.
+  float scale;          ///< Scale of a quantized kINT8 tensor; -1 if there is none.
 };
 
-/// A plugin's input or output as it is while an engine is built: `desc.dims` has -1 for dynamic
-/// extents, and the other members have their values in the profile at hand.
+/// A plugin's input or output while an engine is built. `desc.dims` has -1 for dynamic extents. The
+/// other members have their values in the profile at hand.
 struct DynamicPluginTensorDesc {
   PluginTensorDesc desc;
   Dims min;
   Dims max;
-  Dims opt;  ///< The extents that candidates are timed with.
+  Dims opt;  ///< The extents with which candidates are timed.
 };
 
 enum class PluginFieldType : int32_t {
@@ -60,7 +60,7 @@ class PluginField {
   AsciiChar const* name;
   void const* data;
   PluginFieldType type;
-  int32_t length;  ///< Number of elements of `type`; of bytes for kUNKNOWN.
+  int32_t length;  ///< Number of elements of `type`; number of bytes for kUNKNOWN.
 
   PluginField(AsciiChar const* const name_ = nullptr, void const* const data_ = nullptr,
               PluginFieldType const type_ = PluginFieldType::kUNKNOWN,
@@ -73,7 +73,7 @@ struct PluginFieldCollection {
   PluginField const* fields{};
 };
 
-/// What a plugin is made for.
+/// Purpose of a new plugin.
 enum class TensorRTPhase : int32_t {
   kBUILD = 0,    ///< To be added to a network.
   kRUNTIME = 1,  ///< To run in an engine that is being loaded.
@@ -86,7 +86,7 @@ enum class PluginCapabilityType : int32_t {
   kRUNTIME = 2,
 };
 
-/// How the results of two expressions are combined. Comparisons give 0 or 1; divisions round
+/// How the results of two expressions are combined. Comparisons give 0 or 1. Divisions round
 /// towards minus or plus infinity.
 enum class DimensionOperation : int32_t {
   kSUM = 0,
@@ -110,8 +110,8 @@ struct EnumMaxImpl<DimensionOperation> {
 class IDimensionExpr;
 
 /// The implementations behind IDimensionExpr and IExprBuilder. Plugins call through the inline
-/// methods of those classes, which are compiled into them: the order of the methods here, and each
-/// class's being a pointer to its implementation, are part of the binary interface.
+/// methods of those classes, which are compiled into the plugins. So the order of the methods here
+/// is part of the binary interface, and so is that each class is a pointer to its implementation.
 namespace apiv {
 
 class VRoot {
@@ -137,13 +137,14 @@ class VExprBuilder : public VRoot {
 
 }  // namespace apiv
 
-/// An integer expression over the dimensions of a plugin's inputs. The library makes them; an
-/// implementation derives from this class and from apiv::VDimensionExpr and sets mImpl to itself.
+/// An integer expression over the dimensions of a plugin's inputs. The library makes expressions.
+/// An implementation derives from this class and from apiv::VDimensionExpr and sets mImpl to
+/// itself.
 class IDimensionExpr : public INoCopy {
  public:
   bool isConstant() const noexcept { return mImpl->isConstant(); }
 
-  /// The value of a constant; the smallest int64_t for any other expression.
+  /// The value of a constant; the smallest int64_t for other expressions.
   int64_t getConstantValue() const noexcept { return mImpl->getConstantValue(); }
 
  protected:
@@ -151,12 +152,12 @@ class IDimensionExpr : public INoCopy {
   ~IDimensionExpr() noexcept override = default;
 
  public:
-  /// Whether this came from IExprBuilder::declareSizeTensor().
+  /// Whether IExprBuilder::declareSizeTensor() made the expression.
   bool isSizeTensor() const noexcept { return mImpl->isSizeTensor(); }
 };
 
-/// Makes expressions. A plugin gets one to describe its output shapes with; the expressions belong
-/// to it and must not be kept. An implementation derives as described at IDimensionExpr.
+/// Makes expressions. A plugin gets a builder for its output shapes. The expressions belong to the
+/// builder and must not be kept. An implementation derives as described at IDimensionExpr.
 class IExprBuilder : public INoCopy {
  public:
   IDimensionExpr const* constant(int64_t value) noexcept { return mImpl->constant(value); }
@@ -172,9 +173,9 @@ class IExprBuilder : public INoCopy {
   ~IExprBuilder() noexcept override = default;
 
  public:
-  /// Declares that output `outputIndex` is a size tensor: a scalar that enqueue() writes, by which
-  /// extents of other outputs are known that the input shapes do not determine.
-  /// \param opt the value to plan and time with; must not depend on a size tensor.
+  /// Declares that output `outputIndex` is a size tensor: a scalar that enqueue() writes. Extents
+  /// of other outputs that the input shapes do not determine follow from it.
+  /// \param opt the value for planning and timing; must not depend on a size tensor.
   /// \param upper the greatest value that can occur; memory is reserved for it.
   /// \return the size tensor's value as an expression.
   IDimensionExpr const* declareSizeTensor(int32_t outputIndex, IDimensionExpr const& opt,
@@ -195,19 +196,19 @@ namespace v_1_0 {
 /// Base of a V3 plugin's parts.
 class IPluginCapability : public IVersionedInterface {};
 
-/// Something that plugins share by a key, through IPluginRegistry::acquirePluginResource().
+/// An object that plugins share by a key, through IPluginRegistry::acquirePluginResource().
 class IPluginResource : public IVersionedInterface {
  public:
   InterfaceInfo getInterfaceInfo() const noexcept override {
     return InterfaceInfo{"IPluginResource", 1, 0};
   }
 
-  /// Frees what is behind the resource. Called only on objects that clone() made, which must remain
-  /// fit to be cloned.
+  /// Frees the data behind the resource. Called only on objects that clone() made. These must
+  /// remain fit to be cloned.
   /// \return 0 on success.
   virtual int32_t release() noexcept = 0;
 
-  /// \return null on failure. The registry keeps a clone, not the object that it was given.
+  /// \return null on failure. The registry keeps a clone, not the object that it received.
   virtual IPluginResource* clone() noexcept = 0;
 
   ~IPluginResource() noexcept override = default;
@@ -219,7 +220,7 @@ class IPluginResource : public IVersionedInterface {
   IPluginResource& operator=(IPluginResource&&) & = default;
 };
 
-/// Base of all plugin creators; getInterfaceInfo() tells them apart.
+/// Base of all plugin creators. getInterfaceInfo() tells which kind one is.
 class IPluginCreatorInterface : public IVersionedInterface {
  public:
   ~IPluginCreatorInterface() noexcept override = default;
@@ -237,8 +238,8 @@ class IPluginV3 : public IVersionedInterface {
  public:
   InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"PLUGIN", 1, 0}; }
 
-  /// The part that is asked for, owned by the plugin. In the build phase all three must be there,
-  /// in the runtime phase kCORE and kRUNTIME; null for a part that is not.
+  /// The requested part, owned by the plugin. In the build phase all three parts must exist, in the
+  /// runtime phase kCORE and kRUNTIME. Null for a part that does not exist.
   virtual IPluginCapability* getCapabilityInterface(PluginCapabilityType type) noexcept = 0;
 
   /// \return a ready plugin with the same state and at least the same parts; null on failure.
@@ -251,7 +252,7 @@ using IPluginResource = v_1_0::IPluginResource;
 using IPluginCreatorInterface = v_1_0::IPluginCreatorInterface;
 using IPluginV3 = v_1_0::IPluginV3;
 
-/// What an execution context offers to the plugins that are attached to it.
+/// Services that an execution context offers to the plugins that are attached to it.
 class IPluginResourceContext {
  public:
   virtual IGpuAllocator* getGpuAllocator() const noexcept = 0;

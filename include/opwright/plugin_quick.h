@@ -2,8 +2,8 @@
 
 /// \file
 /// The parts of plugins that a language binding makes from decorated functions. They differ from
-/// the V3One parts in that all combinations of types and formats are asked for at once, that
-/// enqueue() gets strides, and that a plugin may bring a compiled kernel instead of enqueue().
+/// the V3One parts in three ways: all combinations of types and formats are asked for at once,
+/// enqueue() gets strides, and a plugin may bring a compiled kernel instead of enqueue().
 
 #include "plugin_base.h"
 
@@ -21,7 +21,7 @@ enum class PluginArgDataType : int32_t {
   kINT32 = 2,
 };
 
-/// Which implementation is wanted where a plugin has both.
+/// The wanted implementation, if a plugin has both.
 enum class QuickPluginCreationRequest : int32_t {
   kUNKNOWN = 0,
   kPREFER_JIT = 1,
@@ -35,7 +35,7 @@ class ISymExpr {
  public:
   virtual PluginArgType getType() const noexcept = 0;
   virtual PluginArgDataType getDataType() const noexcept = 0;
-  /// The IDimensionExpr behind it.
+  /// The IDimensionExpr of this expression.
   virtual void* getExpr() noexcept = 0;
 
  protected:
@@ -89,8 +89,8 @@ class IKernelLaunchParamsImpl {
   virtual ~IKernelLaunchParamsImpl() noexcept = default;
 };
 
-/// How a kernel is launched: blocks in the grid, threads in a block, bytes of dynamic shared
-/// memory. The setters return false if the value was not taken.
+/// Launch parameters of a kernel: blocks in the grid, threads in a block, bytes of dynamic shared
+/// memory. The setters return false if they refuse the value.
 class IKernelLaunchParams {
  public:
   ISymExpr* getGridX() noexcept { return mImpl->getGridX(); }
@@ -177,12 +177,12 @@ class IPluginV3QuickAOTBuild : public IPluginV3QuickBuild {
                                   IKernelLaunchParams* launchParams, ISymExprs* extraArgs,
                                   IExprBuilder& exprBuilder) noexcept = 0;
 
-  /// Gives name and code of the kernel for one candidate; they belong to the plugin.
+  /// Sets name and code of the kernel for one candidate. Both belong to the plugin.
   virtual int32_t getKernel(PluginTensorDesc const* in, int32_t nbInputs,
                             PluginTensorDesc const* out, int32_t nbOutputs, char const** kernelName,
                             char** compiledKernel, int32_t* compiledKernelSize) noexcept = 0;
 
-  /// Chooses the tactic that the two methods above answer for.
+  /// Chooses the tactic of getLaunchParams() and getKernel().
   virtual int32_t setTactic(int32_t /*tactic*/) noexcept { return 0; }
 };
 
@@ -195,7 +195,8 @@ class IPluginV3QuickRuntime : public IPluginCapability {
 
   virtual int32_t setTactic(int32_t /*tactic*/) noexcept { return 0; }
 
-  /// \param inputStrides for each input its strides in elements; outputStrides likewise.
+  /// \param inputStrides the strides of each input, in elements.
+  /// \param outputStrides the strides of each output, in elements.
   virtual int32_t enqueue(PluginTensorDesc const* inputDesc, PluginTensorDesc const* outputDesc,
                           void const* const* inputs, void* const* outputs, Dims const* inputStrides,
                           Dims const* outputStrides, int32_t nbInputs, int32_t nbOutputs,

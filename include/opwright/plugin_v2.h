@@ -1,14 +1,15 @@
 #pragma once
 
 /// \file
-/// The V2 generation of plugins: one class per plugin, serialized into bytes of its own making.
-/// Opwright runs IPluginV2DynamicExt, and for fixed shapes IPluginV2Ext and IPluginV2IOExt.
+/// The V2 generation of plugins: one class per plugin, which serializes itself into bytes of its
+/// own format. Opwright runs IPluginV2DynamicExt, and for fixed shapes IPluginV2Ext and
+/// IPluginV2IOExt.
 
 #include "plugin_base.h"
 
 namespace opwright {
 
-/// In the upper byte of IPluginV2::getTensorRTVersion().
+/// The upper byte of IPluginV2::getTensorRTVersion().
 enum class PluginVersion : uint8_t {
   kV2 = 0,
   kV2_EXT = 1,
@@ -22,12 +23,12 @@ enum class PluginCreatorVersion : int32_t {
   kV1_PYTHON = kPLUGIN_VERSION_PYTHON_BIT,
 };
 
-/// The root of the V2 plugins, for fixed shapes. Plugins that are no IPluginV2DynamicExt are never
-/// told of the first axis of their inputs and outputs, the batch: shapes are those behind it.
+/// The root of the V2 plugins, for fixed shapes. Plugins that are no IPluginV2DynamicExt never see
+/// the first axis of their inputs and outputs, the batch: shapes are those of the other axes.
 class IPluginV2 {
  public:
-  /// The API level that the plugin was compiled for, and in the upper byte its PluginVersion.
-  /// Not to be overridden by applications.
+  /// The API level for which the plugin was compiled and, in the upper byte, its PluginVersion.
+  /// Applications must not override it.
   virtual int32_t getTensorRTVersion() const noexcept { return NV_TENSORRT_VERSION; }
   /// The same as the creator's getPluginName().
   virtual AsciiChar const* getPluginType() const noexcept = 0;
@@ -50,7 +51,7 @@ class IPluginV2 {
   /// The number of bytes that serialize() writes.
   virtual size_t getSerializationSize() const noexcept = 0;
   virtual void serialize(void* buffer) const noexcept = 0;
-  /// Ends the life of the object.
+  /// Deletes the object.
   virtual void destroy() noexcept = 0;
   /// \return an initialized plugin with the same state; null on failure.
   virtual IPluginV2* clone() const noexcept = 0;
@@ -73,7 +74,7 @@ class IPluginV2Ext : public IPluginV2 {
   /// The type of output `index` for inputs of the given types.
   virtual DataType getOutputDataType(int32_t index, DataType const* inputTypes,
                                      int32_t nbInputs) const noexcept = 0;
-  /// Of networks with an implicit batch, which do not exist any more. Nothing calls it.
+  /// For networks with an implicit batch, which no longer exist. Nothing calls it.
   virtual bool isOutputBroadcastAcrossBatch(int32_t /*outputIndex*/,
                                             bool const* /*inputIsBroadcasted*/,
                                             int32_t /*nbInputs*/) const noexcept {
@@ -81,8 +82,8 @@ class IPluginV2Ext : public IPluginV2 {
   }
   /// As isOutputBroadcastAcrossBatch().
   virtual bool canBroadcastInputAcrossBatch(int32_t /*inputIndex*/) const noexcept { return false; }
-  /// Called once while an engine is built, before initialize(), with what was chosen; all floating
-  /// inputs and outputs have `floatFormat`, others are linear. Nothing is broadcast.
+  /// Called once while an engine is built, before initialize(), with the chosen types and format.
+  /// All floating inputs and outputs have `floatFormat`, others are linear. Nothing is broadcast.
   /// \param maxBatchSize the first extent of all inputs and outputs.
   virtual void configurePlugin(Dims const* inputDims, int32_t nbInputs, Dims const* outputDims,
                                int32_t nbOutputs, DataType const* inputTypes,
@@ -93,10 +94,10 @@ class IPluginV2Ext : public IPluginV2 {
   IPluginV2Ext() = default;
   ~IPluginV2Ext() override = default;
 
-  /// Called when an execution context takes the plugin into use. On a GPU the handles are those of
-  /// the context, on the default stream, until detachFromContext(): the plugin gives them the
-  /// stream of its enqueue(). Null where a library is not installed, and on the CPU. The allocator
-  /// gives memory of the device.
+  /// Called when an execution context begins to use the plugin. On a GPU the handles are those of
+  /// the context, on the default stream, until detachFromContext(); the plugin sets them to the
+  /// stream of its enqueue(). A handle is null if its library is not installed, and on the CPU. The
+  /// allocator provides memory of the device.
   virtual void attachToContext(cudnnContext* /*cudnn*/, cublasContext* /*cublas*/,
                                IGpuAllocator* /*allocator*/) noexcept {}
   virtual void detachFromContext() noexcept {}
@@ -114,7 +115,7 @@ class IPluginV2Ext : public IPluginV2 {
                                 (static_cast<uint32_t>(NV_TENSORRT_VERSION) & 0xFFFFFFU));
   }
 
-  /// Replaced by configurePlugin() in this class and all below it.
+  /// configurePlugin() replaces it in this class and all classes below it.
   void configureWithFormat(Dims const* /*inputDims*/, int32_t /*nbInputs*/,
                            Dims const* /*outputDims*/, int32_t /*nbOutputs*/, DataType /*type*/,
                            PluginFormat /*format*/, int32_t /*maxBatchSize*/) noexcept override {}
@@ -123,7 +124,7 @@ class IPluginV2Ext : public IPluginV2 {
 /// Adds a type and a format per input and output, for fixed shapes.
 class IPluginV2IOExt : public IPluginV2Ext {
  public:
-  /// Called once while an engine is built, before initialize(), with what was chosen.
+  /// Called once while an engine is built, before initialize(), with the chosen types and formats.
   virtual void configurePlugin(PluginTensorDesc const* in, int32_t nbInput,
                                PluginTensorDesc const* out, int32_t nbOutput) noexcept = 0;
   virtual bool supportsFormatCombination(int32_t pos, PluginTensorDesc const* inOut,
@@ -149,8 +150,8 @@ class IPluginV2IOExt : public IPluginV2Ext {
   bool supportsFormat(DataType, PluginFormat) const noexcept final { return false; }
 };
 
-/// A plugin with dynamic shapes. Of its bases it uses the names, the output types, initialize() and
-/// terminate(), serialization, clone(), destroy() and the context methods.
+/// A plugin with dynamic shapes. It uses these methods of its bases: the names, the output types,
+/// initialize() and terminate(), serialization, clone(), destroy() and the context methods.
 class IPluginV2DynamicExt : public IPluginV2Ext {
  public:
   IPluginV2DynamicExt* clone() const noexcept override = 0;
@@ -162,13 +163,13 @@ class IPluginV2DynamicExt : public IPluginV2Ext {
   /// The most combinations of types and formats that are considered.
   static constexpr int32_t kFORMAT_COMBINATION_LIMIT = 100;
 
-  /// Whether the type and format of `inOut[pos]` can be had together with those of
+  /// Whether the plugin supports the type and format of `inOut[pos]` together with those of
   /// `inOut[0..pos-1]`. Inputs come first; entries after `pos` are not set.
   virtual bool supportsFormatCombination(int32_t pos, PluginTensorDesc const* inOut,
                                          int32_t nbInputs, int32_t nbOutputs) noexcept = 0;
 
-  /// Tells the types and formats that were chosen: while an engine is built with the ranges of a
-  /// profile, and before enqueue() with the shapes of the run.
+  /// Passes the chosen types and formats: while an engine is built, with the ranges of a profile,
+  /// and before enqueue(), with the shapes of the run.
   virtual void configurePlugin(DynamicPluginTensorDesc const* in, int32_t nbInputs,
                                DynamicPluginTensorDesc const* out, int32_t nbOutputs) noexcept = 0;
 
@@ -177,8 +178,8 @@ class IPluginV2DynamicExt : public IPluginV2Ext {
                                   PluginTensorDesc const* outputs,
                                   int32_t nbOutputs) const noexcept = 0;
 
-  /// Computes. On the GPU the addresses are device addresses and the work goes to `stream`; on the
-  /// CPU they are host addresses, `stream` is null, and work is done on return.
+  /// Computes. On the GPU the addresses are device addresses and the work goes to `stream`. On the
+  /// CPU they are host addresses, `stream` is null, and the work is done on return.
   /// \return 0 on success.
   virtual int32_t enqueue(PluginTensorDesc const* inputDesc, PluginTensorDesc const* outputDesc,
                           void const* const* inputs, void* const* outputs, void* workspace,
@@ -215,7 +216,7 @@ class IPluginCreator : public IPluginCreatorInterface {
  public:
   virtual AsciiChar const* getPluginName() const noexcept = 0;
   virtual AsciiChar const* getPluginVersion() const noexcept = 0;
-  /// The fields that createPlugin() reads, with their types; their data is not used.
+  /// The fields that createPlugin() reads, with their types. Their data is not used.
   virtual PluginFieldCollection const* getFieldNames() noexcept = 0;
   /// \param name of the layer.
   /// \return null on failure.

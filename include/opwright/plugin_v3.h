@@ -1,16 +1,16 @@
 #pragma once
 
 /// \file
-/// The V3 generation of plugins: a plugin is an IPluginV3 whose parts are the classes below, often
-/// all implemented by one class.
+/// The V3 generation of plugins: a plugin is an IPluginV3 whose parts are the classes below. Often
+/// one class implements all parts.
 
 #include "plugin_base.h"
 
 namespace opwright {
 namespace v_1_0 {
 
-/// Identity of a plugin. Strings are null-terminated, and at most 1024 bytes with the null; they
-/// are the same as the creator's.
+/// Identity of a plugin, the same as the creator's. Strings are null-terminated, and at most 1024
+/// bytes with the null.
 class IPluginV3OneCore : public IPluginCapability {
  public:
   InterfaceInfo getInterfaceInfo() const noexcept override {
@@ -22,8 +22,8 @@ class IPluginV3OneCore : public IPluginCapability {
   virtual AsciiChar const* getPluginNamespace() const noexcept = 0;
 };
 
-/// What an engine's build needs to know. Methods that return an int32_t status return 0 on success;
-/// anything else ends the build with an error.
+/// The part of a plugin that the build of an engine needs. Methods that return an int32_t status
+/// return 0 on success; other values end the build with an error.
 class IPluginV3OneBuild : public IPluginCapability {
  public:
   static constexpr int32_t kDEFAULT_FORMAT_COMBINATION_LIMIT = 100;
@@ -32,7 +32,7 @@ class IPluginV3OneBuild : public IPluginCapability {
     return InterfaceInfo{"PLUGIN_V3ONE_BUILD", 1, 0};
   }
 
-  /// Tells types and formats of a candidate, and the ranges of shapes of the profile.
+  /// Passes types and formats of a candidate, and the profile's ranges of shapes.
   virtual int32_t configurePlugin(DynamicPluginTensorDesc const* in, int32_t nbInputs,
                                   DynamicPluginTensorDesc const* out,
                                   int32_t nbOutputs) noexcept = 0;
@@ -43,14 +43,14 @@ class IPluginV3OneBuild : public IPluginCapability {
                                      int32_t nbInputs) const noexcept = 0;
 
   /// Writes the shape of each output as expressions.
-  /// \param shapeInputs for each input that is a shape tensor its values, in C order, as "extents".
+  /// \param shapeInputs for each input that is a shape tensor, its values in C order, as "extents".
   /// \param outputs to be filled; a size tensor has no dimensions.
   virtual int32_t getOutputShapes(DimsExprs const* inputs, int32_t nbInputs,
                                   DimsExprs const* shapeInputs, int32_t nbShapeInputs,
                                   DimsExprs* outputs, int32_t nbOutputs,
                                   IExprBuilder& exprBuilder) noexcept = 0;
 
-  /// Whether the type and format of `inOut[pos].desc` can be had together with those of
+  /// Whether the plugin supports the type and format of `inOut[pos].desc` together with those of
   /// `inOut[0..pos-1]`. Inputs come first; entries after `pos` are not set.
   virtual bool supportsFormatCombination(int32_t pos, DynamicPluginTensorDesc const* inOut,
                                          int32_t nbInputs, int32_t nbOutputs) noexcept = 0;
@@ -64,17 +64,17 @@ class IPluginV3OneBuild : public IPluginCapability {
     return 0;
   }
 
-  /// Writes the tactics for the types and formats of the last configurePlugin(): distinct and
-  /// positive. Each is timed.
+  /// Writes the tactics for the types and formats of the last configurePlugin(). They are distinct
+  /// and positive. Each is timed.
   virtual int32_t getValidTactics(int32_t* /*tactics*/, int32_t /*nbTactics*/) noexcept {
     return 0;
   }
 
-  /// The number of tactics; with none, the plugin runs with tactic 0.
+  /// The number of tactics. If it is 0, the plugin runs with tactic 0.
   virtual int32_t getNbTactics() noexcept { return 0; }
 
-  /// A string that is the same for two plugins if and only if they take the same time on the same
-  /// shapes, types and formats; null to be timed each time.
+  /// A string that is equal for two plugins if and only if they take the same time on the same
+  /// shapes, types and formats; null: timed each time.
   virtual char const* getTimingCacheID() noexcept { return nullptr; }
 
   /// The most combinations of types and formats that are timed.
@@ -84,22 +84,23 @@ class IPluginV3OneBuild : public IPluginCapability {
   virtual char const* getMetadataString() noexcept { return nullptr; }
 };
 
-/// What running needs. Methods that return an int32_t status return 0 on success.
+/// The part of a plugin that running needs. Methods that return an int32_t status return 0 on
+/// success.
 class IPluginV3OneRuntime : public IPluginCapability {
  public:
   InterfaceInfo getInterfaceInfo() const noexcept override {
     return InterfaceInfo{"PLUGIN_V3ONE_RUNTIME", 1, 0};
   }
 
-  /// Chooses what enqueue() runs: a tactic of getValidTactics(), or 0 where there are none.
+  /// Chooses the tactic of enqueue(): one of getValidTactics(), or 0 if there are none.
   virtual int32_t setTactic(int32_t /*tactic*/) noexcept { return 0; }
 
   /// Called before enqueue() whenever shapes have changed.
   virtual int32_t onShapeChange(PluginTensorDesc const* in, int32_t nbInputs,
                                 PluginTensorDesc const* out, int32_t nbOutputs) noexcept = 0;
 
-  /// Computes. On the GPU the addresses are device addresses and the work goes to `stream`; on the
-  /// CPU they are host addresses, `stream` is null, and work is done on return.
+  /// Computes. On the GPU the addresses are device addresses and the work goes to `stream`. On the
+  /// CPU they are host addresses, `stream` is null, and the work is done on return.
   virtual int32_t enqueue(PluginTensorDesc const* inputDesc, PluginTensorDesc const* outputDesc,
                           void const* const* inputs, void* const* outputs, void* workspace,
                           cudaStream_t stream) noexcept = 0;
@@ -108,8 +109,8 @@ class IPluginV3OneRuntime : public IPluginCapability {
   /// valid as long as the clone.
   virtual IPluginV3* attachToContext(IPluginResourceContext* context) noexcept = 0;
 
-  /// The fields from which the creator makes the plugin again when an engine is loaded; they stay
-  /// valid until the next call or the plugin's end.
+  /// The fields from which the creator makes the plugin again when an engine is loaded. They stay
+  /// valid until the next call or until the plugin is deleted.
   virtual PluginFieldCollection const* getFieldsToSerialize() noexcept = 0;
 };
 
@@ -121,13 +122,13 @@ class IPluginCreatorV3One : public IPluginCreatorInterface {
   }
 
   /// \param name of the layer.
-  /// \param fc in the build phase the fields that the user gave, in the runtime phase those that
-  ///     getFieldsToSerialize() gave.
+  /// \param fc in the build phase the user's fields, in the runtime phase those of
+  ///     getFieldsToSerialize().
   /// \return a plugin that the caller deletes; null on failure.
   virtual IPluginV3* createPlugin(AsciiChar const* name, PluginFieldCollection const* fc,
                                   TensorRTPhase phase) noexcept = 0;
 
-  /// The fields that createPlugin() reads in the build phase, with their types; their data is not
+  /// The fields that createPlugin() reads in the build phase, with their types. Their data is not
   /// used.
   virtual PluginFieldCollection const* getFieldNames() noexcept = 0;
 
@@ -157,7 +158,7 @@ class IPluginV3OneBuild : public v_1_0::IPluginV3OneBuild {
   }
 
   /// The input whose memory output `outputIndex` shares, so that the plugin updates it in place; -1
-  /// for none. An input may be shared with one output only.
+  /// for none. An input may be shared with only one output.
   virtual int32_t getAliasedInput(int32_t /*outputIndex*/) noexcept { return -1; }
 };
 

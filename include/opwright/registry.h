@@ -1,21 +1,21 @@
 #pragma once
 
 /// \file
-/// Where plugin creators are registered and found.
+/// Registries of plugin creators.
 
 #include "logger.h"
 #include "plugin.h"
 
 namespace opwright {
 
-/// Creators by (name, version, namespace). The library owns its registries; creators belong to
-/// those who register them and must stay until they are deregistered. Strings are at most 1024
+/// Creators by (name, version, namespace). The library owns its registries. Creators belong to the
+/// code that registers them and must live until they are deregistered. Strings are at most 1024
 /// bytes with the terminating null.
 class IPluginRegistry {
  public:
   using PluginLibraryHandle = void*;
 
-  /// \return false if name, version and namespace are taken.
+  /// \return false if another creator has the name, version and namespace.
   virtual bool registerCreator(IPluginCreator& creator,
                                AsciiChar const* const pluginNamespace) noexcept = 0;
 
@@ -38,27 +38,27 @@ class IPluginRegistry {
   virtual ~IPluginRegistry() noexcept = default;
 
  public:
-  /// Counts a reference on `recorder` and gives up the one before; null for none.
+  /// Counts a reference on `recorder` and drops the reference on the previous one; null for none.
   virtual void setErrorRecorder(IErrorRecorder* const recorder) noexcept = 0;
   virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
 
   /// \return false if the creator is not registered here.
   virtual bool deregisterCreator(IPluginCreator const& creator) noexcept = 0;
 
-  /// Whether a creator that is not found here is looked for in the parent registry. True at first.
+  /// Whether a creator that is not found here is looked up in the parent registry. True by default.
   virtual bool isParentSearchEnabled() const = 0;
   virtual void setParentSearchEnabled(bool const enabled) = 0;
 
   /// Opens a shared library and registers its creators: those that its `getCreators` (or
   /// `getPluginCreators`) function returns, and those that register themselves when it is opened.
-  /// A `setLoggerFinder` function is called with an ILoggerFinder if the library exports one.
-  /// \return null if the library cannot be opened, or brings a creator that is registered already.
+  /// If the library exports a `setLoggerFinder` function, calls it with an ILoggerFinder.
+  /// \return null if the library cannot be opened, or has a creator that is already registered.
   virtual PluginLibraryHandle loadLibrary(AsciiChar const* pluginPath) noexcept = 0;
 
-  /// Deregisters what loadLibrary() registered and closes the library.
+  /// Deregisters the creators that loadLibrary() registered and closes the library.
   virtual void deregisterLibrary(PluginLibraryHandle handle) noexcept = 0;
 
-  /// \return false if name, version and namespace are taken.
+  /// \return false if another creator has the name, version and namespace.
   virtual bool registerCreator(IPluginCreatorInterface& creator,
                                AsciiChar const* const pluginNamespace) noexcept = 0;
 
@@ -78,7 +78,7 @@ class IPluginRegistry {
   virtual IPluginResource* acquirePluginResource(AsciiChar const* key,
                                                  IPluginResource* resource) noexcept = 0;
 
-  /// Gives up a reference; with the last one the resource is released and deleted.
+  /// Drops a reference. With the last one, the resource is released and deleted.
   /// \return 0 on success.
   virtual int32_t releasePluginResource(AsciiChar const* key) noexcept = 0;
 
@@ -92,18 +92,18 @@ class IPluginRegistry {
 /// The process's registry, parent of all others.
 extern "C" OPWRIGHT_API opwright::IPluginRegistry* getPluginRegistry() noexcept;
 
-/// The registry that a build for `capability` looks creators up in; null if there is none.
+/// The registry in which a build for `capability` looks creators up; null if there is none.
 extern "C" OPWRIGHT_API opwright::IPluginRegistry* getBuilderPluginRegistry(
     opwright::EngineCapability capability) noexcept;
 
-/// Registers the plugins that come with the library; safe to call more than once.
+/// Registers the plugins that come with the library. Safe to call more than once.
 /// \param logger an ILogger, or null.
-/// \param libNamespace the namespace to register them under.
+/// \param libNamespace the namespace for these plugins.
 extern "C" OPWRIGHT_API bool initLibNvInferPlugins(void* logger, char const* libNamespace);
 
 namespace opwright {
 
-/// Registers a `T` when the library that holds it is loaded.
+/// Registers a `T` when its library is loaded.
 template <typename T>
 class PluginRegistrar {
  public:

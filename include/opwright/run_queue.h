@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// Beyond TensorRT: runs that an engine does on threads of its own, many at once, while the caller
-/// goes on. Methods do not throw.
+/// Beyond TensorRT: runs that an engine performs on its own threads, many at once, while the caller
+/// continues. Methods do not throw.
 
 #include "runtime.h"
 
@@ -10,20 +10,20 @@ namespace opwright {
 
 class IQueuedRun;
 
-/// How far a run has come.
+/// The state of a run.
 enum class RunState : int32_t {
-  kWAITING = 0,    ///< No thread has begun it.
-  kRUNNING = 1,    ///< A thread is at it.
-  kDONE = 2,       ///< The outputs are there.
-  kFAILED = 3,     ///< IQueuedRun::getErrorDesc() says why; outputs are not valid.
-  kCANCELLED = 4,  ///< It was cancelled, or its queue deleted, before a thread began it.
+  kWAITING = 0,    ///< No thread has started it.
+  kRUNNING = 1,    ///< A thread runs it.
+  kDONE = 2,       ///< The outputs are complete.
+  kFAILED = 3,     ///< IQueuedRun::getErrorDesc() has the reason; outputs are not valid.
+  kCANCELLED = 4,  ///< It was cancelled, or its queue deleted, before a thread started it.
 };
 
-/// What came of IRunQueue::submit().
+/// Result of IRunQueue::submit().
 enum class SubmitResult : int32_t {
   kSUBMITTED = 0,
   kFULL = 1,     ///< As many runs wait as the queue may hold.
-  kREFUSED = 2,  ///< Something is wrong with the arguments.
+  kREFUSED = 2,  ///< An argument is wrong.
 };
 
 namespace impl {
@@ -39,93 +39,93 @@ struct EnumMaxImpl<SubmitResult> {
 
 namespace v_1_0 {
 
-/// Hears of the end of runs.
+/// Receives the end of runs.
 class IRunListener : public IVersionedInterface {
  public:
   ~IRunListener() override = default;
   InterfaceInfo getInterfaceInfo() const noexcept override { return {"IRunListener", 1, 0}; }
 
-  /// Called once for each run: by the thread that ran it, or by the one that cancelled it or
-  /// deletes the queue. IQueuedRun::wait() returns after it. It must not delete the run or the
-  /// queue.
+  /// Called once for each run, by the thread that ran it, cancelled it or deletes the queue.
+  /// IQueuedRun::wait() returns after it. It must not delete the run or the queue.
   virtual void runEnded(IQueuedRun& run) noexcept = 0;
 };
 
 }  // namespace v_1_0
 using IRunListener = v_1_0::IRunListener;
 
-/// A run that was submitted. Safe for use by several threads at once. Delete it at any time: what
-/// has not begun is cancelled then, what runs is waited for.
+/// A submitted run. Safe for use by several threads at once. Delete it at any time: a run that has
+/// not started is cancelled then; a run that has started is waited for.
 class IQueuedRun : public INoCopy {
  public:
   ~IQueuedRun() noexcept override = default;
 
   virtual RunState getState() const noexcept = 0;
-  /// Waits until the run has ended, whichever way.
-  /// \param seconds to wait at most; negative: without limit.
-  /// \return whether it has.
+  /// Waits until the run has ended in any state.
+  /// \param seconds the longest wait; negative: without limit.
+  /// \return whether the run has ended.
   virtual bool wait(double seconds) const noexcept = 0;
-  /// Cancels a run that no thread has begun, which frees its place in the queue at once.
-  /// \return whether it is cancelled.
+  /// Cancels a run that no thread has started, which frees its place in the queue at once.
+  /// \return whether the run is cancelled.
   virtual bool cancel() noexcept = 0;
-  /// The shape of an output as it was computed; nbDims is -1 before the run is kDONE, and where
-  /// there is no such output.
+  /// The computed shape of an output. nbDims is -1 before the run is kDONE, and if there is no such
+  /// output.
   virtual Dims getOutputShape(char const* tensorName) const noexcept = 0;
-  /// Of a run that is kFAILED: what went wrong; kSUCCESS and "" otherwise.
+  /// The error of a run that is kFAILED; kSUCCESS and "" otherwise.
   virtual ErrorCode getErrorCode() const noexcept = 0;
   virtual char const* getErrorDesc() const noexcept = 0;
 };
 
-/// A bounded queue of runs, and the threads that do them in the order in which they came. Threads
-/// start when they are first needed. Contexts are reused from run to run; there are at most as many
-/// as threads. Made by ICudaEngine::createRunQueue(), deleted by the caller before its engine,
-/// which cancels what waits and returns when nothing runs any more. Safe for use by several threads
-/// at once. A child after fork() has an empty queue with threads of its own.
+/// A bounded queue of runs, and the threads that run them in the order of submission. Threads start
+/// when they are first needed. Contexts are reused from run to run; there are at most as many
+/// contexts as threads. Created by createRunQueue(). The caller deletes the queue before its
+/// engine. Deleting the queue cancels waiting runs and returns when no run is active any more. Safe
+/// for use by several threads at once. A child after fork() has an empty queue with threads of its
+/// own.
 class IRunQueue : public INoCopy {
  public:
   ~IRunQueue() noexcept override = default;
 
-  /// Submits a run in the engine's first profile and returns at once. The shapes, and the values of
-  /// shape inputs, are checked before. On a GPU the run is on the default stream, and the thread
-  /// waits for it.
+  /// Submits a run in the engine's first profile and returns at once. Checks the shapes, and the
+  /// values of shape inputs, first. On a GPU the run is on the default stream, and the thread waits
+  /// for it.
   /// \param bindings an address for each input and output, in the order of
-  ///     ICudaEngine::getIOTensorName(); the array is copied. The memory stays, and inputs are left
-  ///     alone, until the run has ended. An output whose extents depend on data has memory for the
-  ///     largest ones.
-  /// \param inputShapes a shape for each input, in that order; null where the engine fixes all.
-  /// \param listener hears of the end; null for none. It must stay until then.
-  /// \param result what came of it; may be null.
-  /// \return null unless it is kSUBMITTED; the error recorder hears the reason.
+  ///     ICudaEngine::getIOTensorName(); the array is copied. The memory must stay, and inputs must
+  ///     not change, until the run has ended. An output whose extents depend on data needs memory
+  ///     for the largest ones.
+  /// \param inputShapes a shape for each input, in that order; null if the engine fixes all shapes.
+  /// \param listener receives the end of the run; null for none. It must live until then.
+  /// \param result receives the result; may be null.
+  /// \return null unless the result is kSUBMITTED; the error recorder receives the reason.
   virtual IQueuedRun* submit(void* const* bindings, Dims const* inputShapes, IRunListener* listener,
                              SubmitResult* result) noexcept = 0;
   IQueuedRun* submit(void* const* bindings, Dims const* inputShapes) noexcept {
     return submit(bindings, inputShapes, nullptr, nullptr);
   }
 
-  /// Sets how many threads there are at most, and how many runs wait at most beside those that a
-  /// thread does or is free to do. Runs that wait already stay.
+  /// Sets the most threads, and the most runs that wait beside those that a thread runs or is free
+  /// to run. Runs that already wait stay.
   /// \param maxThreads 0: the cores that the process may use.
   /// \return false, and nothing changes, for numbers below 0 or more than 4096 threads.
   virtual bool setLimits(int32_t maxThreads, int32_t maxWaiting) noexcept = 0;
   virtual int32_t getMaxThreads() const noexcept = 0;
   virtual int32_t getMaxWaiting() const noexcept = 0;
-  /// The runs that no thread has begun.
+  /// The number of runs that no thread has started.
   virtual int32_t getNbWaiting() const noexcept = 0;
 };
 
 }  // namespace opwright
 
-/// Behind createRunQueue(): takes an ICudaEngine, returns an IRunQueue.
+/// Implementation of createRunQueue(): takes an ICudaEngine, returns an IRunQueue.
 extern "C" OPWRIGHT_API void* createRunQueue_INTERNAL(void* engine, int32_t maxThreads,
                                                       int32_t maxWaiting, int32_t version) noexcept;
 
 namespace opwright {
 
-/// A queue of an engine's runs, which the engine outlives.
-/// \param maxThreads how many threads at most; 0: the cores that the process may use.
-/// \param maxWaiting how many runs wait at most beside those that a thread does.
-/// \return null for numbers that IRunQueue::setLimits() refuses; the engine's error recorder hears
-///     the reason.
+/// A queue of an engine's runs. The engine must outlive it.
+/// \param maxThreads the most threads; 0: the cores that the process may use.
+/// \param maxWaiting the most runs that wait beside those that a thread runs.
+/// \return null for numbers that IRunQueue::setLimits() refuses; the engine's error recorder
+///     receives the reason.
 inline IRunQueue* createRunQueue(ICudaEngine& engine, int32_t maxThreads = 0,
                                  int32_t maxWaiting = 256) noexcept {
   return static_cast<IRunQueue*>(

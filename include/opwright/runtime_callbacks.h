@@ -1,8 +1,8 @@
 #pragma once
 
 /// \file
-/// What the application implements and contexts, runtimes and builders call: profilers, memory for
-/// outputs, listeners to debug tensors, streams of engines.
+/// Interfaces that the application implements and that contexts, runtimes and builders call:
+/// profilers, memory for outputs, listeners to debug tensors, streams of engines.
 
 #include "types.h"
 
@@ -20,12 +20,12 @@ class IProfiler : public IVersionedInterface {
   ~IProfiler() override = default;
 };
 
-/// Provides memory for an output whose size is known only when it is computed.
+/// Provides memory for an output whose size is known only once it is computed.
 class IOutputAllocator : public IVersionedInterface {
  public:
   InterfaceInfo getInterfaceInfo() const noexcept override { return {"IOutputAllocator", 1, 0}; }
 
-  /// \param currentMemory the address that the context has for the output.
+  /// \param currentMemory the context's present address for the output.
   /// \param size in bytes.
   /// \return memory of at least `size` bytes, which may be `currentMemory`; null on failure.
   virtual void* reallocateOutput(char const* /*tensorName*/, void* /*currentMemory*/,
@@ -39,25 +39,25 @@ class IOutputAllocator : public IVersionedInterface {
     return reallocateOutput(tensorName, currentMemory, size, alignment);
   }
 
-  /// Tells the output's shape as soon as it is known.
+  /// Receives the output's shape as soon as it is known.
   virtual void notifyShape(char const* tensorName, Dims const& dims) noexcept = 0;
 };
 
-/// Sees debug tensors, which INetworkDefinition::markDebug() marked, as soon as a run has computed
-/// them. Set by IExecutionContext::setDebugListener().
+/// Receives debug tensors, which INetworkDefinition::markDebug() marked, as soon as a run has
+/// computed them. Set by IExecutionContext::setDebugListener().
 class IDebugListener : public IVersionedInterface {
  public:
   InterfaceInfo getInterfaceInfo() const noexcept override { return {"IDebugListener", 1, 0}; }
 
   /// Called by the thread that runs the context, in the order of the run, once for each tensor
   /// whose debug state is on.
-  /// \param addr the elements, dense and row-major (TensorFormat::kLINEAR), valid during the call;
-  ///     null where there are none. On the GPU they are there in the order of `stream`.
+  /// \param addr the elements, dense and row-major (TensorFormat::kLINEAR), valid only during the
+  ///     call; null if there are none. On the GPU they are valid in the order of `stream`.
   /// \param location kHOST on the CPU, kDEVICE on the GPU.
-  /// \param type the tensor's in the network, whatever the engine computes in.
-  /// \param shape of this run.
-  /// \param name the tensor's in the network.
-  /// \param stream that of the run.
+  /// \param type the tensor's type in the network, whatever type the engine computes in.
+  /// \param shape the tensor's shape in this run.
+  /// \param name the tensor's name in the network.
+  /// \param stream the run's stream.
   /// \return false ends the run with an error.
   virtual bool processDebugTensor(void const* addr, TensorLocation location, DataType type,
                                   Dims const& shape, char const* name, cudaStream_t stream) = 0;
@@ -65,7 +65,7 @@ class IDebugListener : public IVersionedInterface {
   ~IDebugListener() override = default;
 };
 
-/// Gives the bytes of an engine one after the other, for IRuntime::deserializeCudaEngine().
+/// Provides the bytes of an engine one after the other, for IRuntime::deserializeCudaEngine().
 class IStreamReader : public IVersionedInterface {
  public:
   ~IStreamReader() override = default;
@@ -73,7 +73,7 @@ class IStreamReader : public IVersionedInterface {
   InterfaceInfo getInterfaceInfo() const noexcept override { return {"IStreamReader", 1, 0}; }
 
   /// Writes the next bytes to `destination`, which is host memory.
-  /// \return how many, at most `nbBytes`; 0 at the end of the stream, less on failure.
+  /// \return the number of bytes, at most `nbBytes`; 0 at the end of the stream, less on failure.
   virtual int64_t read(void* destination, int64_t nbBytes) = 0;
 
  protected:
@@ -83,7 +83,7 @@ class IStreamReader : public IVersionedInterface {
   IStreamReader& operator=(IStreamReader&&) & = default;
 };
 
-/// Takes the bytes of an engine one after the other, from
+/// Receives the bytes of an engine one after the other, from
 /// IBuilder::buildSerializedNetworkToStream().
 class IStreamWriter : public IVersionedInterface {
  public:
@@ -91,7 +91,7 @@ class IStreamWriter : public IVersionedInterface {
   IStreamWriter() = default;
   InterfaceInfo getInterfaceInfo() const noexcept final { return {"IStreamWriter", 1, 0}; }
 
-  /// \return how many of the bytes were taken; 0 or less on failure.
+  /// \return the number of accepted bytes; 0 or less on failure.
   virtual int64_t write(void const* data, int64_t nbBytes) = 0;
 
  protected:
@@ -108,10 +108,10 @@ using IDebugListener = v_1_0::IDebugListener;
 using IStreamReader = v_1_0::IStreamReader;
 using IStreamWriter = v_1_0::IStreamWriter;
 
-/// What an offset in a stream counts from.
+/// The position from which an offset in a stream counts.
 enum class SeekPosition : int32_t {
   kSET = 0,  ///< The start.
-  kCUR = 1,  ///< Where the stream is.
+  kCUR = 1,  ///< The present position.
   kEND = 2,  ///< The end.
 };
 
@@ -126,9 +126,9 @@ class IStreamReaderV2 : public IVersionedInterface {
 
   /// Writes the next bytes to `destination`. Opwright reads into host memory, and with a null
   /// `stream`: the bytes are there on return.
-  /// \return how many, at most `nbBytes`; 0 at the end of the stream, less on failure.
+  /// \return the number of bytes, at most `nbBytes`; 0 at the end of the stream, less on failure.
   virtual int64_t read(void* destination, int64_t nbBytes, cudaStream_t stream) noexcept = 0;
-  /// Sets the position. Opwright reads from front to back and does not ask for it.
+  /// Sets the position. Opwright reads from front to back and does not call it.
   virtual bool seek(int64_t offset, SeekPosition where) noexcept = 0;
 
  protected:

@@ -18,8 +18,8 @@
 #endif
 
 // Spellings that sources written for TensorRT use. Opwright supports the older plugin interfaces as
-// fully as the newer ones, so nothing is marked as deprecated; nor does it warn of results that are
-// not used.
+// fully as the newer ones, so it marks nothing as deprecated. It does not warn of unused results
+// either.
 #define TENSORRTAPI OPWRIGHT_API
 #define TRT_DEPRECATED
 #define TRT_DEPRECATED_BECAUSE(REASON)
@@ -29,7 +29,7 @@
 #define TRT_DEPRECATED_API OPWRIGHT_API
 #define TRTNOEXCEPT
 
-// The same declarations as in CUDA's, cuBLAS's and cuDNN's headers, which may be included as well.
+// The same declarations as in CUDA's, cuBLAS's and cuDNN's headers, which may also be included.
 typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
 extern "C" {
@@ -70,8 +70,8 @@ enum class DataType : int32_t {
   kE8M0 = 11,  ///< 8-bit power of two, used as a block scale.
 };
 
-/// The extents of a tensor. `nbDims == -1` says that the rank is unknown or that a request failed;
-/// an extent of -1 is not known yet. Only the first `nbDims` entries of `d` have a meaning.
+/// The extents of a tensor. `nbDims == -1` means that the rank is unknown or that a request failed.
+/// An extent of -1 is not known yet. Only the first `nbDims` entries of `d` have a meaning.
 class Dims64 {
  public:
   /// The highest rank that a tensor may have.
@@ -156,7 +156,7 @@ using PluginFormat = TensorFormat;
 /// A set of formats: bit `1U << int(format)` for each.
 using TensorFormats = uint32_t;
 
-/// Where a network runs.
+/// The type of device on which a network runs.
 enum class DeviceType : int32_t {
   kGPU = 0,
   kDLA = 1,  ///< Named for compatibility; no backend.
@@ -169,7 +169,7 @@ enum class TensorLocation : int32_t {
   kHOST = 1,
 };
 
-/// What a named tensor is to an engine.
+/// The role of a named tensor in an engine.
 enum class TensorIOMode : int32_t {
   kNONE = 0,  ///< Not an input or output.
   kINPUT = 1,
@@ -183,21 +183,21 @@ enum class OptProfileSelector : int32_t {
   kMAX = 2,
 };
 
-/// How much an engine keeps to say about its layers.
+/// How much an engine keeps about its layers.
 enum class ProfilingVerbosity : int32_t {
   kLAYER_NAMES_ONLY = 0,
   kNONE = 1,
   kDETAILED = 2,
 };
 
-/// The set of features that an engine is built for. Opwright builds kSTANDARD.
+/// The set of features for which an engine is built. Opwright builds kSTANDARD.
 enum class EngineCapability : int32_t {
   kSTANDARD = 0,
   kSAFETY = 1,
   kDLA_STANDALONE = 2,
 };
 
-/// The kind of an error, as the error recorder gets it.
+/// The kind of an error, as the error recorder receives it.
 enum class ErrorCode : int32_t {
   kSUCCESS = 0,
   kUNSPECIFIED_ERROR = 1,
@@ -222,19 +222,20 @@ class InterfaceInfo {
   int32_t minor;
 };
 
-/// The language that an object is implemented in.
+/// The language in which an object is implemented.
 enum class APILanguage : int32_t {
   kCPP = 0,
   kPYTHON = 1,
 };
 
-/// Base of the interfaces that users implement: it tells the library which one, and which version.
+/// Base of the interfaces that users implement. It tells the library which interface an object
+/// implements, and in which version.
 class IVersionedInterface {
  public:
-  /// Not to be overridden by applications.
+  /// Applications must not override it.
   virtual APILanguage getAPILanguage() const noexcept { return APILanguage::kCPP; }
 
-  /// Each interface gives its own; not to be overridden by applications.
+  /// Each interface returns its own. Applications must not override it.
   virtual InterfaceInfo getInterfaceInfo() const noexcept = 0;
 
   virtual ~IVersionedInterface() noexcept = default;
@@ -247,7 +248,7 @@ class IVersionedInterface {
   IVersionedInterface& operator=(IVersionedInterface&&) & = default;
 };
 
-/// Base of the objects that the library makes: used through pointers only.
+/// Base of the objects that the library makes. They are used only through pointers.
 class INoCopy {
  protected:
   INoCopy() = default;
@@ -303,8 +304,8 @@ struct EnumMaxImpl<APILanguage> {
 
 }  // namespace opwright
 
-/// The names under which sources written for TensorRT know the API. A namespace of its own rather
-/// than an alias, because plugins put their own classes into it, and an alias cannot be reopened.
+/// The names under which sources written for TensorRT know the API. It is a namespace and no alias,
+/// because plugins put their own classes into it, and an alias cannot be reopened.
 namespace nvinfer1 {
 using namespace opwright;
 }  // namespace nvinfer1

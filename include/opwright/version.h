@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// Versions of Opwright and of the TensorRT API that its headers answer to.
+/// Versions of Opwright and of the TensorRT API that its headers provide.
 
 /// Opwright's own version.
 #define OPWRIGHT_VERSION_MAJOR 0
@@ -15,10 +15,10 @@
 #define OPWRIGHT_VERSION \
   OPWRIGHT_VERSION_TEXT(OPWRIGHT_VERSION_MAJOR, OPWRIGHT_VERSION_MINOR, OPWRIGHT_VERSION_PATCH)
 
-/// The level of the TensorRT API that these headers are source compatible with. Plugins test these
+/// The level of the TensorRT API with which these headers are source compatible. Plugins test these
 /// macros to choose between API generations.
 #define NV_TENSORRT_MAJOR 11
-#define NV_TENSORRT_MINOR 0
+#define NV_TENSORRT_MINOR 4
 #define NV_TENSORRT_PATCH 0
 #define NV_TENSORRT_BUILD 0
 #define NV_TENSORRT_LWS_MAJOR 0
@@ -29,9 +29,9 @@
 #define NV_TENSORRT_RELEASE_TYPE_GENERAL_AVAILABILITY 2
 #define NV_TENSORRT_RELEASE_TYPE NV_TENSORRT_RELEASE_TYPE_GENERAL_AVAILABILITY
 
-// The same numbers once more, as digits: build scripts read them with regular expressions.
+// The same numbers once more, as digits, because build scripts read them with regular expressions.
 #define TRT_MAJOR_ENTERPRISE 11
-#define TRT_MINOR_ENTERPRISE 0
+#define TRT_MINOR_ENTERPRISE 4
 #define TRT_PATCH_ENTERPRISE 0
 #define TRT_BUILD_ENTERPRISE 0
 

@@ -20,17 +20,17 @@ import importlib as _importlib
 import typing as _typing
 
 from . import aot, plugin
-from ._absent_classes import *  # noqa: F403
 from ._api import build, load
 from ._core import *  # noqa: F403
 from ._core import DataType, DeviceArray, Engine, Error, QueueFullError, Trace
 from ._dims import *  # noqa: F403
 from ._engine_streams import *  # noqa: F403
-from ._plugin_classes import *  # noqa: F403
-from ._plugin_classes_quick import *  # noqa: F403
-from ._plugin_classes_v2 import *  # noqa: F403
+from ._plugins.classes import *  # noqa: F403
+from ._plugins.classes_quick import *  # noqa: F403
+from ._plugins.classes_v2 import *  # noqa: F403
 from ._progress import BuildProgress
 from ._runtime_classes import *  # noqa: F403
+from ._tensorrt.absent_classes import *  # noqa: F403
 from ._types import (
     bfloat16,
     bool,
@@ -87,7 +87,7 @@ if _typing.TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        """What is imported when it is first asked for."""
+        """Imports names at their first use."""
         if name not in ("InferenceSession", "onnxruntime"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module = _importlib.import_module(".onnxruntime", __name__)

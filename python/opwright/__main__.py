@@ -24,7 +24,8 @@ def cmake_dir() -> Path:
 
 
 def tensorrt_prefix() -> Path:
-    """The folder with `include` and `lib` as in an installation of TensorRT, for others' build files.
+    """The folder with `include` and `lib` as in an installation of TensorRT, for other projects'
+    build files.
 
     :raises opwright.Error: this installation has none.
     """
@@ -44,8 +45,8 @@ def _say(message: object) -> None:
 
 
 def _check_file(file: str, options: argparse.Namespace) -> list[Report] | None:
-    """The reports of a file; None, with a message, where nothing could be checked."""
-    from ._plugin_files import own_frames
+    """The reports of a file. Prints a message and returns None if nothing could be checked."""
+    from ._plugins.files import own_frames
     from .testing import NothingToCheckError, check_file
 
     is_terminal = sys.stderr.isatty()
@@ -69,7 +70,7 @@ def _check_file(file: str, options: argparse.Namespace) -> list[Report] | None:
         print(own_frames(error, file), file=sys.stderr)
     except SystemExit as error:
         _say(f"'{file}' ended the program (status {error.code}) before anything was checked")
-    except Exception as error:  # of the user's file: any
+    except Exception as error:  # the user's file may raise anything
         _say(f"'{file}' raised {type(error).__name__} before anything was checked")
         print(own_frames(error, file), file=sys.stderr)
     finally:
@@ -79,12 +80,12 @@ def _check_file(file: str, options: argparse.Namespace) -> list[Report] | None:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Checks the plugins of files and prints what was found.
+    """Checks the plugins of files and prints the results.
 
-    Returns 0 where all is well, 1 where a check failed, 2 where something could not be checked.
+    Returns 0 if all is well, 1 if a check failed, 2 if something could not be checked.
     """
     from . import Error
-    from ._check_report import to_json
+    from ._check.report import to_json
     from .testing import usable_device
 
     try:
@@ -92,7 +93,7 @@ def check(options: argparse.Namespace) -> int:
     except Error as error:
         _say(error)
         return 2
-    faulthandler.enable()  # where a plugin crashes, its line is all that can be said
+    faulthandler.enable()  # if a plugin crashes, its line is all that can be printed
     reports = []
     status = 0
     for file in options.files:
@@ -109,18 +110,27 @@ def check(options: argparse.Namespace) -> int:
 
 
 def tensorrt(options: argparse.Namespace) -> int:
-    """Puts the package `tensorrt` into the environment, takes it out, or says which one is there.
+    """Installs the package `tensorrt` or libraries for NVIDIA's one in the environment, removes
+    them, or prints which are installed.
 
-    Returns 0 where that was done, or Opwright's is there; 1 where not.
+    Returns 0 if that was done or Opwright's is installed, else 1.
     """
-    from . import _tensorrt_install
-    from ._tensorrt_names import chosen_version
+    from ._tensorrt import install as _tensorrt_install
+    from ._tensorrt import provide as _tensorrt_provide
+    from ._tensorrt.names import chosen_version
 
     if options.action == "install":
         print(_tensorrt_install.install(chosen_version(options.api)))
         return 0
+    if options.action == "provide":
+        folder = options.folder
+        print(_tensorrt_provide.provide_in(folder) if folder else _tensorrt_provide.provide())
+        return 0
     if options.action == "remove":
-        print(_tensorrt_install.remove())
+        print(_tensorrt_provide.remove() or _tensorrt_install.remove())
+        return 0
+    if provided := _tensorrt_provide.status():
+        print(provided)
         return 0
     text, is_ours = _tensorrt_install.status()
     print(text)
@@ -129,12 +139,13 @@ def tensorrt(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    from . import _program, _serve
+    from . import __version__, _core, _program, _serve
 
     given = sys.argv[1:] if arguments is None else arguments
     if given and given[0] in _program.COMMANDS:
         return _program.run_command(given)
     parser = argparse.ArgumentParser(prog="python -m opwright", description=__doc__)
+    parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument(
         "--cmake-dir",
         action="store_true",
@@ -147,7 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command")
     for name, does in _program.COMMANDS.items():
-        commands.add_parser(name, help=does)  # for the list alone
+        commands.add_parser(name, help=does)  # only for the list of commands
     checks = commands.add_parser("check", help="check the plugins that files register")
     checks.add_argument(
         "files", metavar="FILE", nargs="+", help="a Python file or a C++ library with plugins"
@@ -175,12 +186,24 @@ def main(arguments: list[str] | None = None) -> int:
         help="the version that it reports: 10 or 11 and up to three more numbers, such as 10.13; default: "
         "$OPWRIGHT_TENSORRT_VERSION, or the level of the API",
     )
+    provide = actions.add_parser(
+        "provide", help="put Opwright's libraries where NVIDIA's binding of TensorRT looks for them"
+    )
+    provide.add_argument(
+        "--folder",
+        metavar="FOLDER",
+        type=lambda text: Path(text).absolute(),
+        help="make links with TensorRT's names there, for LD_LIBRARY_PATH, and change nothing else",
+    )
     actions.add_parser("remove", help="take it out again")
     actions.add_parser("status", help="print which `tensorrt` is there; 0 if it is Opwright")
     serving = commands.add_parser(
         "serve", help="serve engines over HTTP, in the KServe v2 protocol"
     )
     _serve.add_arguments(serving)
+    if given and not given[0].startswith("-") and given[0] not in commands.choices:
+        meant = _core._did_you_mean(given[0], list(commands.choices))
+        parser.error(f"no command '{given[0]}'{meant}")
     options = parser.parse_args(given)
     if options.cmake_dir:
         print(cmake_dir())

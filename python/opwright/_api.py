@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 import time
@@ -27,7 +28,7 @@ class ParseError(_core.Error):
 
 
 class _Callback:
-    """Tells `report(phase, done, total)` of a build's progress."""
+    """Passes a build's progress to `report(phase, done, total)`."""
 
     def __init__(self, report: Callable[[str, int, int], Any]):
         self._report = report
@@ -57,7 +58,7 @@ def _parse(
 ) -> _core.INetworkDefinition:
     network = builder.create_network(flags)
     parser = _core.OnnxParser(network, logger)
-    parser._set_logs_errors(False)  # they are raised
+    parser._set_logs_errors(False)  # errors are raised instead
     parser._set_in_short_api()
     if seconds > 0:
         parser.time_limit = seconds
@@ -75,6 +76,13 @@ def _parse(
     elif hasattr(model, "SerializeToString"):
         taken = parser.parse(model.SerializeToString())
     else:
+        try:
+            memoryview(model)
+        except TypeError:
+            raise TypeError(
+                "build: the model is the path of an ONNX file, its bytes, an onnx.ModelProto, an "
+                f"INetworkDefinition or a module of PyTorch; {type(model).__name__} was given"
+            ) from None
         taken = parser.parse(model)
     if not taken:
         raise ParseError([parser.get_error(i) for i in range(parser.num_errors)])
@@ -82,8 +90,31 @@ def _parse(
     return network
 
 
+def _check_ranges(
+    given: Any, argument: str, parts: Callable[[Any], tuple[Any, ...]], expected: str
+) -> None:
+    """Raises TypeError unless it is a dict of what ``parts`` makes lists of integers of."""
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"build: {argument} is a dict by the names of the model's inputs; "
+            f"{type(given).__name__} was given"
+        )
+    for name, value in given.items():
+        try:
+            for part in parts(value):
+                list(map(operator.index, part))
+        except (TypeError, ValueError):
+            message = f"build: {argument} has {value!r} for {name!r}; expected {expected}"
+            raise TypeError(message) from None
+
+
+def _values_of(values: ShapeRange) -> tuple[Any, ...]:
+    low, opt, high = values
+    return tuple(map(np.atleast_1d, (low, opt, high)))
+
+
 def range_of(shape: Shape | ShapeRange) -> tuple[Any, Any, Any]:
-    """(min, opt, max) of one of the shapes that ``build`` is given."""
+    """(min, opt, max) of a shape argument of ``build``."""
     is_range = len(shape) == 3 and all(isinstance(part, (tuple, list)) for part in shape)
     low, opt, high = shape if is_range else (shape, shape, shape)
     return low, opt, high
@@ -120,7 +151,7 @@ def _example_shapes(example: Mapping[str, Any]) -> dict[str, Shape]:
 def _example_values(
     example: Mapping[str, Any], network: _core.INetworkDefinition
 ) -> dict[str, ShapeRange]:
-    """Of those inputs whose values decide shapes."""
+    """The example's values for inputs whose values decide shapes."""
     values: dict[str, ShapeRange] = {}
     for index in range(network.num_inputs):
         tensor = network.get_input(index)
@@ -180,7 +211,7 @@ def definition(
         raise TypeError("build: args, kwargs and dynamic_shapes are for modules of PyTorch")
     flag = _core.NetworkDefinitionCreationFlag
     flags = 0
-    # A module says the type of every tensor; it keeps them unless others are allowed.
+    # A module fixes the type of every tensor. The types stay unless FP16 or BF16 is allowed.
     if strongly_typed or (is_torch and not (fp16 or bf16)):
         flags |= 1 << int(flag.STRONGLY_TYPED)
     if prefer_aot is not None:
@@ -194,6 +225,8 @@ def definition(
             "build: example is for ONNX models and networks; args are examples of a module's "
             "arguments"
         )
+    _check_ranges(shapes or {}, "shapes", range_of, "a shape, or three: (min, opt, max)")
+    _check_ranges(values or {}, "values", _values_of, "lists of integers: (min, opt, max)")
     given = _checked_example(example or {}, constants or {})
     shapes = {**_example_shapes(given), **(shapes or {})}
     if device is not None:
@@ -230,7 +263,7 @@ def definition(
         setattr(config, name, value)
     if limits is not None:
         config.limits = limits
-        if limits.build_seconds > 0:  # reading the model counts
+        if limits.build_seconds > 0:  # reading the model counts towards the limit
             left = limits.build_seconds - (time.monotonic() - start)
             config.limits.build_seconds = max(left, 1e-9)
     if fp16:
@@ -295,7 +328,7 @@ def build(
         larger extent fails.
     :param device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a ``DeviceType``; by default a usable GPU,
         else the CPU.
-    :param fp16: allow FP16 where it is faster; inputs and outputs keep their types.
+    :param fp16: allow FP16 if it is faster; inputs and outputs keep their types.
     :param bf16: allow BF16 in the same way.
     :param strongly_typed: keep the model's types everywhere.
     :param prefer_aot: for plugins with both, takes the compiled implementation (True) or the Python
@@ -358,7 +391,7 @@ def build(
         config.set_timing_cache(cache, False)
     try:
         engine = run_build(builder, network, config, progress)
-    finally:  # what was measured is kept, whatever ended the build
+    finally:  # measured times are kept, however the build ended
         if timing_cache is not None and cache is not None:
             cache.save(os.fspath(timing_cache))
     engine._set_model_files(files)
@@ -371,7 +404,7 @@ def run_build(
     config: _core.IBuilderConfig,
     progress: bool | Callable[[str, int, int], Any],
 ) -> _core.Engine:
-    """The engine of a network; `progress` is that of ``build``."""
+    """Builds the engine of a network; `progress` as in ``build``."""
     shown = BuildProgress() if progress is True else None
     if shown is not None:
         config.progress_monitor = shown
@@ -389,7 +422,7 @@ def run_build(
 def open_timing_cache(
     path: str | os.PathLike[str], config: _core.IBuilderConfig
 ) -> _core.ITimingCache:
-    """The times in a file, or an empty cache where it has none of the config's device."""
+    """The times in a file, or an empty cache if the file has none for the config's device."""
     fresh = config.create_timing_cache(b"")
     cache = _core.ITimingCache.load(os.fspath(path), fresh.device_identity)
     return fresh if cache is None else cache
@@ -438,7 +471,7 @@ def load(
 
 
 def unpickle_engine(file: bytes) -> _core.Engine:
-    """The engine of a pickle. Trusts the engine's code, as the pickle's own."""
+    """Loads the engine of a pickle. Its code is as trusted as the pickle itself."""
     runtime = _core.Runtime(_core._logger("opwright.engine"))
     runtime.engine_host_code_allowed = True
     return _core.Engine(runtime.deserialize_cuda_engine(file))

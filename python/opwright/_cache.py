@@ -1,4 +1,4 @@
-"""Where things are kept between programs, and that nobody else has put them there."""
+"""The folder of files that are kept between programs. Only the user may have written them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _warned: set[Path] = set()
 
 
 def cache_folder() -> Path:
-    """``$OPWRIGHT_CACHE_DIR``, or `opwright` in the user's folder for caches. It may not be there yet."""
+    """``$OPWRIGHT_CACHE_DIR``, or `opwright` in the user's cache folder. It may not exist yet."""
     if "OPWRIGHT_CACHE_DIR" in os.environ:
         return Path(os.environ["OPWRIGHT_CACHE_DIR"])
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -29,12 +29,12 @@ def _name_of(user: int) -> str:
 
 
 def is_private(status: os.stat_result) -> bool:
-    """Whether nobody but the effective user, or root, can have put it there."""
+    """Whether only the effective user or root can have written the file or folder."""
     return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _fault(folder: Path, status: os.stat_result) -> str:
-    """Why a folder may not be used, and how to mend that."""
+    """A message: why a folder may not be used, and how to mend that."""
     owner = _name_of(status.st_uid)
     if stat.S_ISLNK(status.st_mode):
         return (
@@ -53,10 +53,10 @@ def _fault(folder: Path, status: os.stat_result) -> str:
 
 
 def open_private(folder: Path, make: bool = False) -> int | None:
-    """A descriptor of the folder; None where it is not there or cannot be made, and with a warning,
-    once, where others can write in it: what lies there is executed.
+    """A descriptor of the folder; None if it does not exist or cannot be made. Also None, with one
+    warning, if other users can write in the folder, since files in it are executed.
 
-    :param make: make it, for the user alone, where it is missing.
+    :param make: make a missing folder, for only the user.
     """
     try:
         if make and not folder.exists():
@@ -90,8 +90,8 @@ def open_private(folder: Path, make: bool = False) -> int | None:
 
 
 def read_private(folder: Path, name: str) -> bytes:
-    """The bytes of a file in the folder, empty where there is none that only the user can have
-    written."""
+    """The bytes of a file in the folder; empty unless the file exists and only the user can have
+    written it."""
     descriptor = open_private(folder)
     if descriptor is None:
         return b""
@@ -107,7 +107,7 @@ def read_private(folder: Path, name: str) -> bytes:
 
 
 def write_private(folder: Path, name: str, data: bytes) -> None:
-    """Writes a file that others see as a whole, or not; does nothing where that cannot be done."""
+    """Writes a file so that readers see it whole or not at all. Does nothing if that fails."""
     descriptor = open_private(folder, make=True)
     if descriptor is None:
         return
@@ -118,11 +118,11 @@ def write_private(folder: Path, name: str, data: bytes) -> None:
             try:
                 file.write(data)
                 file.close()
-                # What is replaced may be a link: not what it points to.
+                # If the old file is a link, this replaces the link, not its target.
                 os.replace(temporary, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
             except OSError:
                 os.unlink(temporary, dir_fd=descriptor)
     except OSError:
-        pass  # a full disk or a folder that may not be written
+        pass  # a full disk or a read-only folder
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Where CUDA's libraries of Python packages lie."""
+"""Folders of CUDA's libraries in Python packages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from .aot._nvrtc import package_folders
 
 
 def publish_library_folders() -> None:
-    """Tells the backend, by the environment variable OPWRIGHT_CUDA_PATH, where the NVIDIA packages
-    beside this Python have their libraries. What the user has set there stays in front."""
+    """Adds the library folders of the NVIDIA packages beside this Python to the environment
+    variable OPWRIGHT_CUDA_PATH, which the backend reads. The user's own folders stay in front."""
     folders = os.environ.get("OPWRIGHT_CUDA_PATH", "").split(":")
     for package in package_folders():
         folder = str(package / "lib")

@@ -1,4 +1,4 @@
-"""Shapes of fixed rank, as TensorRT names them. A tuple does for each of them."""
+"""Shapes of fixed rank with TensorRT's names. A tuple may replace each of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Dims2", "Dims3", "Dims4", "DimsHW", "Permutation"]
 
 
 class _FixedDims(Dims):
-    """So many extents."""
+    """A fixed number of extents."""
 
     _rank: int
 

@@ -1,12 +1,12 @@
 """Base classes of streams that engines are read from and written to.
 
-They say what to define and hold no state.
+They list the methods to define and hold no state.
 """
 
 from __future__ import annotations
 
 from . import _core
-from ._plugin_classes import InterfaceInfo, IVersionedInterface
+from ._plugins.classes import InterfaceInfo, IVersionedInterface
 from ._runtime_classes import _missing
 
 __all__ = ["IStreamReader", "IStreamReaderV2", "IStreamWriter"]

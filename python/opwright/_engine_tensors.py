@@ -1,4 +1,4 @@
-"""What an engine takes and gives, and what its model says of itself, for people and programs."""
+"""Inputs and outputs of an engine, and its model's metadata, for people and programs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ class Tensor:
     shape: tuple[int, ...]
     """The extents, -1 for those that vary."""
     dimension_names: tuple[str, ...]
-    """The names that the model has for the extents, empty ones included."""
+    """The model's names of the extents; empty for unnamed ones."""
     range: Range | None
-    """Of an input its smallest, typical and largest shape in the first profile; None for an output."""
+    """The smallest, typical and largest shape of an input in the first profile; None for an
+    output."""
     values: Range | None
-    """Of an input whose values decide shapes the smallest, typical and largest ones; None for others."""
+    """The smallest, typical and largest values of an input whose values decide shapes, else
+    None."""
 
     @property
     def is_dynamic(self) -> bool:
@@ -81,7 +83,7 @@ class Tensors(Mapping[str, Tensor]):
         return len(self._names)
 
     def __eq__(self, other: object) -> bool:
-        """Whether it has these names, in that order."""
+        """Whether the names are equal, in the same order."""
         if isinstance(other, (list, tuple)):
             return self._names == list(other)
         return isinstance(other, Tensors) and dict(self) == dict(other)
@@ -89,19 +91,11 @@ class Tensors(Mapping[str, Tensor]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        shown = (
-            f"{t.name}: {t.dtype.name} "
-            + "x".join(
-                (name if extent < 0 and name else str(extent))
-                for extent, name in zip(t.shape, [*t.dimension_names, *[""] * len(t.shape)])
-            )
-            for t in self.values()
-        )
-        return f"<{self._what}s {', '.join(shown) or 'none'}>"
+        return f"<{self._what}s {self._engine._describe_ports(self._what == 'input')}>"
 
 
 class ModelMetadata(dict[str, str]):
-    """What a model says of itself: a dict of its own entries, ONNX's ``metadata_props``."""
+    """A model's metadata: a dict of its own entries, ONNX's ``metadata_props``."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The native program's commands, run in this process, so that operators may be in Python."""
+"""Runs the native program's commands in this process, so that Python may implement operators."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from . import _core
-from ._plugin_files import own_frames, run
+from ._plugins.files import own_frames, run
 
-#: What is the same here and in the native program, and what it does.
+#: Commands that are the same here and in the native program, with their descriptions.
 COMMANDS = {
     "build": "build an engine file from an ONNX model",
     "run": "run an engine on arrays in NPY files",
@@ -27,7 +27,7 @@ _loaded: set[str] = set()
 
 
 def _load(file: str) -> str:
-    """Runs a file of plugins, once; returns what is wrong with it, or nothing."""
+    """Runs a file of plugins, once. Returns an error message, or an empty text."""
     path = Path(os.path.realpath(file))
     if str(path) in _loaded:
         return ""
@@ -40,10 +40,21 @@ def _load(file: str) -> str:
             known = {id(c) for c in registry.all_creators}
             if id(creator) not in known:
                 registry.register_creator(creator, creator.plugin_namespace)
-    except BaseException as error:  # of the user's file: any, SystemExit among them
+    except BaseException as error:  # the user's file may raise anything, SystemExit too
         return f"'{file}' raised {type(error).__name__}\n{own_frames(error, file)}"
     _loaded.add(str(path))
     return ""
+
+
+def load_plugins(file: str) -> None:
+    """Loads a Python file of plugins, or a plugin library.
+
+    :raises Error: with what is wrong with it.
+    """
+    if not file.endswith(".py"):
+        _core.get_plugin_registry().load_library(file)
+    elif problem := _load(file):
+        raise _core.Error(problem)
 
 
 def run_command(arguments: Sequence[str]) -> int:

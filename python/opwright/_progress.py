@@ -1,4 +1,4 @@
-"""How far a build is, for people."""
+"""Shows the progress of a build to people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._runtime_classes import IProgressMonitor
 
 
 class _Page:
-    """The progress as an element of a notebook."""
+    """The progress as an HTML element of a notebook."""
 
     def __init__(self, html: str, text: str) -> None:
         self._html, self._text = html, text
@@ -65,13 +65,13 @@ class BuildProgress(IProgressMonitor):
             self._handle.update(page)
 
     def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
-        """A phase of so many steps begins."""
+        """A phase of ``num_steps`` steps begins."""
         if self._display is None:
             self._display = self._open()
         self._steps = num_steps
 
     def step_complete(self, phase_name: str, step: int) -> bool:
-        """So many steps of a phase are done; the build goes on."""
+        """``step`` steps of a phase are done. The build goes on."""
         self._display.step(phase_name, step, self._steps)
         return True
 

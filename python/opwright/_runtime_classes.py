@@ -1,5 +1,5 @@
 """Base classes of objects that a program gives to builders, engines and registries: error
-recorders, allocators, resources that plugins share.
+recorders, allocators, and resources that plugins share.
 
 They list the methods to define and hold no state. The engine calls the methods by name, from any
 thread.
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from . import _core
-from ._plugin_classes import APILanguage, InterfaceInfo, IVersionedInterface
+from ._plugins.classes import APILanguage, InterfaceInfo, IVersionedInterface
 
 __all__ = [
     "IErrorRecorder",
@@ -206,7 +206,7 @@ class LibraryAllocator(IGpuAllocator):
 
 
 class LibraryResource(IPluginResource):
-    """A resource that C++ code put under a key; only C++ code can use what is in it."""
+    """A resource that C++ code put under a key. Only C++ code can use its contents."""
 
     api_language = APILanguage.CPP
 

@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from . import _core
+from ._program import load_plugins
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Adds the arguments of the command."""
     parser.add_argument(
         "models", metavar="[NAME=]ENGINE", nargs="+", help="an engine file; its name is the file's"
     )
@@ -62,6 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"within which {what}; the connection is closed otherwise (default: %(default)s)",
         )
     parser.add_argument(
+        "--plugins",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a plugin library, or a Python file of plugins, to load first (repeatable)",
+    )
+    parser.add_argument(
         "--otel",
         action="store_true",
         help="send spans of requests by OpenTelemetry, to where the variables OTEL_... say",
@@ -89,10 +97,11 @@ def _paths(models: list[str]) -> dict[str, str]:
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Serves until SIGINT or SIGTERM; what was accepted is answered before the end, which is status 0.
+    """Serves until SIGINT or SIGTERM. Accepted requests are answered before the end, which has
+    status 0.
 
-    Before it serves, a signal ends the process as it ends one that knows nothing of signals; so does
-    a second SIGINT while answers are still to come.
+    Before it serves, a signal ends the process at once, as without a handler. So does a second
+    SIGINT while requests are still being answered.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
@@ -134,6 +143,8 @@ def serve(options: argparse.Namespace) -> int:
             options.idle_seconds,
             options.answer_seconds,
         )
+        for file in options.plugins:
+            load_plugins(file)
         repository = Repository(_paths(options.models), model_options)
     except (_core.Error, ValueError) as error:
         print(f"opwright serve: {error}", file=sys.stderr)
@@ -152,7 +163,7 @@ def serve(options: argparse.Namespace) -> int:
 
         def start_reload() -> None:
             task = loop.create_task(reload())
-            tasks.add(task)  # the loop itself keeps weak references alone
+            tasks.add(task)  # the loop itself keeps only weak references
             task.add_done_callback(tasks.discard)
 
         loop.add_signal_handler(signal.SIGHUP, start_reload)
@@ -185,13 +196,13 @@ def serve(options: argparse.Namespace) -> int:
             host, port = listener.getsockname()[:2]
             print(f"opwright serve: http://{host}:{port}", file=sys.stderr, flush=True)
         await running
-        if server.force_exit:  # by a second SIGINT
+        if server.force_exit:  # set by a second SIGINT
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.raise_signal(signal.SIGINT)
 
     def obey(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
-        # uvicorn raises a signal that it has obeyed once more when it is done.
+        # When uvicorn is done, it raises a signal that it has obeyed once more.
         if not server.should_exit:
             signal.raise_signal(number)
 
@@ -199,5 +210,5 @@ def serve(options: argparse.Namespace) -> int:
         signal.signal(number, obey)
     uvloop.run(run())
     if provider is not None:
-        provider.shutdown()  # sends what is left
+        provider.shutdown()  # sends the remaining spans
     return 0 if server.started else 1

@@ -1,7 +1,7 @@
-"""The engine's stream as the current one of the libraries that launch kernels.
+"""Makes the engine's stream the current stream of libraries that launch kernels.
 
-Before callbacks run on a GPU the engine asks each library that is imported for the calling
-thread's current stream and, where that is another one, enters its own. Triton takes PyTorch's.
+Before callbacks run on a GPU, the engine asks each imported library for the calling thread's
+current stream. If it is another stream, the engine enters its own. Triton uses PyTorch's stream.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-# Streams that were met; programs have few, and one that makes new ones all the time starts over.
+# Limit of cached streams. Programs have few. If one makes new ones all the time, the cache starts
+# over.
 _MAX_STREAMS = 64
 
 
 @dataclass(frozen=True)
 class Switch:
-    """How a library's current stream on a device is asked for and set."""
+    """Functions that get and set a library's current stream on a device."""
 
     current: Callable[[], int]
     """The handle of the calling thread's current stream, 0 for the default one."""
     enter: Callable[[int], Any]
-    """Makes the stream of that handle the current one; what `leave` takes."""
+    """Makes the stream of a handle the current one. Returns the argument of `leave`."""
     leave: Callable[[Any], Any]
-    """Makes the former one current again."""
+    """Makes the former stream current again."""
 
 
 class _Streams(dict[int, Any]):
-    """Stream objects by handle, made when they are first asked for."""
+    """Stream objects by handle, made at their first use."""
 
     def __init__(self, make: Callable[[int], Any]):
         super().__init__()
@@ -51,7 +52,7 @@ def _of_torch(torch: Any, device: int) -> Switch:
     cuda.init()
 
     def make(handle: int) -> Any:
-        # ExternalStream takes a null handle for none.
+        # ExternalStream would treat a null handle as a missing one.
         return cuda.ExternalStream(handle, device) if handle else cuda.default_stream(device)
 
     get_raw = getattr(core, "_cuda_getCurrentRawStream", None)
@@ -106,8 +107,9 @@ _numba_stream = threading.local()
 
 
 def _of_numba(cuda: Any) -> Switch:
-    """Numba has no current stream: kernels that are given none are launched on the default one.
-    So launches are looked at, and within callbacks those go to the engine's."""
+    """The switch of Numba, which has no current stream: a kernel without a stream is launched on
+    the default one. So this wraps launches, and within callbacks sends those of the default stream
+    to the engine's stream."""
 
     def current() -> int:
         return getattr(_numba_stream, "handle", 0)
@@ -149,7 +151,7 @@ def _of_numba(cuda: Any) -> Switch:
 def _is_default(stream: Any) -> bool:
     """Whether a launch configuration's stream, 0 or an object, is the default one."""
     handle = getattr(stream, "handle", stream)
-    handle = getattr(handle, "value", handle)  # of ctypes
+    handle = getattr(handle, "value", handle)  # a ctypes value
     return not handle or int(handle) == 0
 
 
@@ -185,13 +187,13 @@ _LIBRARIES: dict[str, Callable[[int], Switch | None]] = {
 }
 
 _lock = threading.RLock()
-# By the device's number: the libraries that were looked at, and their switches.
+# The examined libraries and their switches, by device number.
 _known: dict[int, set[str]] = {}
 _switches: dict[int, dict[str, Switch]] = {}
 
 
 def find_switches(device: int) -> list[Switch]:
-    """The switches of the libraries that are imported, those that are new at the end.
+    """The switches of the imported libraries, new ones at the end.
 
     :param device: the number of the GPU.
     """
@@ -199,7 +201,7 @@ def find_switches(device: int) -> list[Switch]:
         known = _known.setdefault(device, set())
         switches = _switches.setdefault(device, {})
         if "triton" in sys.modules and "triton" not in known:
-            importlib.import_module("torch")  # whose stream it takes, when it first launches
+            importlib.import_module("torch")  # at its first launch Triton takes PyTorch's stream
             known.add("triton")
         for name, find in _LIBRARIES.items():
             if name in known or name not in sys.modules:
@@ -215,7 +217,7 @@ def find_switches(device: int) -> list[Switch]:
 
 
 def stream_getter(library: str, device: int) -> Callable[[], int]:
-    """What gives the handle of the calling thread's current stream.
+    """A function that returns the handle of the calling thread's current stream.
 
     :param library: ``"torch"`` or ``"cupy"``, which is imported.
     :param device: the number of the GPU.
@@ -226,11 +228,11 @@ def stream_getter(library: str, device: int) -> Callable[[], int]:
 
 @contextlib.contextmanager
 def entered(library: str, device: int, handle: int) -> Iterator[None]:
-    """Within it a stream is the calling thread's current one of a library.
+    """A context manager in which a stream is the calling thread's current stream of a library.
 
     :param library: as for :func:`stream_getter`.
     :param device: the number of the GPU.
-    :param handle: of the stream.
+    :param handle: the handle of the stream.
     """
     find_switches(device)
     switch = _switches[device][library]

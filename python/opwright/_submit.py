@@ -1,4 +1,4 @@
-"""What `Engine.submit` returns."""
+"""The result of `Engine.submit`."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ class SubmittedCall(concurrent.futures.Future[Any]):
         if not super().cancel():
             return False
         if self._call._withdraw():
-            # No thread of the queue will meet it: who waits for it is told here.
+            # No thread of the queue will see the call, so waiters are notified here.
             self.set_running_or_notify_cancel()
         return True

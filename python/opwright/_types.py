@@ -41,10 +41,10 @@ _ML_DTYPES = {
 
 
 def nptype(dtype: DataType) -> Any:
-    """The NumPy scalar type for a data type; from ml_dtypes where NumPy itself has none.
+    """The NumPy scalar type for a data type; from ml_dtypes if NumPy itself has none.
 
     :param dtype: such as `opwright.bfloat16`.
-    :raises TypeError: where neither has one.
+    :raises TypeError: neither has such a type.
     """
     if dtype in _NUMPY:
         return _NUMPY[dtype]

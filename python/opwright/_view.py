@@ -1,4 +1,4 @@
-"""Engines to look at."""
+"""Views of engines for people."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class EngineView:
         self.html = page
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page as one file, which needs nothing else."""
+        """Write the page as a single, self-contained file."""
         _core._write_file(os.fspath(path), self.html.encode())
 
     def _repr_html_(self) -> str:
-        # A page of its own within the notebook's: neither sees the other's names and styles.
+        # A frame within the notebook's page: neither page sees the other's names and styles.
         return (
             f'<iframe srcdoc="{html.escape(self.html)}" sandbox="allow-scripts" '
             'style="width:100%;height:720px;border:1px solid #888"></iframe>'

@@ -1,4 +1,4 @@
-"""Opwright as a backend of the ``onnx`` package: what ``onnx.backend.test.BackendTest`` wants.
+"""Opwright as a backend of the ``onnx`` package, for ``onnx.backend.test.BackendTest``.
 
 ::
 
@@ -8,9 +8,10 @@
     tests = onnx.backend.test.BackendTest(onnx_backend, __name__)
     globals().update(tests.test_cases)
 
-runs the standard's own tests. `run_model` and `run_node` are the short way to run something once. A model is
-built when it is first run, for the shapes that it is run with, as extents may be open in the file; inputs that
-an operator needs as constants, such as the axes of a reduction, become constants of that engine.
+runs the standard's own tests. `run_model` and `run_node` run a model or a node once. A model is
+built in its first run, for the shapes of that run, since extents may be open in the file. Inputs
+that an operator needs as constants, such as the axes of a reduction, become constants of that
+engine.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ def _as_engine_type(array: Any) -> np.ndarray:
 def _with_tensors(
     model: onnx.ModelProto, given: Mapping[str, Any]
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """A model whose sequences and optionals come in as tensors, and the arrays for these.
+    """The model with tensors as inputs in place of sequences and optionals, and the arrays for
+    these inputs.
 
-    A sequence has an input for each element, an optional one where it holds something.
+    A sequence becomes an input for each element. An optional becomes an input if it has a value.
     """
     taken = onnx.ModelProto()
     taken.CopyFrom(model)
@@ -52,7 +54,7 @@ def _with_tensors(
     inputs, made = [], []
 
     def add(value: onnx.ValueInfoProto, type_: onnx.TypeProto, name: str, held: Any) -> None:
-        """The tensor or sequence `held` under this name."""
+        """Adds the tensor or sequence `held` under this name."""
         if type_.HasField("sequence_type"):
             names = [f"{name}/{i}" for i in range(len(held))]
             for part, element in zip(names, held):
@@ -82,7 +84,7 @@ def _with_tensors(
             held = value.type.optional_type.elem_type
             made.append(onnx.helper.make_node("Optional", [], [value.name], type=held))
         else:
-            # An optional that holds something is that.
+            # An optional with a value is passed as that value.
             add(value, value.type.optional_type.elem_type, value.name, given[value.name])
     nodes = [*made, *model.graph.node]
     del taken.graph.input[:], taken.graph.node[:]
@@ -92,7 +94,7 @@ def _with_tensors(
 
 
 def _outputs(model: onnx.ModelProto, results: Mapping[str, np.ndarray]) -> list[Any]:
-    """What the model's outputs are, of the types that it declares."""
+    """The model's outputs in the types that it declares."""
     outputs: list[Any] = []
     for value in model.graph.output:
         if value.name not in results:
@@ -108,7 +110,7 @@ def _outputs(model: onnx.ModelProto, results: Mapping[str, np.ndarray]) -> list[
 
 
 class OpwrightRep(BackendRep):
-    """A model that runs with whatever shapes come: each new set of them builds an engine.
+    """A model that runs with any shapes. Each new set of shapes builds an engine.
 
     Double precision is computed in FP32.
     """
@@ -126,7 +128,7 @@ class OpwrightRep(BackendRep):
         """Run the model.
 
         :param inputs: arrays in the order of the model's inputs, or a mapping of them by name; lists of
-            arrays for sequences, None for optionals that hold nothing.
+            arrays for sequences, None for empty optionals.
         :returns: the outputs, a named tuple by the model's names.
         :raises Error: the model cannot be built for these inputs.
         """
@@ -143,7 +145,8 @@ class OpwrightRep(BackendRep):
         return namedtupledict("Outputs", names)(*_outputs(self._model, results))
 
     def _engine(self, model: onnx.ModelProto, arrays: Mapping[str, np.ndarray]) -> _core.Engine:
-        """The engine for arrays of these shapes, and with these elements where an operator needs them."""
+        """The engine for arrays of these shapes, and of these elements if an operator needs
+        them."""
         while True:
             constants = {name: arrays[name] for name in self._needed if name in arrays}
             key = (
@@ -164,11 +167,11 @@ class OpwrightRep(BackendRep):
         arrays: Mapping[str, np.ndarray],
         constants: Mapping[str, np.ndarray],
     ) -> tuple[_core.INetworkDefinition | None, set[str]]:
-        """The network or, where inputs have to be constants that are none yet, their names."""
+        """The network, or the names of inputs that must become constants."""
         logger = _core.Logger(_core.Logger.ERROR)
         network = _core.Builder(logger).create_network(0)
         parser = _core.OnnxParser(network, logger)
-        parser._set_logs_errors(False)  # they are raised, or lead to constants
+        parser._set_logs_errors(False)  # errors are raised, or lead to constants
         for name, array in arrays.items():
             parser.set_input_shape(name, array.shape)
         for name, array in constants.items():
@@ -194,12 +197,12 @@ class OpwrightBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether the model can be run; what it needs beyond its operators shows when it is run."""
+        """Whether the device can run the model. Unsupported operators show up in the first run."""
         return cls.supports_device(device)
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> OpwrightRep:
-        """The model, checked, to be run any number of times.
+        """Checks the model and prepares it for any number of runs.
 
         :param model: the model, with its weights.
         :param device: ``"CPU"``, ``"CUDA"`` or ``"CUDA:1"``.

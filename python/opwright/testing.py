@@ -21,16 +21,16 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._check import Checker
-from ._check_classes import ClassPlugin, LibraryPlugin, id_of
-from ._check_functions import FunctionPlugin
-from ._check_report import Report, Row
-from ._check_subject import Example, Subject
+from ._check.checker import Checker
+from ._check.classes import ClassPlugin, LibraryPlugin, id_of
+from ._check.functions import FunctionPlugin
+from ._check.report import Report, Row
+from ._check.subject import Example, Subject
 from ._core import DeviceType
 from ._core._plugin import FunctionCreator
-from ._library_plugins_v2 import LibraryCreatorV2
-from ._plugin_classes import IPluginCreatorInterface, LibraryCreatorBase
-from ._plugin_files import NotPythonError, run
+from ._plugins.classes import IPluginCreatorInterface, LibraryCreatorBase
+from ._plugins.files import NotPythonError, run
+from ._plugins.library_v2 import LibraryCreatorV2
 from .plugin._decorators import plugins
 from .plugin._op import PluginOp
 
@@ -38,7 +38,7 @@ __all__ = ["CheckError", "NothingToCheckError", "Report", "Row", "check", "check
 
 _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
 
-# By what makes the plugin: a creator, or the id of functions.
+# Examples by the plugin's source: a creator, or the id of a function plugin.
 _examples: dict[Any, list[Example]] = {}
 
 
@@ -59,7 +59,7 @@ def _creators() -> list[Any]:
 
 
 def _source(plugin: str | PluginOp | IPluginCreatorInterface) -> Any:
-    """What makes the plugin: a creator, or the id of functions."""
+    """The plugin's source: a creator, or the id of a function plugin."""
     if isinstance(plugin, IPluginCreatorInterface):
         return plugin
     if isinstance(plugin, FunctionCreator):
@@ -78,7 +78,7 @@ def _source(plugin: str | PluginOp | IPluginCreatorInterface) -> Any:
 
 
 def usable_device(device: str | DeviceType) -> DeviceType:
-    """The device, which can be used.
+    """The device, checked to be usable.
 
     :raises Error: if there is none.
     """
@@ -94,7 +94,7 @@ def usable_device(device: str | DeviceType) -> DeviceType:
 
 
 def _subject(source: Any, device: DeviceType, library: str = "") -> Subject:
-    """What is to be checked; `library` is where it comes from."""
+    """The subject of the checks. `library` is the file that the plugin comes from."""
     if isinstance(source, str):
         return FunctionPlugin(plugins[source], device)
     is_library = isinstance(source, (LibraryCreatorBase, LibraryCreatorV2))
@@ -166,7 +166,7 @@ def check(
 
 
 def _run(file: Path) -> list[Any]:
-    """The creators that a Python file holds in variables, once it is run."""
+    """Runs a Python file and returns the creators in its variables."""
     try:
         return list(run(file))
     except NotPythonError as error:

@@ -1,4 +1,4 @@
-"""Opwright under the name `tensorrt`, for programs that import that.
+"""Opwright under the name `tensorrt`, for programs that import `tensorrt`.
 
 ::
 
@@ -6,9 +6,10 @@
     python -m opwright.trt [options] -m module [arguments]
     python -m opwright.trt [options] program [arguments]
 
-runs a script or a module as Python itself would, or a program such as ``polygraphy``, with
-``import tensorrt`` and its distribution's metadata answered by Opwright, in that process and in all that it
-starts. `install()` does that within a program. ``__version__`` is the level of the API.
+runs a script or a module as Python itself would, or a program such as ``polygraphy``, with ``import
+tensorrt`` and its distribution's metadata answered by Opwright, in that process and in all
+processes that it starts. `install()` does the same within a program. ``__version__`` is the level
+of the API.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import shutil
 import sys
 
 import opwright as _opwright
-from opwright._tensorrt_names import VARIABLE, chosen_version, default_version
-from opwright._tensorrt_package import private_folder
+from opwright._tensorrt.names import VARIABLE, chosen_version, default_version
+from opwright._tensorrt.package import private_folder
 
 globals().update({name: value for name, value in vars(_opwright).items() if name[:2] != "__"})
 
@@ -38,7 +39,7 @@ Runs a program whose `import tensorrt` Opwright answers, also in the processes t
   --allow-host-code  the same for code that runs on the host, too; OPWRIGHT_ALLOW_HOST_CODE=1
   --allow-links  models may have external data behind links out of their folders; OPWRIGHT_ALLOW_LINKS=1"""
 
-#: What permits code and links, by option.
+#: Environment variables that permit code and links, by option.
 _PERMISSIONS = {
     "--allow-device-code": "OPWRIGHT_ALLOW_DEVICE_CODE",
     "--allow-host-code": "OPWRIGHT_ALLOW_HOST_CODE",
@@ -122,14 +123,14 @@ def _main(arguments: list[str]) -> None:
     program = None
     if arguments[0][0] != "-" and not os.path.exists(arguments[0]):
         program = shutil.which(arguments[0])
-    # In the place of this process: signals, the exit status and __main__ are the program's own.
+    # The program replaces this process, so signals, the exit status and __main__ are its own.
     if program:
         os.execve(program, arguments, environment)
     os.execve(sys.executable, [*_interpreter(), *arguments], environment)
 
 
 if __name__ == "__main__":
-    # This file is run under another name; the module is what programs are to get.
+    # This file runs as __main__, but programs must get the module opwright.trt.
     from opwright.trt import _main as _run
 
     _run(sys.argv[1:])

@@ -1,4 +1,4 @@
-// The add_* methods of INetworkDefinition: core's functions, in Python's types.
+// The add_* methods of INetworkDefinition bind the core's functions with Python's types.
 
 #include <array>
 #include <functional>
@@ -14,7 +14,7 @@
 namespace opwright::python {
 namespace {
 
-/// Dimensions and weights come as any object that stands for some.
+/// Dimensions and weights are accepted as any Python object that converts to them.
 template <class T>
 using GivenAs = std::conditional_t<std::is_same_v<std::decay_t<T>, Ints> ||
                                        std::is_same_v<std::decay_t<T>, Shape> ||
@@ -91,7 +91,7 @@ class MethodBinder {
   template <class... T, class Function, class Names, size_t... i>
   static auto call(const Function& function, Network& network, const Names& names,
                    std::index_sequence<i...>, GivenAs<T>&... given) {
-    // All are converted, in their order, before the network changes.
+    // Converts all arguments, in their order, before the network changes.
     std::tuple<decltype(to_core<T>(given, ""))...> values{to_core<T>(given, names[i])...};
     return std::apply([&](auto&&... value) { return function(network, value...); }, values);
   }
@@ -99,7 +99,7 @@ class MethodBinder {
   ReportingClass<Network>& class_;
 };
 
-/// Sets the parameters of an operator that a dict names; the others stay as they are.
+/// Sets the operator's parameters that a dict names. All other parameters keep their values.
 class ParameterSetter : public StoredParameterVisitor<ParameterSetter> {
  public:
   explicit ParameterSetter(const nb::dict& given) : given_(given) {}
@@ -159,7 +159,7 @@ void bind_add_layers(nb::module_& m) {
       nb::sig("def add_dist_collective(self, input: ITensor, dist_collective_op: "
               "CollectiveOperation, reduce_op: ReduceOperation | None, root: int | None, groups: "
               "collections.abc.Sequence[int] | None) -> IDistCollectiveLayer"));
-  // For opwright.torch: operators, and parameters of some, that the API does not have.
+  // opwright.torch adds operators, and sets parameters, that the public API does not have.
   network.def("_add_operator", add_operator, nb::arg("kind"), nb::arg("parameters"),
               nb::arg("inputs"), nb::rv_policy::reference, nb::call_policy<HoldsMaker>(),
               nb::sig("def _add_operator(self, kind: str, parameters: dict[str, object], inputs: "

@@ -38,7 +38,8 @@ class AttachedImpl {
       outputs_.back().aliased_input = properties.aliased_inputs[o];
       outputs_.back().data_dependent = properties.data_dependent[o];
     }
-    // In front of the inputs: PY_VECTORCALL_ARGUMENTS_OFFSET, an entry that the callee may use.
+    // The entry in front of the inputs is one that the callee may use
+    // (PY_VECTORCALL_ARGUMENTS_OFFSET).
     arguments_.resize(1 + inputs_.size());
     for (const nb::object& attribute : attributes) add(attribute);
     outputs_at_ = arguments_.size();
@@ -94,11 +95,11 @@ class AttachedImpl {
     int aliased_input = -1;
     PluginTensor* tensor = nullptr;
     PyObject* object = nullptr;
-    Py_ssize_t references = 0;  ///< to the object, by the kernel alone
+    Py_ssize_t references = 0;  ///< that only the kernel has to the object
 
     bool is_held() const { return Py_REFCNT(object) > references; }
     bool is_viewed() const { return tensor->views() > 0 || (tensor->is_told() && is_held()); }
-    /// Whether something else refers to the tensor.
+    /// Ends the tensor's call. Returns whether anything but the kernel refers to the tensor.
     bool end_call() const {
       tensor->set_data(nullptr);
       return is_held();
@@ -129,14 +130,15 @@ class AttachedImpl {
     return object;
   }
 
-  /// Tensors for all ports, in place of those there were.
+  /// Makes new tensors for all ports and replaces the old ones.
   void make_tensors() {
     std::vector<Reference> tensors;
     {
       std::vector<nb::object> inputs;
       for (size_t i = 0; i < inputs_.size(); ++i) {
         inputs.push_back(make_tensor(inputs_[i]));
-        // One that is absent has a tensor, too, which nobody sees: calls need not tell them apart.
+        // An absent input has a tensor too, which nobody sees. So calls need not treat it
+        // differently.
         arguments_[1 + i] = inputs_[i].present ? inputs_[i].object : Py_None;
       }
       nb::list outputs;
@@ -155,7 +157,7 @@ class AttachedImpl {
     tensors_ = std::move(tensors);
   }
 
-  /// The last arguments go by these names.
+  /// Passes the last arguments by these keyword names.
   void set_keywords(const std::vector<std::string>& names) {
     num_positional_ = arguments_.size() - 1 - names.size();
     if (names.empty()) return;
@@ -175,7 +177,7 @@ class AttachedImpl {
     for (const Port& port : outputs_) port.tensor->set_queue(queue);
   }
 
-  /// After a call that raised, returned something, or left references to its tensors behind.
+  /// Handles a call that raised, returned a value, or left references to its tensors behind.
   void finish(PyObject* result, void const* const* inputs, void* const* outputs) {
     if (result == nullptr) {
       nb::python_error error;
@@ -195,10 +197,10 @@ class AttachedImpl {
             "torch.as_tensor(t).clone()). An exception that is kept has it too, by its traceback");
   }
 
-  /// The first port that something has a view of: "input 0"; else nothing. Of a view of GPU memory
-  /// only the tensor knows, which its maker refers to.
+  /// Name of the first port that has a view, such as "input 0"; empty if none has. Only the tensor
+  /// knows of a view of GPU memory, whose maker refers to the tensor.
   std::string viewed_port() const {
-    // Views in reference cycles are only garbage, as a rule of this very call.
+    // Views that only reference cycles keep are garbage, usually of this very call.
     nb::object collect = nb::module_::import_("gc").attr("collect");
     for (const int generation : {0, 2}) {
       if (first_viewed().empty()) break;
@@ -214,7 +216,8 @@ class AttachedImpl {
     return {};
   }
 
-  /// Leaves the tensors to those who hold them, so that they stay ended and their memory stays.
+  /// Leaves the tensors to the code that holds them. They stay ended, and their memory stays
+  /// allocated.
   void part_with_tensors(void const* const* inputs, void* const* outputs) {
     nb::object objects = RunMemory::current_objects();
     const auto part = [&](const Port& port, const void* address) {
@@ -234,7 +237,7 @@ class AttachedImpl {
   PyObject* function_ = nullptr;
   std::vector<PyObject*> arguments_;
   size_t num_positional_ = 0;
-  PyObject* keywords_ = nullptr;  // names of the other arguments
+  PyObject* keywords_ = nullptr;  // names of the arguments behind the positional ones
   std::vector<Port> inputs_, outputs_;
   size_t outputs_at_ = 0, stream_ = 0;
   Queue queue_ = nullptr;

@@ -37,7 +37,7 @@ void set_tactics(AutoTuneCombination& self, nb::handle tactics) {
   self.tactics(values, names);
 }
 
-/// `combination.tactics`: a sequence, and TensorRT's method where it is called.
+/// `combination.tactics`: a sequence that can also be called, as TensorRT's method is.
 struct Tactics {
   nb::object combination;
   nb::list list() const {

@@ -17,7 +17,7 @@ namespace nb = nanobind;
 
 namespace opwright::python {
 
-// One function per file of this folder; each adds its names to the module.
+// Each file of this folder has one of these functions, which adds the file's names to the module.
 void bind_interpreter_end(nb::module_& m);
 void bind_types(nb::module_& m);
 void bind_logger(nb::module_& m);
@@ -44,40 +44,42 @@ void bind_registry(nb::module_& m);
 void bind_sources(nb::module_& m);
 void bind_program(nb::module_& m);
 
-/// The NumPy type for a data type: an instance of numpy.dtype, from ml_dtypes for BF16 and FP8
-/// where that is installed. Throws Error when NumPy has none.
+/// The numpy.dtype of a data type. BF16 and FP8 take theirs from ml_dtypes if that is installed.
+/// Throws Error if NumPy has no such type.
 nb::object numpy_dtype(DataType type);
-/// The data type of a numpy.dtype (also ml_dtypes' bfloat16 and float8_e4m3fn); double precision is
-/// refused with an Error that names `what`.
+/// The data type of a numpy.dtype, including ml_dtypes' bfloat16 and float8_e4m3fn. Refuses double
+/// precision with an Error that names `what`.
 DataType data_type(nb::handle numpy_dtype, std::string_view what);
 
 /// A shape from Dims, a tuple, a list or a torch.Size.
 Shape to_shape(nb::handle sequence);
 nb::tuple to_tuple(const Shape& shape);
 
-/// The place of an element as Python counts, from the end where it is negative; IndexError beyond.
+/// The index of an element for a Python index, which counts from the end if it is negative. Throws
+/// IndexError for an index out of range.
 size_t index_in(nb::ssize_t index, size_t size);
-/// Throws IndexError for an index that there is not.
+/// Throws IndexError for an index out of range.
 inline void check_position(int64_t index, size_t count) {
   if (index < 0 || static_cast<uint64_t>(index) >= count) throw nb::index_error();
 }
-/// What os.fsdecode makes of a path; empty for None.
+/// The path as os.fsdecode decodes it; empty for None.
 std::string to_path(nb::handle path);
 
-/// The bytes of a contiguous object with the buffer protocol, which the Blob keeps alive.
+/// The bytes of a contiguous object with the buffer protocol. The Blob keeps the object alive.
 Blob borrow_bytes(nb::handle object);
-/// The elements of a NumPy array, array-like or Weights, kept alive by the Blob.
+/// The elements of a NumPy array, an array-like object or Weights. The Blob keeps them alive.
 struct ArrayData {
   DataType dtype;
   Shape shape;
   Blob data;
 };
 ArrayData to_array(nb::handle object, std::string_view what);
-/// The elements as a NumPy array of one axis, read-only and without a copy; 4-bit ones unpacked.
-/// Throws Error where NumPy has no such type.
+/// The elements as a read-only NumPy array of one axis, without a copy. Elements of 4 bits are
+/// unpacked. Throws Error if NumPy has no such type.
 nb::object flat_array(DataType type, const Blob& data, int64_t count);
 
-/// `with object as name:`, which changes nothing: objects go with their last reference.
+/// Adds `with object as name:`. Leaving the block has no effect: an object ends with its last
+/// reference.
 template <class Class>
 void add_context_manager(Class& c) {
   using T = typename Class::Type;
@@ -89,13 +91,13 @@ void add_context_manager(Class& c) {
       "Does nothing: the object goes with its last reference.");
 }
 
-/// What speaks through a logger of Python's module logging; never destroyed.
+/// An ILogger that writes to a logger of Python's module logging; never destroyed.
 ILogger* python_logger(const std::string& name);
 
 /// Keeps a Python object alive from C++; may be dropped on any thread.
 std::shared_ptr<const void> keep_alive(nb::handle object);
 
-/// For methods of base classes: throws NotImplementedError naming the object's class.
+/// Throws NotImplementedError that names the object's class, for methods of base classes.
 [[noreturn]] void fail_undefined(nb::handle self, const char* method);
 
 }  // namespace opwright::python

@@ -18,9 +18,9 @@
 namespace opwright::python {
 namespace {
 
-/// Runs the handlers of signals that have come, such as that of Ctrl-C, which only Python's main
-/// thread does. The interpreter's lock may be another thread's for some time, so it is asked for at
-/// intervals only.
+/// Runs the handlers of signals that have arrived, such as Ctrl-C. Only Python's main thread runs
+/// them. Another thread may hold the interpreter's lock for some time, so this class takes the lock
+/// only at intervals.
 class SignalCheck {
  public:
   void operator()() {
@@ -59,7 +59,7 @@ class Monitor final : public BuildMonitor {
   const nb::object object;
 };
 
-/// Builder: the core's, and its logger, which it keeps alive.
+/// The core's Builder, which keeps its Python logger alive.
 struct PyBuilder : Builder {
   explicit PyBuilder(nb::object logger)
       : Builder(Log(nb::cast<ILogger*>(logger))), logger(std::move(logger)) {}
@@ -89,7 +89,7 @@ struct PyBuilder : Builder {
   }
 
  private:
-  /// NVIDIA's, in the packages that pip installed.
+  /// Publishes the folders of NVIDIA's libraries in the packages that pip installed.
   static void find_libraries(const BuilderConfig& config) {
     if (config.default_device_type() == DeviceType::kGPU)
       nb::module_::import_("opwright._devices").attr("publish_library_folders")();
@@ -113,7 +113,7 @@ void bind_profile(nb::module_& m) {
       (self.*member)(input, to_shape(min), to_shape(opt), to_shape(max));
     };
   };
-  // As in TensorRT: lists, empty for what was not set.
+  // As in TensorRT, getters return lists, which are empty if the shapes were not set.
   auto get = [](auto member, auto convert) {
     return [=](const OptimizationProfile& self, const std::string& input) {
       nb::list shapes;
@@ -144,7 +144,7 @@ void bind_profile(nb::module_& m) {
   bind_settings<Self>(c, kItself);
 }
 
-/// The settings of configs that Python gives in ways of its own.
+/// Binds the settings of configs. Settings of some types have Python forms of their own.
 class ConfigBinder : public SettingBinder<BuilderConfig, BuilderConfig, decltype(kItself)> {
  public:
   using Self = BuilderConfig;
@@ -168,7 +168,7 @@ class ConfigBinder : public SettingBinder<BuilderConfig, BuilderConfig, decltype
     class_.def_prop_rw(
         row.name, [member = row.member](const Self& self) { return self.*member; },
         [row](Self& self, nb::handle paths) {
-          // A str is a sequence too, of paths of one letter.
+          // A str is a sequence too, of one-letter paths.
           if (nb::isinstance<nb::str>(paths))
             throw nb::type_error(str(row.name, ": expected a list of paths, a str came").c_str());
           nb::object fspath = nb::module_::import_("os").attr("fspath");

@@ -1,4 +1,4 @@
-// Engine: an engine that is called like a function.
+// Engine: an engine that programs call like a function.
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -22,7 +22,7 @@
 namespace opwright::python {
 namespace {
 
-/// An engine, and what its callers share. Calls that were submitted may outlive it.
+/// An engine, and the state that its callers share. Submitted calls may outlive this object.
 class CallableEngine {
  public:
   explicit CallableEngine(std::shared_ptr<Engine> engine)
@@ -45,7 +45,7 @@ class CallableEngine {
     return held->submit(args, kwargs);
   }
   void set_updates_arguments(bool updates) { calls()->set_updates_arguments(updates); }
-  /// Gives up the engine. What was submitted is still computed.
+  /// Releases the engine. Calls that were submitted before are still computed.
   void close() {
     if (calls_ != nullptr) calls_->queue().finish();
     calls_.reset();
@@ -59,14 +59,14 @@ class CallableEngine {
   }
 
   std::shared_ptr<Engine> engine() const { return calls()->engine(); }
-  /// Files of the model, which save() does not replace.
+  /// Sets the model's files, which save() does not overwrite.
   void set_model_files(std::vector<std::string> files) { model_files_ = std::move(files); }
   const std::vector<std::string>& model_files() const { return model_files_; }
   size_t waiting() const { return calls()->queue().num_waiting(); }
   const ErrorReport& errors() const { return engine()->errors(); }
   static void tell(const CallableEngine& self, HeldObjects& held) {
     if (self.calls_ != nullptr && self.calls_.use_count() == 1)
-      held.tell(self.engine());  // else a submitted call has it, too
+      held.tell(self.engine());  // else a submitted call shares the engine
   }
 
  private:
@@ -81,7 +81,7 @@ class CallableEngine {
   std::vector<std::string> model_files_;
 };
 
-/// What Engine.trace() returns.
+/// The context manager that Engine.trace() returns.
 class EngineTrace {
  public:
   explicit EngineTrace(std::shared_ptr<const Engine> engine)
@@ -125,13 +125,13 @@ void bind_trace(nb::module_& m) {
           "Writes json() as a file.");
 }
 
-/// Its inputs or outputs.
+/// The engine's inputs or outputs.
 nb::object tensors_of(const CallableEngine& self, TensorIOMode mode) {
   return nb::module_::import_("opwright._engine_tensors").attr("Tensors")(self.engine(), mode);
 }
 
 nb::object metadata_of(const ModelMetadata& from) {
-  // Texts of files may be any bytes.
+  // Texts from files may contain any bytes.
   const auto text = [](const std::string& value) {
     PyObject* const decoded = PyUnicode_DecodeUTF8(
         value.data(), static_cast<Py_ssize_t>(value.size()), "backslashreplace");
@@ -150,7 +150,7 @@ nb::object metadata_of(const ModelMetadata& from) {
                              "graph_description"_a = text(from.graph_description));
 }
 
-/// What opwright.load() calls.
+/// Binds the function that opwright.load() calls.
 void bind_load_engine(nb::module_& m) {
   m.def(
       "_load_engine",
@@ -181,7 +181,8 @@ void bind_load_engine(nb::module_& m) {
       nb::arg("device").none() = nb::none(), nb::arg("limits").sig("Limits()") = Limits());
 }
 
-/// Files of what the package's Python parts keep, by the rules of all others.
+/// Binds reading and writing of the files that the package's Python code keeps, by the same rules
+/// as all other files.
 void bind_files(nb::module_& m) {
   m.def(
       "_read_file",

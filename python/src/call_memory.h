@@ -7,8 +7,8 @@
 
 namespace opwright::python {
 
-/// The arrays of a call, for plugins that keep their tensors. Outputs may be missing: on a GPU
-/// those of the host are made after the run.
+/// The arrays of a call, for plugins that keep their tensors. Outputs may be missing: on a GPU,
+/// host arrays for outputs are made after the run.
 class CallMemory final : public RunMemory {
  public:
   CallMemory(const std::vector<Argument>& arguments, const std::vector<nb::object>& outputs)

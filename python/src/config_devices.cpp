@@ -1,13 +1,13 @@
-// What an IBuilderConfig says of DLAs, of the devices of single layers, and of calibration.
+// Properties of an IBuilderConfig for DLAs, devices of single layers, and calibration.
 
+#include "api/dla.h"
 #include "config.h"
 #include "network/network.h"
-#include "runtime/dla.h"
 
 namespace opwright::python {
 namespace {
 
-/// Raises Error: INT8 comes of ranges that the network says.
+/// Throws Error: ranges for INT8 come from the network, not from calibration.
 [[noreturn]] void refuse_calibration(const char* what) {
   fail(what,
        ": calibration is not here; give plugins that take INT8 their ranges with "

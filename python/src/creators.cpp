@@ -64,7 +64,7 @@ std::shared_ptr<IPluginCreatorInterface> make_creator_face(nb::handle object) {
                              .c_str());
   if (is_python_v2_creator(object)) return make_v2_creator_face(object);
   nb::object quick =
-      nb::module_::import_("opwright._plugin_classes_quick").attr("IPluginCreatorV3Quick");
+      nb::module_::import_("opwright._plugins.classes_quick").attr("IPluginCreatorV3Quick");
   if (nb::isinstance(object, quick)) return std::make_shared<QuickCreatorFace>(nb::borrow(object));
   return std::make_shared<V3CreatorFace>(nb::borrow(object));
 }
@@ -75,9 +75,9 @@ nb::object to_python(IPluginCreatorInterface* creator) {
   if (is_v2_creator(*creator))
     return make_library_creator_v2(static_cast<IPluginCreator&>(*creator));
   if (is_quick_creator(*creator))
-    return nb::module_::import_("opwright._plugin_classes_quick")
+    return nb::module_::import_("opwright._plugins.classes_quick")
         .attr("LibraryCreatorV3Quick")(CreatorHandle{creator, keep_code(*creator)});
-  return nb::module_::import_("opwright._plugin_classes")
+  return nb::module_::import_("opwright._plugins.classes")
       .attr("LibraryCreator")(CreatorHandle{creator, keep_code(*creator)});
 }
 
@@ -102,7 +102,7 @@ void bind_creators(nb::module_& m) {
           [](const CreatorHandle& self) {
             FieldCollection fields;
             const PluginFieldCollection* declared = v3_field_names(v3_creator(self));
-            // Declarations have no data, whatever they point to.
+            // Declared fields carry no data, whatever their pointers say.
             for (int32_t i = 0; declared != nullptr && i < declared->nbFields; ++i)
               fields.values.push_back({declared->fields[i].name, declared->fields[i].type, 0, {}});
             return fields;
@@ -112,7 +112,8 @@ void bind_creators(nb::module_& m) {
           [](const CreatorHandle& self, const std::string& name, nb::handle collection,
              TensorRTPhase phase, const std::string& plugin_namespace,
              QuickPluginCreationRequest request) {
-            // The name is a layer's, or for creators of the Quick family the plugin's.
+            // The name is the layer's name. For creators of the Quick family it is the plugin's
+            // name.
             std::unique_ptr<IPluginV3> plugin =
                 create_v3(v3_creator(self), {name, "", plugin_namespace}, name,
                           to_fields(collection, "create_plugin"), phase, request);

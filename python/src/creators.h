@@ -1,6 +1,6 @@
 #pragma once
 
-// Plugin creators of every generation on their way between Python and C++.
+// Conversion of plugin creators of every generation between Python and C++.
 
 #include <string>
 
@@ -17,7 +17,7 @@ class PythonFace {
   ~PythonFace() = default;
 };
 
-/// What the C++ faces of Python creators share, whatever their interface: name, version, namespace
+/// Base of the C++ faces of Python creators, for every creator interface. Name, version, namespace
 /// and fields come from the object's attributes.
 template <class Interface>
 class CreatorFace : public Interface, public PythonFace {
@@ -53,12 +53,11 @@ class CreatorFace : public Interface, public PythonFace {
   FieldsResult fields_;
 };
 
-/// The C++ face of a Python object that is a creator, a new one. Throws TypeError for anything
-/// else.
+/// Makes a new C++ face for a Python creator. Throws TypeError for any other object.
 std::shared_ptr<IPluginCreatorInterface> make_creator_face(nb::handle object);
 
-/// The Python object itself, or one that stands for the C++ creator and keeps its library in
-/// memory; None for null.
+/// The Python object of a Python creator. For a C++ creator, an object that stands for the creator
+/// and keeps its library loaded. None for null.
 nb::object to_python(IPluginCreatorInterface* creator);
 
 /// The creator that a LibraryCreator object stands for, or null.

@@ -1,4 +1,4 @@
-// Creators of V2 plugins on their way between Python and C++.
+// Conversion of creators of V2 plugins between Python and C++.
 
 #include "creators_v2.h"
 
@@ -43,8 +43,8 @@ struct V2CreatorHandle {
   IPluginCreator* creator = nullptr;
   std::shared_ptr<const void> code;  ///< the library
 
-  /// The plugin that `make`, a call of the method, gives. Throws what a callback left behind, or
-  /// Error where there is no plugin.
+  /// The plugin that `make` returns, which calls the method. Throws the exception that a callback
+  /// left behind, or Error if there is no plugin.
   template <class Make>
   nb::object made_by(const char* method, Make&& make) const {
     const std::string where = str("plugin creator ", opwright::str(identity(*creator)), ": ");
@@ -57,7 +57,7 @@ struct V2CreatorHandle {
 FieldCollection field_names(const V2CreatorHandle& self) {
   FieldCollection fields;
   const PluginFieldCollection* declared = self.creator->getFieldNames();
-  // Declarations have no data, whatever they point to.
+  // Declared fields carry no data, whatever their pointers say.
   for (int32_t i = 0; declared != nullptr && i < declared->nbFields; ++i)
     fields.values.push_back({declared->fields[i].name, declared->fields[i].type, 0, {}});
   return fields;
@@ -88,7 +88,7 @@ std::shared_ptr<IPluginCreatorInterface> make_v2_creator_face(nb::handle object)
 }
 
 nb::object make_library_creator_v2(IPluginCreator& creator) {
-  return nb::module_::import_("opwright._library_plugins_v2")
+  return nb::module_::import_("opwright._plugins.library_v2")
       .attr("LibraryCreatorV2")(V2CreatorHandle{&creator, keep_code(creator)});
 }
 

@@ -1,4 +1,4 @@
-// Debug tensors: IDebugListener, and the methods of networks and contexts.
+// Debug tensors: IDebugListener, and the methods of networks and contexts for them.
 
 #include "debug_tensors.h"
 
@@ -10,7 +10,7 @@
 namespace opwright::python {
 namespace {
 
-/// Called by name; the class only says what to define.
+/// Base class of listeners. Its method is called by name; the class only documents what to define.
 struct DebugListenerBase {
   virtual ~DebugListenerBase() = default;
 };
@@ -36,7 +36,7 @@ DebugListener to_debug_listener(nb::handle listener) {
     throw nb::type_error(
         "a debug listener must define process_debug_tensor(addr, location, type, "
         "shape, name, stream)");
-  return [listener](const DebugView& view) {  // which the context holds
+  return [listener](const DebugView& view) {  // the context holds the listener
     nb::gil_scoped_acquire gil;
     const nb::object result =
         listener.attr(kMethod)(reinterpret_cast<uintptr_t>(view.address), view.location, view.type,

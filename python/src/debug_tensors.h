@@ -12,13 +12,14 @@ namespace opwright::python {
 
 struct ExecutionContext;
 
-/// Calls a Python IDebugListener; None gives an empty function. Throws TypeError for what is none.
+/// A function that calls a Python IDebugListener; an empty function for None. Throws TypeError for
+/// any other object.
 DebugListener to_debug_listener(nb::handle listener);
 
 void bind_debug_listener(nb::module_& m);
-/// mark_debug and the like of an INetworkDefinition.
+/// Binds the methods of an INetworkDefinition that mark debug tensors.
 void bind_debug_marks(ReportingClass<Network>& c);
-/// The debug listener, states and debug_sync of an IExecutionContext.
+/// Binds the debug listener, debug states and debug_sync of an IExecutionContext.
 void bind_debugging(ReportingClass<ExecutionContext>& c);
 
 }  // namespace opwright::python

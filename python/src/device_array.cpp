@@ -24,7 +24,7 @@ nb::object to_numpy(const DeviceArray& self) {
   return array;
 }
 
-/// The bytes in memory of a GPU; -1: of that which the thread works with.
+/// Copies bytes to the memory of a GPU. Ordinal -1 is the GPU that the thread works with.
 DeviceArray to_device(nb::handle object, int ordinal) {
   const Blob bytes = borrow_bytes(object);
   const nb::gil_scoped_release release;
@@ -40,14 +40,14 @@ DeviceArray device_array_at(uintptr_t address, nb::handle dtype, const nb::tuple
                      to_shape(shape), reinterpret_cast<void*>(address), owner);
 }
 
-/// Between addresses of a GPU and of the host.
+/// Copies bytes between addresses of a GPU and of the host, and waits for the copy.
 void copy_bytes(uintptr_t to, uintptr_t from, size_t size, int ordinal) {
   const nb::gil_scoped_release release;
   copy_and_wait(get_device(DeviceType::kGPU, ordinal), reinterpret_cast<void*>(to),
                 reinterpret_cast<const void*>(from), size);
 }
 
-/// Sets bytes of that GPU to 0, in the order of a stream.
+/// Sets bytes in the memory of the thread's GPU to 0, in the order of a stream.
 void set_to_zero(uintptr_t address, size_t size, uintptr_t stream) {
   const std::vector<std::byte> zeros(size);
   const nb::gil_scoped_release release;
@@ -59,7 +59,7 @@ void set_to_zero(uintptr_t address, size_t size, uintptr_t stream) {
 
 constexpr int kDlCuda = 2;
 
-/// The memory as DLPack's producers give it; it lives as long as they use it.
+/// The array as a DLPack producer. The memory lives as long as consumers use it.
 nb::object dlpack(nb::handle self, const nb::kwargs& options) {
   const auto& array = nb::cast<const DeviceArray&>(self);
   std::vector<size_t> extents;
@@ -73,7 +73,7 @@ nb::object dlpack(nb::handle self, const nb::kwargs& options) {
 nb::dict interface(const DeviceArray& self) {
   const nb::object dtype = numpy_dtype(self.dtype());
   const auto kind = nb::cast<std::string>(dtype.attr("kind"));
-  if (kind == "V")  // ml_dtypes'
+  if (kind == "V")  // a type of ml_dtypes
     throw nb::attribute_error(
         opwright::str("__cuda_array_interface__ has no type for ", name(self.dtype())).c_str());
   nb::dict d;
@@ -82,7 +82,7 @@ nb::dict interface(const DeviceArray& self) {
   d["data"] = nb::make_tuple(reinterpret_cast<uintptr_t>(self.data()), false);
   d["version"] = 3;
   d["strides"] = nb::none();
-  d["stream"] = nb::none();  // the engine has waited for it
+  d["stream"] = nb::none();  // no stream to wait for: the engine has waited
   return d;
 }
 

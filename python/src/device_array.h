@@ -10,13 +10,13 @@ class Device;
 
 namespace opwright::python {
 
-/// A dense array in a GPU's memory: `DeviceArray` in Python, what engines give those who use a
-/// library of arrays that they cannot make themselves.
+/// A dense array in a GPU's memory: `DeviceArray` in Python. Engines return it to callers whose
+/// array library they cannot make arrays of.
 class DeviceArray {
  public:
-  /// With memory of its own.
+  /// An array with memory of its own.
   DeviceArray(const Device& device, DataType dtype, const Shape& shape);
-  /// At an address, whose memory the owner keeps; None: whoever uses the array.
+  /// An array at an address. `owner` keeps the memory; with None the user of the array keeps it.
   DeviceArray(const Device& device, DataType dtype, const Shape& shape, void* data,
               nb::handle owner)
       : device_(&device), dtype_(dtype), shape_(shape), owner_(nb::borrow(owner)), data_(data) {}
@@ -25,14 +25,14 @@ class DeviceArray {
   DataType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   const Device& device() const { return *device_; }
-  /// Fewer elements than before, which lie as densely as the shape makes them.
+  /// Sets a shape with fewer elements. They lie densely in the new shape.
   void set_shape(const Shape& shape) { shape_ = shape; }
 
  private:
   const Device* device_;
   DataType dtype_;
   Shape shape_;
-  std::shared_ptr<DeviceMemory> memory_;  ///< null at an address of others
+  std::shared_ptr<DeviceMemory> memory_;  ///< null if the array does not own its memory
   nb::object owner_;
   void* data_;
 };

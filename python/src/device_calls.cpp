@@ -20,20 +20,21 @@ namespace {
 
 using Array = nb::ndarray<nb::ro>;
 
-/// Whose arrays came; of several the last one decides what comes back.
+/// Library of the arrays that were given. If several were given, the last of these values decides
+/// what the call returns.
 enum class ValueKind { kNumpy, kTorchHost, kOther, kCupy, kTorch };
 
 bool is_asynchronous(ValueKind kind) {
   return kind == ValueKind::kCupy || kind == ValueKind::kTorch;
 }
 
-/// An input as it came.
+/// An input as the caller gave it.
 struct Given {
   nb::object value;
   ValueKind kind = ValueKind::kNumpy;
 };
 
-/// What one call needs beside its arguments, used by one call after another.
+/// Context and memory of one call. Slots are reused by one call after another.
 struct Slot {
   explicit Slot(const std::shared_ptr<Engine>& engine)
       : context(engine),
@@ -41,10 +42,10 @@ struct Slot {
         outputs(engine->plan().outputs.size()),
         event(engine->device().make_event(false)) {}
   Context context;
-  std::vector<DeviceMemory> inputs, outputs;  ///< of arrays of the host
-  Queue queue = nullptr;                      ///< of the last call
-  bool is_busy = false;                       ///< whether that may still be running
-  std::unique_ptr<Event> event;               ///< its end
+  std::vector<DeviceMemory> inputs, outputs;  ///< device memory for host arrays
+  Queue queue = nullptr;                      ///< queue of the last call
+  bool is_busy = false;                       ///< whether the last call may still run
+  std::unique_ptr<Event> event;               ///< recorded at the end of the last call
 };
 
 template <class T>
@@ -62,7 +63,7 @@ Shape shape_of(nb::handle tuple) {
   return shape;
 }
 
-/// The value that DLPack and __cuda_array_interface__ number a stream with.
+/// The number of a stream in DLPack and __cuda_array_interface__.
 int64_t stream_number(Queue queue) {
   return queue == nullptr ? 1 : static_cast<int64_t>(reinterpret_cast<uintptr_t>(queue));
 }
@@ -80,7 +81,7 @@ struct DeviceCalls::State {
       const DeviceScope scope(device);
       clear();
     } catch (const std::exception&) {
-      clear();  // the device is lost
+      clear();  // the device is lost, so nothing can be waited for
     }
   }
   void clear() {
@@ -88,10 +89,11 @@ struct DeviceCalls::State {
     captured.clear();
   }
 
-  /// One that works on the queue, waits for the one before, or is new. A graph that the caller is
-  /// capturing cannot wait; it is replayed later than what ran before it was captured.
+  /// Takes a slot that last worked on the queue or is idle, one whose event the queue then waits
+  /// for, or a new one. A graph that the caller is capturing cannot wait for earlier work. It need
+  /// not: it is replayed after the work that ran before the capture.
   std::unique_ptr<Slot> take(Queue queue, bool is_captured) {
-    // So many work on streams of their own; more than that take turns.
+    // Up to this many slots work on different streams. Beyond that, calls share slots in turn.
     constexpr size_t kEnough = 4;
     std::unique_ptr<Slot> slot;
     {
@@ -113,13 +115,14 @@ struct DeviceCalls::State {
     const std::lock_guard lock(mutex);
     idle.push_back(std::move(slot));
   }
-  /// A graph of the caller's works with its memory from now on.
+  /// Leaves the slot to a graph that the caller captured. The graph uses the slot's memory from now
+  /// on.
   void leave_to_graph(std::unique_ptr<Slot> slot) {
     const std::lock_guard lock(mutex);
     captured.push_back(std::move(slot));
   }
 
-  /// How the calling thread's current stream of the library on the device is asked for.
+  /// The function that returns the calling thread's current stream of the library on the device.
   nb::handle stream_getter(ValueKind kind) {
     Reference& getter = kind == ValueKind::kTorch ? torch_stream : cupy_stream;
     if (!getter.is_valid())
@@ -151,7 +154,7 @@ class DeviceCalls::Call {
         outputs_(plan_.outputs.size()) {}
   ~Call() {
     if (slot_ == nullptr) return;
-    // The run failed; its memory may be freed once what was begun is done.
+    // The run failed. Its memory may be freed once the enqueued work is done.
     nb::gil_scoped_release release;
     try {
       device_.synchronize(queue_);
@@ -172,19 +175,20 @@ class DeviceCalls::Call {
     for (size_t i = 0; i < given_.size(); ++i) arguments_[i] = convert(i);
   }
 
-  /// For a call that another thread runs.
+  /// Prepares a call that another thread runs.
   void prepare(CallShapes& shapes) {
     require(!is_asynchronous(kind_) || !device_.is_capturing(queue_),
             "the current stream is being captured, which a call on another thread cannot be part "
             "of: call the engine instead of submitting");
     for (const PlanPort& output : plan_.outputs) check_array_type(output);
     check_arguments(shapes, arguments_);
-    // A stream of PyTorch's is never destroyed.
+    // PyTorch never destroys its streams, so only CuPy's stream must be kept alive.
     if (kind_ == ValueKind::kCupy)
       stream_object_ = nb::module_::import_("cupy").attr("cuda").attr("get_current_stream")();
   }
 
-  /// All outputs are in GPU memory, those of these names in these DeviceArrays. Before take().
+  /// Places all outputs in GPU memory. The outputs that `outputs` names go to its DeviceArrays.
+  /// Call it before take().
   void give_outputs(const nb::dict& outputs) {
     kind_ = ValueKind::kOther;
     into_.resize(plan_.outputs.size());
@@ -205,7 +209,8 @@ class DeviceCalls::Call {
   /// Computes aliased outputs in the arguments of the GPU that are given for their inputs.
   void update_arguments() { updates_arguments_ = true; }
 
-  /// With arguments that were taken. `waits`: also for work on a stream of the caller's.
+  /// Runs with the arguments that were taken. With `waits`, waits also if the work is on the
+  /// caller's stream.
   nb::object run(bool waits) {
     const bool is_captured = !waits && is_asynchronous(kind_) && device_.is_capturing(queue_);
     slot_ = state_.take(queue_, is_captured);
@@ -244,14 +249,14 @@ class DeviceCalls::Call {
     return named;
   }
 
-  /// The library whose current stream the call is on; null: none.
+  /// The library whose current stream the call uses; null: none.
   const char* stream_library() const {
     return kind_ == ValueKind::kTorch ? "torch" : kind_ == ValueKind::kCupy ? "cupy" : nullptr;
   }
   Queue queue() const { return queue_; }
 
  private:
-  // What came.
+  // Conversion of the arguments.
 
   static ValueKind kind_of_value(nb::handle value) {
     const nb::object module = nb::getattr(value.type(), "__module__", nb::none());
@@ -267,7 +272,7 @@ class DeviceCalls::Call {
     return nb::hasattr(value, "__cuda_array_interface__") ? ValueKind::kOther : ValueKind::kNumpy;
   }
 
-  /// The number of the GPU that the array says to DLPack to lie on.
+  /// The number of the GPU on which the array lies, as it reports to DLPack.
   static std::optional<int> dlpack_device(nb::handle value) {
     if (!nb::hasattr(value, "__dlpack_device__")) return std::nullopt;
     const nb::object device = value.attr("__dlpack_device__")();
@@ -328,7 +333,7 @@ class DeviceCalls::Call {
             shape_of(value.attr("shape")), port.type.dtype, nb::borrow(value)};
   }
 
-  /// Of any type that engines have.
+  /// Converts a DeviceArray, whose type may be any type of engines.
   Argument convert_own(const PlanPort& port, nb::handle value) const {
     const auto& array = nb::cast<const DeviceArray&>(value);
     check_ordinal(port, array.device().ordinal(), "copy it to GPU ", "");
@@ -405,12 +410,12 @@ class DeviceCalls::Call {
         address = slot_->inputs[i].data();
       }
       const int input = static_cast<int>(i);
-      // What the memory has to hold follows from the shape.
+      // The size of the memory follows from the shape.
       if (!(context.input_shape(input) == argument.shape))
         context.set_input_shape(input, argument.shape);
       context.set_input_address(input, address);
     }
-    // Their addresses lie in memory of the slot.
+    // Outputs of the host are computed in memory of the slot.
     for (size_t o = 0; kind_ <= ValueKind::kTorchHost && o < outputs_.size(); ++o) {
       const Shape shape = context.max_output_shape(static_cast<int>(o));
       const size_t bytes = opwright::python::num_bytes(plan_.outputs[o].type.dtype, shape);
@@ -430,7 +435,8 @@ class DeviceCalls::Call {
 
   void set_output(size_t output, void* address) {
     slot_->context.set_output_address(static_cast<int>(output), address);
-    // Updated in place: in a copy, since a function does not change its arguments.
+    // An output that updates its input works on a copy, since a function does not change its
+    // arguments.
     const int input = plan_.outputs[output].aliased_input;
     if (input < 0) return;
     check_alias(*state_.engine, static_cast<int>(output),
@@ -459,7 +465,7 @@ class DeviceCalls::Call {
         outputs_[o] = argument.holder;
         continue;
       }
-      // Where data decide the extents there may be less than what is allocated for them.
+      // If extents depend on data, an output may be smaller than its allocation.
       if (is_given(o) && nb::cast<const DeviceArray&>(into_[o]).num_bytes() >=
                              opwright::python::num_bytes(port.type.dtype, shape)) {
         outputs_[o] = into_[o];
@@ -483,8 +489,8 @@ class DeviceCalls::Call {
     }
   }
 
-  /// Takes the part that was written, where extents depended on data: elements lie as densely as
-  /// the true extents make them.
+  /// Cuts outputs whose extents depended on data to the part that was written. Elements lie densely
+  /// in the true shape.
   void trim_outputs() {
     for (size_t o = 0; o < outputs_.size(); ++o) {
       const Shape allocated = slot_->context.max_output_shape(static_cast<int>(o));
@@ -501,7 +507,7 @@ class DeviceCalls::Call {
       const nb::slice written(nb::int_(0), nb::int_(actual.numel()), nb::none());
       nb::object flat = outputs_[o].attr("reshape")(-1);
       nb::object part = nb::object(flat[written]).attr("reshape")(to_tuple(actual));
-      // A view keeps all of the memory, which is worth no copy where most of it is used.
+      // A view keeps all of the memory. If most of it is used, a copy does not pay.
       if (2 * actual.numel() < allocated.numel())
         part = part.attr(kind_ == ValueKind::kTorch ? "clone" : "copy")();
       outputs_[o] = std::move(part);
@@ -543,14 +549,14 @@ class DeviceCalls::Call {
     }
     {
       nb::gil_scoped_release release;
-      slot_->context.synchronize(queue_);  // before copies do, so that an error names the plugin
+      slot_->context.synchronize(queue_);  // before the copies, so that an error names the plugin
       for (const Copy& each : copies) copy(each);
       device_.synchronize(queue_);
     }
     for (nb::object& output : outputs_) output = HostArrays::give(kind, std::move(output));
   }
 
-  /// Waits for the size where data decide it.
+  /// The output's shape. Waits for it if it depends on data.
   Shape actual_shape(size_t output) const {
     nb::gil_scoped_release release;
     return slot_->context.output_shape(static_cast<int>(output));
@@ -574,14 +580,15 @@ class DeviceCalls::Call {
   std::vector<Given> given_;
   std::vector<Argument> arguments_;
   std::vector<bool> is_on_host_;
-  std::vector<Copy> copies_;  ///< of inputs that are updated in place
+  std::vector<Copy> copies_;  ///< copies of inputs that are updated in place
   nb::object torch_device_, stream_object_;
   std::vector<nb::object> outputs_;
-  std::vector<nb::object> into_;  ///< what the caller gave for outputs, empty where nothing
+  std::vector<nb::object> into_;  ///< arrays for outputs from the caller; may be empty
   std::unique_ptr<Slot> slot_;
 };
 
-/// A call that another thread runs, where the stream is not the current one of the array's library.
+/// A call that another thread runs. On that thread the call's stream is not the current stream of
+/// the array library.
 class DeviceCalls::LaterCall final : public PreparedCall {
  public:
   explicit LaterCall(State& state) : device_(state.device), call_(state) {}
@@ -594,7 +601,7 @@ class DeviceCalls::LaterCall final : public PreparedCall {
     const DeviceScope scope(device_);
     const char* const library = call_.stream_library();
     if (library == nullptr) return call_.run(true);
-    // The library's memory is taken and given in the order of its current stream.
+    // The library allocates and frees memory in the order of its current stream.
     const nb::object stream = nb::module_::import_("opwright._streams")
                                   .attr("entered")(library, device_.ordinal(),
                                                    reinterpret_cast<uintptr_t>(call_.queue()));
@@ -603,7 +610,7 @@ class DeviceCalls::LaterCall final : public PreparedCall {
   }
 
  private:
-  /// Within its lifetime a context manager is entered.
+  /// Enters a context manager, and leaves it when this object ends.
   class Entered {
    public:
     explicit Entered(const nb::object& manager) : manager_(manager) {

@@ -12,22 +12,22 @@ class Engine;
 
 namespace opwright::python {
 
-/// Calls of an engine that runs on a GPU. They run on the current stream of the library whose
-/// arrays came, PyTorch before CuPy, and do not wait for it; for arrays of the host and of other
-/// libraries they do.
+/// Calls of an engine that runs on a GPU. A call with arrays of PyTorch or CuPy runs on the current
+/// stream of that library, of PyTorch if both are given, and does not wait for the stream. A call
+/// with host arrays or arrays of other libraries waits.
 class DeviceCalls {
  public:
   explicit DeviceCalls(std::shared_ptr<Engine> engine);
   ~DeviceCalls();
-  /// `updates_arguments`: computes aliased outputs in the arrays on the GPU that are given for
-  /// their inputs, and returns these.
+  /// Calls the engine. With `updates_arguments`, computes aliased outputs in the GPU arrays that
+  /// were given for their inputs, and returns these arrays.
   nb::object call(const nb::args& args, const nb::kwargs& kwargs, bool updates_arguments);
-  /// With a dict of arguments, which waits for the work and gives all outputs in GPU memory: those
-  /// that `outputs` has by their names in these DeviceArrays.
+  /// Calls the engine with a dict of arguments and waits for the work. All outputs are in GPU
+  /// memory. The outputs that `outputs` names go to its DeviceArrays.
   nb::object call_into(const nb::dict& arguments, const nb::dict& outputs);
-  /// A call for another thread, on the stream that is current now; run() waits for its work. Throws
-  /// Error for wrong arguments, and while the stream is being captured. The object must not outlive
-  /// this one.
+  /// Prepares a call for another thread on the current stream. Its run() waits for the work. Throws
+  /// Error for wrong arguments, and while the stream is being captured. The returned object must
+  /// not outlive this DeviceCalls.
   std::unique_ptr<PreparedCall> prepare(const nb::args& args, const nb::kwargs& kwargs,
                                         CallShapes& shapes);
 

@@ -26,7 +26,7 @@ struct DimExprs {
 struct ExprBuilderRef {
   IExprBuilder* builder = nullptr;
   ExprScope scope;
-  /// Throws Error once it has ended.
+  /// Throws Error once the builder has ended.
   IExprBuilder& get() const;
 };
 

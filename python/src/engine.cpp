@@ -17,7 +17,7 @@ namespace {
 
 using Strategy = ExecutionContextAllocationStrategy;
 
-/// Of the smallest, the typical and the largest.
+/// A list of `get` for the smallest, the typical and the largest shape of a profile.
 template <class Get>
 nb::list of_profile(const Get& get) {
   nb::list all;
@@ -35,7 +35,7 @@ class Inspector {
 
   const std::shared_ptr<Engine> engine;
   ErrorReport& errors() const { return *errors_; }
-  nb::object context = nb::none();  ///< whose profile counts
+  nb::object context = nb::none();  ///< context whose profile is inspected
   int profile() const { return context.is_none() ? 0 : context_of(context)->profile(); }
 
  private:
@@ -180,7 +180,7 @@ std::string tensor_name(const Engine& self, int index) {
   return self.tensor_name(index);
 }
 
-/// What an engine is as a whole.
+/// Binds the properties of an engine as a whole.
 void bind_engine_properties(ReportingClass<Engine>& c) {
   const auto memory_size = nb::overload_cast<>(&Engine::memory_size, nb::const_);
   c.def("__repr__", [](const Engine& self) { return describe("ICudaEngine", self); })
@@ -190,6 +190,7 @@ void bind_engine_properties(ReportingClass<Engine>& c) {
             return self.port(name).plan->dimension_names;
           },
           nb::arg("name"))
+      .def("_describe_ports", &describe_ports, nb::arg("is_inputs"))
       .def_prop_ro("name", [](const Engine& self) { return self.plan().name; })
       .def_prop_ro("num_layers", &Engine::num_layers)
       .def_prop_ro("num_optimization_profiles", &Engine::num_profiles)
@@ -224,7 +225,7 @@ void bind_engine_properties(ReportingClass<Engine>& c) {
       .def("get_engine_stat", &Engine::stat, nb::arg("stat"), "A number in bytes.");
 }
 
-/// Its inputs and outputs.
+/// Binds the methods for an engine's inputs and outputs.
 void bind_engine_tensors(ReportingClass<Engine>& c) {
   c.def("get_tensor_name", &tensor_name, nb::arg("index"))
       .def("get_tensor_mode", &Engine::tensor_mode, nb::arg("name"))

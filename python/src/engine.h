@@ -15,13 +15,13 @@ struct RuntimeConfig {
   ExecutionContextAllocationStrategy strategy = ExecutionContextAllocationStrategy::kSTATIC;
 };
 
-/// An IExecutionContext.
+/// Makes an IExecutionContext.
 nb::object make_context(std::shared_ptr<Engine> engine,
                         ExecutionContextAllocationStrategy strategy);
-/// That of an IExecutionContext; null for None.
+/// The Context of an IExecutionContext; null for None.
 const Context* context_of(nb::handle object);
 
-/// ICudaEngine and EngineInspector.
+/// Binds ICudaEngine and EngineInspector.
 void bind_engine(nb::module_& m);
 
 }  // namespace opwright::python

@@ -12,19 +12,19 @@
 namespace opwright::python {
 namespace {
 
-/// The engines that calls were submitted to. Under the interpreter's lock.
+/// The engines to which calls were submitted. Used under the interpreter's lock.
 std::vector<std::weak_ptr<EngineCalls>>& users_of_threads() {
   static auto* all = new std::vector<std::weak_ptr<EngineCalls>>;
   return *all;
 }
 
-/// How many threads of queues are within Python. Under the interpreter's lock.
+/// The number of queue threads that are within Python. Used under the interpreter's lock.
 int& num_within() {
   static auto* count = new PerProcess<int>([] { return std::make_unique<int>(0); });
   return count->get();
 }
 
-/// A call in the queue: what its future and the thread that runs it share. Its members are dropped
+/// A call in the queue, shared by its future and the thread that runs it. Its members are dropped
 /// under the interpreter's lock, as soon as they are not needed.
 class SubmittedCall final : public QueuedRun {
  public:
@@ -44,7 +44,7 @@ class SubmittedCall final : public QueuedRun {
         running_ = &contents;
         nb::object result;
         try {
-          // By way of the interpreter, which makes Python's exceptions of C++'s.
+          // Calls execute() through the interpreter, which turns exceptions of C++ into Python's.
           result = future.attr("_call").attr("_execute")();
         } catch (nb::python_error& error) {
           running_ = nullptr;
@@ -71,7 +71,8 @@ class SubmittedCall final : public QueuedRun {
     });
   }
 
-  /// What the call returns, within run(). The engine's error recorder hears what it throws.
+  /// Runs the call within run() and returns its result. Errors are reported to the engine's error
+  /// recorder.
   nb::object execute() {
     require(running_ != nullptr, "this call is not running");
     try {
@@ -82,7 +83,7 @@ class SubmittedCall final : public QueuedRun {
     }
   }
 
-  /// Takes the call out of the queue if it has not begun; whether it had not.
+  /// Takes the call out of the queue if it has not begun. Returns whether it did.
   bool withdraw() {
     const std::shared_ptr<EngineCalls> calls = calls_;
     if (calls == nullptr || !calls->queue().withdraw(*this)) return false;
@@ -91,7 +92,7 @@ class SubmittedCall final : public QueuedRun {
   }
 
  private:
-  /// What goes last stands first: the call uses the engine.
+  /// Members are destroyed in reverse order, and the call uses the engine, so `calls` stands first.
   struct Contents {
     std::shared_ptr<EngineCalls> calls;
     std::unique_ptr<PreparedCall> call;
@@ -104,7 +105,7 @@ class SubmittedCall final : public QueuedRun {
     try {
       body();
     } catch (nb::python_error& error) {
-      // Somebody else has set the future's result.
+      // Other code has already set the future's result.
       error.discard_as_unraisable(contents.future);
     } catch (const std::exception& error) {
       contents.calls->engine()->errors().report(ErrorCode::kINTERNAL_ERROR, error.what());
@@ -117,10 +118,11 @@ class SubmittedCall final : public QueuedRun {
   const Contents* running_ = nullptr;
 };
 
-/// Whether the interpreter does. Under its lock.
+/// Whether the interpreter is ending. Used under its lock.
 bool is_ending = false;
 
-/// Before the interpreter ends: a thread that asks for its lock later would never get it.
+/// Stops all queues before the interpreter ends. A thread that asks for its lock later would never
+/// get it.
 void stop_all() {
   is_ending = true;
   const auto users = users_of_threads();
@@ -186,7 +188,7 @@ nb::object EngineCalls::submit(const nb::args& args, const nb::kwargs& kwargs) {
   return future;
 }
 
-/// Before the first call is submitted.
+/// Prepares the queue before the first call is submitted.
 void EngineCalls::start() {
   require(!is_ending, queue_.owner(), " takes no calls with submit: the interpreter is ending");
   auto& users = users_of_threads();

@@ -13,7 +13,7 @@
 
 namespace opwright::python {
 
-/// What the callers of an engine share, and calls that were submitted keep: contexts, and the queue
+/// State that the callers of an engine share and that submitted calls keep: contexts, and the queue
 /// with its threads. Used and dropped under the interpreter's lock.
 class EngineCalls : public std::enable_shared_from_this<EngineCalls> {
  public:
@@ -21,15 +21,15 @@ class EngineCalls : public std::enable_shared_from_this<EngineCalls> {
 
   const std::shared_ptr<Engine>& engine() const { return engine_; }
   RunQueue& queue() { return queue_; }
-  /// Whether call() computes aliased outputs in the arrays of the engine's device that it is given.
+  /// Sets whether call() computes aliased outputs in the arguments that lie on the engine's device.
   void set_updates_arguments(bool updates) { updates_arguments_ = updates; }
   nb::object call(const nb::args& args, const nb::kwargs& kwargs);
-  /// As DeviceCalls::call_into().
+  /// Calls DeviceCalls::call_into().
   nb::object call_into(const nb::dict& arguments, const nb::dict& outputs);
-  /// The future of a call, which a thread of the queue runs. Throws Error for wrong arguments,
-  /// QueueFullError where there is no place.
+  /// Submits a call, which a thread of the queue runs, and returns its future. Throws Error for
+  /// wrong arguments and QueueFullError if the queue is full.
   nb::object submit(const nb::args& args, const nb::kwargs& kwargs);
-  /// At the interpreter's end: cancels what waits, waits for what runs.
+  /// Cancels waiting calls and waits for running calls, at the interpreter's end.
   void stop();
 
  private:
@@ -39,14 +39,14 @@ class EngineCalls : public std::enable_shared_from_this<EngineCalls> {
   const HostArrays arrays_;
   bool has_array_formats_ = true;
   bool updates_arguments_ = false;
-  std::unique_ptr<DeviceCalls> device_calls_;  ///< of an engine that runs on a GPU
+  std::unique_ptr<DeviceCalls> device_calls_;  ///< null unless the engine runs on a GPU
   ContextPool contexts_;
   CallShapes shapes_;
   Reference make_future_;  ///< invalid before the first submit()
   RunQueue queue_;
 };
 
-/// The class of calls that were submitted, and what the interpreter calls at its end.
+/// Binds the class of submitted calls, and the function that the interpreter calls at its end.
 void bind_engine_calls(nb::module_& m);
 
 }  // namespace opwright::python

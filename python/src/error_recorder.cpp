@@ -1,4 +1,4 @@
-// IErrorRecorder on its way between Python and C++.
+// Conversion of IErrorRecorder between Python and C++.
 
 #include <atomic>
 #include <cstring>
@@ -11,9 +11,9 @@
 namespace opwright::python {
 namespace {
 
-/// The C++ face of a Python IErrorRecorder. What the object raises is printed as unraisable: it
-/// must not take the place of the error that is being reported. Each reference of C++'s is one of
-/// Python's on the object, so that whoever has one can tell the collector of it.
+/// The C++ face of a Python IErrorRecorder. An exception of the object is printed as unraisable,
+/// since it must not replace the error that is being reported. Each C++ reference is one Python
+/// reference to the object, so that each holder can tell the collector of its reference.
 class RecorderFace final : public IErrorRecorder {
  public:
   explicit RecorderFace(nb::handle object) : object_(object) {}
@@ -44,7 +44,7 @@ class RecorderFace final : public IErrorRecorder {
     });
   }
   bool reportError(ErrorCode code, ErrorDesc description) noexcept override {
-    // A recorder that fails may report that, and so on.
+    // A recorder that fails may report its own error, which would recurse without end.
     static thread_local bool is_reporting = false;
     if (is_reporting) return false;
     is_reporting = true;
@@ -142,7 +142,8 @@ void record_exception(const ErrorReport& errors) noexcept {
     try {
       throw;
     } catch (const nb::python_error& error) {
-      // Without the traceback, for which there is no room. Notes say which plugin raised it.
+      // The text leaves out the traceback, for which there is no room. Notes say which plugin
+      // raised the error.
       std::string text;
       if (nb::hasattr(error.value(), "__notes__"))
         for (nb::handle note : nb::iter(error.value().attr("__notes__")))

@@ -5,7 +5,7 @@
 
 namespace opwright::python {
 
-/// IExecutionContext: a Context, and the Python objects that it calls.
+/// IExecutionContext: a Context with the Python objects that it calls.
 struct ExecutionContext : Context {
   ExecutionContext(const std::shared_ptr<Engine>& engine, Strategy strategy)
       : Context(engine, 0, strategy), engine_object(engine) {}

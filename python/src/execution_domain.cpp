@@ -12,17 +12,17 @@
 namespace opwright::python {
 namespace {
 
-/// How a library's current stream is asked for and set; see opwright._streams.
+/// Functions that get and set a library's current stream; see opwright._streams.
 struct StreamSwitch {
   Reference current, enter, leave;
 };
-/// Those that opwright._streams knows.
+/// Number of libraries that opwright._streams knows.
 constexpr size_t kMaxSwitches = 3;
 
 struct Run {
   PyGILState_STATE state;
   RunPlace place;
-  /// What each switch's `leave` takes; invalid where the stream was current already.
+  /// Argument of each switch's `leave`; invalid if the stream was already current.
   std::array<nb::object, kMaxSwitches> former{};
 };
 
@@ -90,7 +90,7 @@ class StreamDomain final : public ExecutionDomain {
     }
   }
 
-  /// Takes in the libraries that were imported since the last time; whether there were some.
+  /// Adds the libraries that were imported since the last call. Returns whether there were any.
   bool find_switches() {
     const Py_ssize_t modules = num_modules();
     const nb::object found =
@@ -101,18 +101,18 @@ class StreamDomain final : public ExecutionDomain {
       switches_[count_] = {Reference(library.attr("current")), Reference(library.attr("enter")),
                            Reference(library.attr("leave"))};
     }
-    num_modules_ = modules;  // what that itself imported is looked at the next time
+    num_modules_ = modules;  // modules that this search imported are examined the next time
     return count_ > before;
   }
 
-  /// A library that a callback itself imported has put its work on its default stream.
+  /// Waits for the device if a callback imported a library, whose work is on its default stream.
   void wait_for_new_libraries() noexcept {
     try {
       if (find_switches()) device_.synchronize(nullptr);
     } catch (nb::python_error& error) {
       error.discard_as_unraisable("opwright._streams.find_switches");
     } catch (const std::exception&) {
-      // What failed on the device is reported by those who wait for the engine's stream.
+      // A failure on the device is reported by the code that waits for the engine's stream.
     }
   }
 

@@ -8,16 +8,16 @@ class Device;
 
 namespace opwright::python {
 
-/// What runs of Python callbacks on the device (null: the CPU) enter: the interpreter's lock, and
-/// on a GPU the engine's stream as the current one of the libraries that are imported.
+/// The domain that runs of Python callbacks on the device enter (null: the CPU). It takes the
+/// interpreter's lock. On a GPU it makes the engine's stream current in the imported libraries.
 ExecutionDomain* interpreter_domain(const Device* device);
 
-/// Where callbacks run.
+/// Device and queue on which callbacks run.
 struct RunPlace {
   const Device* device = nullptr;  ///< null: on the CPU
   Queue queue = nullptr;
 };
-/// Of the calling thread's innermost run; the CPU outside of all.
+/// The place of the calling thread's innermost run; the CPU outside of all runs.
 RunPlace current_place();
 
 }  // namespace opwright::python

@@ -1,4 +1,4 @@
-// A function plugin of Python: what the engine asks it.
+// A function plugin of Python: the calls that the engine makes to it.
 
 #include "function_definition.h"
 
@@ -23,7 +23,7 @@ void append(std::vector<nb::object>& to, std::vector<nb::object> more) {
   for (nb::object& object : more) to.push_back(std::move(object));
 }
 
-/// Whether the expression has a symbol from `first` on.
+/// Whether the expression contains a symbol whose id is at least `first`.
 bool has_symbol_from(const Expr& expr, int first) {
   if (expr.op() == ExprOp::kSymbol) return expr.symbol_id() >= first;
   for (int i = 0; i < expr.arity(); ++i)
@@ -33,7 +33,7 @@ bool has_symbol_from(const Expr& expr, int first) {
 
 thread_local std::string building_for;
 
-/// While it lives, build_architecture() is that of the device.
+/// Makes build_architecture() return the device's architecture while this object lives.
 class BuildScope {
  public:
   explicit BuildScope(const Device* device)
@@ -275,7 +275,7 @@ nb::tuple PythonDefinition::describe_outputs(std::string_view layer, const Descr
                                              std::span<const PortDesc> outputs,
                                              const FieldValues& attributes) const {
   const std::vector<nb::object> inferred = call_register(layer, inputs.objects, attributes);
-  std::map<int, Expr> sizes;  // at their upper bounds, as the kernel finds them
+  std::map<int, Expr> sizes;  // upper bounds of size tensors, as the kernel gets them
   for (const nb::object& output : inferred) {
     if (!nb::isinstance<SizeTensorDesc>(output)) continue;
     const auto& size = nb::cast<SizeTensorDesc&>(output);
@@ -296,13 +296,13 @@ nb::tuple PythonDefinition::describe_outputs(std::string_view layer, const Descr
   return nb::tuple(list);
 }
 
-/// What `register` says during the build must be what it said when the layer was made.
+/// Throws Error unless `register` returns the same extents in the build as when the layer was made.
 void PythonDefinition::check_again(std::string_view layer, int output, const SymShape& extents,
                                    const Shape& expected, std::span<const int64_t> symbols) const {
   bool agrees = std::cmp_equal(extents.size(), expected.rank());
   for (int axis = 0; agrees && axis < expected.rank(); ++axis) {
     const Expr& extent = extents[static_cast<size_t>(axis)];
-    // What a size tensor tells is not known here.
+    // The value of a size tensor is not known here.
     agrees = has_symbol_from(extent, static_cast<int>(symbols.size())) ||
              extent.evaluate(symbols) == expected[axis];
   }
@@ -430,7 +430,7 @@ KernelCode PythonDefinition::compile(const KernelArgs& args, const FieldValues& 
     for (nb::handle bytes_per_cell : nb::iter(source.attr("scratch")))
       code.scratch.push_back(cells * Expr(nb::cast<int64_t>(bytes_per_cell)));
   }
-  // Of a kernel that takes more than inputs, extra arguments and outputs, or in another order.
+  // A kernel may take more arguments than inputs, extra arguments and outputs, or another order.
   if (nb::hasattr(source, "added") && !source.attr("added").is_none())
     for (const auto& argument : nb::cast<SymExprs&>(source.attr("added")).arguments)
       code.arguments.push_back(argument.value());

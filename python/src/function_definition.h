@@ -11,19 +11,18 @@
 
 namespace opwright::python {
 
-/// A function of a plugin and which of the plugin's attributes it takes, by their place among the
-/// registered ones.
+/// A function of a plugin, and the indices of the plugin's attributes that it takes.
 struct PluginFunction {
   Reference function;
   std::vector<int> attributes;
   bool wants_tactic = false;
-  std::vector<std::string> keywords;  ///< names of its last parameters, which go by keyword
-  std::string fingerprint;            ///< tells its code from other code
-  bool capturable = false;  ///< all that it does on a GPU may be captured and run again without it
+  std::vector<std::string> keywords;  ///< names of its last parameters, passed by keyword
+  std::string fingerprint;            ///< identifies the function's code
+  bool capturable = false;            ///< its GPU work may be captured and replayed without it
 };
 
-/// A function plugin of Python. The functions are set while the module that
-/// defines them is imported; the interpreter's lock guards them.
+/// A function plugin of Python. The functions are set while their module is imported. The
+/// interpreter's lock guards them.
 class PythonDefinition final : public FunctionPlugin {
  public:
   PythonDefinition(std::string plugin_namespace, std::string name,
@@ -66,24 +65,25 @@ class PythonDefinition final : public FunctionPlugin {
 
  private:
   const PluginFunction& impl(DeviceType device) const;
-  /// An attribute's value as its form has it: a scalar, text, bytes, list, tuple, member of an enum
-  /// or NumPy array.
+  /// An attribute's value as a Python object of the declared form: a scalar, text, bytes, list,
+  /// tuple, member of an enum or NumPy array.
   nb::object attribute_value(const FunctionParameter& attribute, const FieldValue& value) const;
-  /// Python values of those of the attributes that the function takes.
+  /// Python values of the attributes that the function takes.
   std::vector<nb::object> bind_attributes(const PluginFunction& function,
                                           const FieldValues& attributes) const;
-  /// Calls one of the functions; what it raises gets a note that names it.
+  /// Calls one of the functions. Adds a note with the function's name to an exception.
   nb::object call(const char* name, const PluginFunction& function, std::string_view layer,
                   const std::vector<nb::object>& arguments) const;
-  /// Calls `register` on these descriptors; what it returns as a list of descriptors, checked.
+  /// Calls `register` with these descriptors and returns its checked result as a list of
+  /// descriptors.
   std::vector<nb::object> call_register(std::string_view layer,
                                         const std::vector<nb::object>& inputs,
                                         const FieldValues& attributes) const;
-  /// Descriptors of outputs with their ranges, for inputs that are described in the same way.
+  /// Descriptors of outputs with their ranges, for inputs that also have ranges.
   nb::tuple describe_outputs(std::string_view layer, const DescribedInputs& inputs,
                              std::span<const PortDesc> outputs,
                              const FieldValues& attributes) const;
-  /// Throws Error for a launch or an argument that depends on an extent which no network has.
+  /// Throws Error if a launch or an argument depends on an extent that no network has.
   void check_extents(std::string_view layer, const KernelCode& code) const;
   /// Throws Error unless a kernel with these parameters (of opwright.aot.Code) fits the ports and
   /// the extra arguments.
@@ -101,7 +101,7 @@ class PythonDefinition final : public FunctionPlugin {
   const int num_outputs_;
   const std::string signature_;  ///< of `register`, for messages
   int num_tensors_ = 0;
-  const Reference enums_;  ///< classes by the names of attributes
+  const Reference enums_;  ///< enum classes by attribute name
   PluginFunction register_;
   using PerDevice = std::array<std::optional<PluginFunction>, 2>;  // CPU, GPU
   static void set(PerDevice& functions, std::optional<DeviceType> device, PluginFunction function);
@@ -111,12 +111,12 @@ class PythonDefinition final : public FunctionPlugin {
   bool is_repeatable_ = true;
 };
 
-/// The kernel that calls this `impl`. Inputs that no output is aliased to are read-only.
+/// Makes the kernel that calls this `impl`. Inputs without an aliased output are read-only.
 std::unique_ptr<Kernel> attach_impl(std::string plugin, const PluginFunction& impl,
                                     const std::vector<nb::object>& attributes,
                                     const KernelArgs& args, const FunctionOutputs& outputs);
-/// The architecture of the device that the autotune or aot_impl function which this thread is in is
-/// asked for, as Device::architecture() has it; empty outside of them.
+/// The architecture of the device for which this thread runs an autotune or aot_impl function, as
+/// Device::architecture() returns it; empty outside of these functions.
 std::string_view build_architecture();
 
 }  // namespace opwright::python

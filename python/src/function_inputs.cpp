@@ -34,7 +34,7 @@ void check_shape_input(const FunctionPlugin& definition, std::string_view layer,
       "profile bounds with set_shape_input)");
 }
 
-/// The elements of a shape input's port: symbols from `first` on, unless it is a constant.
+/// The elements of a shape input's port: constants, or symbols from `first` on.
 std::vector<Expr> elements_of(const PortDesc& port, int first) {
   std::vector<int64_t> constants(static_cast<size_t>(port.opt.numel()));
   if (!port.constant.empty())

@@ -20,12 +20,13 @@
 namespace opwright::python {
 namespace {
 
-/// What `op.namespace.name(...)` gives and add_plugin takes.
+/// A plugin with its inputs and attributes. `op.namespace.name(...)` returns it, and add_plugin
+/// takes it.
 struct PluginCall {
   std::shared_ptr<const FunctionPlugin> definition;
-  nb::list tensors;  ///< ITensor, None where one is absent
+  nb::list tensors;  ///< ITensors; None for an absent one
   FieldValues attributes;
-  /// Set where the call was called to say which implementation is wanted.
+  /// The wanted implementation. Calling the PluginCall sets it.
   QuickPluginCreationRequest request = QuickPluginCreationRequest::kUNKNOWN;
 };
 
@@ -40,7 +41,7 @@ PluginFunction to_function(nb::object function, std::vector<int> attributes, boo
           capturable};
 }
 
-/// What the engine stores for a value; TypeError where it cannot be that.
+/// The field that the engine stores for a value. Throws TypeError if the value does not fit.
 Field fit_value(const FunctionParameter& parameter, nb::handle value) {
   try {
     return Field{fit(raw_value(parameter.name, value), parameter)};
@@ -61,8 +62,8 @@ OperatorPtr make_call_operator(const PluginCall& call, const NetworkFlags& flags
   return make_function_operator(call.definition, call.attributes, mode);
 }
 
-/// A function gets what is asked for, as TensorRT's layers of decorators expect; what it gives, or
-/// what came itself, is (inputs, shape inputs, plugin).
+/// Adds a plugin's layer. `plugin` is (inputs, shape inputs, plugin) or a function that returns it.
+/// The function is called with the requested implementation, as TensorRT's decorators expect.
 Layer* add_plugin(Network& network, nb::handle plugin, std::optional<bool> aot) {
   nb::object made = nb::borrow(plugin);
   if (PyCallable_Check(plugin.ptr()) != 0) {
@@ -70,7 +71,7 @@ Layer* add_plugin(Network& network, nb::handle plugin, std::optional<bool> aot) 
     Request request = Request::kUNKNOWN;
     if (aot)
       request = *aot ? Request::kSTRICT_AOT : Request::kSTRICT_JIT;
-    else if (!nb::isinstance<PluginCall>(plugin))  // which asks the network itself
+    else if (!nb::isinstance<PluginCall>(plugin))  // a PluginCall asks the network itself
       request = preferred_request(network.flags().prefer_aot_python_plugins,
                                   network.flags().prefer_jit_python_plugins, "add_plugin");
     made = plugin(request);
@@ -84,7 +85,7 @@ Layer* add_plugin(Network& network, nb::handle plugin, std::optional<bool> aot) 
   return add_plugin_v3(network, made[0], made[1], made[2]);
 }
 
-/// What a plugin takes.
+/// Binds the description of a plugin's parameters.
 void bind_parameter(nb::module_& m) {
   nb::enum_<ParameterKind>(m, "ParameterKind", "What a parameter of a plugin stands for.")
       .value("TENSOR", ParameterKind::kTensor)
@@ -230,7 +231,7 @@ void bind_definition(nb::module_& m) {
       });
 }
 
-/// What the plugin registry has of a function plugin.
+/// A function plugin's creator, as the plugin registry returns it.
 struct FunctionCreator {
   std::shared_ptr<const FunctionPlugin> definition;
 

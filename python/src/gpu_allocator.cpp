@@ -9,8 +9,8 @@ namespace {
 
 uint64_t to_integer(cudaStream_t stream) { return reinterpret_cast<uintptr_t>(stream); }
 
-/// The C++ face of a Python IGpuAllocator. What its methods raise comes out of the plugin callback
-/// that called them.
+/// The C++ face of a Python IGpuAllocator. The plugin callback that called its methods throws their
+/// exceptions.
 class AllocatorFace final : public IGpuAllocator {
  public:
   explicit AllocatorFace(nb::object object) : object_(std::move(object)) {}

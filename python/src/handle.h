@@ -4,8 +4,8 @@
 
 namespace opwright::python {
 
-/// An address or a handle of CUDA's as programs pass it: an int, or an object that has one, such as
-/// cuda-python's streams.
+/// An address or a CUDA handle as programs pass it: an int, or an object that converts to an int,
+/// such as cuda-python's streams.
 struct Handle {
   uintptr_t value = 0;
   template <class T>

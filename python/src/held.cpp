@@ -7,7 +7,8 @@
 namespace opwright::python {
 namespace {
 
-/// By holder. Under the interpreter's lock; never destroyed, since objects go at its very end.
+/// Kept objects by holder. Used under the interpreter's lock. Never destroyed, since objects still
+/// end at the interpreter's very end.
 std::unordered_map<PyObject*, std::vector<PyObject*>>& kept() {
   static auto* all = new std::unordered_map<PyObject*, std::vector<PyObject*>>;
   return *all;

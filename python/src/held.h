@@ -1,6 +1,6 @@
 #pragma once
 
-// Python objects that objects of C++ hold, told to the interpreter's collector: a logger, an
+// Reports Python objects that C++ objects hold to the interpreter's garbage collector. A logger, an
 // allocator or a listener may refer to the builder, engine or context that holds it.
 
 #include <memory>
@@ -11,16 +11,15 @@
 
 namespace opwright::python {
 
-/// Takes the references that an object owns, each of them once. One that others own, too, is not
-/// told: the collector would take its object for unused while they use it.
+/// Collects the references that an object owns, each once. A reference that other owners share must
+/// not be told, or the collector would treat its object as unused while they use it.
 class HeldObjects {
  public:
   HeldObjects(visitproc visit, void* arg) : visit_(visit), arg_(arg) {}
   void tell(nb::handle object) {
     if (result_ == 0 && object.is_valid()) result_ = visit_(object.ptr(), arg_);
   }
-  /// Of a pointer that a Python object was given as, and that nobody but the object that is asked
-  /// has.
+  /// Tells the Python object behind a pointer that only the traversed object owns.
   template <class T>
   void tell(const std::shared_ptr<T>& pointer) {
     if (const auto* from = std::get_deleter<nb::detail::py_deleter>(pointer)) tell(from->o);
@@ -35,19 +34,20 @@ class HeldObjects {
   int result_ = 0;
 };
 
-/// Lets the holder keep the object alive as nb::keep_alive does, where the collector sees it. The
-/// holder's class has holder_slots().
+/// Lets the holder keep the object alive as nb::keep_alive does, but visibly to the collector. The
+/// holder's class must have holder_slots().
 void hold(nb::handle holder, nb::handle object);
-/// What hold() was given.
+/// Tells the objects that hold() gave to the holder.
 void tell_kept(nb::handle holder, HeldObjects& held);
 
-/// For a function that returns what its object has made: the latter is held.
+/// Call policy of a method that returns a new object: the new object holds the one that made it.
 struct HoldsMaker {
   static void precall(PyObject**, size_t, nb::detail::cleanup_list*) {}
   static void postcall(PyObject** arguments, size_t, nb::handle made) { hold(made, arguments[0]); }
 };
 
-/// Slots of a class whose objects hold others: those of hold(), and what `tell` tells.
+/// Type slots of a class whose objects hold other objects: those of hold(), and those that `tell`
+/// reports.
 template <class T, void (*tell)(const T&, HeldObjects&)>
 PyType_Slot* holder_slots() {
   static constexpr auto traverse = [](PyObject* self, visitproc visit, void* arg) {
@@ -65,7 +65,7 @@ PyType_Slot* holder_slots() {
 template <class T>
 void tell_nothing(const T&, HeldObjects&) {}
 
-/// Slots of a class whose objects hold nothing but what hold() was given: tensors, layers and the
+/// Type slots of a class whose objects hold only the objects of hold(). Tensors, layers and the
 /// like hold the network that they are a part of.
 template <class T>
 PyType_Slot* part_slots() {

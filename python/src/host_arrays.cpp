@@ -241,7 +241,7 @@ Argument HostArrays::convert(size_t index, nb::handle value) const {
            "; expected an array, or numbers and lists of them");
     };
     if (value.is_none()) refuse("None was given");
-    // Numbers and lists take the engine's type.
+    // Numbers and lists are converted to the input's type.
     nb::object made;
     try {
       made = numpy_.attr("asarray")(value, numpy_dtype(port.type.dtype));
@@ -269,7 +269,7 @@ Argument HostArrays::convert(size_t index, nb::handle value) const {
   return argument;
 }
 
-/// NumPy arrays of ml_dtypes' types, which no exchange protocol of NumPy's knows.
+/// Converts NumPy arrays of ml_dtypes' types, which no exchange protocol of NumPy supports.
 Argument HostArrays::convert_extended(const PlanPort& port, nb::handle value) const {
   if (!nb::isinstance(value, ndarray_) ||
       opwright::python::data_type(value.attr("dtype"), str("input '", port.name, "'")) !=
@@ -290,7 +290,7 @@ std::pair<nb::object, void*> HostArrays::allocate(ArrayKind kind, int output,
     return {std::move(tensor), usable_address(address)};
   }
   const nb::object& dtype = output_dtypes_[output];
-  if (dtype.is_none()) numpy_dtype(type);  // throws: says what NumPy lacks
+  if (dtype.is_none()) numpy_dtype(type);  // throws an Error that says which type NumPy lacks
   nb::object array = empty_(to_tuple(shape), dtype);
   nb::ndarray<> view;
   if (nb::try_cast(array, view, false)) return {array, usable_address(view.data())};

@@ -1,6 +1,6 @@
 #pragma once
 
-// Arrays in the host's memory, as an engine that is called takes and gives them.
+// Arrays in the host's memory, which calls of an engine take and return.
 
 #include <memory>
 #include <utility>
@@ -13,7 +13,7 @@
 
 namespace opwright::python {
 
-/// One argument as the engine sees it; `holder` keeps the memory alive.
+/// One argument of a call. `holder` keeps its memory alive.
 struct Argument {
   const void* data = nullptr;
   Shape shape;
@@ -21,16 +21,16 @@ struct Argument {
   nb::object holder;
 };
 
-/// What the caller gave decides what comes back.
+/// Library of the arrays. The arguments decide which library's arrays a call returns.
 enum class ArrayKind { kNumpy, kTorch, kJax };
 ArrayKind kind_of(nb::handle object);
-/// What DLPack calls the type; nothing for those that engines do not have.
+/// The data type of a DLPack type; empty for types that engines do not have.
 std::optional<DataType> data_type(nb::dlpack::dtype type);
-/// The other way. Throws Error for types that DLPack lacks.
+/// The DLPack type of a data type. Throws Error for types that DLPack lacks.
 nb::dlpack::dtype dlpack_type(DataType type);
-/// The attribute of the module torch that is the type. Throws Error where there is none.
+/// The name of the type in the module torch. Throws Error if torch has no such type.
 const char* torch_name(DataType type);
-/// Throws Error: an array of that input's type was expected.
+/// Throws Error saying that an array of the input's type was expected.
 [[noreturn]] void refuse_type(const PlanPort& port, nb::handle value);
 /// Whether elements lie densely, in the order of the axes.
 template <class Array>
@@ -52,15 +52,15 @@ class HostArrays {
   /// The engine must outlive the object.
   explicit HostArrays(const Engine& engine);
   ~HostArrays();
-  /// A dense array of the input's type. Throws Error for another type, or memory that is not the
-  /// host's.
+  /// Converts a value to a dense array of the input's type. Throws Error for another type, or
+  /// memory that is not the host's.
   Argument convert(size_t input, nb::handle value) const;
-  /// An array for an output and its address.
+  /// Makes an array for an output. Returns the array and its address.
   std::pair<nb::object, void*> allocate(ArrayKind kind, int output, const Shape& shape) const;
-  /// What the caller gets for a whole output: JAX's own array, else the array itself.
+  /// The object that the caller gets for a whole output: a JAX array, or the array itself.
   static nb::object give(ArrayKind kind, nb::object array);
-  /// The part of an output that was written, where its extents depended on data: elements lie as
-  /// densely as the true extents make them.
+  /// The written part of an output whose extents depended on data. Elements lie densely in the true
+  /// shape.
   static nb::object trim(nb::object array, const Shape& allocated, const Shape& actual);
 
  private:
@@ -70,31 +70,32 @@ class HostArrays {
   const Engine& engine_;
   const std::unique_ptr<TorchTensors> torch_;
   std::vector<nb::object> output_dtypes_;
-  // Of NumPy, looked up once.
+  // Objects of NumPy, looked up once.
   nb::object numpy_, empty_, ndarray_;
 };
 
-/// Throws Error for an engine that has inputs or outputs in formats which arrays do not have: where
-/// channels lie in blocks, they take more memory than an array of their shape.
+/// Throws Error for an engine with inputs or outputs in formats that arrays do not have. Formats
+/// with channels in blocks take more memory than an array of the same shape.
 void check_array_formats(const Engine& engine);
-/// Throws Error unless an output of that shape takes the bytes of the input that it is made in.
+/// Throws Error unless an output of that shape has as many bytes as the input that it is aliased
+/// to.
 void check_alias(const Engine& engine, int output, const Shape& shape, const Argument& input);
-/// Throws Error where an array cannot have the output's type.
+/// Throws Error if an array cannot have the output's type.
 void check_array_type(const PlanPort& output);
-/// Arrays without elements may have no address; kernels are promised one.
+/// A valid address for kernels. Arrays without elements may have none.
 void* usable_address(void* address);
 
 /// "'x' (FP32 -1x8)", as messages show an input.
 std::string describe_input(const Engine& engine, size_t input);
-/// The number of the input of that name. Throws Error where there is none, TypeError for a key that
-/// is no text.
+/// The index of the input of that name. Throws Error for an unknown name, and TypeError for a key
+/// that is not text.
 size_t input_named(const Engine& engine, nb::handle name);
 [[noreturn]] void refuse_count(const Engine& engine, size_t given);
 [[noreturn]] void refuse_repeated(const Engine& engine, size_t input);
 [[noreturn]] void refuse_missing(const Engine& engine, size_t input);
 
-/// Sorts positional and named arguments to the inputs: take(input, value). A dict alone has them by
-/// their names. Throws Error for those that are too many, unknown, given twice or missing.
+/// Assigns positional and named arguments to the inputs by take(input, value). A single dict has
+/// them by name. Throws Error for too many, unknown, repeated or missing arguments.
 template <class Take>
 void sort_arguments(const Engine& engine, const nb::args& args, const nb::kwargs& kwargs,
                     Take&& take) {

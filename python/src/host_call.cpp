@@ -60,7 +60,8 @@ nb::object HostCall::run() {
     }
     auto [array, address] = arrays_.allocate(kind_, i, context.max_output_shape(i));
     if (input >= 0) {
-      // Updated in place: in a copy, since a function does not change its arguments.
+      // An output that updates its input works on a copy, since a function does not change its
+      // arguments.
       const Argument& given = arguments_[input];
       check_alias(engine_, i, context.max_output_shape(i), given);
       std::memcpy(address, given.data,

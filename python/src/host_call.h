@@ -15,13 +15,13 @@ namespace opwright::python {
 /// A call of an engine that runs on the CPU.
 class HostCall final : public PreparedCall {
  public:
-  /// Throws Error for arguments of wrong types, or too many or too few of them. What it is given
-  /// must outlive it. With `updates_arguments` an aliased output is the array that was given for
-  /// its input, which must be dense and writable.
+  /// Throws Error for arguments of wrong types, or too many or too few arguments. The referenced
+  /// objects must outlive the call. With `updates_arguments` an aliased output is the array that
+  /// was given for its input, which must be dense and writable.
   HostCall(const Engine& engine, const HostArrays& arrays, ContextPool& contexts,
            bool updates_arguments, const nb::args& args, const nb::kwargs& kwargs);
-  /// Throws Error for what a run would refuse of the arguments, which are checked but for the
-  /// shapes.
+  /// Throws Error for arguments that a run would refuse. Types are checked already, shapes are
+  /// checked here.
   void check(CallShapes& shapes) const;
   nb::object run() override;
 
@@ -35,7 +35,7 @@ class HostCall final : public PreparedCall {
   ArrayKind kind_ = ArrayKind::kNumpy;
 };
 
-/// The shapes and addresses of the arguments, checked. Throws Error as CallShapes::check() does.
+/// Checks the shapes and addresses of the arguments. Throws Error as CallShapes::check() does.
 void check_arguments(CallShapes& shapes, const std::vector<Argument>& arguments);
 
 }  // namespace opwright::python

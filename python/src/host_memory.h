@@ -7,8 +7,8 @@
 
 namespace opwright::python {
 
-/// The bytes of an engine or a cache: in pieces, so that writing a file copies nothing; joined when
-/// somebody asks for the buffer.
+/// The bytes of an engine or a cache. They stay in pieces, so that writing a file copies nothing.
+/// They are joined when a program asks for the buffer.
 struct HostMemory {
   std::vector<Blob> pieces;
   size_t size() const;

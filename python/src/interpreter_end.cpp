@@ -1,14 +1,14 @@
-// What becomes of threads that are within an engine, or within a callback, while the interpreter
-// ends: daemon threads, and those of C++ programs.
+// Handles threads that are within an engine or a callback while the interpreter ends: daemon
+// threads, and threads of C++ programs.
 //
-// Up to Python 3.13 a thread that asks for the interpreter's lock then is ended by pthread_exit.
-// That unwinds its stack as an exception does which nobody may catch for good: through destructors,
-// which would touch Python's objects without the lock, and through functions that are noexcept,
-// where it ends the process. From Python 3.14 on such a thread waits for ever, and so it does here.
+// Up to Python 3.13, pthread_exit ends a thread that then asks for the interpreter's lock. This
+// unwinds the thread's stack like an exception that must not be swallowed. Destructors would touch
+// Python objects without the lock, and a noexcept function would end the process. From Python 3.14
+// on such a thread waits for ever. This file makes it wait for ever in all versions.
 //
-// Any function of Python's that runs Python's code may ask for the lock, in ours and in nanobind's
-// hands. So the linker puts those below in the place of the interpreter's own (--wrap,
-// python/CMakeLists.txt), and the unwinding goes no further than to the one that was called.
+// Any function of Python that runs Python code may ask for the lock, whether we or nanobind call
+// it. So the linker replaces the interpreter's functions by those below (--wrap,
+// python/CMakeLists.txt), and the unwinding ends in the function that was called.
 
 #include <cxxabi.h>
 #include <unistd.h>
@@ -20,20 +20,22 @@
 
 namespace {
 
-/// Until the process has ended. Nothing of the thread is destroyed.
+/// Waits until the process has ended. Nothing of the thread is destroyed.
 [[noreturn, gnu::cold]] void wait_for_end() {
   for (;;) pause();
 }
 
-/// The one that ends the interpreter, once it does.
+/// The thread that ends the interpreter, once it does.
 std::atomic<std::thread::id> ending_thread;
 
-/// Once the interpreter has begun to end it may be gone, with the state of this thread.
+/// Waits for ever once the interpreter is ending, unless this thread ends it. The interpreter and
+/// the state of this thread may be gone by then.
 void check_interpreter() {
   if (!Py_IsInitialized() && ending_thread.load() != std::this_thread::get_id()) wait_for_end();
 }
 
-/// Inlined, since these functions are called often.
+/// Calls a function of Python and waits for ever if the thread is being unwound. Inlined, since
+/// these functions are called often.
 template <class Function, class... Arguments>
 [[gnu::always_inline]] inline auto call(Function* function, Arguments... arguments) {
   try {
@@ -56,12 +58,12 @@ template <class Function, class... Arguments>
 
 extern "C" {
 
-// Ask for the lock.
+// Functions that ask for the lock.
 OPWRIGHT_WRAPPED(void, PyEval_RestoreThread, (PyThreadState * state), check_interpreter(), state)
 OPWRIGHT_WRAPPED(PyGILState_STATE, PyGILState_Ensure, (), check_interpreter())
 OPWRIGHT_WRAPPED(void, PyGILState_Release, (PyGILState_STATE state), {}, state)
 
-// Run Python's code.
+// Functions that run Python code.
 #if PY_VERSION_HEX < 0x030B0000
 #undef PyObject_Vectorcall
 PyObject* opwright_vectorcall(PyObject* callee, PyObject* const* arguments, size_t count,
@@ -87,7 +89,7 @@ OPWRIGHT_WRAPPED(int, PyErr_CheckSignals, (), {})
 OPWRIGHT_WRAPPED(void, PyErr_WriteUnraisable, (PyObject * where), {}, where)
 OPWRIGHT_WRAPPED(void, _Py_Dealloc, (PyObject * object), {}, object)
 
-// Do so for objects of some classes.
+// Functions that run Python code for objects of some classes.
 OPWRIGHT_WRAPPED(PyObject*, PyObject_GetAttr, (PyObject * object, PyObject* name), {}, object, name)
 OPWRIGHT_WRAPPED(PyObject*, PyObject_GetAttrString, (PyObject * object, const char* name), {},
                  object, name)

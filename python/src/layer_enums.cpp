@@ -94,7 +94,7 @@ void bind_enumeration(nb::module_& m) {
   constexpr const auto& shown = kEnumeration<E>;
   if (nb::hasattr(m, shown.name)) return;
   nb::enum_<E> bound(m, shown.name, nb::is_arithmetic(), shown.doc);
-  for (const NamedValue<E>& each : shown.values) bound.value(each.name, each.value, each.doc);
+  for (const auto& each : shown.values) bound.value(each.name, each.value, each.doc);
 }
 
 }  // namespace

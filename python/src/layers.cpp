@@ -1,4 +1,5 @@
-// The layer classes: a property for each of core's. Setting one infers the network's shapes again.
+// The layer classes have a property for each of the core's. Setting one infers the network's shapes
+// again.
 
 #include "layers.h"
 
@@ -13,13 +14,13 @@
 namespace opwright::python {
 namespace {
 
-/// Elements as an array of one axis, without values where they are computed.
+/// Elements as an array of one axis; empty if the network computes the values.
 nb::object to_python(const WeightsArray& weights) {
   return flat_array(weights.dtype, weights.data,
                     weights.data.size() == 0 ? 0 : weights.shape.numel());
 }
 
-/// A list of integers is Dims in Python, empty where nothing is set.
+/// A list of integers as Dims; empty if nothing is set.
 Shape to_dims(const PropertyValue& value) {
   const Ints* const ints = std::get_if<Ints>(&value);
   return ints == nullptr ? Shape() : Shape(std::span<const int64_t>(*ints));
@@ -30,8 +31,8 @@ Ints to_ints(nb::handle sequence) {
   return Ints(shape.begin(), shape.end());
 }
 
-/// Throws Error unless the object is what its class says: a program may have given it another one
-/// (`layer.__class__ = ...`).
+/// Throws Error unless the layer has the type of its class. A program may have given it another
+/// class (`layer.__class__ = ...`).
 void check_type(const Layer& layer, LayerType expected, std::string_view kind,
                 const char* property) {
   require(layer_type(layer) == expected, property, ": layer '", layer.name(), "' is a ",
@@ -80,7 +81,7 @@ void bind_parameters(C& c) {
   });
 }
 
-/// Binds what layers of the type have besides.
+/// Binds the properties of the layer type that are not parameters.
 template <class C>
 void bind_properties(C& c, LayerType type, std::string_view kind) {
   using Kind = LayerProperty::Kind;
@@ -114,8 +115,8 @@ void bind_properties(C& c, LayerType type, std::string_view kind) {
   }
 }
 
-/// A layer that the network gives, rather than the method that adds it: as in TensorRT its `type`
-/// is a LayerType until a program gives it its class, which has a `type` of its own.
+/// A layer from the network, not from the method that adds it. As in TensorRT its `type` is a
+/// LayerType until a program assigns it its class, which has another `type`.
 template <class Op>
 struct FoundLayer : TypedLayer<Op> {};
 
@@ -212,7 +213,7 @@ void bind_found_layer(nb::module_& m) {
 
 /// A Slice that add_padding_nd made.
 struct PaddingLayer : Layer {};
-/// Of these there are none.
+/// Classes that no layer has.
 struct AttentionInputLayer : AttentionBoundaryLayer {};
 struct DistCollectiveLayer : Layer {};
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The arguments of C++ plugins' methods, from what Python passes for them.
+// Converts Python arguments to the arguments of C++ plugins' methods.
 
 #include "dims_exprs.h"
 #include "plugin_callbacks.h"
@@ -42,7 +42,7 @@ int32_t count(const std::vector<T>& values) {
   return static_cast<int32_t>(values.size());
 }
 
-/// None for null.
+/// The text as a Python object; None for null.
 inline nb::object optional_text(const char* text) {
   return text != nullptr ? nb::object(nb::str(text)) : nb::none();
 }

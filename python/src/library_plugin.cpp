@@ -1,4 +1,4 @@
-// IPluginV3 implemented in C++, as Python sees and calls it.
+// Python's view of an IPluginV3 that C++ implements.
 
 #include "library_plugin.h"
 
@@ -71,7 +71,7 @@ int build_version(const V3PluginHandle& self) {
   return self.ask_build([](auto& build) { return build.getInterfaceInfo().major; });
 }
 
-/// For the build part, what both families have and what the One family alone has.
+/// Binds the build part: the methods of both families, and the methods of only the One family.
 void bind_build(nb::class_<V3PluginHandle>& c) {
   c.def_prop_ro("num_outputs",
                 [](const V3PluginHandle& self) { return self.plugin().num_outputs({}); })
@@ -131,7 +131,7 @@ V3PluginHandle* attach_to_context(const V3PluginHandle& self, const ResourceCont
   return handle.release();
 }
 
-/// For the runtime part, likewise.
+/// Binds the runtime part in the same way.
 void bind_runtime_part(nb::class_<V3PluginHandle>& c) {
   c.def("set_tactic",
         [](const V3PluginHandle& self, int32_t tactic) {
@@ -167,8 +167,8 @@ nb::object from_plugin_v3(std::unique_ptr<IPluginV3> plugin) {
   auto handle = std::make_unique<V3PluginHandle>(V3Plugin(std::move(plugin)));
   nb::object wrap =
       handle->plugin().is_quick()
-          ? nb::module_::import_("opwright._library_plugins_quick").attr("LibraryPluginV3Quick")
-          : nb::module_::import_("opwright._library_plugins").attr("LibraryPlugin");
+          ? nb::module_::import_("opwright._plugins.library_quick").attr("LibraryPluginV3Quick")
+          : nb::module_::import_("opwright._plugins.library").attr("LibraryPlugin");
   return wrap(nb::cast(handle.release(), nb::rv_policy::take_ownership));
 }
 

@@ -11,7 +11,7 @@
 namespace opwright::python {
 
 /// An IPluginV3 of either family that C++ implements and Python owns, with the methods of its
-/// parts; the classes of opwright/_library_plugins.py and _library_plugins_quick.py wrap it.
+/// parts. The classes of opwright/_plugins/library.py and library_quick.py wrap it.
 class V3PluginHandle {
  public:
   explicit V3PluginHandle(V3Plugin plugin)
@@ -21,14 +21,15 @@ class V3PluginHandle {
             "this plugin was attached to an execution context, with which it ended");
     return **plugin_;
   }
-  /// Ends the plugin, whoever holds the handle, before what it is attached to ends.
+  /// Ends the plugin before the context that it is attached to ends, even if the handle is still
+  /// held.
   void end_with(AttachedContext& context) const {
     context.at_end([plugin = std::weak_ptr(plugin_)] {
       if (const auto alive = plugin.lock()) alive->reset();
     });
   }
 
-  /// What `ask` returns of the build part, see V3Plugin::ask_build().
+  /// The result of `ask` for the build part, see V3Plugin::ask_build().
   template <class Ask>
   auto ask_build(Ask&& ask) const {
     return plugin().ask_build({}, std::forward<Ask>(ask));
@@ -37,12 +38,13 @@ class V3PluginHandle {
   void ask_build(const char* method, Ask&& ask) const {
     plugin().ask_build({}, method, std::forward<Ask>(ask));
   }
-  /// What `body`, a call of another part's method, returns; throws what a callback left behind.
+  /// Calls `body`, which calls a method of another part, and returns its result. Throws the
+  /// exception that a callback left behind.
   template <class Body>
   auto call(Body&& body) const {
     return plugin().call({}, std::forward<Body>(body));
   }
-  /// The same, or Error for a status other than 0.
+  /// Calls `body`, which returns a status. Throws Error if it is not 0.
   template <class Body>
   void call(const char* method, Body&& body) const {
     plugin().call({}, method, std::forward<Body>(body));
@@ -55,7 +57,7 @@ class V3PluginHandle {
 /// The C++ plugin that a Python object stands for, or null.
 IPluginV3* library_plugin(nb::handle object);
 void bind_library_plugin(nb::module_& m);
-/// The methods that plugins of the Quick family alone have.
+/// Binds the methods that only plugins of the Quick family have.
 void bind_library_plugin_quick(nb::class_<V3PluginHandle>& c);
 
 }  // namespace opwright::python

@@ -1,4 +1,4 @@
-// What IPluginV3 of the Quick family, implemented in C++, has for Python besides.
+// The additional methods in Python of an IPluginV3 of the Quick family that C++ implements.
 
 #include "base/error.h"
 #include "library_arguments.h"

@@ -1,4 +1,4 @@
-// IPluginV2DynamicExt implemented in C++, as Python sees and calls it.
+// Python's view of an IPluginV2DynamicExt that C++ implements.
 
 #include "library_plugin_v2.h"
 
@@ -22,18 +22,19 @@ class V2PluginHandle {
   }
   IPluginV2DynamicExt& object() { return get().object(); }
   void destroy() { plugin_.reset(); }
-  /// The allocator, kept as long as the plugin may use it.
+  /// Keeps the allocator as long as the plugin may use it.
   IGpuAllocator* keep(std::shared_ptr<IGpuAllocator> allocator) {
     allocator_ = std::move(allocator);
     return allocator_.get();
   }
 
-  /// What `body`, a call of a method, returns; throws what a callback left behind.
+  /// Calls `body`, which calls a method, and returns its result. Throws the exception that a
+  /// callback left behind.
   template <class Body>
   auto call(Body&& body) {
     return get().call({}, std::forward<Body>(body));
   }
-  /// The same, or Error for a status other than 0.
+  /// Calls `body`, which returns a status. Throws Error if it is not 0.
   template <class Body>
   void call(const char* method, Body&& body) {
     get().call({}, method, std::forward<Body>(body));
@@ -111,7 +112,7 @@ nb::object from_plugin_v2(V2Plugin plugin) {
   nb::object object = python_object_of(plugin.object());
   if (!object.is_none()) return object;
   auto* handle = new V2PluginHandle(std::move(plugin));
-  return nb::module_::import_("opwright._library_plugins_v2")
+  return nb::module_::import_("opwright._plugins.library_v2")
       .attr("LibraryPluginV2")(nb::cast(handle, nb::rv_policy::take_ownership));
 }
 

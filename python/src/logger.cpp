@@ -1,4 +1,4 @@
-// ILogger; Logger, which writes to stderr; and what speaks through Python's logging.
+// ILogger, Logger, which writes to stderr, and a logger that writes to Python's logging.
 
 #include "opwright/logger.h"
 
@@ -37,7 +37,7 @@ class PyLogger : public ILogger {
   }
 };
 
-/// Needs no interpreter, so that it is quick and works on any thread.
+/// Writes to stderr without the interpreter, so that it is quick and works on any thread.
 class Logger : public ILogger {
  public:
   explicit Logger(Severity min_severity = Severity::kWARNING) : min_severity(min_severity) {}
@@ -50,19 +50,21 @@ class Logger : public ILogger {
   Severity min_severity;
 };
 
-/// Gives messages to a logger of Python's module logging. What that logger is not interested in
-/// costs no lock: the level is asked for when a build or a load begins, and with each message.
+/// Passes messages to a logger of Python's module logging. Messages below that logger's level do
+/// not take the interpreter's lock. The level is read when a build or a load begins, and with each
+/// message that is passed.
 class LoggingLogger final : public ILogger {
  public:
   explicit LoggingLogger(std::string name) : name_(std::move(name)) {}
 
   void log(Severity severity, char const* message) noexcept override {
     if (severity > level_.load(std::memory_order_relaxed)) return;
-    // Python's logging is gone, while threads and objects of static lifetime may still speak.
+    // Python's logging is gone, but threads and objects of static lifetime may still write
+    // messages.
     if (!Py_IsInitialized())
       return write_message(str("[opwright] ", printable(message, LineEnds::kKeep)));
     nb::gil_scoped_acquire gil;
-    const nb::error_scope pending;  // of the exception that is being raised
+    const nb::error_scope pending;  // saves the exception that is being raised
     const std::string status = hide_status_line();
     try {
       const nb::object logger = get();
@@ -77,7 +79,7 @@ class LoggingLogger final : public ILogger {
         PyErr_WriteUnraisable(nullptr);
       }
     } catch (const std::exception&) {
-      // No memory for the text.
+      // There is no memory for the text.
     }
     if (!status.empty()) show_status_line(status);
   }
@@ -92,7 +94,7 @@ class LoggingLogger final : public ILogger {
     return kLevels[static_cast<int>(severity)];
   }
   void refresh(const nb::object& logger) {
-    // What is more serious is wanted, too.
+    // A logger that is enabled for a level is enabled for all more serious levels.
     auto level = static_cast<int>(Severity::kVERBOSE);
     while (level >= 0 &&
            !nb::cast<bool>(logger.attr("isEnabledFor")(level_of(static_cast<Severity>(level)))))
@@ -104,8 +106,8 @@ class LoggingLogger final : public ILogger {
   std::atomic<Severity> level_ = Severity::kWARNING;
 };
 
-/// Of every name one, for good: engines of other threads may speak at the interpreter's end. Under
-/// its lock.
+/// The one logger of this name, which is never destroyed: engines of other threads may write
+/// messages at the interpreter's end. Used under the interpreter's lock.
 LoggingLogger& logging_logger(const std::string& name) {
   static auto* all = new std::map<std::string, std::unique_ptr<LoggingLogger>>;
   std::unique_ptr<LoggingLogger>& logger = (*all)[name];

@@ -7,8 +7,8 @@ namespace opwright::python {
 
 NB_MODULE(_core, m) {
   m.doc() = "The engine. Use it through the package `opwright`.";
-  // Plugin functions refer to their module, whose engines refer to the functions: cycles that
-  // the interpreter does not see and that it drops with the process.
+  // Plugin functions refer to their module, and the module's engines refer to the functions. The
+  // interpreter does not see these cycles. They end with the process.
   nb::set_leak_warnings(false);
   bind_interpreter_end(m);
   bind_types(m);

@@ -20,7 +20,8 @@ void check_index(int index, int count, const char* what) {
         (std::string(what) + " " + std::to_string(index) + " of " + std::to_string(count)).c_str());
 }
 
-/// A property that is inferred when it is asked for: what does not fit is told to the recorder.
+/// A property that is inferred when a program reads it. Errors of the inference are reported to the
+/// recorder.
 template <class F>
 auto inferred(F get) {
   return [get](const Tensor& self) {
@@ -167,7 +168,7 @@ void bind_layer(nb::module_& m) {
 
 }  // namespace
 
-/// What a network gives.
+/// Binds the methods for a network's outputs.
 void bind_outputs(ReportingClass<Network>& c) {
   c.def("mark_output", &Network::mark_output, nb::arg("tensor"))
       .def("unmark_output", &Network::unmark_output, nb::arg("tensor"))
@@ -180,7 +181,7 @@ void bind_outputs(ReportingClass<Network>& c) {
            "Takes out a network input that no layer uses. For other tensors it is a warning.");
 }
 
-/// Weights by name, for refitting.
+/// Binds the names of weights, for refitting.
 void bind_weight_names(ReportingClass<Network>& c) {
   c.def(
        "set_weights_name",

@@ -17,7 +17,7 @@ using Kind = onnxparser::ErrorCode;
 struct Parser {
   nb::object network, logger;  ///< kept alive
   OnnxParser parser;
-  nb::object config{};  ///< what set_builder_config() was given
+  nb::object config{};  ///< argument of set_builder_config()
   const ErrorReport& errors() const { return nb::cast<Network&>(network).errors(); }
 };
 
@@ -88,7 +88,7 @@ void bind_error(nb::module_& m) {
 
 }  // namespace
 
-/// Flags, and what a model may do.
+/// Binds the parser's flags and the permissions of a model.
 void bind_parser_flags(ReportingClass<Parser>& c) {
   c.def_prop_rw(
        "flags", [](const Parser& self) { return self.parser.flags(); },
@@ -113,7 +113,7 @@ void bind_parser_flags(ReportingClass<Parser>& c) {
           "the links; names that lead out of the folder by themselves are refused in any case.");
 }
 
-/// What is known of inputs, and what a model needs.
+/// Binds known shapes of inputs, and the requirements of a model.
 void bind_parser_inputs(ReportingClass<Parser>& c) {
   c.def(
        "set_input_shape",
@@ -194,7 +194,7 @@ void bind_parser_inputs(ReportingClass<Parser>& c) {
           "Libraries that the model's layers need: there are none.");
 }
 
-/// Models that are given in parts.
+/// Binds the methods for models that are given in parts.
 void bind_parser_models(ReportingClass<Parser>& c) {
   c.def(
        "load_model_proto",

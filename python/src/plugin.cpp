@@ -9,7 +9,7 @@
 namespace opwright::python {
 namespace {
 
-/// The NumPy type of a field's elements; null where a field is not an array.
+/// The NumPy type of a field's elements; null if the field is not an array.
 const char* numpy_name(PluginFieldType type) {
   switch (type) {
     case PluginFieldType::kFLOAT16:
@@ -52,7 +52,7 @@ FieldValue from_bytes(std::string name, PluginFieldType type, const void* data, 
   return {std::move(name), type, static_cast<int32_t>(size / element), copy_terminated(data, size)};
 }
 
-/// The numbers of an array as a field's elements; characters are numbers of 8 bits.
+/// Converts an array's numbers to a field's elements. Characters are numbers of 8 bits.
 FieldValue fit_numbers(std::string name, nb::handle array, PluginFieldType type) {
   const bool is_text = type == PluginFieldType::kCHAR;
   try {
@@ -305,7 +305,7 @@ void bind_plugin(nb::module_& m) {
   bind_fields(m);
   bind_descriptors(m);
   bind_plugin_enums(m);
-  // The decorators' module takes its names from here.
+  // The module of the decorators imports its names from this submodule.
   nb::module_ plugin_module = m.def_submodule("_plugin", "The C++ half of opwright.plugin.");
   bind_symbolic(plugin_module);
   bind_autotune(plugin_module);

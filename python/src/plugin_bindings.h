@@ -17,7 +17,7 @@ class Operator;
 
 namespace opwright::python {
 
-// What bind_plugin is made of, one function per file.
+// The parts of bind_plugin, one function per file.
 void bind_autotune(nb::module_& m);
 void bind_symbolic(nb::module_& m);
 void bind_plugin_tensor(nb::module_& m);
@@ -29,7 +29,7 @@ inline std::string class_name(nb::handle value) {
   return nb::cast<std::string>(value.type().attr("__name__"));
 }
 
-/// The object as messages show it: its repr, shortened.
+/// The object's shortened repr, for messages.
 std::string shown(nb::handle value);
 
 /// A plugin field that owns its data: PluginField in Python.
@@ -40,28 +40,31 @@ struct Field {
 struct FieldCollection {
   std::vector<FieldValue> values;
 };
-/// From a PluginFieldCollection or a list or tuple of PluginField; `what` begins errors.
+/// Fields of a PluginFieldCollection, or of a list or tuple of PluginField. `what` begins error
+/// messages.
 FieldValues to_fields(nb::handle collection, std::string_view what = {});
-/// The elements of a field as TensorRT gives them: a NumPy array, a list of
-/// Dims for kDIMS.
+/// The elements of a field as TensorRT returns them: a NumPy array, or a list of Dims for kDIMS.
 nb::object field_data(const FieldValue& value);
 
 /// The C++ face of a Python object that is an IPluginV3, or a clone of the C++ plugin that the
-/// object stands for. Throws Error for anything else.
+/// object stands for. Throws Error for any other object.
 std::unique_ptr<IPluginV3> to_plugin_v3(nb::handle object);
-/// The way back: the Python object itself, or one that stands for the C++ plugin, which it owns.
+/// The Python object of a plugin: the plugin's own, or an object that stands for the C++ plugin and
+/// owns it.
 nb::object from_plugin_v3(std::unique_ptr<IPluginV3> plugin);
-/// The Python object behind a plugin that Python implements, else none.
+/// The Python object behind a plugin that Python implements; None for C++ plugins.
 nb::object python_object_of(IPluginV3& plugin);
 
 /// INetworkDefinition.add_plugin_v3.
 Layer* add_plugin_v3(Network& network, nb::handle inputs, nb::handle shape_inputs,
                      nb::handle plugin);
-/// Whether it is what `op.NAMESPACE.NAME(...)` gives; its operator, null for anything else.
+/// Whether the object is the result of `op.NAMESPACE.NAME(...)`, and the operator of such an
+/// object; null for any other object.
 bool is_plugin_call(nb::handle object);
 std::shared_ptr<const Operator> operator_of_call(nb::handle object, const Network& network);
 
-/// A Python object that C++ keeps and may drop on any thread, also after the interpreter's end.
+/// A reference to a Python object that C++ may drop on any thread, even after the interpreter's
+/// end.
 class Reference {
  public:
   Reference() = default;
@@ -89,9 +92,9 @@ class Reference {
   nb::object object_;
 };
 
-/// Runs code of a callback under the interpreter's lock, for interfaces that are noexcept: an
-/// exception is kept for the engine, which throws it to the caller, and `otherwise` is returned.
-/// `callback` is the method's name in Python, a literal.
+/// Runs code of a callback under the interpreter's lock, for noexcept interfaces. If the code
+/// throws, the exception is kept for the engine, which throws it to the caller, and this function
+/// returns `otherwise`. `callback` is the method's name in Python, a literal.
 template <class T, class F>
 T guarded(T otherwise, const char* callback, F&& body) noexcept {
   nb::gil_scoped_acquire gil;

@@ -13,18 +13,18 @@ namespace {
 
 class PythonCallbacks final : public PluginLanguage {
  public:
-  /// Layer, plugin and method on an exception that a plugin raised.
+  /// Adds a note with layer, plugin and method to an exception that a plugin raised.
   void add_note(const std::exception_ptr& exception, const std::string& note) override {
     ask(exception, [&](nb::python_error& error) {
       python::add_note(error, note);
       return true;
     });
   }
-  /// KeyboardInterrupt, SystemExit and the like.
+  /// Whether the exception is KeyboardInterrupt, SystemExit or the like.
   bool is_interrupt(const std::exception_ptr& exception) override {
     return ask(exception, [](nb::python_error& error) { return !error.matches(PyExc_Exception); });
   }
-  /// What a callback raised, other than those.
+  /// Whether the exception is one that a callback raised, but no interrupt.
   bool is_plugin_exception(const std::exception_ptr& exception) override {
     return ask(exception, [](nb::python_error& error) { return error.matches(PyExc_Exception); });
   }
@@ -33,7 +33,7 @@ class PythonCallbacks final : public PluginLanguage {
   }
 
  private:
-  /// False for an exception that is not of Python.
+  /// The answer of `question` for a Python exception; false for any other exception.
   template <class Question>
   static bool ask(const std::exception_ptr& exception, Question&& question) {
     if (!Py_IsInitialized()) return false;
@@ -51,13 +51,13 @@ class PythonCallbacks final : public PluginLanguage {
 }  // namespace
 
 void add_note(nb::python_error& error, const std::string& note) {
-  // What add_note() of Python 3.11 does; older versions keep the notes and do not show them.
+  // Does the same as add_note() of Python 3.11. Older versions keep the notes but do not show them.
   nb::object value = nb::borrow(error.value());
   try {
     if (!nb::hasattr(value, "__notes__")) value.attr("__notes__") = nb::list();
     value.attr("__notes__").attr("append")(note);
   } catch (nb::python_error&) {
-    // An exception class without attributes goes without a note.
+    // An exception of a class without attributes gets no note.
   }
 }
 
@@ -65,7 +65,7 @@ std::string shown(nb::handle value) {
   auto text = nb::cast<std::string>(nb::repr(value));
   size_t end = 100;
   if (text.size() <= end) return text;
-  while ((text[end] & 0xC0) == 0x80) --end;  // not within a character
+  while ((text[end] & 0xC0) == 0x80) --end;  // do not cut within a character
   return text.substr(0, end) + "...";
 }
 
@@ -146,7 +146,7 @@ IPluginResourceContext& ResourceContextRef::get() const {
 
 AddressList::AddressList(int32_t count)
     : count_(static_cast<size_t>(count)), values_(count_), integers_(count_) {
-  // A null pointer reaches a plugin as 0, so that is what the values start with.
+  // A null pointer reaches a plugin as 0, so the values start with 0.
   for (Reference& integer : integers_) integer = Reference(nb::int_(0));
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
-// What the C++ faces of plugins and creators that Python implements share, whatever their
-// interface.
+// Helpers of the C++ faces of plugins and creators that Python implements, for every interface.
 
 #include <functional>
 #include <optional>
@@ -14,10 +13,10 @@ namespace opwright::python {
 /// The status of a method whose Python callback raised.
 constexpr int32_t kFailed = -1;
 
-/// Adds a note to an exception, which is shown below its traceback.
+/// Adds a note to an exception. Python shows notes below the traceback.
 void add_note(nb::python_error& error, const std::string& note);
 
-/// Calls back for an interface method that reports a status. `callback` is the method's name in
+/// Runs a callback of an interface method that returns a status. `callback` is the method's name in
 /// Python, a literal.
 template <class F>
 int32_t run(const char* callback, F&& body) noexcept {
@@ -27,16 +26,16 @@ int32_t run(const char* callback, F&& body) noexcept {
   });
 }
 
-// What a method returned. Each throws Error saying what was expected and what came.
+// Conversions of a method's result. Each throws Error saying what was expected and what came.
 
-/// An integer, also NumPy's; `expected` is what it stands for: "a number of bytes".
+/// An integer, also one of NumPy's. `expected` says what it stands for: "a number of bytes".
 int64_t integer(nb::handle value, const char* expected);
-/// Whatever has a truth value that is no container; None is false, as in TensorRT's bindings.
+/// The truth value of an object that is not a container. None is false, as in TensorRT's bindings.
 bool boolean(nb::handle value);
-/// The entries of a list or tuple, which are `entries` ("DataType"); `count` of them, one for each
-/// output, or any number where it is -1.
+/// The entries of a list or tuple. `entries` names them in messages ("DataType"). There must be
+/// `count` of them, one for each output; -1 allows any number.
 std::vector<nb::object> sequence(nb::handle value, int32_t count, const char* entries);
-/// An instance of a bound class or enum, which is called `expected`.
+/// An instance of a bound class or enum, which messages call `expected`.
 template <class T>
 T instance(nb::handle value, const char* expected) {
   require(nb::isinstance<T>(value), "expected a ", expected, "; ", shown(value), " came");
@@ -50,16 +49,16 @@ nb::list list_of(const T* values, int32_t count) {
   return list;
 }
 
-/// Whether the object is a str or bytes, and its characters.
+/// Whether the object is a str or bytes, and the characters of such an object.
 bool is_text(nb::handle value);
 std::string to_text(nb::handle value);
 
-/// An attribute; an invalid object where there is none. Throws what getting it raises otherwise.
+/// An attribute; an invalid object if there is none. Throws any other exception of the access.
 nb::object optional_attribute(nb::handle object, const char* name);
-/// A text attribute; nothing where the object lacks it or it is None.
+/// A text attribute; empty if the object lacks it or it is None.
 std::optional<std::string> text(nb::handle object, const char* name);
 
-/// The fields that a method hands out by pointer, kept until the next call.
+/// Fields that a method returns by pointer. They are kept until the next call.
 class FieldsResult {
  public:
   const PluginFieldCollection* set(FieldValues fields);
@@ -70,14 +69,14 @@ class FieldsResult {
   PluginFieldCollection collection_;
 };
 
-/// The context that a plugin is attached to, for as long as the plugin is there.
+/// The context that a plugin is attached to, as long as the plugin lives.
 class AttachedContext {
  public:
   explicit AttachedContext(IPluginResourceContext* context) : context_(context) {}
   ~AttachedContext() { end(); }
-  /// Null once it has ended.
+  /// The context; null once the attachment has ended.
   IPluginResourceContext* get() const { return context_; }
-  /// Called at the end, while the context is still there.
+  /// Adds an action that is called at the end, while the context still lives.
   void at_end(std::function<void()> action) { actions_.push_back(std::move(action)); }
   void end();
 
@@ -86,20 +85,19 @@ class AttachedContext {
   std::vector<std::function<void()>> actions_;
 };
 
-/// What a plugin gets in attach_to_context: IPluginResourceContext in Python. Empty once the plugin
-/// is gone.
+/// Argument of attach_to_context: IPluginResourceContext in Python. Empty once the plugin is gone.
 struct ResourceContextRef {
   std::shared_ptr<AttachedContext> context;
   /// Throws Error when the plugin is gone.
   IPluginResourceContext& get() const;
 };
 
-/// Integers for the addresses of a plugin's tensors, in a list that serves call after call.
+/// Python list of the addresses of a plugin's tensors, reused by call after call.
 class AddressList {
  public:
   explicit AddressList(int32_t count);
-  /// The list with these addresses. A list that the callee kept or changed is left to it, so that
-  /// what it kept stays as it was.
+  /// The list with these addresses. If the callee kept or changed the last list, a new list is
+  /// made, so that the kept one stays as it was.
   PyObject* set(void const* const* addresses);
 
  private:
@@ -109,7 +107,7 @@ class AddressList {
   Reference list_;
 };
 
-/// An int argument that is only made anew when it differs from the last call's.
+/// An int argument that is made anew only if it differs from the last call's.
 class IntegerArgument {
  public:
   PyObject* set(const void* address);
@@ -119,11 +117,11 @@ class IntegerArgument {
   Reference object_;
 };
 
-/// Calls `function`, without making anything but what it returns, which is dropped. Throws what it
-/// raised.
+/// Calls `function` without making Python objects for the call, and drops its result. Throws the
+/// exception that it raised.
 template <class... Arguments>
 void call_method(const nb::object& function, Arguments... arguments) {
-  // The first entry is the callee's to use: a bound method puts its object there.
+  // The callee may use the first entry: a bound method puts its object there.
   PyObject* all[] = {nullptr, arguments...};
   PyObject* result = PyObject_Vectorcall(
       function.ptr(), all + 1, sizeof...(arguments) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
@@ -132,12 +130,13 @@ void call_method(const nb::object& function, Arguments... arguments) {
   Py_DECREF(result);
 }
 
-/// The `enqueue` of a Python plugin, bound to what stays the same while shapes do.
+/// The `enqueue` of a Python plugin, bound to the arguments that only change with the shapes.
 class EnqueueCall {
  public:
   EnqueueCall() = default;
   EnqueueCall(nb::handle plugin, nb::list input_descs, nb::list output_descs);
-  /// Under the interpreter's lock. Throws what the method raised; Error before shapes are known.
+  /// Calls the method under the interpreter's lock. Throws the exception that it raised, and Error
+  /// before shapes are known.
   void operator()(void const* const* inputs, void* const* outputs, void* workspace, void* stream);
 
  private:
@@ -171,7 +170,7 @@ class CoreFace final : public Interface {
   mutable std::string name_, version_ = "1", namespace_;
 };
 
-/// Kernel::capture_obstacle() of a plugin class's object: what its attribute `capturable` says.
+/// Kernel::capture_obstacle() of a plugin object, from its attribute `capturable`.
 std::string capture_obstacle_of_class(nb::handle plugin);
 
 void bind_plugin_callbacks(nb::module_& m);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the C++ faces of both families of IPluginV3 share where Python implements the parts.
+// Bases of the C++ faces of both families of IPluginV3, for parts that Python implements.
 
 #include <algorithm>
 #include <string>
@@ -13,14 +13,14 @@
 
 namespace opwright::python {
 
-/// What a method returned, as an int of 32 bits; `expected` as for integer().
+/// A method's result as an int of 32 bits. `expected` as for integer().
 inline int32_t int32(nb::handle value, const char* expected) {
   const int64_t number = integer(value, expected);
   require(std::in_range<int32_t>(number), "expected ", expected, ", a 32-bit integer; ", number,
           " came");
   return static_cast<int32_t>(number);
 }
-/// The attribute num_outputs. Throws Error where the plugin does not set it.
+/// The attribute num_outputs. Throws Error if the plugin does not set it.
 inline int32_t num_outputs_of(nb::handle plugin) {
   const nb::object value = optional_attribute(plugin, "num_outputs");
   const int32_t count = value.is_valid() ? int32(value, "the number of outputs") : -1;
@@ -59,7 +59,7 @@ class BuildFace : public Interface {
     });
   }
 
-  /// Classes of the One family may leave this out, as what follows.
+  /// Classes of the One family may leave out this method and the following ones.
   int32_t getNbTactics() noexcept final {
     constexpr const char* kMethod = "get_valid_tactics";
     return guarded<int32_t>(0, kMethod, [&] {
@@ -86,7 +86,7 @@ class BuildFace : public Interface {
 
  protected:
   const nb::object& self() const { return object_.get(); }
-  /// Writes what `get_output_data_types` returned.
+  /// Writes the types that `get_output_data_types` returned.
   static void take_types(nb::handle result, DataType* outputs, int32_t num_outputs) {
     const auto types = sequence(result, num_outputs, "DataType");
     for (size_t o = 0; o < types.size(); ++o) outputs[o] = instance<DataType>(types[o], "DataType");
@@ -110,7 +110,7 @@ class RuntimeFace : public Interface, public CaptureLimits {
   APILanguage getAPILanguage() const noexcept final { return APILanguage::kPYTHON; }
   std::string capture_obstacle() const final { return capture_obstacle_of_class(self()); }
 
-  /// Classes of the One family may leave it out.
+  /// Classes of the One family may leave out this method.
   int32_t setTactic(int32_t tactic) noexcept final {
     return run("set_tactic", [&] {
       if (nb::hasattr(self(), "set_tactic")) self().attr("set_tactic")(tactic);

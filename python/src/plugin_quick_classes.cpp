@@ -12,11 +12,12 @@ namespace opwright::python {
 namespace {
 
 bool is_instance(nb::handle object, const char* class_name) {
-  nb::object type = nb::module_::import_("opwright._plugin_classes_quick").attr(class_name);
+  nb::object type = nb::module_::import_("opwright._plugins.classes_quick").attr(class_name);
   return nb::isinstance(object, type);
 }
 
-/// Parts of both kinds of plugins, those that are called and those that bring a compiled kernel.
+/// Build part of both kinds of plugins: plugins that are called, and plugins with a compiled
+/// kernel.
 template <class Interface>
 class QuickBuildFace : public BuildFace<Interface> {
  public:
@@ -134,13 +135,13 @@ class QuickAotBuildFace final : public QuickBuildFace<IPluginV3QuickAOTBuild>, p
   std::string name_, code_, target_;
 };
 
-/// Descriptors, strides and the list that Python sees of them, for one side of a plugin.
+/// Descriptors, strides and the Python list of them, for the inputs or the outputs of a plugin.
 class QuickPorts {
  public:
-  /// Makes the lists anew where something differs from the last call.
+  /// Makes the lists anew if a descriptor or stride differs from the last call.
   void set(PluginTensorDesc const* descs, Dims const* strides, int32_t count) {
     const auto size = static_cast<size_t>(count);
-    // Bytes between the members count too, which makes the lists anew at worst.
+    // The comparison includes padding bytes, which at worst makes the lists anew.
     if (addresses_ && size == descs_.size() &&
         std::memcmp(descs, descs_.data(), size * sizeof(*descs)) == 0 &&
         std::memcmp(strides, strides_.data(), size * sizeof(*strides)) == 0)

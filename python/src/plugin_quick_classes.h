@@ -10,7 +10,7 @@ namespace opwright::python {
 
 /// Whether the object is of one of the Quick family's part classes.
 bool is_quick_part(nb::handle object);
-/// The C++ face of such an object as that part; null when it is not of that part's class.
+/// The C++ face of such an object as the part `type`; null if it is not of that part's class.
 std::unique_ptr<IPluginCapability> make_quick_part(nb::object object, PluginCapabilityType type);
 
 }  // namespace opwright::python

@@ -1,6 +1,6 @@
 #pragma once
 
-// IPluginResource on its way between Python and C++.
+// Conversion of IPluginResource between Python and C++.
 
 #include <string>
 
@@ -9,8 +9,8 @@
 
 namespace opwright::python {
 
-/// PluginResources::acquire() for a Python object or None. Gives the Python object that the
-/// registry keeps, or one that stands for what C++ code put there.
+/// PluginResources::acquire() for a Python object or None. Returns the Python object that the
+/// registry keeps, or an object that stands for a resource of C++ code.
 nb::object acquire_resource(PluginResources& resources, const std::string& key, nb::handle object);
 
 }  // namespace opwright::python

@@ -1,4 +1,4 @@
-// Tensor: what the functions of a plugin compute with.
+// Tensor: the class of tensors with which the functions of a plugin compute.
 
 #include "plugin_tensor.h"
 
@@ -57,7 +57,7 @@ PluginTensor& PluginTensor::source_tensor() {
 void PluginTensor::set_shape(const Shape& shape) {
   shape_ = shape;
   shape_tuple_ =
-      nb::module_::import_("opwright._tensor_shape").attr("TensorShape")(to_tuple(shape));
+      nb::module_::import_("opwright._plugins.tensor_shape").attr("TensorShape")(to_tuple(shape));
   strides_ = Shape(strides_of(shape, type_.format));
   const FormatLayout format = layout_of(type_.format);
   has_strides_ = format.block == 1 || format.channels_last;
@@ -129,7 +129,7 @@ PluginTensor PluginTensor::view(nb::object source, const Shape* shape) {
   PortType type = base.type_;
   if (shape != nullptr) {
     const Shape memory = base.has_strides_ ? base.shape_ : base.vectorized_shape();
-    // With blocks of channels fewer elements would not be the first ones.
+    // In a format with blocks of channels, fewer elements would not be the first ones in memory.
     const bool fits =
         base.has_strides_ ? shape->numel() <= memory.numel() : shape->numel() == memory.numel();
     require(fits, "aliased(", shape->str(), "): the tensor's memory has ", memory.numel(),
@@ -186,7 +186,7 @@ void bind_plugin_tensor(nb::module_& m) {
           "What quantized INT8 elements are multiples of; 1 where the tensor has no scale.")
       .def_prop_ro(
           "shape", [](const PluginTensor& self) { return self.shape_tuple(); },
-          nb::sig("def shape(self) -> opwright._tensor_shape.TensorShape"),
+          nb::sig("def shape(self) -> opwright._plugins.tensor_shape.TensorShape"),
           "The extents, a tuple that has numel(), too; in a data-dependent output the upper "
           "bounds.")
       .def_prop_ro(

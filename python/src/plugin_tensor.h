@@ -6,15 +6,15 @@
 
 namespace opwright::python {
 
-/// What keeps the memory of a tensor that is held beyond its call.
+/// Owners of the memory of a tensor that is held beyond its call.
 struct TensorOwners {
-  std::shared_ptr<const void> memory;  ///< the engine's own
+  std::shared_ptr<const void> memory;  ///< memory of the engine
   Blob constant;
-  nb::object objects;  ///< arrays that the caller of the engine gave and gets
+  nb::object objects;  ///< arrays that the engine's caller gave and receives
 };
 
-/// The memory of a plugin's input or output during a call: `Tensor` in Python. Made once per
-/// execution context; a call only sets its address.
+/// The memory of a plugin's input or output during a call: `Tensor` in Python. It is made once per
+/// execution context. A call only sets its address.
 class PluginTensor {
  public:
   PluginTensor(PortType type, float scale, bool read_only, bool data_dependent, RunPlace place)
@@ -24,66 +24,67 @@ class PluginTensor {
         data_dependent_(data_dependent),
         place_(place) {}
 
-  /// Null ends the call: from then on using the tensor is an error.
+  /// Sets the address. Null ends the call: from then on using the tensor is an error.
   void set_data(void* data) {
     data_ = data;
     is_told_ &= data == nullptr;
   }
   void set_shape(const Shape& shape);
   void set_queue(Queue queue) { place_.queue = queue; }
-  /// The object of the input whose memory this output is.
+  /// Sets the object of the input whose memory this output uses.
   void set_aliased(nb::object input) { aliased_ = std::move(input); }
-  /// For a tensor that something holds when its call is over.
+  /// Sets the owners of the memory, for a tensor that is still held when its call is over.
   void set_owners(TensorOwners owners) { owners_ = std::move(owners); }
 
-  /// Throws Error outside of a call.
+  /// The address. Throws Error outside of a call.
   void* data() const;
-  /// Null: the memory is the host's.
+  /// The device of the memory; null for the host.
   const Device* device() const { return place_.device; }
   Queue queue() const;
   /// "this tensor lies in GPU memory: ...", with the ways to an array.
   static const char* device_advice();
   PortType type() const { return type_; }
-  /// What INT8 elements are multiples of, 1 where the tensor has no scale.
+  /// The scale of INT8 elements; 1 if the tensor has none.
   float scale() const { return scale_; }
   bool is_read_only() const { return read_only_; }
   bool is_data_dependent() const { return data_dependent_; }
   const Shape& shape() const { return shape_; }
-  /// In elements. Throws Error for a format that strides cannot describe.
+  /// Strides in elements. Throws Error for a format that strides cannot describe.
   const Shape& strides() const;
   /// Bytes from the first to behind the last element, with the format's padding.
   int64_t extent_bytes() const;
   const nb::object& shape_tuple() const { return shape_tuple_; }
   const nb::object& aliased() const { return aliased_; }
   const nb::object& objects() const { return owners_.objects; }
-  /// A tensor over the memory of `source` in another shape of at most as many elements. Of a
-  /// vectorized format the padding counts too, and the new tensor is linear.
+  /// A tensor over the memory of `source` in another shape of at most as many elements. The padding
+  /// of a vectorized format counts too, and the new tensor is linear.
   static PluginTensor view(nb::object source, const Shape* shape);
   const nb::object& source() const { return source_; }
 
-  /// How arrays over the memory see it: strides in bytes, four-bit elements as bytes of two.
+  /// Layout of arrays over the memory. Strides are in bytes. Two four-bit elements form one element
+  /// of a byte.
   struct Layout {
     DataType dtype;
     int rank = 0;
-    int64_t itemsize = 0, bytes = 0;  ///< bytes: of all elements
+    int64_t itemsize = 0, bytes = 0;  ///< bytes: size of all elements
     bool is_contiguous = false;
     nb::ssize_t shape[Dims::MAX_DIMS] = {};
     nb::ssize_t strides[Dims::MAX_DIMS] = {};
   };
-  /// Throws Error where there is none.
+  /// The layout. Throws Error if arrays cannot describe the memory.
   const Layout& layout() const;
 
-  /// Arrays and the like that share the memory.
+  /// The number of arrays and other views that share the memory.
   int views() const { return views_; }
   void count_view(int change);
-  /// Notes that the address was told to something that only refers to the tensor itself.
+  /// Notes that the address was given to an object that refers only to the tensor itself.
   void tell_address() { source_tensor().is_told_ = true; }
-  /// Whether it was in this call.
+  /// Whether the address was given in this call.
   bool is_told() const { return is_told_; }
 
  private:
   [[noreturn]] void fail_without_layout() const;
-  /// The shape of the memory itself, in which the vectors are the last axis.
+  /// The shape of the memory itself, with the vectors as the last axis.
   Shape vectorized_shape() const;
 
   PluginTensor& source_tensor();
@@ -100,11 +101,11 @@ class PluginTensor {
   Shape shape_, strides_;
   Layout layout_;
   nb::object shape_tuple_, aliased_;
-  nb::object source_;  ///< of a view: the tensor whose address counts
+  nb::object source_;  ///< the tensor whose memory a view shares
   TensorOwners owners_;
 };
 
-/// Says, during a run, which Python objects' memory it works on.
+/// Names, during a run, the Python objects whose memory the run uses.
 class RunMemory {
  public:
   RunMemory();
@@ -112,7 +113,7 @@ class RunMemory {
   RunMemory(const RunMemory&) = delete;
   RunMemory& operator=(const RunMemory&) = delete;
   virtual nb::object objects() const = 0;
-  /// Those of this thread's run; none where it says nothing.
+  /// The objects of this thread's run; invalid if the run names none.
   static nb::object current_objects();
 
  private:

@@ -1,4 +1,4 @@
-// What NumPy, DLPack and others see of a plugin's tensor.
+// Views of a plugin's tensor for NumPy, DLPack and others.
 
 #include "plugin_tensor_views.h"
 
@@ -13,7 +13,7 @@
 namespace opwright::python {
 namespace {
 
-/// Keeps a tensor's object and counts among its views until it is dropped, on whatever thread.
+/// Keeps a tensor's object and counts as one of its views until it is dropped, on any thread.
 class View {
  public:
   explicit View(nb::handle tensor) : tensor_(nb::borrow(tensor)) {
@@ -71,8 +71,9 @@ DlDevice dl_device(const PluginTensor& tensor) {
   return device == nullptr ? DlDevice{} : DlDevice{kDlCuda, device->ordinal()};
 }
 
-/// Makes the consumer's stream, as DLPack numbers it, wait for the tensor's. None, which stands for
-/// the default stream, is what those say who order their work themselves.
+/// Makes the consumer's stream, numbered as in DLPack, wait for the tensor's stream. None stands
+/// for the default stream. Consumers that order their work themselves pass it, so None does not
+/// wait.
 void make_wait(const PluginTensor& tensor, nb::handle stream) {
   const Device* device = tensor.device();
   if (device == nullptr || stream.is_none()) return;
@@ -88,7 +89,7 @@ void make_wait(const PluginTensor& tensor, nb::handle stream) {
   event->make_wait(consumer);
 }
 
-/// A managed tensor with all that it points to.
+/// A managed tensor with the data that it points to.
 template <class Managed>
 struct Export {
   explicit Export(nb::handle tensor) : view(tensor) {}
@@ -118,7 +119,7 @@ Managed* export_dlpack(nb::handle self) {
   return &made.release()->managed;
 }
 
-/// A capsule that frees the tensor unless a consumer has taken it over, which renames the capsule.
+/// A capsule that frees the tensor unless a consumer has taken it. A consumer renames the capsule.
 template <class Managed>
 nb::object to_capsule(Managed* managed, const char* name) {
   PyObject* capsule = PyCapsule_New(managed, name, [](PyObject* object) {
@@ -135,7 +136,7 @@ nb::object to_capsule(Managed* managed, const char* name) {
   return nb::steal(capsule);
 }
 
-/// The codes of the buffer protocol and of the array interface; null for types that have none.
+/// The type code of the buffer protocol; null for types without a code.
 const char* buffer_format(const PluginTensor& tensor) {
   switch (tensor.type().dtype) {
     case DataType::kFLOAT:
@@ -198,8 +199,8 @@ void release_buffer(PyObject* object, Py_buffer*) noexcept {
   nb::inst_ptr<PluginTensor>(object)->count_view(-1);
 }
 
-/// The bytes of a tensor whose type the buffer protocol does not know, for NumPy to make an array
-/// over; it then owns this.
+/// The bytes of a tensor whose type the buffer protocol does not know. NumPy makes an array over
+/// them, which then owns this object.
 class TensorBytes {
  public:
   explicit TensorBytes(nb::handle tensor)
@@ -226,7 +227,8 @@ int traverse(PyObject* object, visitproc visit, void* arg) noexcept {
   return 0;
 }
 
-/// INT4 elements one by one, each in a byte; in the engine the first of two is the lower half.
+/// INT4 elements unpacked, one in each byte. In the engine's memory the first of two is the lower
+/// half of a byte.
 nb::object unpacked(const PluginTensor& tensor) {
   nb::object type = numpy_dtype(tensor.type().dtype);
   const auto* from = static_cast<const uint8_t*>(tensor.data());
@@ -274,8 +276,8 @@ nb::object dlpack(nb::handle self, nb::handle stream, nb::handle max_version, nb
 }
 
 nb::object torch_tensor(nb::handle self) {
-  // What torch.from_dlpack() itself calls once it has a capsule. Asking for the current stream,
-  // which is the engine's, takes it longer than all the rest.
+  // torch.from_dlpack() itself calls this function once it has a capsule. Before that it asks for
+  // the current stream, which is the engine's. That takes longer than all the rest.
   static PyObject* const from_capsule = [] {
     nb::object function = nb::module_::import_("torch").attr("_C").attr("_from_dlpack");
     return function.release().ptr();
@@ -297,7 +299,7 @@ nb::dict interface_of(const PluginTensor& self, bool is_read_only) {
                     : layout.dtype == DataType::kUINT8 ? 'u'
                                                        : 'i';
   nb::dict d;
-  d["shape"] = to_tuple(self.shape());  // a plain tuple, as some insist
+  d["shape"] = to_tuple(self.shape());  // a plain tuple, since some consumers require it
   d["typestr"] = nb::str(str(layout.itemsize == 1 ? '|' : '<', kind, layout.itemsize).c_str());
   d["data"] = nb::make_tuple(reinterpret_cast<uintptr_t>(self.data()), is_read_only);
   d["version"] = 3;
@@ -320,9 +322,9 @@ nb::object cuda_array_interface(PluginTensor& self) {
     throw nb::attribute_error(
         "this tensor lies in the host's memory: it has __array_interface__, the buffer "
         "protocol and __dlpack__");
-  // PyTorch refuses memory that is said to be read-only.
+  // PyTorch refuses memory that is marked read-only.
   nb::dict d = interface_of(self, false);
-  d["stream"] = nb::none();  // callbacks run with the engine's stream as the current one
+  d["stream"] = nb::none();  // no wait: callbacks run with the engine's stream current
   self.tell_address();
   return d;
 }

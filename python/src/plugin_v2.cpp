@@ -22,14 +22,14 @@ bool is_plugin_v2(nb::handle object) {
   return !nb::hasattr(object, "get_capability_interface");
 }
 
-/// What is said of an object that is no plugin.
+/// Error message for an object that is not a plugin.
 std::string expected_plugin_v2(nb::handle object) {
   const bool is_v3 = nb::hasattr(object, "get_capability_interface");
   return "expected an IPluginV2DynamicExt with clone, enqueue and supports_format_combination; " +
          shown(object) + " came" + (is_v3 ? ", which is an IPluginV3" : "");
 }
 
-/// What a V2 plugin gets of its context.
+/// The resource context that a V2 plugin gets.
 class V2Context final : public IPluginResourceContext {
  public:
   explicit V2Context(IGpuAllocator* allocator) : allocator_(allocator) {}
@@ -43,7 +43,7 @@ class V2Context final : public IPluginResourceContext {
 /// The C++ face of a Python object that is an IPluginV2DynamicExt.
 class V2Face final : public IPluginV2DynamicExt, public CaptureLimits, public AttachmentLimits {
  public:
-  /// `is_owned`: whether the object's life ends with the face's, so that it is told of it.
+  /// `is_owned`: whether the object ends with this face. The face then tells the object of its end.
   V2Face(nb::object object, bool is_owned) : object_(std::move(object)), is_owned_(is_owned) {}
   const nb::object& self() const { return object_.get(); }
   std::string capture_obstacle() const override { return capture_obstacle_of_class(self()); }
@@ -90,7 +90,7 @@ class V2Face final : public IPluginV2DynamicExt, public CaptureLimits, public At
 
   DataType getOutputDataType(int32_t output, DataType const* inputs,
                              int32_t num_inputs) const noexcept override {
-    // TensorRT's IPluginV2Ext has the other spelling.
+    // TensorRT's IPluginV2Ext spells the method in another way.
     constexpr const char* kMethod = "get_output_datatype";
     return guarded(DataType::kFLOAT, kMethod, [&] {
       const char* method =
@@ -161,7 +161,7 @@ class V2Face final : public IPluginV2DynamicExt, public CaptureLimits, public At
                   void const* const* inputs, void* const* outputs, void* workspace,
                   cudaStream_t stream) noexcept override {
     return run("enqueue", [&] {
-      // What a run needs is made once for the shapes that configure_plugin() told.
+      // The call is made once for the shapes that configure_plugin() was given.
       if (!enqueue_) [[unlikely]]
         enqueue_.emplace(self(), list_of(input_descs, num_inputs_),
                          list_of(output_descs, num_outputs_));
@@ -224,8 +224,8 @@ class V2Face final : public IPluginV2DynamicExt, public CaptureLimits, public At
     return text;
   }
 
-  /// For methods that end something. Their callers can be destructors, so that what they raise is
-  /// reported as Python reports what a __del__ raises.
+  /// Calls a method that ends something. The caller may be a destructor, so exceptions are reported
+  /// as Python reports those of __del__.
   void end(const char* method) noexcept {
     if (!Py_IsInitialized()) return;
     nb::gil_scoped_acquire gil;
@@ -240,14 +240,14 @@ class V2Face final : public IPluginV2DynamicExt, public CaptureLimits, public At
   const Reference object_;
   const bool is_owned_;
   mutable std::string type_, version_ = "1", namespace_;
-  mutable std::optional<std::string> serialized_;  // between getSerializationSize() and serialize()
+  mutable std::optional<std::string> serialized_;  // from getSerializationSize() to serialize()
   std::optional<V2Context> context_;
   ResourceContextRef context_ref_;  // empty once detached
   int32_t num_inputs_ = 0, num_outputs_ = 0;
   std::optional<EnqueueCall> enqueue_;
 };
 
-/// For shapes that are all known.
+/// An InferContext for inputs whose shapes are all known.
 struct KnownShapes final : InferContext {
   Expr declare_size_tensor(int, const Expr&, const Expr&) override {
     fail("V2 plugins have no size tensors");
@@ -284,7 +284,7 @@ Layer* add_plugin_v2(Network& network, nb::handle inputs, nb::handle plugin) {
   }
   if (library_plugin_v2(plugin) == nullptr && !is_plugin_v2(plugin))
     throw nb::type_error(expected_plugin_v2(plugin).c_str());
-  // The network's own copy, so that what the caller does to the plugin later has no effect.
+  // The network clones the plugin, so that later changes by the caller have no effect.
   const V2Plugin given(make_plugin_v2(plugin, false));
   OperatorPtr op = make_plugin_v2_operator(given.object(), static_cast<int>(tensors.size()));
   return network.add_layer(std::move(op), tensors);

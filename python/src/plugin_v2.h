@@ -6,12 +6,13 @@
 namespace opwright::python {
 
 /// The C++ face of a Python object that is an IPluginV2DynamicExt, or a clone of the C++ plugin
-/// that the object stands for; destroy() ends it, and tells the object where `is_owned`. Throws
-/// Error for anything else.
+/// that the object stands for. destroy() ends the face, and tells the object if `is_owned`. Throws
+/// Error for any other object.
 IPluginV2DynamicExt* make_plugin_v2(nb::handle object, bool is_owned);
-/// The way back: the Python object itself, or one that stands for the C++ plugin, which it owns.
+/// The Python object of a plugin: the plugin's own, or an object that stands for the C++ plugin and
+/// owns it.
 nb::object from_plugin_v2(V2Plugin plugin);
-/// The Python object behind a plugin that Python implements, else none.
+/// The Python object behind a plugin that Python implements; None for C++ plugins.
 nb::object python_object_of(IPluginV2& plugin);
 
 }  // namespace opwright::python

@@ -1,4 +1,4 @@
-// IPluginV3 implemented by Python classes, and C++ plugins as Python sees them.
+// IPluginV3 that Python classes implement, and Python's view of C++ plugins.
 
 #include "opwright/plugin_v3.h"
 
@@ -162,7 +162,8 @@ class PythonPlugin final : public IPluginV3 {
   const nb::object& object() const { return object_.get(); }
 
  private:
-  /// The part's face, made when first asked for. `member` is what only such a part has.
+  /// The part's face, made at the first request. `member` is an attribute that only such a part
+  /// has.
   template <class Face, class... Args>
   static Face* face(std::unique_ptr<Face>& made, nb::object part, const char* member,
                     const char* expected, Args... args) {
@@ -211,7 +212,7 @@ Layer* add_plugin_v3(Network& network, nb::handle inputs, nb::handle shape_input
     if (list.is_none()) return;
     require(nb::hasattr(list, "__iter__"), "add_plugin_v3: ", what, " must be a list of ITensor");
     for (nb::handle tensor : nb::iter(list)) {
-      // Function plugins have inputs that may be absent.
+      // Function plugins may have absent inputs.
       if (tensor.is_none() && is_plugin_call(plugin)) {
         tensors.push_back(nullptr);
         continue;
@@ -224,7 +225,7 @@ Layer* add_plugin_v3(Network& network, nb::handle inputs, nb::handle shape_input
   };
   take(inputs, num_inputs, "inputs");
   take(shape_inputs, num_shape_inputs, "shape_inputs");
-  // The network's own copy, so that what the caller does to the plugin later has no effect.
+  // The network clones the plugin, so that later changes by the caller have no effect.
   OperatorPtr op = operator_of_call(plugin, network);
   if (op == nullptr) {
     if (!is_plugin_v3(plugin)) throw nb::type_error(str(kExpected, shown(plugin), " came").c_str());

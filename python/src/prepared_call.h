@@ -4,7 +4,7 @@
 
 namespace opwright::python {
 
-/// A call of an engine whose arguments were taken, for the thread that runs it later. Made, run and
+/// A call of an engine with its arguments taken, for the thread that runs it later. Made, run and
 /// dropped under the interpreter's lock.
 class PreparedCall {
  public:
@@ -12,7 +12,7 @@ class PreparedCall {
   virtual ~PreparedCall() = default;
   PreparedCall(const PreparedCall&) = delete;
   PreparedCall& operator=(const PreparedCall&) = delete;
-  /// What the call returns, once it is computed. Throws what the call raises.
+  /// Runs the call and returns its result. Throws the exceptions that the call raises.
   virtual nb::object run() = 0;
 };
 

@@ -1,7 +1,8 @@
-// The commands of the native program, run in this process: their operators may be Python's.
+// Runs the commands of the native program in this process, where Python may implement operators.
 
 #include "program.h"
 
+#include "base/did_you_mean.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "bindings.h"
@@ -26,6 +27,12 @@ void bind_program(nb::module_& m) {
         return cli::run_program(arguments, host);
       },
       nb::arg("arguments"), nb::arg("name"), nb::arg("load"));
+  m.def(
+      "_did_you_mean",
+      [](const std::string& wrong, const std::vector<std::string>& names) {
+        return did_you_mean(wrong, names);
+      },
+      nb::arg("wrong"), nb::arg("names"));
   m.def("_time_text", &time_text, nb::arg("milliseconds"));
   m.def("_bytes_text", &bytes_text, nb::arg("bytes"));
 }

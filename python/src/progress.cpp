@@ -1,4 +1,4 @@
-// The display of a build's progress, which opwright.BuildProgress draws with.
+// The display with which opwright.BuildProgress draws a build's progress.
 
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/string.h>

@@ -1,4 +1,4 @@
-// KernelLaunchParams, ISymExprs and the scalars in them, as plugins of the Quick family set them.
+// KernelLaunchParams, ISymExprs and their scalars, which plugins of the Quick family set.
 
 #include "quick_launch_refs.h"
 
@@ -35,7 +35,8 @@ class SymExprFace final : public ISymExpr {
   const IDimensionExpr* expr_ = nullptr;
 };
 
-/// The Python objects that were set, by place, and their faces, which the other side points to.
+/// The Python objects that were set, by slot, and their C++ faces. The C++ side points to the
+/// faces.
 class SymExprSlots {
  public:
   SymExprSlots() = default;
@@ -43,7 +44,7 @@ class SymExprSlots {
   template <class Set>
   void set(int32_t slot, nb::object object, const std::string& what, Set&& set) {
     auto face = std::make_unique<SymExprFace>(object, what);
-    // What is not taken is an error after the call, which knows why.
+    // A value that is not taken is reported after the call, where the reason is known.
     if (!set(face.get())) return;
     slots_[slot] = {std::move(object), std::move(face)};
   }

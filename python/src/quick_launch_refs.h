@@ -6,12 +6,12 @@
 
 namespace opwright::python {
 
-/// What Python sees of a kernel's launch parameters and extra arguments while get_launch_params
+/// The Python objects for a kernel's launch parameters and extra arguments while get_launch_params
 /// runs.
 class LaunchRefs {
  public:
   LaunchRefs(IKernelLaunchParams& launch_params, ISymExprs& arguments);
-  /// From then on using the objects is an error.
+  /// After the destructor, using the objects is an error.
   ~LaunchRefs();
   LaunchRefs(const LaunchRefs&) = delete;
   LaunchRefs& operator=(const LaunchRefs&) = delete;
@@ -23,7 +23,7 @@ class LaunchRefs {
   nb::object launch_params_, arguments_;
 };
 
-/// What such an object of Python stands for. Throws Error after the call.
+/// The C++ object behind such a Python object. Throws Error after the call.
 IKernelLaunchParams& launch_params_of(nb::handle object);
 ISymExprs& sym_exprs_of(nb::handle object);
 

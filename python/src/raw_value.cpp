@@ -31,7 +31,7 @@ RawValue made(RawKind kind, PluginFieldType type, const std::vector<T>& elements
   return raw;
 }
 
-/// The text as UTF-8, or nothing: Python's may have lone surrogates.
+/// The text as UTF-8; empty for Python text with lone surrogates.
 std::optional<std::string> utf8(nb::handle text) {
   Py_ssize_t size = 0;
   const char* bytes = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
@@ -85,7 +85,7 @@ RawValue of_array(nb::object array, nb::module_& numpy) {
     raw.value.extents = nb::cast<std::vector<int64_t>>(array.attr("shape"));
   raw.value.type = type;
   raw.value.length = nb::cast<int32_t>(array.attr("size"));
-  // Of this machine's byte order and row-major.
+  // The bytes must be row-major and in this machine's byte order.
   if (stored != nullptr) array = numpy.attr("asarray")(array, stored);
   const Blob bytes = borrow_bytes(array.attr("tobytes")());
   raw.value.data = copy_terminated(bytes.data(), bytes.size());
@@ -144,7 +144,7 @@ RawValue of_texts(const std::vector<RawValue>& elements) {
   return raw;
 }
 
-/// Elements that are scalars; of one type, but integers among floating numbers.
+/// A sequence of scalars of one type. Floating numbers may have integers among them.
 RawValue of_scalars(const std::vector<RawValue>& elements) {
   bool is_floating = false;
   for (const RawValue& each : elements) {

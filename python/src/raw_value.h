@@ -7,8 +7,8 @@
 
 namespace opwright::python {
 
-/// A Python value before it is fitted to a plugin's field: a bool, int, float, str, bytes, one of
-/// NumPy's scalars, a sequence of these, or whatever numpy.asarray takes.
+/// A Python value before it is fitted to a plugin's field: a bool, int, float, str, bytes, NumPy
+/// scalar, a sequence of these, or any object that numpy.asarray takes.
 RawValue raw_value(std::string name, nb::handle value);
 
 }  // namespace opwright::python

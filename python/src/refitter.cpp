@@ -11,7 +11,7 @@
 namespace opwright::python {
 namespace {
 
-/// A dense array in a GPU's memory, as PyTorch and CuPy have them.
+/// A dense array in a GPU's memory, for example of PyTorch or CuPy.
 ArrayData on_device(nb::handle array, const char* what) {
   const nb::dict interface = nb::cast<nb::dict>(array.attr("__cuda_array_interface__"));
   require(!interface.contains("strides") || nb::object(interface["strides"]).is_none(), what,
@@ -24,7 +24,7 @@ ArrayData on_device(nb::handle array, const char* what) {
   return {type, shape, Blob(keep_alive(array), reinterpret_cast<const void*>(address), bytes)};
 }
 
-/// Refitter: the core's, and the Python objects that it keeps.
+/// The core's Refitter with the Python objects that it keeps alive.
 struct PyRefitter : Refitter {
   PyRefitter(const std::shared_ptr<Engine>& engine, nb::object given_logger)
       : Refitter(engine),
@@ -35,7 +35,7 @@ struct PyRefitter : Refitter {
 
   const nb::object logger;
   const std::unique_ptr<ErrorReport> report;
-  std::vector<nb::object> given;  ///< what was set; none of weights that came from a model
+  std::vector<nb::object> given;  ///< weights that were set; none if they came from a model
   ErrorReport& errors() const { return *report; }
 
   bool set_array(int weight, nb::handle weights, TensorLocation location, const char* what) {
@@ -47,7 +47,7 @@ struct PyRefitter : Refitter {
     given[weight] = nb::borrow(weights);
     return true;
   }
-  /// What was set, as Weights.
+  /// The weights that were set, as Weights.
   nb::object set_weights(std::string_view name) const {
     const int weight = require_name(name);
     require(location(weight) == TensorLocation::kHOST, "the weights '", name,

@@ -5,13 +5,13 @@
 
 namespace opwright::python {
 
-/// An attention as a whole: its layer, by another class.
+/// An attention as a whole, which is its layer under another class.
 struct AttentionHandle {
   Layer* layer;
 };
 
-/// The classes that layers at the borders of loops, conditionals and attentions have in common, and
-/// those of what they border on. Before the layers' own.
+/// Binds the base classes of layers at the borders of loops, conditionals and attentions, and the
+/// classes of these regions. Call it before the layers' classes are bound.
 void bind_region_layers(nb::module_& m);
 
 }  // namespace opwright::python

@@ -27,7 +27,8 @@ CreatorPtr find_face(nb::handle object) {
   return found != creator_faces().end() ? found->second.lock() : nullptr;
 }
 
-/// What registers `object`: the one face of a Python creator, a C++ creator itself.
+/// The creator to register for `object`: the one face of a Python creator, or the C++ creator
+/// itself.
 CreatorPtr to_creator(nb::handle object) {
   if (IPluginCreatorInterface* creator = library_creator(object)) return {CreatorPtr(), creator};
   if (CreatorPtr face = find_face(object)) return face;
@@ -39,7 +40,7 @@ CreatorPtr to_creator(nb::handle object) {
 
 bool register_creator(PluginRegistry& self, nb::handle object, const std::string& ns) {
   const CreatorPtr creator = to_creator(object);
-  identity(*creator);  // throws what its attributes raise
+  identity(*creator);  // throws the exceptions of its attributes
   return self.register_creator(creator, ns.c_str());
 }
 
@@ -59,12 +60,12 @@ nb::list to_list(const std::vector<CreatorPtr>& creators) {
 nb::object get_creator(const PluginRegistry& self, const std::string& type,
                        const std::string& version, const std::string& ns) {
   if (const CreatorPtr creator = self.find({type, version, ns})) return to_python(creator.get());
-  // Those of function plugins are the process's.
+  // Creators of function plugins belong to the process's registry.
   const bool sees_process = &self == &PluginRegistry::global() || self.isParentSearchEnabled();
   return sees_process ? find_function_creator(type, version, ns) : nb::none();
 }
 
-/// Creators that are registered are kept until they are deregistered.
+/// Tells only the recorder. Registered creators are kept until they are deregistered.
 void tell_registry(const PluginRegistry& registry, HeldObjects& held) {
   held.tell(registry.errors().recorder());
 }
@@ -115,7 +116,8 @@ void bind_plugin_registry(nb::module_& m) {
           [](PluginRegistry& self, nb::handle path) {
             const auto text =
                 nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
-            // The library's code may run for a while, or wait for threads that need Python.
+            // The library's code may run for a while, or wait for threads that need the
+            // interpreter's lock.
             const auto load = [&] {
               const nb::gil_scoped_release release;
               return self.load_library(text);
@@ -167,7 +169,7 @@ void bind_registry(nb::module_& m) {
   m.def(
       "get_builder_plugin_registry",
       [](EngineCapability capability) {
-        // There are no other registries than this library's.
+        // All registries belong to this library.
         return static_cast<PluginRegistry*>(::getBuilderPluginRegistry(capability));
       },
       nb::arg("capability"), nb::rv_policy::reference,
@@ -181,7 +183,7 @@ void bind_registry(nb::module_& m) {
       nb::arg("logger").none(), nb::arg("namespace"),
       "Registers the plugins that come with the library: none, as what TensorRT brings as plugins "
       "are layers here. True on success.");
-  // Engines and networks may outlive the interpreter's modules; what Python registered may not.
+  // Engines and networks may outlive the interpreter's modules, but Python's creators may not.
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
     PluginRegistry& registry = PluginRegistry::global();
     for (const CreatorPtr& creator : registry.creators())

@@ -1,6 +1,6 @@
 #pragma once
 
-// Methods whose errors an error recorder hears of.
+// Methods that report their errors to an error recorder.
 
 #include <string_view>
 #include <utility>
@@ -10,14 +10,15 @@
 
 namespace opwright::python {
 
-/// The error recorder that stands for a Python object (None: null). It is counted by reference and
-/// goes with the last one, so it must be given to an ErrorReport at once. Throws TypeError for
-/// what is no recorder.
+/// The error recorder that stands for a Python object; null for None. It is reference-counted and
+/// ends with the last reference, so give it to an ErrorReport at once. Throws TypeError for any
+/// other object.
 IErrorRecorder* to_recorder(nb::handle object);
-/// The Python object itself, or one that stands for the C++ recorder; None for null.
+/// The Python object of a recorder: its own, or an object that stands for a C++ recorder; None for
+/// null.
 nb::object to_python(IErrorRecorder* recorder);
 
-/// Tells the recorder of the exception that is being handled. Needs the interpreter's lock.
+/// Reports the exception that is being handled to the recorder. Needs the interpreter's lock.
 void record_exception(const ErrorReport& errors) noexcept;
 
 namespace detail {
@@ -35,7 +36,7 @@ const ErrorReport& errors_of(T* object) {
   return object->errors();
 }
 
-/// A method that tells its object's error recorder what it throws.
+/// A method that reports its exceptions to its object's error recorder.
 template <class F, class R, class Self, class... Args>
 struct Reported {
   F function;
@@ -53,7 +54,7 @@ template <class F, class R, class Lambda, class Self, class... Args>
 Reported<F, R, Self, Args...> reported_call(F function, R (Lambda::*)(Self, Args...) const) {
   return {std::move(function)};
 }
-/// `T` is the class that is bound, which may have the method from a base.
+/// `T` is the bound class, which may inherit the method from a base.
 template <class T, class F>
 auto reported(F function) -> decltype(reported_call(function, &F::operator())) {
   return reported_call(std::move(function), &F::operator());
@@ -76,7 +77,7 @@ auto reported(R (C::*method)(Args...) const) {
 
 }  // namespace detail
 
-/// The method of the class that is bound, `T`, or of a base; it returns True as TensorRT's does.
+/// A method of the bound class `T` or of its base that returns True, as TensorRT's does.
 template <class T, class C, class... Args>
 auto done(void (C::*method)(Args...)) {
   return [method](T& self, Args... args) {
@@ -85,7 +86,7 @@ auto done(void (C::*method)(Args...)) {
   };
 }
 
-/// A class with a member `errors()`: what its methods throw is told to the recorder, once.
+/// Binds a class that has `errors()`. Exceptions of its methods are reported to the recorder, once.
 template <class T>
 class ReportingClass : public nb::class_<T> {
  public:
@@ -94,7 +95,8 @@ class ReportingClass : public nb::class_<T> {
 
   template <class F, class... Extra>
   ReportingClass& def(const char* name, F&& function, const Extra&... extra) {
-    // An iteration ends by an IndexError, and before __init__ there is no recorder.
+    // Special methods but __call__ are not reported: an iteration ends with an IndexError, and
+    // before __init__ there is no recorder.
     const std::string_view method = name;
     if (method.starts_with("__") && method != "__call__") {
       Base::def(name, std::forward<F>(function), extra...);
@@ -124,7 +126,7 @@ class ReportingClass : public nb::class_<T> {
     return *this;
   }
 
-  /// The attribute `error_recorder`.
+  /// Binds the attribute `error_recorder`.
   ReportingClass& def_error_recorder() {
     return def_prop_rw(
         "error_recorder", [](const T& self) { return to_python(self.errors().recorder()); },

@@ -13,7 +13,7 @@
 namespace opwright::python {
 namespace {
 
-/// "(n, 8)": extents that vary by their names, or as -1.
+/// The shape as text such as "(n, 8)". Extents that vary appear by name, or as -1.
 template <class Names>
 std::string shape_text(const Shape& shape, const Names& name_of) {
   std::string all;
@@ -52,30 +52,40 @@ std::string device_of(const Engine& engine) {
 }
 
 template <class ShapeOf>
-std::string ports_of(const Plan& plan, const ShapeOf& shape_of) {
+std::string list_ports(const Plan& plan, bool is_inputs, const ShapeOf& shape_of) {
   const auto show = [&](const PlanPort& port) {
+    const std::vector<std::string> names =
+        is_inputs ? port.dimension_names : extent_texts(plan, port);
     const auto name_of = [&](int i) {
-      return static_cast<size_t>(i) < port.dimension_names.size() ? port.dimension_names[i]
-                                                                  : std::string();
+      return static_cast<size_t>(i) < names.size() ? names[i] : std::string();
     };
     return str(printable(port.name), ": ", name(port.type.dtype), ' ',
                shape_text(shape_of(port), name_of));
   };
-  return port_list(plan.inputs, show) + " -> " + port_list(plan.outputs, show);
+  return port_list(is_inputs ? plan.inputs : plan.outputs, show);
+}
+
+template <class ShapeOf>
+std::string ports_of(const Plan& plan, const ShapeOf& shape_of) {
+  return list_ports(plan, true, shape_of) + " -> " + list_ports(plan, false, shape_of);
 }
 
 }  // namespace
 
+std::string describe_ports(const Engine& engine, bool is_inputs) {
+  return list_ports(engine.plan(), is_inputs,
+                    [&](const PlanPort& port) { return engine.tensor_shape(port.name); });
+}
+
 std::string describe(const char* type, const Engine& engine) {
   const Plan& plan = engine.plan();
-  const auto shape_of = [&](const PlanPort& port) { return engine.tensor_shape(port.name); };
   uint64_t weights = 0;
   {
     const auto lock = engine.lock_weights();
     weights = weights_size(plan);
   }
   return str('<', type, quoted_name(plan.name), " on ", device_of(engine), ": ",
-             ports_of(plan, shape_of), "; ",
+             describe_ports(engine, true), " -> ", describe_ports(engine, false), "; ",
              counted(static_cast<size_t>(engine.num_layers()), "step"), ", ", bytes_text(weights),
              " of weights, ", bytes_text(engine.memory_size()), " of working memory>");
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// One line that says what an object is, for people: its device, its inputs and outputs with types
-// and shapes, and how large it is.
+// A one-line description of an object for people: its device, its inputs and outputs with types and
+// shapes, and its size.
 
 #include <string>
 
@@ -14,9 +14,11 @@ struct BuilderConfig;
 
 namespace opwright::python {
 
+/// "x: FP32 (n, 8), z: INT64 (2,)"
+std::string describe_ports(const Engine& engine, bool is_inputs);
 std::string describe(const char* type, const Engine& engine);
 std::string describe(const Network& network);
-/// With the shapes as they are set.
+/// Describes a context with its current shapes.
 std::string describe(Context& context);
 std::string describe(const BuilderConfig& config);
 

@@ -2,6 +2,7 @@
 
 #include <nanobind/trampoline.h>
 
+#include "api/dla.h"
 #include "bindings.h"
 #include "debug_tensors.h"
 #include "engine.h"
@@ -12,7 +13,6 @@
 #include "reporting.h"
 #include "representations.h"
 #include "runtime/context.h"
-#include "runtime/dla.h"
 #include "runtime/runtime.h"
 #include "settings.h"
 #include "streams.h"
@@ -20,15 +20,15 @@
 namespace opwright::python {
 namespace {
 
-/// Runtime: the core's, and its logger, which it keeps alive.
-/// Of the class DLAWorkspaceAllocationStrategy.
+/// Values of the class DLAWorkspaceAllocationStrategy.
 enum class DlaWorkspace { kDefault = 0, kSharedStatic = 1 };
 
+/// The core's Runtime, which keeps its Python logger alive.
 struct PyRuntime : Runtime {
   explicit PyRuntime(nb::object logger)
       : Runtime(Log(nb::cast<ILogger*>(logger))), logger(std::move(logger)) {}
   const nb::object logger;
-  DlaWorkspace dla_workspace_allocation_strategy = DlaWorkspace::kDefault;  ///< without effect
+  DlaWorkspace dla_workspace_allocation_strategy = DlaWorkspace::kDefault;  ///< has no effect
 };
 
 void tell_runtime(const PyRuntime& runtime, HeldObjects& held) {
@@ -37,7 +37,7 @@ void tell_runtime(const PyRuntime& runtime, HeldObjects& held) {
   held.tell(runtime.options().allocator);
 }
 
-/// The bytes where kernels may read weights in place.
+/// The bytes at an address where kernels may read weights in place. Copies them if need be.
 Blob aligned(Blob bytes) {
   const bool fits = reinterpret_cast<uintptr_t>(bytes.data()) % 64 == 0;
   return fits ? bytes : Blob::copy(bytes.data(), bytes.size());
@@ -51,7 +51,8 @@ std::shared_ptr<Engine> deserialize_engine(PyRuntime& runtime, nb::handle serial
   return engine;
 }
 
-/// IOutputAllocator and IProfiler are called by name; the classes only say what to define.
+/// Methods of IOutputAllocator and IProfiler are called by name. The classes only document what to
+/// define.
 struct OutputAllocatorBase {
   virtual ~OutputAllocatorBase() = default;
 };
@@ -92,14 +93,14 @@ class PyOutputMemory final : public OutputMemory {
 
 LayerTimeCallback to_layer_time_callback(nb::handle profiler) {
   if (profiler.is_none()) return {};
-  // The context holds it.
+  // The context holds the profiler.
   return [profiler](const std::string& layer, float milliseconds) {
     nb::gil_scoped_acquire gil;
     profiler.attr("report_layer_time")(layer, milliseconds);
   };
 }
 
-/// Shapes and memory of inputs and outputs.
+/// Binds shapes and memory of inputs and outputs.
 void bind_tensors(ReportingClass<ExecutionContext>& c) {
   using Self = ExecutionContext;
   c.def(
@@ -166,7 +167,7 @@ void bind_tensors(ReportingClass<ExecutionContext>& c) {
       .def_prop_ro("all_binding_shapes_specified", &Self::all_shapes_set);
 }
 
-/// What runs an engine.
+/// Binds the methods that run an engine.
 void bind_runs(ReportingClass<ExecutionContext>& c) {
   using Self = ExecutionContext;
   c.def(
@@ -202,7 +203,7 @@ void bind_runs(ReportingClass<ExecutionContext>& c) {
           "Runs on these addresses, inputs first, on a GPU on the default stream, and waits.");
 }
 
-/// Memory that the application may give, and how the context was made.
+/// Binds the memory that the application may give, and the context's allocation strategy.
 void bind_working_memory(ReportingClass<ExecutionContext>& c) {
   using Self = ExecutionContext;
   c.def_prop_rw(
@@ -239,7 +240,7 @@ void bind_working_memory(ReportingClass<ExecutionContext>& c) {
           "What is replayed as a CUDA graph runs on the run's stream.");
 }
 
-/// Profiles, and times of layers.
+/// Binds optimization profiles, and the times of layers.
 void bind_profiles(ReportingClass<ExecutionContext>& c) {
   using Self = ExecutionContext;
   c.def_prop_ro("active_optimization_profile", &Self::profile)

@@ -10,9 +10,9 @@
 
 namespace opwright::python {
 
-/// Binds what a struct's visit() describes as properties of a class `Class`. `of` gives the struct
-/// of an object, which may be a part of it. A struct with settings of types of its own derives from
-/// this and has overloads for them.
+/// Binds the settings that a struct's visit() describes as properties of a class `Class`. `of`
+/// returns the struct of an object, which may be a member of the object. For settings of other
+/// types, a derived class adds overloads.
 template <class Owner, class Class, class Of>
 class SettingBinder {
  public:
@@ -64,10 +64,10 @@ class SettingBinder {
   const Of of_;
 };
 
-/// Gives an object as what holds its settings.
+/// Returns the object itself as the holder of its settings.
 inline constexpr auto kItself = [](auto& self) -> auto& { return self; };
 
-/// The same for a struct without settings of types of its own.
+/// Binds the settings of a struct that needs no overloads.
 template <class Owner, class Class, class Of>
 void bind_settings(nb::class_<Class>& c, Of of) {
   Owner::visit(SettingBinder<Owner, Class, Of>(c, of));

@@ -21,8 +21,8 @@ nb::list to_list(std::span<const PluginRequirement> plugins) {
   return list;
 }
 
-/// Moves what was captured to the rest, also when a source failed: those that ran before it are not
-/// run again.
+/// Adds the captured registrations to `to`, also when a source failed. Sources that ran before the
+/// failed one are not run again.
 class Gathering {
  public:
   explicit Gathering(SourceLanguage::Plugins& to) : to_(to) {}
@@ -43,7 +43,7 @@ bool defines(const SourceLanguage::Plugins& plugins, const PluginRequirement& re
   return is_available(requirement, &registry, plugins.definitions);
 }
 
-/// What load() made of sources for others than engines: those of the plugins that are not there.
+/// Runs sources as an engine does, and returns the required plugins that they do not define.
 nb::list missing_plugins(SourceLanguage& language, nb::handle files, nb::handle requirements) {
   std::vector<CodeObject> sources;
   for (nb::handle file : files) {
@@ -64,7 +64,8 @@ class PythonLanguage final : public SourceLanguage {
  public:
   std::vector<CodeObject> collect(std::span<const PluginRequirement> plugins) override {
     nb::gil_scoped_acquire gil;
-    nb::object files = nb::module_::import_("opwright._sources").attr("collect")(to_list(plugins));
+    nb::object files =
+        nb::module_::import_("opwright._plugins.sources").attr("collect")(to_list(plugins));
     std::vector<CodeObject> sources;
     for (nb::handle file : files) {
       const auto bytes = nb::cast<nb::bytes>(file[1]);
@@ -77,7 +78,7 @@ class PythonLanguage final : public SourceLanguage {
   Plugins load(std::span<const CodeObject> sources,
                std::span<const PluginRequirement> plugins) override {
     nb::gil_scoped_acquire gil;
-    // What another thread is running has not been gathered yet.
+    // Registrations of sources that another thread runs have not been gathered yet, so wait for it.
     std::unique_lock lock(mutex_, std::defer_lock);
     {
       nb::gil_scoped_release release;
@@ -87,8 +88,8 @@ class PythonLanguage final : public SourceLanguage {
     for (const CodeObject& source : sources)
       files.append(
           nb::make_tuple(source.name, nb::bytes(source.bytes.data(), source.bytes.size())));
-    nb::object opened =
-        nb::module_::import_("opwright._embedded").attr("open_sources")(files, to_list(plugins));
+    nb::object opened = nb::module_::import_("opwright._plugins.embedded")
+                            .attr("open_sources")(files, to_list(plugins));
     nb::object bundle = opened[1], definitions = opened[2];
     Plugins& all = loaded_[nb::cast<std::string>(opened[0])];
     {
@@ -109,7 +110,7 @@ class PythonLanguage final : public SourceLanguage {
 
  private:
   std::recursive_mutex mutex_;             // a source may load an engine too
-  std::map<std::string, Plugins> loaded_;  ///< by digest
+  std::map<std::string, Plugins> loaded_;  ///< plugins by the digest of their sources
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace opwright::python {
 
 ReadBytes reader(nb::handle stream) {
-  // Only the second kind can be moved about, and it is told a stream.
+  // Only IStreamReaderV2 can seek, and its reads get a CUDA stream.
   const bool is_v2 =
       nb::hasattr(stream, "seek") &&
       nb::isinstance(stream, nb::module_::import_("opwright").attr("IStreamReaderV2"));

@@ -1,11 +1,11 @@
 #pragma once
 
 #include "bindings.h"
-#include "plan/stream.h"
+#include "plan/file_stream.h"
 
 namespace opwright::python {
 
-/// Reads from an IStreamReader or IStreamReaderV2, which must live as long.
+/// Reads from an IStreamReader or IStreamReaderV2, which must outlive the function.
 ReadBytes reader(nb::handle stream);
 /// Writes to an IStreamWriter.
 WriteBytes writer(nb::handle stream);

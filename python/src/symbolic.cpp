@@ -38,7 +38,8 @@ Expr less(const Expr& a, const Expr& b) { return Expr::make(ExprOp::kLess, a, b)
 Expr equal(const Expr& a, const Expr& b) { return Expr::make(ExprOp::kEqual, a, b); }
 Expr negate(const Expr& a) { return Expr(1) - a; }
 
-/// Python's arithmetic on a class whose expressions `get` reads and `make` builds, as an object.
+/// Binds Python's arithmetic on a class. `get` reads an object's expression, and `make` makes an
+/// object of one.
 template <class T, class Class, class Get, class Make>
 void bind_arithmetic(Class& c, const char* class_name, Get get, Make make) {
   using Function = Expr (*)(const Expr&, const Expr&);
@@ -163,7 +164,7 @@ nb::object to_python(const KernelArgument& argument) {
   return nb::none();
 }
 
-/// A symbol as it is; a plain int or extent is a 32-bit integer.
+/// A kernel argument: a symbol unchanged, a plain int or extent as a 32-bit integer.
 KernelArgument to_argument(nb::handle value) {
   if (nb::isinstance<SymExpr>(value)) return nb::cast<SymExpr&>(value).value;
   const std::optional<Expr> expr = find_expr(value);
@@ -172,7 +173,7 @@ KernelArgument to_argument(nb::handle value) {
   return {ArgumentType::kINT32, *expr, 0};
 }
 
-/// Lists of arguments of a launch.
+/// Binds the lists of a launch's arguments.
 void bind_argument_lists(nb::module_& m) {
   auto check_set = [](const std::optional<KernelArgument>& argument, size_t index) {
     require(argument.has_value(), "entry ", index, " of the extra arguments was never set");
@@ -351,7 +352,7 @@ void bind_launch_params(nb::module_& m) {
       "Bytes of shared memory of a block, on a GPU.");
 }
 
-/// cdiv, max, min: of two symbols of one kind that kind, otherwise a ShapeExpr.
+/// Binds cdiv, max or min. Two symbols of one kind give that kind; other operands give a ShapeExpr.
 template <class F>
 void bind_function(nb::module_& m, const char* name, F f, const char* doc) {
   const std::string signature =
@@ -507,7 +508,7 @@ void bind_symbolic(nb::module_& m) {
       .def_ro("is_size_tensor", &ShapeExpr::is_size_tensor,
               "Whether this is the extent that a size tensor tells, from `SizeTensorDesc.expr()`.");
 
-  // What a size tensor is, is said by its own class and by its expression.
+  // Whether a value is a size tensor follows from its class and its expression.
   nb::class_<SymExpr>(m, "SymExpr", "An argument of a compiled kernel.");
   auto sym_int = nb::class_<SymIntExpr, SymExpr>(
       m, "SymIntExpr",

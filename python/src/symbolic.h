@@ -12,14 +12,14 @@
 
 namespace opwright::python {
 
-/// An extent as the functions of a plugin see it.
+/// An extent in the functions of a plugin.
 struct ShapeExpr {
   Expr expr;
   bool is_size_tensor = false;
 };
 
-/// An argument of a compiled kernel: an expression, of floating types also a constant. The Python
-/// classes SymInt32 and so on differ in `type` only.
+/// An argument of a compiled kernel: an expression, or for floating types a constant. The Python
+/// classes SymInt32 and so on differ only in `type`.
 struct SymExpr {
   KernelArgument value;
 };
@@ -30,36 +30,37 @@ template <ArgumentType kType>
 struct SymFloat : SymExpr {};
 struct SymPointer : SymExpr {};
 
-/// The extents of a tensor. Those of descriptors that are handed to a function cannot be changed.
+/// The extents of a tensor. A function cannot change the extents of descriptors that it receives.
 struct ShapeExprs {
   std::vector<ShapeExpr> extents;
   bool read_only = false;
 };
 
-/// The extra arguments of a compiled kernel; an entry that was not set yet is empty.
+/// The extra arguments of a compiled kernel. Entries that are not yet set are empty.
 struct SymExprs {
   std::vector<std::optional<KernelArgument>> arguments;
 };
 struct SymIntExprs : SymExprs {};
 
-/// How a compiled kernel is launched.
+/// Launch parameters of a compiled kernel.
 struct LaunchParams {
   Expr grid[3] = {1, 1, 1};
   Expr block[3] = {1, 1, 1};
   Expr shared_memory = 0;
 };
 
-/// What to_expr takes, as Python's signatures say it.
+/// The types that to_expr takes, for Python's signatures.
 inline constexpr const char* kExtent = "int | ShapeExpr | SymIntExpr";
 
-/// An int, a ShapeExpr or an integer symbol. Throws Error naming `what` for anything else.
+/// Converts an int, a ShapeExpr or an integer symbol. Throws Error naming `what` for any other
+/// object.
 Expr to_expr(nb::handle value, std::string_view what);
 ShapeExpr to_shape_expr(nb::handle value, std::string_view what);
-/// From ShapeExprs or any sequence of ints and ShapeExpr.
+/// Converts ShapeExprs or any sequence of ints and ShapeExpr.
 std::vector<ShapeExpr> to_extents(nb::handle sequence, std::string_view what);
 SymShape exprs(const std::vector<ShapeExpr>& extents);
-/// The ids of extents that no network has, of kernels that are compiled outside of a build, begin
-/// here and end before the placeholders.
+/// Symbol ids of extents that no network has, used for kernels that are compiled outside of a
+/// build. They begin here and end before the placeholders.
 inline constexpr int kFirstOpenExtent = 1 << 24;
 inline constexpr int kNumOpenExtents = 1 << 20;
 bool has_open_extent(const Expr& expr);

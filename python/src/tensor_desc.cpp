@@ -1,4 +1,4 @@
-// TensorDesc, SizeTensorDesc, Shape: tensors as the functions of a plugin describe them.
+// TensorDesc, SizeTensorDesc, Shape: descriptions of tensors in the functions of a plugin.
 
 #include "tensor_desc.h"
 
@@ -71,7 +71,7 @@ void set_extent(ShapeRange& self, nb::handle index, nb::handle extent) {
     (*shape)[static_cast<int>(at)] = value;
 }
 
-/// One end of the range.
+/// One end of the range as a tuple.
 nb::tuple range_of(const ShapeRange& self, const Shape& extents) {
   require(std::all_of(extents.begin(), extents.end(), [](int64_t extent) { return extent >= 0; }),
           "this Shape ", self.extents.str(),
@@ -136,7 +136,7 @@ void bind_shape(nb::module_& m) {
       });
 }
 
-/// Shapes, and descriptors like another one.
+/// Binds shapes, and the methods that make descriptors like another one.
 void bind_desc_shapes(nb::class_<TensorDesc>& c) {
   c.def_prop_rw(
        "shape_expr",
@@ -189,7 +189,7 @@ void bind_desc_shapes(nb::class_<TensorDesc>& c) {
           "shape.\n\n:raises Error: if this is not an input's descriptor.");
 }
 
-/// What kind of descriptor it is.
+/// Binds the methods that tell the kinds of descriptors apart.
 void bind_desc_kinds(nb::class_<TensorDesc>& c) {
   c.def(
        "get_aliased",

@@ -8,8 +8,8 @@
 
 namespace opwright::python {
 
-/// Extents of a tensor over an optimization profile: `Shape` in Python, which is indexed like a
-/// list, -1 for what is dynamic. One that a program makes has no range there.
+/// Extents of a tensor over an optimization profile: `Shape` in Python. It is indexed like a list;
+/// dynamic extents are -1. A Shape that a program makes has no range for them.
 struct ShapeRange {
   Shape extents, min, opt, max;
   bool read_only = false;
@@ -18,32 +18,33 @@ struct ShapeRange {
   }
 };
 
-/// What the functions of a plugin know of a tensor, and what `register` says of an output.
+/// Description of a tensor for the functions of a plugin, and of an output by `register`.
 struct TensorDesc {
   DataType dtype = DataType::kFLOAT;
   TensorFormat format = TensorFormat::kLINEAR;
   float scale = 1;
-  std::shared_ptr<ShapeExprs> shape_expr;  ///< null where only the shape's range is known
-  std::shared_ptr<ShapeRange> shape;       ///< null where it is not known yet
-  int input = -1;                          ///< of the plugin; -1 for those that a function made
-  nb::object aliased;                      ///< the input's descriptor, or not valid
+  std::shared_ptr<ShapeExprs> shape_expr;  ///< null if only the shape's range is known
+  std::shared_ptr<ShapeRange> shape;       ///< null if it is not known yet
+  int input = -1;                          ///< the plugin's input; -1: a function made it
+  nb::object aliased;                      ///< descriptor of the aliased input, or invalid
   bool read_only = false;
 };
 
-/// The descriptor of an output that tells an extent which is only known once the plugin has run.
+/// The descriptor of an output that holds an extent. The extent is only known once the plugin has
+/// run.
 struct SizeTensorDesc : TensorDesc {
   ShapeExpr opt, upper_bound;
-  int placeholder = 0;  ///< the symbol that stands for the value until the network gives it one
-  int index = -1;       ///< of the output, once known
+  int placeholder = 0;  ///< the value's symbol until the network gives it one
+  int index = -1;       ///< index of the output, once known
 };
 
 /// The descriptor of an input whose elements shapes may depend on.
 struct ShapeInput : TensorDesc {
-  std::vector<ShapeExpr> values;  ///< one per element: of a scalar, or of a vector
+  std::vector<ShapeExpr> values;  ///< one per element of the scalar or vector
 };
 
-/// Symbols from here on stand for values of size tensors within one call of `register`: far above
-/// those of any network.
+/// First symbol that stands for a size tensor's value within one call of `register`. Such symbols
+/// are far above those of any network.
 inline constexpr int kFirstPlaceholder = 1 << 30;
 
 /// A read-only descriptor of input `input`.

@@ -1,4 +1,4 @@
-// The threads that engines on the CPU compute with.
+// The threads with which engines on the CPU compute.
 
 #include <optional>
 

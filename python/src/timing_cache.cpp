@@ -8,7 +8,7 @@
 namespace opwright::python {
 namespace {
 
-/// What the timing cache has a time for: a candidate of a layer, with shapes, types and formats.
+/// Key of a time in the timing cache: a candidate of a layer, with shapes, types and formats.
 struct TimingCacheKey {
   std::string text;
 };
@@ -66,7 +66,7 @@ void bind_timing_cache(nb::module_& m) {
           },
           "Forgets all entries.")
       .def("__len__", &TimingCache::size)
-      // Scripts ask whether there is one, as TensorRT's has no length.
+      // Scripts test whether a cache exists. TensorRT's has no length, so an empty one is true.
       .def("__bool__", [](const TimingCache&) { return true; })
       .def(
           "queryKeys",

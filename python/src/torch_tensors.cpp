@@ -3,7 +3,7 @@
 namespace opwright::python {
 namespace {
 
-/// A name that is compared by its address.
+/// An interned name, which can be compared by its address.
 nb::object interned(const char* name) { return nb::steal(PyUnicode_InternFromString(name)); }
 
 bool is_true(const nb::object& value) { return value.ptr() == Py_True; }

@@ -7,33 +7,34 @@
 
 namespace opwright::python {
 
-/// PyTorch's tensors as an engine takes and makes them. They are read by their attributes, since
-/// DLPack takes PyTorch longer than a small engine runs. Used and dropped under the interpreter's
-/// lock; PyTorch is imported when the first tensor comes.
+/// Reads and makes PyTorch tensors for an engine. Tensors are read by their attributes, since
+/// DLPack takes longer in PyTorch than a small engine runs. Used and dropped under the
+/// interpreter's lock. PyTorch is imported when the first tensor comes.
 class TorchTensors {
  public:
   /// The engine must outlive the object.
   explicit TorchTensors(const Engine& engine);
-  /// Whether it is a tensor or a parameter: no class that somebody derived, which may have its
-  /// elements elsewhere, and no sparse one.
+  /// Whether the value is a strided tensor or parameter. False for derived classes, which may keep
+  /// their elements elsewhere, and for sparse tensors.
   bool is_strided(nb::handle value);
-  /// Whether a tensor lies densely in the host's memory, and has the input's type.
+  /// Whether a tensor lies densely in the host's memory and has the input's type.
   bool is_dense_on_host(size_t input, nb::handle tensor);
   /// Whether a tensor's type is the input's.
   bool has_type(size_t input, nb::handle tensor);
   bool is_contiguous(nb::handle tensor) const;
-  /// Whether PyTorch would record what is done with the tensor, for its gradients.
+  /// Whether PyTorch would record operations on the tensor for gradients.
   bool records_gradients(nb::handle tensor) const;
-  /// A dense tensor of the input's type.
+  /// Reads a dense tensor of the input's type.
   Argument read(size_t input, nb::object tensor) const;
-  /// A new tensor and its address. `device`: PyTorch's, where that is not the host.
+  /// Makes a tensor. Returns it with its address. `device` is PyTorch's device if that is not the
+  /// host.
   std::pair<nb::object, void*> allocate(size_t output, const Shape& shape, nb::handle device);
 
  private:
-  /// PyTorch's, once it is imported.
+  /// Objects of PyTorch, looked up once it is imported.
   struct Package {
     nb::object tensor, parameter, strided, empty, is_grad_enabled;
-    std::vector<nb::object> inputs, outputs;  ///< types; None where PyTorch has none
+    std::vector<nb::object> inputs, outputs;  ///< PyTorch's types; None if it lacks one
   };
   const Package& package();
 

@@ -12,7 +12,7 @@
 namespace opwright::python {
 namespace {
 
-/// Weights as TensorRT has them: a view of a NumPy array, or empty of a type.
+/// Weights as in TensorRT: a view of a NumPy array, or empty weights of a type.
 struct WeightsView {
   DataType dtype = DataType::kFLOAT;
   nb::object array = nb::none();  ///< numpy.ndarray, or None when empty
@@ -20,7 +20,7 @@ struct WeightsView {
   nb::object numpy() const { return array.is_none() ? flat_array(dtype, {}, 0) : array; }
 };
 
-/// DimsHW and its kin only differ in their names and default lengths.
+/// Binds Dims, DimsHW and so on, which differ only in their names and default lengths.
 void bind_dims(nb::module_& m) {
   nb::class_<Shape>(
       m, "Dims",
@@ -58,7 +58,7 @@ void bind_dims(nb::module_& m) {
       .def_ro_static("MAX_DIMS", &Dims::MAX_DIMS);
 }
 
-/// Types, formats and places of tensors.
+/// Binds types, formats and locations of tensors.
 void bind_tensor_enums(nb::module_& m) {
   nb::enum_<DataType>(m, "DataType", nb::is_arithmetic(), "Types of tensor elements.")
       .value("FLOAT", DataType::kFLOAT, "32-bit floating point.")
@@ -126,7 +126,8 @@ void bind_types(nb::module_& m) {
   error.doc() =
       "What every failure of the engine raises. The message says what was wrong, where, and how to "
       "mend it.";
-  // Asked before the one that nb::exception has registered: names in messages may be any bytes.
+  // This translator runs before the one that nb::exception has registered, since names in messages
+  // may contain any bytes.
   nb::register_exception_translator(
       [](const std::exception_ptr& thrown, void* type) {
         try {
@@ -297,7 +298,8 @@ Blob borrow_bytes(nb::handle object) {
 
 namespace {
 
-/// Two elements a byte, the first one in the low bits, as ONNX has them. ml_dtypes has one a byte.
+/// Packs two elements in a byte, the first one in the low bits, as in ONNX. ml_dtypes stores one in
+/// a byte.
 Blob pack_int4(const uint8_t* elements, int64_t count) {
   return Blob::make(static_cast<size_t>(bytes_of(DataType::kINT4, count)), [&](void* memory) {
     auto* packed = static_cast<uint8_t*>(memory);
@@ -316,7 +318,7 @@ nb::object flat_array(DataType type, const Blob& data, int64_t count) {
   if (count == 0) return numpy.attr("empty")(0, dtype);
   nb::object bytes = nb::cast(HostMemory{{data}});
   if (bits(type) % 8 == 0) return numpy.attr("frombuffer")(bytes, dtype);
-  // Signed, one to a byte: what ml_dtypes makes its own type of.
+  // Signed elements, one in each byte, which ml_dtypes converts to its own type.
   const auto* packed = reinterpret_cast<const uint8_t*>(data.data());
   Blob unpacked = Blob::make(static_cast<size_t>(count), [&](void* memory) {
     auto* elements = static_cast<int8_t*>(memory);
@@ -338,7 +340,7 @@ ArrayData to_array(nb::handle object, std::string_view what) {
     type_of_none = weights.dtype;
   }
   if (source.is_none()) return {type_of_none, Shape{0}, Blob::copy("", 0)};
-  // PyTorch's bfloat16, which NumPy has not.
+  // PyTorch's bfloat16, a type that NumPy lacks.
   nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> tensor;
   if (kind_of(source) == ArrayKind::kTorch && nb::try_cast(source, tensor, false)) {
     if (const std::optional<DataType> type = data_type(tensor.dtype())) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Before Python 3.11 PyObject_Vectorcall is inline, so that the linker cannot put ours in its place
-// (interpreter_end.cpp). There the compiler does, which includes this file before all others.
+// Before Python 3.11 PyObject_Vectorcall is inline, so the linker cannot replace it by ours
+// (interpreter_end.cpp). There the compiler replaces it: it includes this file before all others.
 
 #include <Python.h>
 

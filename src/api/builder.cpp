@@ -8,7 +8,7 @@
 namespace opwright {
 namespace {
 
-/// Tells a monitor of the phases that a ProgressCallback hears of.
+/// Tells a monitor of the phases that a ProgressCallback receives.
 class ProgressReport {
  public:
   ProgressReport(BuildMonitor& monitor, Log log) : monitor_(monitor), log_(log) {}
@@ -100,7 +100,7 @@ std::shared_ptr<Engine> Builder::load(Plan plan, const Network& network,
   options.max_threads = max_threads_;
   if (plan.backend == config.device.backend) options.device_ordinal = config.device.ordinal;
   options.limits = config.limits;
-  const ThreadLimit limit(max_threads_);  // the device is the one that the engine was tuned on
+  const ThreadLimit limit(max_threads_);  // the device is the one for which the engine was tuned
   return Engine::load(std::move(plan), options);
 }
 

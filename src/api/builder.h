@@ -11,7 +11,7 @@
 
 namespace opwright {
 
-/// Builds networks, as IBuilder does; methods throw.
+/// Builds networks, as IBuilder does. Methods throw.
 class Builder {
  public:
   using InterruptCheck = std::function<void()>;
@@ -20,31 +20,34 @@ class Builder {
 
   ErrorReport& errors() const { return errors_; }
   const Log& log() const { return errors_.log(); }
-  /// Where plugins of its networks are looked up, as long as those live.
+  /// The registry of its networks' plugins, which lives as long as these networks.
   const std::shared_ptr<PluginRegistry>& registry() const { return registry_; }
-  /// For plugins; null: the device's memory.
+  /// The allocator for plugins; null: the device's memory.
   const std::shared_ptr<IGpuAllocator>& allocator() const { return allocator_; }
   void set_allocator(std::shared_ptr<IGpuAllocator> allocator) {
     allocator_ = std::move(allocator);
   }
-  /// Of builds and of the engines of build_engine(): at first those of the thread that calls.
+  /// The most threads of builds and of the engines of build_engine(). Initially the limit of the
+  /// calling thread.
   int max_threads() const;
   /// Throws Error as checked_threads() does.
   void set_max_threads(int threads);
-  /// Takes back what was set.
+  /// Takes back all settings.
   void reset();
 
-  /// `check` is called between runs of kernels; what it throws ends the build.
+  /// Builds a plan. `check` is called between runs of kernels. An exception that it throws ends the
+  /// build.
   Plan build(const Network& network, const BuilderConfig& config, InterruptCheck check = {}) const;
   using TimingFilter = std::function<bool(const std::string& layer, const std::string& key)>;
-  /// Times what a build would and the config's timing cache lacks, as far as the filter says so of
-  /// a candidate's layer and of its key in that cache, and puts it there. Nothing is built.
+  /// Times the candidates that a build would time and the config's timing cache lacks, if the
+  /// filter returns true for a candidate's layer and its key in that cache. Puts the times into the
+  /// cache. Builds nothing.
   void time_candidates(const Network& network, const BuilderConfig& config, TimingFilter filter,
                        InterruptCheck check = {}) const;
-  /// Makes the plan an engine.
+  /// Makes an engine of the plan.
   std::shared_ptr<Engine> load(Plan plan, const Network& network,
                                const BuilderConfig& config) const;
-  /// Throws the Error of a build, which times nothing here.
+  /// Throws the Error that a build would throw. Times nothing.
   void check_supported(const Network& network, const BuilderConfig& config) const;
 
  private:
@@ -54,7 +57,7 @@ class Builder {
   mutable ErrorReport errors_;
   std::shared_ptr<PluginRegistry> registry_;
   std::shared_ptr<IGpuAllocator> allocator_;
-  int max_threads_ = 0;  ///< 0: what the calling thread has
+  int max_threads_ = 0;  ///< 0: the limit of the calling thread
 };
 
 }  // namespace opwright

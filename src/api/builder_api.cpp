@@ -5,10 +5,10 @@
 
 #include "api/builder.h"
 #include "api/config.h"
+#include "api/engine.h"
+#include "api/host_memory.h"
 #include "api/network.h"
-#include "plan/stream.h"
-#include "runtime/api_engine.h"
-#include "runtime/api_host_memory.h"
+#include "plan/file_stream.h"
 
 namespace opwright {
 namespace {

@@ -2,13 +2,13 @@
 
 #include <memory>
 
+#include "api/border.h"
+#include "api/dla.h"
 #include "api/profile.h"
 #include "api/timing_cache.h"
 #include "compile/builder_config.h"
 #include "opwright/builder.h"
 #include "opwright/version.h"
-#include "runtime/api_border.h"
-#include "runtime/dla.h"
 
 namespace opwright {
 
@@ -235,7 +235,7 @@ class BuilderConfigApi final : public IBuilderConfig {
 
   ErrorReport errors_;
   BuilderConfig config_;
-  std::unique_ptr<TimingCacheApi> timing_cache_;  ///< the public face of the config's
+  std::unique_ptr<TimingCacheApi> timing_cache_;  ///< the public face of the config's timing cache
   IProgressMonitor* monitor_ = nullptr;
 };
 

@@ -118,11 +118,11 @@ template <class Interface>
 class BoundaryLayer final : public LayerApi<Interface> {
  public:
   using LayerApi<Interface>::LayerApi;
-  /// Of loops.
+  /// The loop, in layers of loops.
   ILoop* getLoop() const noexcept {
     return this->handle_.network.loop(boundary_of(this->handle_.layer)->region());
   }
-  /// Of conditionals.
+  /// The conditional, in layers of conditionals.
   IIfConditional* getConditional() const noexcept {
     return this->handle_.network.conditional(boundary_of(this->handle_.layer)->region());
   }

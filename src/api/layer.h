@@ -13,7 +13,7 @@ namespace opwright {
 /// Throws Error for a wrong rank.
 Ints to_ints(Dims const& dims);
 
-/// A layer and the network object that it belongs to: what the methods that all layers share need.
+/// A layer and its network object, for the methods that all layers share.
 struct LayerHandle {
   const NetworkApi& network;
   Layer& layer;
@@ -28,7 +28,7 @@ struct LayerHandle {
   void set_output_type(int32_t index, DataType type) const;
   bool output_type_is_set(int32_t index) const;
   void reset_output_type(int32_t index) const;
-  /// What a value points to is kept here.
+  /// Keeps the arrays and texts to which a value points.
   struct Kept {
     std::vector<float> reals;
     std::string text;
@@ -99,7 +99,7 @@ class LayerApi : public Interface {
   mutable LayerHandle::Kept kept_;
 };
 
-/// Makes the public object of a layer, of the class for its type.
+/// Makes the public object of a layer, of the class for the layer's type.
 std::shared_ptr<ILayer> make_layer_api(const LayerHandle& handle);
 
 }  // namespace opwright

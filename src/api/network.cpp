@@ -27,7 +27,7 @@ void append(std::vector<Tensor*>& tensors, ITensor* const* list, int32_t count, 
   }
 }
 
-/// Element `index` of a list; null, and an error, where there is none.
+/// Element `index` of a list. Null, and an error, where it does not exist.
 template <class T>
 T* element(std::span<T* const> list, int32_t index, const char* what) {
   require(index >= 0 && index < static_cast<int32_t>(list.size()), "the network has no ", what, " ",
@@ -42,7 +42,7 @@ struct AddCall {
   std::span<const impl::LayerValue> arguments;
 };
 
-/// Argument `index` of the call, called `name`, as a core function takes it.
+/// Argument `index` of the call, called `name`, in the type of the core function's parameter.
 template <class T>
 decltype(auto) argument(const AddCall& call, size_t index, const char* name) {
   using Value = std::decay_t<T>;

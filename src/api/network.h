@@ -5,12 +5,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "api/border.h"
 #include "api/tensor.h"
 #include "network/network.h"
 #include "operators/properties.h"
 #include "opwright/network.h"
 #include "plugin/registry/registry.h"
-#include "runtime/api_border.h"
 
 namespace opwright {
 
@@ -28,13 +28,13 @@ class NetworkApi final : public INetworkDefinition {
   Network& network() { return network_; }
   const Network& network() const { return network_; }
   const ErrorReport& errors() const { return errors_; }
-  /// The public objects of what the network owns, made when first asked for. Null for
-  /// a null tensor.
+  /// The public objects of the network's parts. Each is made on its first use. Null for a null
+  /// tensor.
   ITensor* tensor(Tensor* tensor) const;
   ILayer* layer(Layer& layer) const;
   ILoop* loop(Region& region) const;
   IIfConditional* conditional(Region& region) const;
-  /// A copy of what a caller gives, which setWeightsName() knows by the caller's address; without
+  /// A copy of a caller's weights, which setWeightsName() finds by the caller's address; without
   /// data for weights without values.
   WeightsArray copy_of(const Weights& weights, std::string_view what) const;
 
@@ -91,7 +91,7 @@ class NetworkApi final : public INetworkDefinition {
                    int32_t nbArguments) noexcept override;
 
  private:
-  /// Runs `add`, which gives a Layer*, and returns the layer's public object, of the class
+  /// Runs `add`, which returns a Layer*, and returns the layer's public object, of the class
   /// `Interface`.
   template <class Interface, class Add>
   Interface* added(Add&& add) noexcept {
@@ -103,10 +103,10 @@ class NetworkApi final : public INetworkDefinition {
   Network network_;
   ErrorReport& errors_;
   mutable std::unordered_multimap<const void*, const void*>
-      copies_;  ///< by the address of what was given
+      copies_;  ///< by the address of the caller's weights
   mutable std::unordered_map<const Tensor*, std::unique_ptr<TensorApi>> tensors_;
   mutable std::unordered_map<const Layer*, std::shared_ptr<ILayer>> layers_;
-  /// Callers cannot delete what these point to.
+  /// Callers cannot delete these objects.
   struct RegionDeleter {
     void operator()(ILoop* loop) const;
     void operator()(IIfConditional* conditional) const;

@@ -74,7 +74,7 @@ class ParserApi final : public IParser {
   int64_t* getSubgraphNodes(int64_t const index, int64_t& subgraphLength) noexcept override {
     subgraphLength = 0;
     return report_.guard<int64_t*>(nullptr, [&] {
-      // The caller gets them to write to.
+      // The caller may write to the list.
       subgraph_nodes_[index] = parser_.subgraph(index).nodes;
       subgraphLength = static_cast<int64_t>(subgraph_nodes_[index].size());
       return subgraph_nodes_[index].data();

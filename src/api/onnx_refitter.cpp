@@ -2,7 +2,9 @@
 
 #include <filesystem>
 
+#include "api/border.h"
 #include "api/parser_error.h"
+#include "api/refitter.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "onnx/refit.h"

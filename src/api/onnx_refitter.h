@@ -11,23 +11,23 @@
 
 namespace opwright {
 
-/// Sets a refitter's weights from an ONNX model. What is wrong is collected, as OnnxParser does.
+/// Sets a refitter's weights from an ONNX model. Collects errors, as OnnxParser does.
 class OnnxRefitter {
  public:
   OnnxRefitter(Refitter& refitter, Log log) : refitter_(refitter), log_(log) {}
 
-  /// Sets all weights of the engine. False when errors() has something.
+  /// Sets all weights of the engine. Returns false when errors() has errors.
   bool refit(const Blob& model, const std::string& path) {
     return load_model(model, path) && refit_model();
   }
   bool refit_file(const std::string& path);
 
-  /// In steps: the model, then other data for some initializers, then the weights.
+  /// Refits in steps: the model, then other data for some initializers, then the weights.
   bool load_model(const Blob& model, const std::string& path);
   bool load_initializer(const std::string& name, Blob data);
   bool refit_model();
 
-  /// As OnnxParser.
+  /// As OnnxParser::links_allowed().
   bool links_allowed() const { return links_ == Links::kAnywhere; }
   void set_links_allowed(bool allowed) { links_ = allowed ? Links::kAnywhere : Links::kBeneath; }
 

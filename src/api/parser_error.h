@@ -16,7 +16,7 @@ class ParserErrorApi final : public IParserError {
   explicit ParserErrorApi(const OnnxError& error) : error_(error) {
     for (const std::string& call : error_.functions) functions_.push_back(call.c_str());
   }
-  // What functions_ points into must not move.
+  // Copies or moves would leave functions_ with dangling pointers.
   ParserErrorApi(const ParserErrorApi&) = delete;
   ParserErrorApi& operator=(const ParserErrorApi&) = delete;
   ~ParserErrorApi() override = default;
@@ -41,7 +41,7 @@ class ParserErrorApi final : public IParserError {
   std::vector<const char*> functions_;
 };
 
-/// The errors that callers of a parser or of an ONNX refitter get.
+/// The errors that callers of a parser or of an ONNX refitter receive.
 class ParserErrorsApi {
  public:
   int count() const { return static_cast<int>(errors_.size()); }
@@ -49,7 +49,7 @@ class ParserErrorsApi {
     return index >= 0 && index < count() ? &errors_[static_cast<size_t>(index)] : nullptr;
   }
   void clear() { errors_.clear(); }
-  /// Runs `work` of `core`, which tells whether it has no errors, and takes those.
+  /// Runs `work` of `core`, which returns whether it had no errors, and takes over these errors.
   template <class Core, class Work>
   bool take(const ErrorReport& report, const Core& core, Work&& work) noexcept {
     errors_.clear();

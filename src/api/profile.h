@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
+#include "api/border.h"
 #include "compile/optimization_profile.h"
 #include "opwright/builder.h"
-#include "runtime/api_border.h"
 
 namespace opwright {
 

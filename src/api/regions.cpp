@@ -5,7 +5,7 @@
 namespace opwright {
 namespace {
 
-/// Runs `add`, which gives a layer, and returns its public object.
+/// Runs `add`, which returns a layer, and returns its public object.
 template <class Interface, class Add>
 Interface* added(const NetworkApi& network, Add&& add) noexcept {
   return network.errors().guard<Interface*>(

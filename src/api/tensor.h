@@ -1,8 +1,8 @@
 #pragma once
 
+#include "api/border.h"
 #include "network/network.h"
 #include "opwright/network.h"
-#include "runtime/api_border.h"
 
 namespace opwright {
 
@@ -39,7 +39,7 @@ class TensorApi final : public ITensor {
  private:
   Tensor& tensor_;
   const ErrorReport& errors_;
-  mutable std::string dimension_name_;  ///< what was returned last
+  mutable std::string dimension_name_;  ///< the name that was returned last
 };
 
 }  // namespace opwright

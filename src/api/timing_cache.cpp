@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "runtime/api_host_memory.h"
+#include "api/host_memory.h"
 
 namespace opwright {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <memory>
 
+#include "api/border.h"
 #include "compile/timing_cache.h"
 #include "opwright/builder.h"
-#include "runtime/api_border.h"
 
 namespace opwright {
 

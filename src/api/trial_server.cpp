@@ -26,13 +26,13 @@
 namespace opwright {
 namespace {
 
-/// What is to be said goes to the parent.
+/// Drops messages: the parent reports.
 class Silence final : public ILogger {
  public:
   void log(Severity, AsciiChar const*) noexcept override {}
 };
 
-/// What the parent left open for its own programs is none of this one's business.
+/// Closes files that the parent left open for its own programs.
 void close_inherited() {
   std::vector<int> open;
   std::error_code ignored;
@@ -46,11 +46,11 @@ void close_inherited() {
 }
 
 /// Runs the only profile of the file once. Where the device's context is lost, nothing can be given
-/// back to it: `end` ends the process.
+/// back to the device: `end` ends the process.
 void run(const Blob& file, const Device& device, const Log& log,
          const std::function<void(const DeviceLostError&)>& end) {
   LoadOptions options;
-  options.allow_host_code = true;  // that of the parent, whose own the file is
+  options.allow_host_code = true;  // the code is the parent's, which wrote the file
   options.device_ordinal = device.ordinal();
   options.weights = WeightCheck::kDeferred;
   options.log = log;
@@ -82,7 +82,7 @@ void run(const Blob& file, const Device& device, const Log& log,
   }
 }
 
-/// What is to be done about it concerns a process that goes on.
+/// The error's text without the advice at its end, which concerns a process that goes on.
 std::string cause_of(const DeviceLostError& error) {
   const std::string text = error.what();
   return text.substr(0, text.rfind("; the "));
@@ -147,7 +147,7 @@ int serve_trials(const char* device_name) {
     });
     if (!reply(answer) || answer.outcome == TrialOutcome::kFault) break;
   }
-  // Nobody waits for what libraries do at the end of a process.
+  // Nobody waits for libraries' work at the end of a process.
   std::_Exit(0);
 }
 

@@ -20,7 +20,7 @@
 namespace opwright {
 namespace {
 
-/// Backends in libraries of their own.
+/// Backends that have a library of their own.
 constexpr std::pair<std::string_view, DeviceType> kLibraries[] = {{"cuda", DeviceType::kGPU}};
 
 /// Stands for a backend whose library cannot be loaded.
@@ -58,7 +58,7 @@ std::string joined(const std::vector<std::string_view>& names) {
   return text;
 }
 
-/// A backend that is known, there or not.
+/// A registered backend. Its library may be not loaded yet.
 class KnownBackend {
  public:
   KnownBackend(std::string_view name, DeviceType type) : name_(name), type_(type) {}
@@ -107,7 +107,7 @@ class Backends {
             joined(names()));
     return *found;
   }
-  /// In the order of their registration.
+  /// Backends of that type, in the order of their registration.
   std::vector<KnownBackend*> of(DeviceType type) const {
     std::vector<KnownBackend*> found;
     const std::lock_guard lock(mutex_);
@@ -186,7 +186,7 @@ DeviceId parse_device(std::string_view text, std::string_view what) {
     const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, id.ordinal);
     is_right = is_right && error == std::errc() && rest == end && id.ordinal >= 0;
   }
-  if (is_right && type_of(id) == DeviceType::kCPU) {  // there is one
+  if (is_right && type_of(id) == DeviceType::kCPU) {  // the CPU backend has one device
     is_right = id.ordinal <= 0;
     id.ordinal = -1;
   }

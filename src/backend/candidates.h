@@ -8,18 +8,18 @@
 
 namespace opwright {
 
-/// The tactic of loops over bytes, which are exact everywhere and slow: no pass makes layers for
+/// The tactic of loops over bytes. They are exact everywhere and slow: no pass makes layers for
 /// them.
 inline constexpr std::string_view kIntegerLoop = "integer loop";
 
 /// A candidate with the types of the query's ports, all LINEAR.
 Candidate linear_candidate(const CandidateQuery& query, std::string tactic_name);
-/// LINEAR and what else the device uses for tensors of that rank.
+/// LINEAR and the other formats that the device uses for tensors of that rank.
 std::vector<TensorFormat> formats_of(const CandidateQuery& query, int rank);
-/// Whether the port has this very shape throughout the profile.
+/// Whether `port` has the shape of `other` throughout the profile.
 bool has_shape_of(const PortDesc& port, const PortDesc& other);
-/// Appends, for each lower precision that the query allows, copies of the candidates in which the
-/// FP32 ports with the shape of `like` have it.
+/// Appends copies of the candidates for each lower precision that the query allows. In a copy, the
+/// FP32 ports with the shape of `like` have that precision.
 void add_lower_precisions(const CandidateQuery& query, const PortDesc& like,
                           std::vector<Candidate>& candidates);
 /// Whether a channel axis of this port fills whole blocks of the format for every shape in the

@@ -22,8 +22,8 @@ void write_pattern(Pattern& pattern, Use use, uint64_t set, uint64_t clear = 0) 
   }
 }
 
-/// Quiet NaNs, so that operations pass the payload on, which ends in 1 or 2; that of the
-/// processor's own NaN is 0.
+/// Fills the pattern with quiet NaNs, so that operations pass the payload on. The payload ends in 1
+/// or 2; that of the processor's own NaN is 0.
 template <class T>
 void write_nans(Pattern& pattern, Use use, uint64_t nan) {
   const uint64_t payload = use == Use::kRead ? 2 : 1;
@@ -52,7 +52,7 @@ Pattern make_pattern(DataType type, Use use) {
       else
         write_nans<uint16_t>(pattern, use, 0xFFC0);
       break;
-    // Below -2^30 and -2^62.
+    // Integers below -2^30 and -2^62.
     case DataType::kINT32:
       write_pattern<uint32_t>(pattern, use, 0x80000000, 0x40000000);
       break;
@@ -101,7 +101,7 @@ void GuardedMemory::fetch(Queue queue) {
     device_.copy(image_.data(), memory_.data(), size_ + 2 * kGuardBytes, queue);
 }
 
-/// Between `begin` and `end`, counted from the memory's base.
+/// Damage between bytes `begin` and `end`, counted from the memory's base.
 std::optional<GuardedMemory::Damage> GuardedMemory::damage(size_t begin, size_t end,
                                                            size_t unit) const {
   std::optional<Damage> found;

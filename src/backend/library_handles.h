@@ -7,8 +7,9 @@
 
 namespace opwright {
 
-/// What V2 plugins get in attachToContext(): handles of NVIDIA's libraries, as far as those are
-/// installed. They belong to a device, are on its default stream, and end with this object.
+/// Handles of NVIDIA's libraries, as far as those are installed. V2 plugins get them in
+/// attachToContext(). The handles belong to a device, work on its default stream, and end with this
+/// object.
 class LibraryHandles {
  public:
   virtual ~LibraryHandles() = default;
@@ -16,8 +17,8 @@ class LibraryHandles {
   cublasContext* cublas = nullptr;
 };
 
-/// Those of an execution context, which is known by an address of its own: made for the first who
-/// asks and kept as long as somebody has them. Null for the host. Thread safe.
+/// The handles of an execution context, which a unique address identifies. They are made at the
+/// first call and kept as long as somebody has them. Null for the host. Thread safe.
 std::shared_ptr<const LibraryHandles> library_handles(const Device* device, const void* context);
 
 }  // namespace opwright

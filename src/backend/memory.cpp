@@ -14,8 +14,8 @@ struct DeviceMemory::Block {
   const Device& device;
   std::byte* data;
   size_t size;
-  std::shared_ptr<IGpuAllocator> allocator;  ///< null: the device
-  std::shared_ptr<const LastUse> last_use;   ///< null: not known
+  std::shared_ptr<IGpuAllocator> allocator;  ///< null: from the device
+  std::shared_ptr<const LastUse> last_use;   ///< null: the last use is not known
   ~Block();
 };
 
@@ -37,11 +37,11 @@ std::byte* allocate(const Device& device, size_t bytes, IGpuAllocator* allocator
   return static_cast<std::byte*>(memory);
 }
 
-/// What there is, by its address.
+/// A block of device memory; the map's key is its address.
 struct Known {
   size_t bytes = 0;
   std::weak_ptr<const void> block;
-  bool was_held = false;  ///< so that others may have given work to the device that uses it
+  bool was_held = false;  ///< others may have given work to the device that uses the block
 };
 struct Blocks {
   LibraryLock mutex;
@@ -61,7 +61,7 @@ DeviceMemory::Block::~Block() {
   }
   Event* const event = was_held || last_use == nullptr ? nullptr : last_use->event();
   if (allocator != nullptr) {
-    // What comes next may write to it, in an order of its own.
+    // The allocator's next user may write to the memory in any order.
     device.wait_for(event);
     allocator->deallocate(data);
   } else if (event != nullptr) {

@@ -10,20 +10,20 @@ namespace opwright {
 class Device;
 class LastUse;
 
-/// Memory of a device, 64-byte aligned (256 on a GPU) and uninitialized. It is freed with the
-/// object, but for those who hold it (hold_memory), after the last of them; and after work that
-/// uses it, for which an allocator's memory is waited for.
+/// Memory of a device, 64-byte aligned (256 on a GPU) and uninitialized. It is freed when the
+/// object and all who hold the memory (hold_memory) are gone, and after the work that uses it.
+/// Before it goes back to an allocator, the host waits for that work.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  /// At least `bytes`, from the allocator where there is one; what was there before is given up
-  /// where it is too small. `last_use` is that of all who use it and do not hold it; null: not
-  /// known. Throws Error as Device::allocate does. Returns whether the memory is new.
+  /// Makes the memory at least `bytes` long, from the allocator where there is one. Memory that is
+  /// too small is given up first. `last_use` covers all users that do not hold the memory; null:
+  /// not known. Throws Error as Device::allocate does. Returns whether the memory is new.
   bool grow(const Device& device, size_t bytes,
             const std::shared_ptr<IGpuAllocator>& allocator = nullptr,
             const std::shared_ptr<const LastUse>& last_use = nullptr);
   void reset() { block_.reset(); }
-  /// Null while there is none.
+  /// Null while there is no memory.
   std::byte* data() const;
   size_t size() const;
 
@@ -46,8 +46,8 @@ class PinnedMemory {
   std::byte* const data_;
 };
 
-/// Keeps the DeviceMemory that the address lies in for as long as the pointer is there; null for
-/// memory that is no DeviceMemory. Thread safe.
+/// Keeps the DeviceMemory at the address alive as long as the returned pointer. Null where the
+/// address is in no DeviceMemory. Thread safe.
 std::shared_ptr<const void> hold_memory(const void* address);
 
 }  // namespace opwright

@@ -7,8 +7,7 @@
 
 namespace opwright {
 
-/// Runs what gives up kernels and memory of the device, which the calling thread must work with
-/// for that.
+/// Runs `release`, which gives up kernels and memory of the device, within the device's scope.
 template <class Release>
 void release_on(const Device& device, Release&& release) noexcept {
   try {
@@ -16,7 +15,7 @@ void release_on(const Device& device, Release&& release) noexcept {
     release();
     return;
   } catch (const std::exception&) {
-    // The device's context is gone; what is left is the host's.
+    // The device's context is gone; only host memory is left to free.
   }
   release();
 }

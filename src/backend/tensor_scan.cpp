@@ -27,7 +27,7 @@ Shape stored_shape(const Shape& shape, TensorFormat format) {
   return stored;
 }
 
-/// Coordinates of the element, or nothing for padding.
+/// Coordinates of the element at an index into the memory, or nothing for padding.
 std::optional<Shape> locate(const TensorView& tensor, int64_t element) {
   const FormatLayout layout = layout_of(tensor.type.format);
   const Shape stored = stored_shape(tensor.shape, tensor.type.format);
@@ -55,7 +55,7 @@ bool may_be_padding(const TensorView& tensor) {
          tensor.shape[kChannels] % layout_of(tensor.type.format).block != 0;
 }
 
-/// Adds up the elements that are visited in the order of the memory.
+/// Collects elements that are visited in the order of the memory.
 class Collector {
  public:
   Collector(const TensorView& tensor, int64_t least_run)
@@ -64,7 +64,7 @@ class Collector {
         per_word_(bits(tensor.type.dtype) < 8 ? 8 / bits(tensor.type.dtype) : 1),
         least_run_(least_run) {}
 
-  /// `word` is a byte of 4-bit elements, else an element.
+  /// `word`: index of a byte for 4-bit elements, else of an element.
   void add(int64_t word) {
     if (word != last_ + 1) run_ = 0;
     last_ = word;
@@ -91,8 +91,8 @@ Word word_at(const std::byte* data, int64_t index) {
   return word;
 }
 
-/// Visits the words of `bytes` bytes of memory that pass the test of a word and its index within a
-/// pattern.
+/// Visits the words of `bytes` bytes of memory that pass `test`, which gets a word and its index
+/// within a pattern.
 template <class Word, class Test>
 Found collect(const TensorView& tensor, int64_t bytes, int64_t least_run, Test&& test) {
   Collector collector(tensor, least_run);
@@ -143,7 +143,7 @@ std::vector<int64_t> words_of_pattern(const TensorView& tensor, const std::byte*
   return found;
 }
 
-/// Elements with all bits of `exponent` set.
+/// Finds elements with all bits of `exponent` set.
 template <class Word>
 Found find_exponent(const TensorView& tensor, Word exponent) {
   return collect<Word>(tensor, bytes_in_memory(tensor), 1,

@@ -15,7 +15,7 @@ void* allocate_aligned(size_t size) noexcept {
   const size_t rounded = (size + (size == 0) + 63) / 64 * 64;
   void* memory = nullptr;
   if (posix_memalign(&memory, alignment, rounded) != 0) return nullptr;
-  // Only advice: without huge pages the memory is as good.
+  // Huge pages are only advice; the memory is usable without.
   if (is_large) (void)madvise(memory, size / kHugePage * kHugePage, MADV_HUGEPAGE);
   return memory;
 }

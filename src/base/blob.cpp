@@ -8,7 +8,7 @@
 namespace opwright {
 
 std::shared_ptr<void> Blob::allocate(size_t size) {
-  // Memory also for no bytes: only an absent Blob has null data.
+  // Even 0 bytes get memory, because only an absent Blob has null data.
   if (void* memory = allocate_aligned(size)) return std::shared_ptr<void>(memory, std::free);
   fail_with(ErrorCode::kFAILED_ALLOCATION, "cannot allocate ", size, " bytes of host memory");
 }

@@ -19,7 +19,7 @@ class Blob {
 
   /// A private, 64-byte aligned copy of the bytes.
   static Blob copy(const void* data, size_t size);
-  /// Fresh 64-byte aligned memory that `fill` writes before anybody shares it. Uninitialized.
+  /// Uninitialized 64-byte aligned memory, which `fill` writes before the Blob is shared.
   template <class Fill>
   static Blob make(size_t size, Fill&& fill) {
     std::shared_ptr<void> memory = allocate(size);

@@ -4,8 +4,8 @@
 
 namespace opwright {
 
-/// What Log() speaks through from now on instead of stderr: the logger of a language that has one
-/// of its own. It is never destroyed.
+/// Sets the logger that Log() uses instead of stderr, as for a language with a logger of its own.
+/// The logger is never destroyed.
 void set_default_logger(ILogger* logger);
 
 }  // namespace opwright

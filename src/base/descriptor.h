@@ -7,7 +7,7 @@
 
 namespace opwright {
 
-/// Calls a system function again as long as signals interrupt it.
+/// Repeats a system call while signals interrupt it.
 template <class F>
 auto retry(F&& call) {
   auto result = call();
@@ -15,7 +15,7 @@ auto retry(F&& call) {
   return result;
 }
 
-/// A file that is open, or -1 where opening failed; closed with the object.
+/// An open file, or -1 if opening failed. The destructor closes it.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -24,7 +24,7 @@ class Descriptor {
   ~Descriptor() { close(); }
   int get() const { return fd_; }
   bool is_open() const { return fd_ >= 0; }
-  /// False when delayed writing failed.
+  /// False when a delayed write failed.
   bool close() { return fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0; }
 
  private:

@@ -7,9 +7,9 @@
 namespace opwright {
 namespace {
 
-constexpr size_t kLongest = 256;  // what is longer is no name that somebody typed
+constexpr size_t kLongest = 256;  // nobody typed a longer name
 
-/// Without what people mix up: case, hyphens, underscores.
+/// The name without case, hyphens and underscores, which people mix up.
 std::string plain(std::string_view name) {
   std::string text;
   for (const char c : name)
@@ -18,7 +18,8 @@ std::string plain(std::string_view name) {
   return text;
 }
 
-/// Insertions, deletions, replacements, and exchanges of neighbours, that make one of the other.
+/// The least number of insertions, deletions, replacements, and exchanges of neighbours that turn
+/// one name into the other.
 size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> least(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {

@@ -8,8 +8,8 @@
 
 namespace opwright {
 
-/// What every failure inside the library is thrown as. `what()` says who failed, where, what was
-/// expected, what came instead and how to mend it; `code()` classifies it for the API border.
+/// Every failure inside the library. `what()` says who failed, where, what was expected, what came
+/// instead and how to mend it. `code()` classifies it for the API border.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -19,7 +19,7 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
-/// The parts streamed one after another into a string.
+/// Streams the parts one after another into a string.
 template <class... Parts>
 std::string str(const Parts&... parts) {
   std::ostringstream out;
@@ -33,7 +33,7 @@ template <class... Parts>
   throw Error(ErrorCode::kINVALID_ARGUMENT, str(parts...));
 }
 
-/// Throws Error with the given code.
+/// Throws Error with `code`.
 template <class... Parts>
 [[noreturn]] void fail_with(ErrorCode code, const Parts&... parts) {
   throw Error(code, str(parts...));

@@ -5,7 +5,7 @@
 namespace opwright {
 
 void ErrorReport::record(ErrorCode code, const char* message) const noexcept {
-  // Held while it is told, since another thread may set a different one.
+  // Keeps a reference during the report: another thread may set another recorder.
   IErrorRecorder* recorder = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -23,7 +23,7 @@ void ErrorReport::report(ErrorCode code, const char* message) const noexcept {
   try {
     log_.error(message);
   } catch (...) {
-    // No memory for the text; the method's result still says that it failed.
+    // There is no memory for the text. The method's result still says that it failed.
   }
   record(code, message);
 }

@@ -10,8 +10,8 @@
 
 namespace opwright {
 
-/// Where the methods of a public object report what went wrong: the logger and the error recorder,
-/// if one is set. Thread safe.
+/// Reports failures of a public object's methods to the logger, and to the error recorder if one is
+/// set. Thread safe.
 class ErrorReport {
  public:
   explicit ErrorReport(Log log, IErrorRecorder* recorder = nullptr) : log_(log) {
@@ -26,7 +26,7 @@ class ErrorReport {
     const std::lock_guard lock(mutex_);
     return recorder_;
   }
-  /// Counts a reference on the recorder and gives up the one before; null for none.
+  /// Takes a reference on the recorder and drops that on the previous one; null: no recorder.
   void set_recorder(IErrorRecorder* recorder) {
     if (recorder != nullptr) recorder->incRefCount();
     IErrorRecorder* before = nullptr;
@@ -37,7 +37,8 @@ class ErrorReport {
     if (before != nullptr) before->decRefCount();
   }
 
-  /// Runs the body of a method: an exception is reported, behind `prefix`, and gives `failed`.
+  /// Runs the body of a method. If it throws, reports the exception after `prefix` and returns
+  /// `failed`.
   template <class T, class Body>
   T guard(T failed, Body&& body, const char* prefix = "") const noexcept {
     try {
@@ -47,7 +48,7 @@ class ErrorReport {
     }
     return failed;
   }
-  /// As guard(), for a body without result: returns whether it came to its end.
+  /// As guard(), for a body without result. Returns whether it did not throw.
   template <class Body>
   bool run(Body&& body) const noexcept {
     return guard(false, [&] {
@@ -55,9 +56,9 @@ class ErrorReport {
       return true;
     });
   }
-  /// Tells the logger and the recorder.
+  /// Reports to the logger and the recorder.
   void report(ErrorCode code, const char* message) const noexcept;
-  /// Tells the recorder alone, of what an exception will tell the caller.
+  /// Reports only to the recorder; the caller gets an exception.
   void record(ErrorCode code, const char* message) const noexcept;
 
  private:

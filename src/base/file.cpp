@@ -28,10 +28,11 @@ namespace {
   fail("cannot ", action, " '", path, "': ", std::generic_category().message(reason));
 }
 
-// Neither a pipe nor a device makes opening wait; to files it means nothing.
+// These flags keep opening a pipe or a device from waiting. They have no effect on files.
 constexpr int kOpenWithoutWaiting = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
-/// What openat2() does with RESOLVE_BENEATH, without any links. -1 and errno where it fails.
+/// Does the same as openat2() with RESOLVE_BENEATH, but refuses all links. Returns -1 and sets
+/// errno on failure.
 int walk_beneath(int folder, const std::filesystem::path& path) {
   int at = folder;
   for (auto part = path.begin(); part != path.end(); ++part) {
@@ -45,7 +46,7 @@ int walk_beneath(int folder, const std::filesystem::path& path) {
     struct stat status {};
     if (next < 0 && reason == ENOTDIR &&
         fstatat(at, part->c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode))
-      reason = ELOOP;  // a link to a folder is none here
+      reason = ELOOP;  // reports a link to a folder as a link
     if (at != folder) ::close(at);
     errno = reason;
     if (next < 0 || is_last) return next;
@@ -64,13 +65,13 @@ int open_beneath(int folder, const std::filesystem::path& path) {
   do {
     result = syscall(SYS_openat2, folder, path.c_str(), &how, sizeof how);
   } while (result < 0 && (errno == EINTR || errno == EAGAIN));
-  // Old kernels lack it, and old sandboxes forbid what they do not know.
+  // Old kernels lack openat2(), and old sandboxes forbid calls that they do not know.
   if (result >= 0 || (errno != ENOSYS && errno != EPERM)) return static_cast<int>(result);
 #endif
   return walk_beneath(folder, path);
 }
 
-/// Follows all links, but the name itself stays in the folder.
+/// Follows all links. The name itself must stay in the folder.
 int open_through_links(int folder, const std::filesystem::path& path) {
   if (path.is_absolute() || std::ranges::find(path, std::filesystem::path("..")) != path.end()) {
     errno = EXDEV;
@@ -115,7 +116,7 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::string& path
   }
 }
 
-/// A new file beside `path` that is removed unless it was renamed.
+/// A new file beside `path`. The destructor removes it unless it was renamed.
 class TemporaryFile {
  public:
   TemporaryFile(const std::filesystem::path& folder, mode_t mode, const std::string& target) {
@@ -137,8 +138,8 @@ class TemporaryFile {
   void rename_to(const std::string& target, Durability durability) {
     if (durability == Durability::kSynced && fsync(fd_) != 0) fail_io("write", target, errno);
     if (::close(std::exchange(fd_, -1)) != 0) fail_io("write", target, errno);
-    // A rename over a file makes ext4 write the new one to the disk first, which takes
-    // milliseconds; exchanging the two does not, and the destructor removes the old one.
+    // A rename over a file makes ext4 write the new file to the disk first, which takes
+    // milliseconds. Exchanging the two files does not, and the destructor removes the old one.
     if (durability == Durability::kCached &&
         renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0)
       return;
@@ -202,7 +203,7 @@ Blob read_file(const std::string& path, uint64_t most) {
       }
     });
   }
-  // Files of the system do not tell their size.
+  // The system's files do not have their size.
   std::vector<std::byte> bytes;
   constexpr size_t kChunk = 1 << 16;
   for (size_t done = 0;;) {
@@ -216,11 +217,11 @@ Blob read_file(const std::string& path, uint64_t most) {
 
 std::string follow_links(const std::string& path) {
   std::filesystem::path target = path;
-  constexpr int kMostLinks = 40;  // as Linux has it
+  constexpr int kMostLinks = 40;  // the limit of Linux
   std::error_code ignored;
   for (int i = 0; std::filesystem::is_symlink(target, ignored); ++i) {
     if (i == kMostLinks) fail_io("follow", path, ELOOP);
-    // An absolute one stands for itself.
+    // An absolute link replaces the folder.
     target = target.parent_path() / std::filesystem::read_symlink(target, ignored);
   }
   return target.string();
@@ -232,7 +233,7 @@ void require_other_file(const std::string& output, std::span<const std::string> 
   std::error_code ignored;
   const std::filesystem::path place = std::filesystem::weakly_canonical(target, ignored);
   for (const std::string& file : files) {
-    // Hard links are names of one file, too.
+    // Hard links are further names of the same file.
     const bool is_same = std::filesystem::equivalent(target, file, ignored) ||
                          place == std::filesystem::weakly_canonical(follow_links(file), ignored);
     require(!is_same, "cannot write '", output, "': it is ", reason,
@@ -256,7 +257,7 @@ void write_file_atomically(const std::string& path,
   file.rename_to(target, durability);
   if (durability == Durability::kCached) return;
 
-  // The new name survives a power failure once the folder is written too. Some file systems cannot
+  // The new name survives a power failure once the folder is written, too. Some file systems cannot
   // do that; the file is complete all the same.
   const Descriptor directory(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.is_open()) (void)!fsync(directory.get());

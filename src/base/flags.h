@@ -6,7 +6,7 @@
 
 namespace opwright {
 
-/// Bits 1 << Flag. What takes a flag throws Error for a number that is none.
+/// Bits 1 << Flag. Methods throw Error for a number that is no flag.
 template <class Flag>
 struct Flags {
   uint32_t bits = 0;

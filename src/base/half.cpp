@@ -17,7 +17,7 @@ float half_to_float(uint16_t bits) {
   const uint32_t magnitude = bits & 0x7fffu;
   if (magnitude >= 0x7c00)  // infinity or NaN
     return std::bit_cast<float>(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
-  // Not by a subnormal float, which a thread that flushes those would lose.
+  // Avoids subnormal floats, which a thread may flush to zero.
   const float value = magnitude < 0x400 ? static_cast<float>(magnitude) * 0x1p-24f
                                         : std::bit_cast<float>((magnitude << 13) + 0x38000000u);
   return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(value));
@@ -31,8 +31,8 @@ uint16_t float_to_half(float value) {
     return static_cast<uint16_t>(sign | 0x7e00u | (magnitude >> 13 & 0x3ffu));
   if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // rounds to 2^16 or is beyond
   if (magnitude < 0x38800000u) {
-    // The result is subnormal, a multiple of 2^-24: adding 0.5, whose last bit is that, makes the
-    // processor round.
+    // The result is subnormal, a multiple of 2^-24. The last bit of 0.5 is 2^-24, so adding 0.5
+    // makes the processor round.
     const float rounded = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(rounded) - 0x3f000000u));
   }
@@ -62,7 +62,7 @@ uint8_t float_to_fp8(float value) {
   if (magnitude > 0x7f800000u) return sign | 0x7fu;
   if (magnitude >= 0x43e00000u) return sign | 0x7eu;  // 448 and beyond saturate
   if (magnitude < 0x3c800000u) {
-    // As for half, with subnormals that are multiples of 2^-9: the last bit of 2^14.
+    // As for half: subnormals are multiples of 2^-9, the last bit of 2^14.
     const float rounded = std::bit_cast<float>(magnitude) + 0x1p14f;
     return static_cast<uint8_t>(sign | (std::bit_cast<uint32_t>(rounded) - 0x46800000u));
   }
@@ -72,7 +72,7 @@ uint8_t float_to_fp8(float value) {
 
 namespace {
 
-// How each element type is stored, and the arithmetic type that conversions go through.
+// Storage of each element type, and the arithmetic type for its conversions.
 template <class Stored>
 struct Plain {
   using Storage = Stored;
@@ -108,7 +108,8 @@ typename To::Storage store(Value value) {
     return value != Value{};
   } else if constexpr (std::is_floating_point_v<Value> && std::is_integral_v<Storage>) {
     using Limits = std::numeric_limits<Storage>;
-    // One above the largest value is a power of two, so exact where the largest value is not.
+    // One above the largest value is a power of two, so it is exact even if the largest value is
+    // not.
     constexpr Value kEnd = static_cast<Value>(Limits::max() / 2 + 1) * 2;
     if (std::isnan(value)) return 0;
     if (value >= kEnd) return Limits::max();
@@ -126,7 +127,7 @@ void convert_range(const void* from, void* to, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) target[i] = store<To>(From::load(source[i]));
 }
 
-// Calls f with the storage description of `type`.
+// Calls f with the storage class of `type`.
 template <class F>
 auto with_type(DataType type, F&& f) {
   switch (type) {

@@ -43,7 +43,7 @@ std::vector<LibraryLock*> Library::outer_locks() const {
 }
 
 void Library::lock_all() {
-  // Whoever holds an outer lock may make parts and take inner ones, so these come first.
+  // Outer locks come first: a thread that holds one may make parts and take inner locks.
   while (true) {
     listing_.lock();
     const std::vector<LibraryLock*> outer = outer_locks();

@@ -8,17 +8,17 @@
 
 namespace opwright {
 
-/// In which order a thread may take the library's locks: one that holds a lock takes later ones
-/// only.
+/// The order in which a thread may take the library's locks. A thread that holds a lock only takes
+/// later ones.
 enum class LockOrder : uint8_t {
   kBackendLoading,  ///< held while a backend's library is loaded
   kLibraryHandles,  ///< held while a backend makes handles of other libraries
-  kLast,            ///< held for a few instructions, which take no lock and call nobody else's code
+  kLast,            ///< held for a few instructions that take no lock and call no foreign code
 };
 
-/// A mutex of what the process has once. A fork waits until nobody holds it, so that the child
-/// finds it free and what it guards complete. Nobody waits for an interpreter's lock while holding
-/// it, as the thread that forks may have that.
+/// A mutex of an object that the process has once. A fork waits until no thread holds it, so that
+/// the child finds it free and the guarded state complete. A thread that holds it must not wait for
+/// an interpreter's lock, which the forking thread may hold.
 class LibraryLock {
  public:
   explicit LibraryLock(LockOrder order = LockOrder::kLast);
@@ -35,17 +35,17 @@ class LibraryLock {
   const LockOrder order_;
 };
 
-/// What the process has once. It consists of parts, each a class of the module that uses it.
+/// The objects that the process has once. Each part is a class of the module that uses it.
 class Library {
  public:
-  /// The part, which is made when somebody first asks for it, by its default constructor. It is
-  /// never destroyed: objects of static lifetime and other threads may use it until the very end.
+  /// Returns the part; the first call makes it by its default constructor. Parts are never
+  /// destroyed: objects of static lifetime and other threads may use them until the very end.
   template <class Part>
   static Part& part() {
     static std::atomic<Part*> made{nullptr};
     Part* part = made.load(std::memory_order_acquire);
     if (part == nullptr) [[unlikely]] {
-      // Under a lock that a fork waits for, which the compiler's own for such variables is not.
+      // A fork waits for this lock. It would not wait for the compiler's lock of such variables.
       const std::lock_guard lock(get().making_);
       part = made.load(std::memory_order_acquire);
       if (part == nullptr) made.store(part = new Part, std::memory_order_release);
@@ -53,7 +53,7 @@ class Library {
     return *part;
   }
 
-  /// A number that the process has not given before, from 0 on.
+  /// A number, from 0 on, that is unique in the process.
   static int64_t next_number() { return get().numbers_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
@@ -64,12 +64,12 @@ class Library {
   void remove(LibraryLock& lock);
   void lock_all();
   void unlock_all();
-  /// Those before kLast.
+  /// The locks whose order comes before kLast.
   std::vector<LibraryLock*> outer_locks() const;
 
   std::mutex making_;                ///< taken while a part is made
-  mutable std::mutex listing_;       ///< of locks_
-  std::vector<LibraryLock*> locks_;  ///< in their order
+  mutable std::mutex listing_;       ///< guards locks_
+  std::vector<LibraryLock*> locks_;  ///< by LockOrder
   std::atomic<int64_t> numbers_{0};
 };
 

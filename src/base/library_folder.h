@@ -4,7 +4,7 @@
 
 namespace opwright {
 
-/// Where this library lies, and what is installed beside it.
+/// The folder of this library and of the files installed beside it.
 std::filesystem::path library_folder();
 
 }  // namespace opwright

@@ -10,7 +10,7 @@ namespace opwright {
 namespace {
 
 constexpr int64_t kMaxSteps = 1000000, kMaxExpressions = 10000000;
-/// Beyond some years the clock's arithmetic would overflow.
+/// Seconds, some years. With more, the clock's arithmetic would overflow.
 constexpr double kForever = 1e8;
 
 template <class T>

@@ -7,9 +7,8 @@
 
 namespace opwright {
 
-/// A handle to the user's ILogger (or to the library's default one, which writes warnings and
-/// errors to stderr) through which all modules speak. Copyable; thread safe as far as the ILogger
-/// is.
+/// A handle to an ILogger, through which all modules log: the user's, or the library's default one,
+/// which writes warnings and errors to stderr. Copyable. As thread safe as the ILogger.
 class Log {
  public:
   using Severity = ILogger::Severity;

@@ -15,7 +15,8 @@ struct Header {
   uint64_t kind, bytes;
 };
 
-/// Calls `move(at)`, which says how many bytes it has moved, until all are. Zero ends it.
+/// Calls `move(at)`, which returns how many bytes it moved, until all are moved. A result of zero
+/// ends the stream.
 template <class Move>
 bool move_all(int socket, short event, size_t bytes, const MessageStream::Wait& wait,
               const Move& move) {

@@ -19,13 +19,13 @@ constexpr std::pair<const char*, DataType> kNpyTypes[] = {
     {"|V1", DataType::kFP8},
 };
 
-/// Longer than any header of one array that an engine takes; NumPy refuses those above 10,000.
+/// A header of an array that an engine takes is shorter; NumPy refuses headers above 10,000 bytes.
 constexpr size_t kMaxHeader = 1 << 16;
 
-/// The header: a dict of Python's, such as
+/// Parses the header: a dict of Python's, such as
 ///   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
-/// with exactly these keys in any order, and white space anywhere between. Read in one pass, for
-/// the file may be anybody's (numpy.lib.format defines it).
+/// with exactly these keys in any order, and white space anywhere between. Parses in one pass,
+/// because the file may come from anybody (numpy.lib.format defines it).
 class HeaderParser {
  public:
   HeaderParser(std::string_view text, const std::string& path) : text_(text), path_(path) {}
@@ -83,7 +83,7 @@ class HeaderParser {
     while (at_ < text_.size() && std::string_view(" \t\r\n\f").find(text_[at_]) != text_.npos)
       ++at_;
   }
-  /// The next character, not taken; 0 at the end.
+  /// The next character, which stays; 0 at the end.
   char peek() {
     skip();
     return at_ < text_.size() ? text_[at_] : '\0';
@@ -127,7 +127,7 @@ class HeaderParser {
       const auto [rest, problem] = std::from_chars(text_.data() + at_, end, extent);
       if (problem != std::errc() || extent < 0) refuse(found(), "extents of 0 to 2^63 - 1");
       at_ = static_cast<size_t>(rest - text_.data());
-      accept('L');  // as Python 2 wrote them
+      accept('L');  // the suffix of Python 2
       if (shape.rank() == Dims::MAX_DIMS)
         fail("'", path_, "' has more than ", Dims::MAX_DIMS, " axes, which no engine takes");
       shape.push_back(extent);
@@ -153,7 +153,7 @@ DataType element_type(const std::string& descr, const std::string& path) {
        "'; expected float32, float16, int8, uint8, int32, int64 or bool: convert the array first");
 }
 
-/// Kernels rely on it that a truth value is 0 or 1.
+/// Turns truth values into 0 and 1, on which kernels rely.
 Blob truth_values(Blob data) {
   const auto* bytes = data.as<uint8_t>();
   if (std::all_of(bytes, bytes + data.size(), [](uint8_t byte) { return byte <= 1; })) return data;
@@ -174,7 +174,7 @@ NpyArray parse_npy(const Blob& file, const std::string& path) {
   const int major = bytes[6], minor = bytes[7];
   require(major >= 1 && major <= 3 && minor == 0, "'", path, "' has the version ", major, ".",
           minor, " of the NPY format; expected 1.0, 2.0 or 3.0");
-  const bool wide = major >= 2;  // with 4 bytes of length
+  const bool wide = major >= 2;  // the length has 4 bytes
   require(!wide || file.size() >= 12, "'", path, "' is truncated");
   const size_t start = wide ? 12 : 10;
   size_t length = bytes[8] | bytes[9] << 8;
@@ -193,13 +193,13 @@ NpyArray parse_npy(const Blob& file, const std::string& path) {
   array.shape = header.shape;
   const int64_t count = array.shape.numel();
   const size_t begin = start + length, there = file.size() - begin;
-  // By elements: their bytes might not fit 63 bits.
+  // Compares numbers of elements, because their bytes might not fit 63 bits.
   require(
       std::cmp_less_equal(count, there) && std::cmp_less_equal(bytes_of(array.dtype, count), there),
       "'", path, "' is truncated: it has ", there, " bytes of data; its shape ", array.shape,
       " needs ", count, " elements of ", name(array.dtype));
   const auto size = static_cast<size_t>(bytes_of(array.dtype, count));
-  // NumPy aligns what follows the header; other writers need not.
+  // NumPy aligns the data behind the header; other writers need not.
   const std::byte* data = file.data() + begin;
   if (reinterpret_cast<uintptr_t>(data) % 64 == 0)
     array.data = Blob(std::make_shared<Blob>(file), data, size);
@@ -216,7 +216,7 @@ void write_npy(const std::string& path, const NpyArray& array) {
   std::string header = str("{'descr': '", known->first, "', 'fortran_order': False, 'shape': (");
   for (int64_t extent : array.shape) header += str(extent, ", ");
   header += "), }";
-  // Magic, version, length and header fill a multiple of 64 bytes, ended by a newline.
+  // Magic, version, length and header end with a newline at a multiple of 64 bytes.
   header.resize((header.size() + 11 + 63) / 64 * 64 - 11, ' ');
   header += '\n';
   const std::string magic("\x93NUMPY\x01\x00", 8);

@@ -15,10 +15,10 @@ struct NpyArray {
   Blob data;
 };
 
-/// Throws Error naming the file for what is no NPY file, is truncated, in Fortran order or of a
-/// type that the engine does not have.
+/// Reads a file. Throws Error naming the file if it is not an NPY file, is truncated, is in Fortran
+/// order, or has a type that the engine does not have.
 NpyArray read_npy(const std::string& path);
-/// The same of the file's bytes; `path` is for messages.
+/// Reads the bytes of a file; `path` is for messages.
 NpyArray parse_npy(const Blob& file, const std::string& path);
 void write_npy(const std::string& path, const NpyArray& array);
 

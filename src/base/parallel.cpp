@@ -17,7 +17,8 @@ struct Loop {
   std::atomic_flag failed;
 };
 
-// Range `index` of the loop dealt evenly to `ranges` ranges, the longer ones first.
+// Runs range `index` of the loop. The loop is divided evenly into `ranges` ranges, the longer ones
+// first.
 void run_range(void* data, int index, int ranges) {
   Loop& loop = *static_cast<Loop*>(data);
   const int64_t length = loop.count / ranges, longer = loop.count % ranges;

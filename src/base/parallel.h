@@ -6,18 +6,18 @@
 
 namespace opwright {
 
-/// Threads that the parallel loops and the CPU kernels of this thread are divided among: by default
-/// those of the process, see threads/pool.h. The setting belongs to the calling thread. Within a
-/// loop's body the count is 1, because nested loops run serially.
+/// The number of threads that share the parallel loops and the CPU kernels of the calling thread.
+/// The default is that of the process, see threads/pool.h. Each thread has its own setting. Within
+/// a loop's body the count is 1, because nested loops run serially.
 int thread_count();
 /// Throws Error as checked_threads() does.
 void set_thread_count(int count);
 
-/// `threads`, the value of a setting. Throws Error, which names `who` would use so many and ends
-/// with `otherwise`, unless it is 1 to threads::kMaxThreads.
+/// Returns the setting `threads` if it is 1 to threads::kMaxThreads. Otherwise throws Error; the
+/// message names `who` would use them and ends with `otherwise`.
 int checked_threads(int threads, const char* who, const char* otherwise = "");
 
-/// Within its lifetime this thread's loops are divided among so many threads; 0: as before.
+/// Within its lifetime `threads` threads share the calling thread's loops; 0: as before.
 class ThreadLimit {
  public:
   explicit ThreadLimit(int threads);
@@ -29,7 +29,7 @@ class ThreadLimit {
   const int before_;
 };
 
-/// A non-owning reference to a callable: what a parallel loop takes instead of a template or
+/// A non-owning reference to a callable. Parallel loops take it instead of a template or
 /// std::function.
 class ParallelBody {
  public:
@@ -46,10 +46,10 @@ class ParallelBody {
   void (*call_)(void*, int64_t, int64_t);
 };
 
-/// Calls body(begin, end) over disjoint ranges that cover [0, count), in parallel when there is
-/// more than one range of at least `grain` iterations. Ranges are contiguous and as even as
-/// possible. An exception from a body is rethrown on the calling thread after all ranges ended.
-/// Allocates nothing.
+/// Calls body(begin, end) over disjoint ranges that cover [0, count). The calls are parallel when
+/// there is more than one range of at least `grain` iterations. Ranges are contiguous and as even
+/// as possible. An exception of a body is rethrown on the calling thread after all ranges have
+/// ended. Allocates nothing.
 void parallel_for(int64_t count, int64_t grain, ParallelBody body);
 
 }  // namespace opwright

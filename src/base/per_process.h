@@ -10,8 +10,9 @@
 
 namespace opwright {
 
-/// A value that a forked child makes anew: in its parent's a lock may be held for ever, and threads
-/// are not there. The child leaves the old one as it is. Any thread may ask.
+/// A value that a forked child makes anew: locks in the parent's value may be held for ever, and
+/// its threads do not exist in the child. The child leaves the old value as it is. Any thread may
+/// use it.
 template <class T>
 class PerProcess {
  public:

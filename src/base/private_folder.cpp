@@ -40,7 +40,7 @@ bool is_of_others(const struct stat& status) {
   return status.st_uid != geteuid() && status.st_uid != 0;
 }
 
-/// An open folder, or why it may not be used; neither for one that is not there.
+/// An open folder, or the reason why it may not be used. A missing folder has neither.
 struct Opened {
   Descriptor folder{-1};
   std::string fault;
@@ -89,7 +89,7 @@ bool is_first_warning(const std::string& path) {
   return warned.paths.insert(path).second;
 }
 
-/// The folder, if it may be used; warns of one that may not.
+/// Opens the folder if it may be used. Warns if it may not.
 Descriptor open_checked(const std::string& path) {
   Opened opened = open_folder(path);
   if (!opened.fault.empty()) {
@@ -108,7 +108,7 @@ bool write_all(int fd, std::span<const std::byte> bytes) {
   return true;
 }
 
-/// Folders that are missing, for the user alone.
+/// Makes missing folders with permissions only for the user.
 void make_folder(const std::filesystem::path& path) {
   std::error_code error;
   if (path.empty() || std::filesystem::exists(path, error)) return;
@@ -156,7 +156,7 @@ void PrivateFolder::write(const std::string& name,
   for (const std::span<const std::byte> part : parts)
     is_written = is_written && write_all(file.get(), part);
   is_written = file.close() && is_written;
-  // What is renamed over is replaced itself, also where it is a link.
+  // The rename replaces the old name itself, even if it is a link.
   if (!is_written || renameat(folder.get(), temporary.c_str(), folder.get(), name.c_str()) != 0)
     (void)unlinkat(folder.get(), temporary.c_str(), 0);
 }

@@ -19,8 +19,8 @@
 
 namespace opwright {
 
-/// How a program's command line gives a setting. A number follows its flag; of any other type the
-/// flag alone says `value`.
+/// A setting's flag on a program's command line. A number follows the flag. For all other types,
+/// the flag sets `value`.
 template <class T>
 struct Flag {
   /// Only scalars have flags.
@@ -34,10 +34,10 @@ struct Flag {
 /// A setting that is a member of `Owner`.
 template <class Owner, class T>
 struct Setting {
-  const char* name;  ///< of Python's property
+  const char* name;  ///< name of Python's property
   T Owner::*member;
   const char* doc = "";
-  /// Throws Error for what it cannot be; null: it may be anything.
+  /// Throws Error for an invalid value; null: all values are valid.
   void (*check)(const T& value) = nullptr;
   std::array<Flag<T>, 2> flags{};
 
@@ -47,17 +47,17 @@ struct Setting {
   }
 };
 
-/// A setting that a struct gives and takes by functions.
+/// A setting that functions read and write.
 template <class Owner, class T>
 struct ComputedSetting {
   const char* name;
   T (*get)(const Owner& owner);
-  void (*set)(Owner& owner, const T& value) = nullptr;  ///< may throw Error; null: it is only read
+  void (*set)(Owner& owner, const T& value) = nullptr;  ///< may throw Error; null: read-only
   const char* doc = "";
 };
 
-/// Gives a member a value. Throws Error, and leaves the value before, for what its row of visit()
-/// does not allow.
+/// Sets a member. Throws Error, and keeps the old value, if the member's row of visit() does not
+/// allow the value.
 template <class Owner, class T>
 void set(Owner& owner, T Owner::*member, std::type_identity_t<T> value) {
   Owner::visit([&](const auto& row) {
@@ -67,7 +67,7 @@ void set(Owner& owner, T Owner::*member, std::type_identity_t<T> value) {
   owner.*member = std::move(value);
 }
 
-/// The check of an enumeration; `what` is how a message calls it.
+/// The check of an enumeration; `what` names it in messages.
 template <class Enum>
 void check_enum(Enum value, const char* what) {
   const auto number = static_cast<int32_t>(value);

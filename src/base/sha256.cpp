@@ -58,7 +58,7 @@ void Sha256::update(std::span<const std::byte> bytes) {
 Sha256::Digest Sha256::finish() {
   const uint64_t bits = size_ * 8;
   std::array<std::byte, 2 * kBlock> padding{std::byte{0x80}};
-  // The length ends a block.
+  // The length fills the end of the last block.
   const size_t count = (size_ % kBlock < kBlock - 8 ? kBlock : 2 * kBlock) - size_ % kBlock;
   for (size_t i = 0; i < 8; ++i)
     padding[count - 1 - i] = static_cast<std::byte>(bits >> 8 * i & 0xff);

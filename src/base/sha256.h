@@ -7,13 +7,13 @@
 
 namespace opwright {
 
-/// SHA-256 (FIPS 180-4), for what must not be made to collide.
+/// SHA-256 (FIPS 180-4), where collisions must not be possible.
 class Sha256 {
  public:
   using Digest = std::array<uint8_t, 32>;
 
   void update(std::span<const std::byte> bytes);
-  /// Of all that was added. Ends this object.
+  /// Returns the digest of all bytes so far. The object cannot be used afterwards.
   Digest finish();
 
  private:

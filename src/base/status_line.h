@@ -7,15 +7,14 @@ namespace opwright {
 /// Whether stderr is a terminal on which a line can be rewritten.
 bool is_terminal();
 
-/// Its width in characters.
+/// The terminal's width in characters.
 int terminal_columns();
 
-/// Shows a line at the foot of the terminal in place of the last one; an empty one removes it. Only
-/// where is_terminal().
+/// Replaces the line at the foot of the terminal; an empty line removes it. Only if is_terminal().
 void show_status_line(const std::string& line);
 
-/// Takes the line away while something else writes to the terminal, and returns it: to be given to
-/// show_status_line() then. Empty where there is none.
+/// Removes the status line while something else writes to the terminal, and returns it for
+/// show_status_line(). Empty if there is none.
 std::string hide_status_line();
 
 /// Writes a line to stderr, above the status line if there is one. Lines of several threads do not

@@ -38,7 +38,8 @@ struct FormatTraits {
   int max_rank;
 };
 
-// Indexed by TensorFormat. The formats of NVIDIA's DLA fit no tensor: no backend drives it.
+// Indexed by TensorFormat. The formats of NVIDIA's DLA fit no tensor, because no backend drives the
+// DLA.
 constexpr std::array<FormatTraits, EnumMax<TensorFormat>()> kFormats{{
     {"LINEAR", {false, 1}, 0, Dims::MAX_DIMS},
     {"CHW2", {false, 2}, 3, 4},

@@ -26,22 +26,22 @@ DataType parse_data_type(std::string_view text);
 std::string_view name(TensorFormat format);
 TensorFormat parse_tensor_format(std::string_view text);
 
-/// How a tensor of a vectorized format lies in memory: the channel axis (counted from the front) is
-/// split into blocks of `block` and padded; `channels_last` puts the channel after the spatial
-/// axes.
+/// The layout of a vectorized format in memory. The channel axis (counted from the front) is padded
+/// and split into blocks of `block`; `channels_last` puts channels behind the spatial axes.
 struct FormatLayout {
   bool channels_last = false;
   int block = 1;
 };
 FormatLayout layout_of(TensorFormat format);
-/// Whether a tensor of this rank can have the format: all but kLINEAR need a batch, a channel and
-/// one or two spatial axes, three where the format's name has a D. The DLA formats fit no tensor.
+/// Whether a tensor of this rank can have the format. All formats except kLINEAR need a batch axis,
+/// a channel axis and one or two spatial axes; three if the format's name has a D. The DLA formats
+/// fit no tensor.
 bool is_valid(TensorFormat format, int rank);
 
 /// Bytes of a tensor with the format's padding of channels.
 int64_t tensor_bytes(const Shape& shape, DataType type, TensorFormat format);
-/// Strides of a tensor in elements, -1 for each axis while an extent is not known; in a vectorized
-/// format that of the channels is from one group of channels to the next.
+/// Strides of a tensor in elements; -1 for every axis while an extent is not known. In a vectorized
+/// format the stride of channels leads from one block of channels to the next.
 Dims strides_of(const Shape& shape, TensorFormat format);
 
 }  // namespace opwright

@@ -9,8 +9,8 @@ namespace {
 
 constexpr double kNoEnd = std::numeric_limits<double>::max();
 
-// What rounds to 1000 is 1 of the next unit. No clock tells parts of a nanosecond; a mean may have
-// them.
+// A value that rounds to 1000 is shown as 1 of the next unit. No clock measures parts of a
+// nanosecond, but a mean may have them.
 constexpr UnitRow kTimeUnits[] = {
     {0.95e-6, 1e6, 1, "ns"},  {999.5e-6, 1e6, 0, "ns"}, {9.995e-3, 1e3, 2, "us"},
     {99.95e-3, 1e3, 1, "us"}, {999.5e-3, 1e3, 0, "us"}, {9.995, 1, 2, "ms"},

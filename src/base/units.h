@@ -6,8 +6,8 @@
 
 namespace opwright {
 
-/// Numbers below `below`, and not below that of the row before, are shown times `scale`, rounded
-/// half up to `digits` digits behind the point, with `unit` behind.
+/// How numbers from the previous row's `below` up to `below` are shown: times `scale`, rounded half
+/// up to `digits` digits after the point, followed by `unit`.
 struct UnitRow {
   double below;
   double scale;
@@ -15,15 +15,14 @@ struct UnitRow {
   const char* unit;
 };
 
-/// For milliseconds. `time_text` and the page of `opwright view` show times by it.
+/// Rows for milliseconds. `time_text` and the page of `opwright view` show times by them.
 std::span<const UnitRow> time_units();
 
-/// For bytes. `bytes_text` and the page show them by it.
+/// Rows for bytes. `bytes_text` and the page show bytes by them.
 std::span<const UnitRow> byte_units();
 
-/// A time for people, in the unit that suits it and with three digits: "60 ns", "1.25 us",
-/// "12.5 ms", "140 s". "-" unless it is more than 0, which is where nothing was timed; "impossible"
-/// for infinity.
+/// A time for people, in a suitable unit with three digits: "60 ns", "1.25 us", "12.5 ms", "140 s".
+/// "-" unless it is more than 0, as when nothing was timed. "impossible" for infinity.
 std::string time_text(double milliseconds);
 
 /// "512 B", "1.5 GiB".

@@ -11,7 +11,7 @@ size_t utf8_length(std::string_view text) {
   for (size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
-  // Longer than needed, a surrogate, or beyond U+10FFFF.
+  // These sequences are longer than needed, a surrogate, or beyond U+10FFFF.
   if (lead == 0xe0 && byte(1) < 0xa0) return 0;
   if (lead == 0xed && byte(1) >= 0xa0) return 0;
   if (lead == 0xf0 && byte(1) < 0x90) return 0;

@@ -11,11 +11,11 @@
 namespace opwright {
 namespace {
 
-// A file may nest bodies without end.
+// Limits the depth of nested bodies: a file could nest them without end.
 constexpr int kMaxDepth = 16;
 thread_local int depth = 0;
 
-/// While a body is read, which may have layers with bodies.
+/// Exists while a body is read, whose layers may have bodies.
 class Nesting {
  public:
   Nesting() {
@@ -153,7 +153,7 @@ std::shared_ptr<const Engine> load_body(const Blob& file, const Device& device,
   LoadOptions options;
   options.allow_device_code = true;
   options.device_ordinal = device.is_host() ? -1 : device.ordinal();
-  // The time of a run is that of the engine around the body.
+  // The engine around the body limits the time of a run.
   if (!code) {
     if (const EnclosingBuild* build = EnclosingBuild::current()) {
       options.limits = build->config().limits;

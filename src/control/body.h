@@ -17,21 +17,20 @@
 
 namespace opwright {
 
-/// The inputs of a body are called so: a state; a tensor from outside.
+/// Names of a body's inputs: a state, or a tensor captured from outside.
 std::string state_input(int index);
 std::string capture_input(int index);
 
-/// Extents in a body's network as those of the network around it.
+/// Translates extents in a body's network into those of the network around it.
 class BodyExtents {
  public:
   explicit BodyExtents(const Network& body) : body_(body) {}
-  /// What the body's input of that name is; nothing where it has none. Throws Error unless type and
-  /// rank are the same.
+  /// Says which tensor outside the body's input of that name is; does nothing if the body has no
+  /// such input. Throws Error unless type and rank are the same.
   void add(const std::string& name, const TensorInfo& outside);
-  /// Throws Error unless the inputs have the shapes that were said, which those of the body follow
-  /// from.
+  /// Throws Error unless the shapes outside follow from the extents of the body's inputs.
   void check();
-  /// Throws Error for an extent that only a run of the body tells.
+  /// Throws Error for an extent that is known only after a run of the body.
   SymShape operator()(const SymShape& dims);
   Expr operator()(const Expr& extent);
 
@@ -41,30 +40,30 @@ class BodyExtents {
   const Network& body_;
   std::unordered_map<std::string, SymShape> inputs_;
   std::unordered_map<size_t, std::vector<std::pair<Expr, Expr>>> done_;
-  int depth_ = 0;  ///< of the expression
+  int depth_ = 0;  ///< depth of the expression
 };
 
-/// The engine file of a body. `inputs` are its inputs' names, of those that it has not too, with
-/// the ports that they are. Throws Error naming the layer.
+/// Compiles a body into an engine file. `inputs` are names of inputs, also of inputs that the body
+/// does not have, with the numbers of the layer's ports. Throws Error naming the layer.
 Blob compile_body(const Network& body, std::span<const std::pair<std::string, int>> inputs,
                   const KernelArgs& args);
 
-/// Reads and verifies what compile_body() gave, for the device. Throws Error for bodies in bodies
-/// without end, and for what a body must not have: plugins, other devices, other formats than
-/// LINEAR, inputs that decide shapes, and outputs in an input's memory. Code that it has must be
-/// permitted: some of `code`, which the layer is stored with, or nothing for a body that this very
-/// process has compiled.
+/// Reads and verifies the result of compile_body() for the device. Throws Error for endlessly
+/// nested bodies, and for features that a body must not have: plugins, other devices, formats other
+/// than LINEAR, inputs that decide shapes, and outputs in an input's memory. The body's code must
+/// be among the permitted objects of `code`, with which the layer is stored; no `code`: this
+/// process has compiled the body.
 std::shared_ptr<const Engine> load_body(const Blob& file, const Device& device,
                                         std::optional<std::span<const LoadedCode>> code);
-/// The body's code, which the layer asks for permission with.
+/// The body's code, for which the layer asks permission.
 std::vector<CodeObject> code_of(const Engine& body);
 /// Throws Error unless the body is for the device of the ports.
 void check_body_device(const Engine& body, const KernelArgs& args);
-/// The device of an engine with such a layer; without one, the CPU.
+/// The device of an engine with such a layer; the CPU if the context has none.
 const Device& body_device(const OperatorLoadContext& context);
 
-/// A number that the device has, once the queue's work so far is done. Throws Error naming the
-/// layer while a GPU's queue is captured, which nothing waits for.
+/// Reads a number from the device once the queue's work so far is done. Throws Error naming the
+/// layer while a GPU's queue is captured, because that cannot be waited for.
 template <class T>
 T read_number(const Device& device, std::string_view layer, const void* from, Queue queue) {
   require(!device.is_capturing(queue), "layer '", layer,
@@ -82,18 +81,19 @@ void write_zeros(const Device& device, std::byte* to, size_t bytes, Queue queue)
 /// Kernel::capture_obstacle() of layers with bodies.
 inline constexpr const char* kBodyObstacle = "its body is run by the host";
 
-/// Bytes as parts of a workspace have them, each of which begins with a line of the cache.
+/// A size rounded up so that each part of a workspace begins on a cache line.
 inline size_t aligned_size(size_t bytes) { return (bytes + 63) / 64 * 64; }
-/// What a body's runs compute in is a part of its layer's workspace, so that it counts in the
-/// limits of builds and in the size of the engine's memory.
+/// Gives a body the memory for its runs. It is a part of the layer's workspace, so that the limits
+/// of builds and the size of the engine's memory include it.
 inline void give_memory(Context& body, std::byte* memory, size_t bytes) {
   if (bytes > 0 && body.users_memory() != memory) body.set_memory(memory, bytes);
 }
 
-/// Per name the input of the body, -1 for one that it has not. Throws Error unless these are all.
+/// Per name, the number of the body's input, or -1 if the body has no such input. Throws Error if
+/// the body has other inputs.
 std::vector<int> find_inputs(const Engine& body, std::span<const std::string> names);
 
-/// A Blob that lies where weights have to.
+/// A copy with the alignment of weights.
 inline Blob aligned_copy(const Blob& blob) { return Blob::copy(blob.data(), blob.size()); }
 
 }  // namespace opwright

@@ -34,7 +34,8 @@ Tensor* BodyInputs::capture(Tensor* outside) {
   return made;
 }
 
-/// An engine is refitted with the weights of the body by the name that they have outside.
+/// Names the body's weights as they are named outside, so that an engine is refitted by these
+/// names.
 void BodyInputs::copy_name(const Tensor& outside, const Layer& made) {
   const Layer* const from = outside.producer();
   const WeightNames& names = outside.network().weight_names();
@@ -44,7 +45,7 @@ void BodyInputs::copy_name(const Tensor& outside, const Layer& made) {
     body_.weight_names().fix(made);
 }
 
-/// The elements of a shape, or the like, in the body's symbols.
+/// The elements of a shape-like tensor in the body's symbols.
 std::optional<std::vector<Expr>> BodyInputs::values_inside(const Tensor& outside) {
   const TensorInfo& info = outside.info();
   if (!info.values || outside.rank() > 1 || info.dtype == DataType::kBOOL) return std::nullopt;
@@ -57,8 +58,8 @@ std::optional<std::vector<Expr>> BodyInputs::values_inside(const Tensor& outside
   return inside;
 }
 
-/// Null for what does not follow from the extents of the network's inputs, and for what would take
-/// long to write again.
+/// The expression in the body's symbols. Empty if it does not follow from the extents of the
+/// network's inputs, or is too deep.
 std::optional<Expr> BodyInputs::inside_of(const Expr& e, Network& network, int depth) {
   constexpr int kMostDepth = 16;
   if (e.is_constant()) return e;

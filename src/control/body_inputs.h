@@ -9,18 +9,19 @@
 
 namespace opwright {
 
-/// The inputs of a body's network, like tensors outside: what it reads of the network around it.
+/// The inputs of a body's network, and the tensors of the network around it that they stand for.
 class BodyInputs {
  public:
-  /// \param captured the tensors outside that inputs are; what it has already keeps its place.
-  /// \param for_extents becomes the inputs that are there for their extents.
+  /// \param captured receives the tensors outside that inputs stand for; earlier ones stay
+  /// \param for_extents receives the inputs that are needed for their extents
   BodyInputs(Network& body, std::vector<Tensor*>& captured, std::vector<const Tensor*>& for_extents)
       : body_(body), outside_(captured), for_extents_(for_extents) {}
 
-  /// An input of the name and of the type and shape of a tensor outside. Extents that are equal
-  /// outside have one name.
+  /// Adds an input with this name, and with the type and shape of a tensor outside. Extents that
+  /// are equal outside share one name.
   Tensor* add(const std::string& name, const Tensor& outside);
-  /// What a tensor outside is in the body: a constant, what follows from extents, or an input.
+  /// The body's tensor for a tensor outside: a constant, values that follow from extents, or an
+  /// input.
   Tensor* capture(Tensor* outside);
 
  private:
@@ -36,10 +37,10 @@ class BodyInputs {
   std::vector<Expr> extents_;
 };
 
-/// Makes the tensor an output of a body; one that is an input or an output already through an
-/// identity.
+/// Makes the tensor an output of a body, through an identity if it is an input or an output
+/// already.
 void mark_body_output(Network& body, Tensor* tensor);
-/// Takes out the inputs that nothing reads and whose extents nothing needs.
+/// Removes inputs that no layer reads and whose extents are not needed.
 void remove_unused_inputs(Network& body, const std::vector<const Tensor*>& for_extents);
 
 }  // namespace opwright

@@ -220,7 +220,8 @@ const Node* CellReader::part(const Layer& layer, const SliceParams& params, int6
                             int64_t otherwise) -> std::optional<Ints> {
     Ints own = given;
     if (layer.num_inputs() > input && layer.input(input) != nullptr) {
-      // What does not depend on the iteration, but may not be known, keeps a whole axis.
+      // The value may be unknown even if it does not depend on the iteration. Only known values are
+      // read.
       const std::optional<Ints> known = known_integers(layer.input(input));
       if (!known) return std::nullopt;
       own = *known;
@@ -281,7 +282,8 @@ const Node* CellReader::multiplication(const Layer& layer, const MatrixMultiplyP
   if (!is_inside(x) || is_inside(weights)) return nullptr;
   const MatrixOperation of_x = weights_first ? params.op1 : params.op0;
   const MatrixOperation of_weights = weights_first ? params.op0 : params.op1;
-  // A product from the left is one of columns, which lie in a row where it is of a vector.
+  // A product with the weights on the left gives columns. Only the product with a vector gives them
+  // in a row.
   if (of_x == MatrixOperation::kTRANSPOSE || of_weights == MatrixOperation::kVECTOR ||
       (weights_first && of_x != MatrixOperation::kVECTOR) || x.rank() < 1)
     return nullptr;
@@ -352,7 +354,7 @@ const Node* CellReader::elementwise(const Layer& layer, ElementWiseOperation op,
 
 const Node* CellReader::selection(const Layer& layer, int64_t start, int64_t size) {
   const Tensor& condition = *layer.input(0);
-  // One for each row.
+  // The condition has one element for each row.
   if (!is_inside(condition) || columns(condition) != 1) return nullptr;
   const SymShape &out = layer.output(0)->dims(), &given = condition.dims();
   const std::optional<size_t> first = row_axes(out);

@@ -12,45 +12,45 @@
 #include "operators/activation.h"
 #include "operators/movement.h"
 
-/// What a loop repeats, read as the equations of a recurrent cell.
+/// Reads the layers that a loop repeats as the equations of a recurrent cell.
 namespace opwright::recurrent {
 
 constexpr int kMostDepth = 64;
 
-/// What columns of a tensor inside are, whose rows are the elements of the batch.
+/// Columns of a tensor inside the loop. Its rows are the elements of the batch.
 struct Node {
   enum class Kind : uint8_t {
     kState,       ///< columns of a state
     kElement,     ///< columns of an element
     kFixed,       ///< the same in all iterations
     kProduct,     ///< an operand times weights
-    kSum,         ///< of the operands, some of them negative
+    kSum,         ///< sum of the operands, some of them negative
     kMultiply,    ///< element by element
-    kActivation,  ///< of the operand
+    kActivation,  ///< activation of the operand
     kSelect,      ///< the first operand where the condition is true, else the second
     kConcat,      ///< operands beside each other
   };
   Kind kind = Kind::kFixed;
-  int64_t start = 0, size = 0;     ///< the columns of a state, an element or what is fixed
-  int index = -1;                  ///< of the state or the element
-  const Tensor* tensor = nullptr;  ///< what is fixed, weights, a condition
+  int64_t start = 0, size = 0;     ///< columns of the state, the element or the fixed tensor
+  int index = -1;                  ///< number of the state or the element
+  const Tensor* tensor = nullptr;  ///< the fixed tensor, weights, or condition
   std::vector<const Node*> operands{};
-  std::vector<bool> is_negative{};  ///< of the operands of a sum
+  std::vector<bool> is_negative{};  ///< per operand of a sum
   ActivationParams activation{};
-  /// Where in the weights the product begins, and whether rows are what it gives.
+  /// Where the product begins in the weights, and whether their rows are its results.
   int64_t weight_in = 0, weight_out = 0;
   bool by_output = false;
 };
 using Kind = Node::Kind;
 
-/// A sum as the sum of products of factors.
+/// A term of a sum: a product of factors.
 struct Monomial {
   bool is_negative = false;
   std::vector<const Node*> factors;
 };
-/// Multiplies products of sums out. False where there are too many terms.
+/// Multiplies out products of sums. False where there are too many terms.
 bool append_monomials(const Node* node, bool is_negative, std::vector<Monomial>& to);
-/// The terms of a sum, all of them positive.
+/// Appends the terms of a sum. False unless all of them are positive.
 bool append_terms(const Node* node, std::vector<const Node*>& to);
 
 template <class Op>
@@ -58,14 +58,14 @@ const typename Op::Params* params_of(const Layer* layer) {
   if (layer == nullptr || layer->op()->kind() != Op::kKind) return nullptr;
   return &static_cast<const Op&>(*layer->op()).params();
 }
-/// The number that all elements of a constant are.
+/// The number that all elements of a constant have.
 std::optional<double> number_of(const Tensor& tensor);
-/// The integers of a small tensor that is known.
+/// The integers of a small tensor whose elements are known.
 std::optional<Ints> known_integers(const Tensor* tensor);
 inline bool is_number(DataType type) {
   return type == DataType::kINT32 || type == DataType::kINT64;
 }
-/// Whether the layer hands on what it gets.
+/// Whether the layer's output has the elements of its input.
 bool hands_on(const Layer& layer);
 
 /// Reads the layers of a loop as sums, products and activations of columns.
@@ -77,31 +77,31 @@ class CellReader {
     for (size_t i = 0; i < loop.elements.size(); ++i)
       leaves_[loop.elements[i].inside] = {Kind::kElement, static_cast<int>(i)};
   }
-  /// How many columns a tensor has; nothing where it has other rows.
+  /// The number of a tensor's columns; empty if it has other rows.
   std::optional<int64_t> columns(const Tensor& tensor) const;
   const Node* whole(const Tensor& tensor);
   bool is_inside(const Tensor& tensor) const;
 
  private:
   using Key = std::tuple<const Tensor*, int64_t, int64_t>;
-  /// Null for what is none of these.
+  /// Null if the layers cannot be read as a Node.
   const Node* read(const Tensor& tensor, int64_t start, int64_t size);
   const Node* keep(Node node);
   const Node* make(const Tensor& tensor, int64_t start, int64_t size);
   const Node* view(const Layer& layer, int64_t start, int64_t size);
-  /// Whether a transpose moves axes of extent 1 alone. The dimensions before or behind it.
+  /// Whether a transpose only moves axes of extent 1. `dims`: the extents before or after it.
   static bool keeps_order(const Ints& order, const SymShape& dims);
-  /// How many leading axes are the rows.
+  /// The number of leading axes that are the rows.
   std::optional<size_t> row_axes(const SymShape& dims) const;
   static int64_t behind(const SymShape& dims, size_t axis);
-  /// Whether what lies before the axis in a row has one element, so that parts of it are columns
-  /// beside each other.
+  /// Whether all axes before this one in a row have extent 1, so that parts along it are adjacent
+  /// columns.
   bool is_outermost(const SymShape& dims, size_t axis) const;
   const Node* part(const Layer& layer, const SliceParams& params, int64_t start, int64_t size);
   const Node* concatenation(const Layer& layer, int64_t axis, int64_t start, int64_t size);
   const Node* multiplication(const Layer& layer, const MatrixMultiplyParams& params, int64_t start,
                              int64_t size);
-  /// An operand of an element-wise layer, which may repeat rows where it is fixed.
+  /// An operand of an element-wise layer. A fixed operand may repeat rows.
   const Node* operand_of(const Layer& layer, const Tensor& operand, int64_t start, int64_t size);
   const Node* elementwise(const Layer& layer, ElementWiseOperation op, int64_t start, int64_t size);
   const Node* selection(const Layer& layer, int64_t start, int64_t size);

@@ -6,13 +6,13 @@
 
 namespace opwright {
 
-/// What the one branch of an If makes whose other branch cannot be built. Inputs: the condition (a
-/// scalar BOOL) and the branch's results. Outputs: the results; a run whose condition chooses the
+/// The results of one branch of an If whose other branch cannot be built. Inputs: the condition (a
+/// scalar BOOL) and the branch's results. Outputs: the results. A run whose condition chooses the
 /// other branch throws Error with `problem`.
 class ChosenBranch final : public Operator {
  public:
   static constexpr std::string_view kKind = "ChosenBranch";
-  /// `expected`: the condition that chooses the branch that is there.
+  /// `expected`: the condition that chooses the branch that was built.
   ChosenBranch(bool expected, std::string problem)
       : expected_(expected), problem_(std::move(problem)) {}
 

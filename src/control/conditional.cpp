@@ -19,7 +19,7 @@ constexpr int64_t kMaxCaptures = 1 << 16;
 struct ConditionalParams {
   int64_t captures = 0;
   Ints size_results, size_axes;
-  Blob then_body, else_body;  ///< their engine files
+  Blob then_body, else_body;  ///< the branches' engine files
   template <class V>
   void visit(V& v) {
     v("captures", captures), v("size_results", size_results), v("size_axes", size_axes);
@@ -29,7 +29,7 @@ struct ConditionalParams {
 
 struct BranchEngine {
   std::shared_ptr<const Engine> engine;
-  std::vector<int> inputs;  ///< by captured tensor; -1: the branch does not read it
+  std::vector<int> inputs;  ///< per captured tensor; -1: the branch does not read it
 };
 
 class ConditionalKernel final : public Kernel {
@@ -98,7 +98,7 @@ class ConditionalKernel final : public Kernel {
       if (params_.size_results[i] == result && params_.size_axes[i] == axis) return true;
     return false;
   }
-  /// Extents that the layer finds may be smaller than what there is room for.
+  /// Extents that the layer finds may be smaller than the room for them.
   bool fits(const Shape& made, const Shape& room, int64_t result) const {
     if (made.rank() != room.rank()) return false;
     for (int axis = 0; axis < made.rank(); ++axis)
@@ -129,7 +129,7 @@ class PlannedConditional final : public PlannedOperator {
       : params_(std::move(params)), branches_(std::move(branches)) {}
 
   std::string_view kind() const override { return Conditional::kKind; }
-  /// Shapes are those of the bodies' plans, which the kernel compares when it is told of shapes.
+  /// Shapes are those of the bodies' plans; the kernel compares them when it is told of shapes.
   bool can_infer() const override { return false; }
   std::vector<OutputInfo> infer(InferContext&) const override { return {}; }
 

@@ -10,14 +10,14 @@
 
 namespace opwright {
 
-/// ONNX's If as a layer that runs one of two bodies. Inputs: the condition (a scalar BOOL) and what
-/// the bodies read of the network around them, called as body.h says. Outputs: the bodies' results,
-/// which have the same types and ranks, and an INT64 scalar for each of `sizes`.
+/// ONNX's If as a layer that runs one of two bodies. Inputs: the condition (a scalar BOOL) and the
+/// tensors that the bodies read of the network around them, named as in body.h. Outputs: the
+/// bodies' results, which have the same types and ranks, and an INT64 scalar for each of `sizes`.
 class Conditional final : public Operator {
  public:
   static constexpr std::string_view kKind = "Conditional";
-  /// `bodies`: for a condition that is true, and else. `sizes` are the extents, as result and axis,
-  /// that differ between them and are known when the layer has run.
+  /// `bodies`: for a true condition, and for a false one. `sizes`: extents, as result and axis,
+  /// that differ between the bodies and are known after the layer has run.
   Conditional(std::array<std::shared_ptr<const Network>, 2> bodies, int captures,
               std::vector<std::pair<int, int>> sizes);
 
@@ -40,7 +40,7 @@ class Conditional final : public Operator {
   const std::array<std::shared_ptr<const Network>, 2> bodies_;
   const int captures_;
   const std::vector<std::pair<int, int>> sizes_;
-  const int64_t identity_;  ///< tells it from others
+  const int64_t identity_;  ///< distinguishes this layer from others
 };
 
 }  // namespace opwright

@@ -19,7 +19,7 @@ namespace {
 using Bound = std::optional<Expr>;
 
 constexpr int kMaxBoundsDepth = 256;
-constexpr int64_t kMaxBoundsConstant = int64_t{1} << 20;  ///< elements of one that are looked at
+constexpr int64_t kMaxBoundsConstant = int64_t{1} << 20;  ///< most elements that are read
 constexpr double kLargest = 0x1p53;
 
 Bound integer(double value) {
@@ -50,7 +50,7 @@ Bound negative(const Bound& a) { return a ? Bound(Expr(0) - *a) : std::nullopt; 
 ElementBounds hull(const ElementBounds& a, const ElementBounds& b) {
   return {smaller(a.low, b.low), larger(a.high, b.high)};
 }
-/// The tighter bounds of both, one of which is enough.
+/// The tighter bounds of both. Bounds of one suffice.
 ElementBounds tightened(const ElementBounds& a, const ElementBounds& b) {
   return {!a.low   ? b.low
           : !b.low ? a.low
@@ -64,7 +64,7 @@ ElementBounds sum(const ElementBounds& a, const ElementBounds& b) {
   const auto add = [](const Expr& x, const Expr& y) { return x + y; };
   return {combined(a.low, b.low, add), combined(a.high, b.high, add)};
 }
-/// Of so many elements.
+/// Bounds of the sum of `count` elements.
 ElementBounds sum_of(const ElementBounds& x, const Expr& count) {
   return {x.low ? Bound(min(*x.low, 0) * count) : std::nullopt,
           x.high ? Bound(max(*x.high, 0) * count) : std::nullopt};
@@ -131,7 +131,7 @@ ElementBounds of_unary(UnaryOperation op, const ElementBounds& x) {
   }
 }
 
-/// The exact elements of a constant of one element, which a quotient needs.
+/// The exact element of a constant of one element. A quotient needs it.
 std::optional<double> single_constant(const TensorInfo& info) {
   if (info.constant.empty() || !(numel(info.dims) == Expr(1)) || bits(info.dtype) < 8)
     return std::nullopt;
@@ -140,7 +140,7 @@ std::optional<double> single_constant(const TensorInfo& info) {
   return element;
 }
 
-/// By a constant, or by what is at least 1.
+/// Bounds of the quotient by a constant, or by a divisor of at least 1.
 ElementBounds quotient(const ElementBounds& x, const TensorInfo& divisor,
                        const ElementBounds& divisor_bounds) {
   const std::optional<double> by = single_constant(divisor);
@@ -168,7 +168,7 @@ ElementBounds quotient(const ElementBounds& x, const TensorInfo& divisor,
 }
 
 ElementBounds of_product(const ElementBounds& a, const ElementBounds& b) {
-  // By what is not negative: one bound of the other suffices for one of the product.
+  // One factor is not negative, so one bound of the other suffices for a bound of the product.
   if (is_at_least(a.low, 0) && a.high)
     return {b.low ? Bound(*a.high * min(*b.low, 0)) : std::nullopt,
             b.high ? Bound(*a.high * max(*b.high, 0)) : std::nullopt};

@@ -1,4 +1,4 @@
-// A conditional of the API as one of its branches, both, or an operator with two bodies.
+// Expands a conditional of the API into one of its branches, both, or an operator with two bodies.
 
 #include <algorithm>
 #include <array>
@@ -43,7 +43,7 @@ class ConditionalExpansion {
     if (condition_ == nullptr) writer_.error("has no condition; expected one: set_condition");
     if (outputs_.empty()) return;
     Tensor* const condition = expansion_(*condition_->input(0));
-    // Extents that are found when it has run need the layer that finds them.
+    // Extents that only a run finds need the Conditional layer.
     const bool finds_extents = std::ranges::any_of(
         outputs_, [](const Layer* output) { return output->num_outputs() > 1; });
     const std::optional<bool> known = finds_extents ? std::nullopt : known_condition(*condition);
@@ -80,7 +80,7 @@ class ConditionalExpansion {
     return !(output.input(0)->dims()[i] == output.input(1)->dims()[i]);
   }
 
-  /// Whether it does no harm to run the branch that is not chosen. Plugins are not asked: bodies
+  /// Whether running the branch that is not chosen does no harm. Plugins are not asked, as bodies
   /// have none.
   bool is_pure() const {
     return std::ranges::none_of(
@@ -89,7 +89,7 @@ class ConditionalExpansion {
 
   using Layers = std::unordered_set<const Layer*>;
 
-  /// The layers inside that the tensors depend on.
+  /// The layers inside that these tensors depend on.
   Layers behind(std::vector<const Tensor*> tensors) const {
     return layers_behind(std::move(tensors), interior_);
   }
@@ -106,7 +106,7 @@ class ConditionalExpansion {
     const auto meets = [](const Layers& some, const Layers& set) {
       return std::ranges::any_of(some, [&](const Layer* layer) { return set.contains(layer); });
     };
-    // An assertion has no outputs: it belongs to the branch whose tensors it looks at, or to both.
+    // An assertion has no outputs. It belongs to the branch whose tensors it reads, or to both.
     Layers assertions;
     for (const Layer* layer : interior_) {
       if (layer->op()->kind() != "Assertion") continue;

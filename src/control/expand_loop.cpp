@@ -1,4 +1,4 @@
-// A loop of the API as a recurrent layer, as its iterations, or as an operator with a body.
+// Expands a loop of the API into a recurrent layer, its iterations, or an operator with a body.
 
 #include <algorithm>
 #include <map>
@@ -17,7 +17,7 @@
 namespace opwright {
 namespace {
 
-/// Errors say which loop it is.
+/// Adds the loop's name to errors.
 class LoopWriter final : public LayerWriter {
  public:
   using LayerWriter::LayerWriter;
@@ -33,11 +33,11 @@ const Op& op_of(const Layer& layer) {
   return static_cast<const Op&>(*layer.op());
 }
 
-/// The layers of a loop by what they are.
+/// The layers of a loop by their roles.
 struct LoopLayers {
   const Layer *count = nullptr, *condition = nullptr;
   std::vector<const Layer*> recurrences, iterators, last_values, stacks;
-  std::vector<const Layer*> interior;  ///< each behind those that it depends on
+  std::vector<const Layer*> interior;  ///< in order: each layer follows those that it depends on
 };
 
 class LoopExpansion {
@@ -107,7 +107,7 @@ class LoopExpansion {
                       "expected a trip limit of kind COUNT");
   }
 
-  /// How many iterations there are at most, where it is known now.
+  /// The most iterations, where the number is known now.
   std::optional<int64_t> known_count() {
     if (layers_.count == nullptr) return std::nullopt;
     const Tensor& tensor = *expansion_(*layers_.count->input(0));
@@ -122,7 +122,7 @@ class LoopExpansion {
     return std::max<int64_t>(0, count);
   }
 
-  /// Whether it was the cell of a recurrent layer, and has become one.
+  /// Replaces the loop by a recurrent layer if it repeats such a layer's cell. True if it does.
   bool recognize(const std::optional<int64_t>& count) {
     if (layers_.condition != nullptr) return false;
     RepeatedLayers loop;
@@ -156,7 +156,7 @@ class LoopExpansion {
     return true;
   }
 
-  /// The recurrence that an output is the last value of.
+  /// The number of the recurrence whose last value this is.
   size_t state_of(const Layer& last_value) const {
     const auto place = std::ranges::find(layers_.recurrences, last_value.input(0)->producer());
     return static_cast<size_t>(place - layers_.recurrences.begin());
@@ -168,13 +168,14 @@ class LoopExpansion {
     if (!is_small_loop(count, nodes) ||
         expansion_.network().num_layers() + count * (nodes + 1) > kMaxLayers)
       return false;
-    // A length that follows from shapes may be another number.
+    // A length that follows from shapes may differ from the number of iterations.
     return std::ranges::all_of(layers_.stacks, [](const Layer* layer) {
       return (*layer->input(1)->info().values)[0].is_constant();
     });
   }
 
-  /// What a tensor in an iteration is, given values of recurrences and what an iterator reads.
+  /// Sets the tensors that an iteration begins with: values of recurrences, and elements that
+  /// iterators read.
   template <class Iterated>
   void begin_iteration(LayerCopies& copies, std::span<Tensor* const> states,
                        const Iterated& iterated) {
@@ -234,7 +235,7 @@ class LoopExpansion {
   }
 
   Tensor* zeros_of(DataType type, const SymShape& dims) {
-    // Fill makes no BOOL and no quantized elements.
+    // Fill supports neither BOOL nor quantized elements.
     const bool is_filled =
         type == DataType::kFLOAT || type == DataType::kINT32 || type == DataType::kINT64;
     FillParams params;
@@ -289,7 +290,8 @@ class LoopExpansion {
 
     Tensor* begins = nullptr;
     if (layers_.condition != nullptr) {
-      // Before the first iteration, and at the end of each one for the next.
+      // The condition is computed before the first iteration, and at the end of each one for the
+      // next.
       const std::vector<const Layer*> needed = condition_layers();
       LayerCopies before(
           expansion_.network(), [&](const Tensor& tensor) { return outside(tensor); }, "/begins");

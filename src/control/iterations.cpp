@@ -8,7 +8,8 @@
 namespace opwright {
 namespace {
 
-// A loop of more nodes, all iterations counted, is one layer instead of layers for each iteration.
+// The most nodes of all iterations together. A larger loop becomes one layer instead of layers for
+// each iteration.
 constexpr int64_t kMaxUnrolledNodes = 4096;
 
 int checked_axis(LayerWriter& writer, int64_t axis, int rank) {

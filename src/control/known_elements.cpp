@@ -14,7 +14,7 @@
 namespace opwright {
 namespace {
 
-// Conditions come from few numbers and short calculations.
+// Limits of elements and layers. Conditions come from few numbers and short calculations.
 constexpr int64_t kMaxElements = 4096;
 constexpr size_t kMaxLayers = 256;
 
@@ -58,7 +58,7 @@ std::optional<Blob> KnownElements::of(const Tensor& tensor) {
   if (std::optional<Blob> given = given_elements(tensor.info())) return given;
   if (const auto found = known_.find(&tensor); found != known_.end()) return found->second;
   std::optional<Blob>& result = known_[&tensor];
-  // The layers that make it, each behind those that it depends on.
+  // The layers that make the tensor, each after those that it depends on.
   Network network;
   std::unordered_map<const Tensor*, Tensor*> copies;
   std::vector<const Tensor*> pending = {&tensor};
@@ -97,7 +97,7 @@ std::optional<Blob> KnownElements::of(const Tensor& tensor) {
   try {
     result = run(network);
   } catch (const Error&) {
-    // Whoever runs the layers says what is wrong.
+    // The layers report their error when they run.
   }
   return result;
 }

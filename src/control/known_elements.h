@@ -7,13 +7,12 @@
 
 namespace opwright {
 
-/// The elements of tensors that follow from constants alone, computed while a network is made:
-/// conditions and numbers of iterations that decide what it becomes. Its tensors must outlive the
-/// object.
+/// Computes elements of tensors that only depend on constants while a network is made. Conditions
+/// and numbers of iterations decide what the network becomes. Tensors must outlive the object.
 class KnownElements {
  public:
-  /// Dense, of the tensor's type; nothing where they depend on inputs or shapes, are many or far
-  /// from constants, or come from plugins.
+  /// The dense elements in the tensor's type. Empty if they depend on inputs or shapes, come from
+  /// plugins, or need too many elements or layers.
   std::optional<Blob> of(const Tensor& tensor);
 
  private:

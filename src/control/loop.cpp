@@ -10,7 +10,7 @@
 namespace opwright {
 namespace {
 
-/// The inputs of the loop that the body's are: what the body calls them, and the loop's index.
+/// The body's inputs that the loop passes on: the body's name, and the index of the loop's input.
 std::vector<std::pair<std::string, int>> passed_inputs(const LoopBody& body) {
   std::vector<std::pair<std::string, int>> passed;
   passed.reserve(static_cast<size_t>(body.states) + static_cast<size_t>(body.captures));

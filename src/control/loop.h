@@ -10,28 +10,28 @@
 
 namespace opwright {
 
-/// What a loop repeats: a network of its own. Its inputs are called as body.h says, those that
-/// nothing uses are left out. Its outputs are, in this order, whether to go on (where
-/// `is_computed`), the states, and what is stacked.
+/// The network that a loop repeats. Its inputs are named as in body.h; inputs that no layer uses
+/// are left out. Its outputs are, in this order, whether to go on (if `is_computed`), the states,
+/// and the tensors that are stacked.
 struct LoopBody {
   std::shared_ptr<const Network> network;
-  bool is_computed = false;  ///< whether the body says if there is another iteration
+  bool is_computed = false;  ///< whether the body decides if there is another iteration
   int states = 0;
   int captures = 0;  ///< tensors from outside that the body reads
   int stacked = 0;
-  /// What is stacked has these extents, in the symbols of the network around the loop: iterations
-  /// beyond them are left out, zeros stand for those that there are not. Empty: as many as there
-  /// are iterations.
+  /// Lengths of the stacked outputs, in the symbols of the network around the loop. Iterations
+  /// beyond a length are left out, and zeros stand for missing ones. Empty: as many as there are
+  /// iterations.
   std::vector<Expr> lengths{};
 };
 
-/// How the body's input is called that is the number of the iteration, a scalar INT64.
+/// Name of the body's input that has the number of the iteration, a scalar INT64.
 inline constexpr const char* kIterationInput = "iteration";
 
 /// ONNX's Loop as a layer. Inputs: the most iterations (a scalar INT64; absent: no limit), whether
 /// to begin (a scalar BOOL; absent: yes), the states, the captured tensors. Outputs: the last
-/// states, what is stacked along a new first axis, and, where `counts`, how many iterations there
-/// were (a scalar INT64). States keep their type and shape.
+/// states, the stacked tensors along a new first axis, and, if `counts`, the number of iterations
+/// (a scalar INT64). States keep their type and shape.
 class Loop final : public Operator {
  public:
   static constexpr std::string_view kKind = "Loop";
@@ -43,7 +43,7 @@ class Loop final : public Operator {
   std::vector<Candidate> candidates(const CandidateQuery& query) const override;
   PlannedOperatorPtr plan(const KernelArgs& args) const override;
   Attributes attributes() const override;
-  /// Two bodies of one text need not take the same time.
+  /// Two bodies with the same text may take different times.
   std::optional<std::string> timing_key() const override { return std::nullopt; }
   OperatorPtr with_weights_as_inputs(const IsRefittable& is_refittable,
                                      std::vector<BodyWeight>& weights) const override;
@@ -52,7 +52,7 @@ class Loop final : public Operator {
  private:
   const LoopBody body_;
   const bool counts_;
-  const int64_t identity_;  ///< tells it from other loops
+  const int64_t identity_;  ///< distinguishes this loop from others
 };
 
 }  // namespace opwright

@@ -10,7 +10,7 @@
 namespace opwright {
 namespace {
 
-/// An integer that is `first` in the first iteration, and in each other one by `step` more.
+/// An integer that is `first` in the first iteration and grows by `step` in each further one.
 struct Progression {
   Expr first;
   int64_t step = 0;
@@ -25,7 +25,7 @@ class LoopReader {
       extents_.add(capture_input(static_cast<int>(i)), loop.captured[i]->info());
   }
 
-  /// How often the loop runs by this condition.
+  /// The number of iterations by this condition.
   std::optional<LoopCount> count(const Tensor& condition, int depth = 0) {
     if (depth > kMostDepth) return std::nullopt;
     if (const auto known = known_element(condition))
@@ -55,7 +55,7 @@ class LoopReader {
 
  private:
   static constexpr int kMostDepth = 32;
-  static constexpr int64_t kEver = -1;  ///< what never ends a loop
+  static constexpr int64_t kEver = -1;  ///< a condition that never ends a loop
 
   static std::optional<LoopCount> both(const std::optional<LoopCount>& a,
                                        const std::optional<LoopCount>& b) {
@@ -69,7 +69,7 @@ class LoopReader {
     return LoopCount{min(a->most, b->most), a->is_exact && b->is_exact};
   }
 
-  /// The loop goes on while a < b + more.
+  /// Counts iterations of a loop that goes on while a < b + more.
   std::optional<LoopCount> count_below(const Tensor& a, const Tensor& b, int64_t more) {
     const std::optional<Progression> low = read(a), high = read(b);
     if (!low || !high) return std::nullopt;
@@ -78,7 +78,7 @@ class LoopReader {
     return LoopCount{max(ceil_div(high->first - low->first + more, closer), 0) + 1, true};
   }
 
-  /// As ONNX's comparisons with "or equal" are written.
+  /// Reads "or equal" comparisons as ONNX's are written: a comparison or an equality.
   std::optional<LoopCount> count_not_above(const Tensor& x, const Tensor& y) {
     const auto comparison = [](const Tensor& tensor, ElementWiseOperation wanted) -> const Layer* {
       const Layer* const layer = tensor.producer();
@@ -105,7 +105,8 @@ class LoopReader {
            numel(tensor.dims()) == Expr(1);
   }
 
-  /// The input of a layer that changes neither the number nor whether a BOOL is true.
+  /// The input of a layer that changes neither an integer nor whether a BOOL is true; null for any
+  /// other layer.
   static const Tensor* handed_on(const Layer& layer) {
     const Operator& op = *layer.op();
     const bool is_whole = dynamic_cast<const Identity*>(&op) || dynamic_cast<const Shuffle*>(&op) ||
@@ -116,13 +117,13 @@ class LoopReader {
     return from.dtype() == to.dtype() || is_integer ? &from : nullptr;
   }
 
-  /// The only element where shapes outside of the body give it.
+  /// The only element, if shapes outside of the body give it.
   std::optional<Expr> known_element(const Tensor& tensor) {
     const auto& values = tensor.info().values;
     if (values == nullptr || values->size() != 1) return std::nullopt;
     try {
       return extents_(values->front());
-    } catch (const Error&) {  // it depends on what the body computes
+    } catch (const Error&) {  // the element depends on what the body computes
       return std::nullopt;
     }
   }
@@ -162,7 +163,7 @@ class LoopReader {
     }
   }
 
-  /// A state that stays, or that each iteration adds a constant to.
+  /// Reads a state that stays, or to which each iteration adds a constant.
   std::optional<Progression> read_state(size_t index) {
     const Tensor* next = loop_.next[index];
     const auto& begin = loop_.begin[index]->info().values;
@@ -211,7 +212,7 @@ std::optional<LoopCount> count_iterations(const ConditionalLoop& loop) {
     LoopReader reader(loop);
     const std::optional<LoopCount> count = reader.count(loop.goes_on);
     return count && LoopReader::is_bounded(*count) ? count : std::nullopt;
-  } catch (const Error&) {  // numbers that overflow
+  } catch (const Error&) {  // numbers overflow
     return std::nullopt;
   }
 }

@@ -13,7 +13,7 @@ class CellMatcher {
       : loop_(loop), kinds_(loop.states.size(), StateKind::kOther) {}
 
   std::optional<Cell> run() {
-    // What does more than computing, or has a loop of its own, has to run.
+    // A layer that does more than compute, or has a loop itself, must run.
     if (std::ranges::any_of(loop_.layers,
                             [](const Layer* layer) { return !layer->op()->is_pure(); }))
       return std::nullopt;
@@ -36,7 +36,7 @@ class CellMatcher {
   }
 
  private:
-  /// Which states are numbers of iterations, and which are a cell's.
+  /// Finds which states count iterations and which are a cell's.
   bool sort_states() {
     for (size_t i = 0; i < loop_.states.size(); ++i) {
       const Tensor& state = *loop_.states[i];
@@ -64,7 +64,7 @@ class CellMatcher {
     return floats_.size() == 1 || floats_.size() == 2;
   }
 
-  /// What states become. Where a condition keeps them it is the same one of all.
+  /// Reads the states after an iteration. If a condition keeps states, it must be the same for all.
   bool read_next() {
     next_.resize(loop_.states.size());
     const Tensor* condition = nullptr;
@@ -86,7 +86,8 @@ class CellMatcher {
     return conditional == floats_.size() && read_condition(*condition);
   }
 
-  /// Whether the condition is that the place lies within the sequence, whose lengths are kept.
+  /// Whether the condition is that the place lies within the sequence. Keeps the sequence's
+  /// lengths.
   bool read_condition(const Tensor& condition) {
     const Tensor* tensor = &condition;
     while (tensor->producer() != nullptr && reader_->is_inside(*tensor) && is_view(*tensor))
@@ -107,7 +108,7 @@ class CellMatcher {
     const Layer& layer = *tensor.producer();
     return layer.num_outputs() == 1 && (hands_on(layer) || params_of<Shuffle>(&layer));
   }
-  /// Whether it is the number of the place in what is iterated over.
+  /// Whether the tensor is the number of the place in the sequence that is iterated over.
   bool is_place(const Tensor& given) {
     const Tensor* tensor = &given;
     const auto is_converted = [&] {
@@ -280,7 +281,7 @@ class CellMatcher {
 
   size_t h() const { return static_cast<size_t>(cell_.hidden); }
 
-  /// Whether sums cover each column once, directions and extents agree.
+  /// Whether sums cover each column once, and directions and extents agree.
   bool check_input() {
     if (cell_.sources.empty()) return false;
     for (Gate& gate : cell_.gates)
@@ -322,7 +323,7 @@ class CellMatcher {
       const Node* node = reader_->whole(tensor);
       if (node == nullptr) return false;
       if (cell_.lengths != nullptr) {
-        // Zeros behind the end of a sequence, as the operator has them.
+        // The operator gives zeros behind the end of a sequence.
         if (node->kind != Kind::kSelect || node->tensor != condition_ ||
             node->operands[1]->kind != Kind::kFixed || number_of(*node->operands[1]->tensor) != 0.0)
           return false;
@@ -364,7 +365,7 @@ class CellMatcher {
   std::optional<CellReader> reader_;
   std::vector<const Node*> next_;
   std::optional<GateReader> gates_;
-  std::map<size_t, const Node*> stored_;  ///< with the condition that keeps the state
+  std::map<size_t, const Node*> stored_;  ///< the next states, with the condition that keeps them
   const Tensor* condition_ = nullptr;
   Place place_ = Place::kForward;
   DataType type_ = DataType::kFLOAT;

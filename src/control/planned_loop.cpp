@@ -15,13 +15,13 @@ namespace opwright {
 namespace {
 
 constexpr int64_t kMaxPorts = 1 << 16;
-// Of loops that nothing but their condition ends: data, or a model, may keep it true for ever.
+// Limit for loops that only their condition ends: data, or a model, may keep it true for ever.
 constexpr int64_t kMostUncounted = 1'000'000;
 
-/// What of the body's is what of the loop's; -1 for an input that the body does not use.
+/// The body's inputs by their role in the loop; -1: the body does not use the input.
 struct LoopPorts {
   int iteration = -1;
-  std::vector<int> inputs;  ///< by state and captured tensor, an input of the body
+  std::vector<int> inputs;  ///< per state and captured tensor, the body's input
 };
 
 size_t bytes_at(const Shape& shape, DataType type) {
@@ -58,7 +58,7 @@ class LoopKernel final : public Kernel {
       const PortDesc& port = args.outputs[states_ + i];
       stacked_types_.push_back(port.type.dtype);
       if (!is_partial_) continue;
-      // What iterations beyond the last one that counts give.
+      // Memory for the outputs of iterations beyond those that are stacked.
       Shape part(std::span<const int64_t>(port.max.begin() + 1, port.max.end()));
       spare_ = std::max(spare_, aligned_size(bytes_at(part, port.type.dtype)));
     }
@@ -169,7 +169,7 @@ class LoopKernel final : public Kernel {
   std::string capture_obstacle() const override { return kBodyObstacle; }
 
  private:
-  static constexpr size_t kNumberBytes = 64;  ///< of each number in front of the states
+  static constexpr size_t kNumberBytes = 64;  ///< bytes of each number before the states
 
   [[noreturn]] void fail_iterations(int64_t iterations) const {
     fail_with(ErrorCode::kINVALID_STATE, "layer '", layer_, "': it has ", iterations,
@@ -183,7 +183,7 @@ class LoopKernel final : public Kernel {
   const Device& device_;
   const size_t body_memory_;
   Context context_;
-  std::optional<int64_t> limit_;  ///< where it is constant
+  std::optional<int64_t> limit_;  ///< where the limit is constant
   std::vector<DataType> types_, stacked_types_;
   std::vector<const void*> current_;
   std::vector<size_t> reserved_, state_bytes_, part_bytes_;
@@ -199,7 +199,7 @@ class PlannedLoop final : public PlannedOperator {
       : params_(std::move(params)), engine_(std::move(engine)), ports_(std::move(ports)) {}
 
   std::string_view kind() const override { return Loop::kKind; }
-  /// Shapes of the body are its plan's, which the kernel compares when it is told of shapes.
+  /// Shapes are those of the body's plan; the kernel compares them when it is told of shapes.
   bool can_infer() const override { return false; }
   std::vector<OutputInfo> infer(InferContext&) const override { return {}; }
 

@@ -13,7 +13,7 @@ namespace opwright {
 
 struct PlannedLoopParams {
   bool is_computed = false, counts = false;
-  bool is_partial = false;  ///< whether there may be more and fewer iterations than room for them
+  bool is_partial = false;  ///< whether there may be more or fewer iterations than room for them
   int64_t states = 0, captures = 0, stacked = 0;
   Blob body;  ///< the engine file of the body
   template <class V>
@@ -25,8 +25,8 @@ struct PlannedLoopParams {
   }
 };
 
-/// A loop in a plan for the device, with its body compiled. Reads and verifies the body, whose code
-/// is as load_body() says. Throws Error naming the layer where it cannot be what the loop runs.
+/// Makes a planned loop for the device from its compiled body. Reads and verifies the body; for
+/// `code` see load_body(). Throws Error naming the layer if the loop cannot run the body.
 PlannedOperatorPtr make_planned_loop(PlannedLoopParams params, std::string_view layer,
                                      const Device& device,
                                      std::optional<std::span<const LoadedCode>> code);

@@ -18,8 +18,8 @@ std::string unused_name(const Network& network, std::string_view kind) {
   }
 }
 
-/// The layers that depend on what enters a region. `lets_out` says whether a layer at the border
-/// may read a tensor from inside at an input.
+/// The layers that depend on the tensors that enter a region. `lets_out` says whether an input of a
+/// layer at the border may read a tensor from inside.
 std::vector<const Layer*> inside_of(const Region& region, const std::vector<const Layer*>& entries,
                                     const std::function<bool(const Layer&, int)>& lets_out) {
   std::vector<const Layer*> inside;
@@ -47,7 +47,7 @@ std::vector<const Layer*> inside_of(const Region& region, const std::vector<cons
       if (boundary == nullptr) {
         add(*user);
       } else if (&boundary->region() != &region) {
-        // A region inside has all that is at its border.
+        // For a nested region, adds all layers at its border.
         for (const Layer* other : boundary->region().boundary()) add(*other);
       } else {
         for (int i = 0; i < user->num_inputs(); ++i)

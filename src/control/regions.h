@@ -9,25 +9,25 @@
 
 namespace opwright {
 
-/// A loop as TensorRT's API has it: layers of a network between recurrences, iterators and trip
-/// limits on the one side and outputs on the other. Those that depend on an iteration are inside.
+/// A loop of TensorRT's API: layers of a network between recurrences, iterators and trip limits on
+/// one side and outputs on the other. Layers that depend on an iteration are inside.
 class LoopRegion final : public Region {
  public:
   using Region::Region;
-  /// Throws Error for a tensor of another network; so do all that add layers.
+  /// Throws Error for a tensor of another network, as all methods that add layers do.
   TypedLayer<RecurrenceBoundary>* add_recurrence(Tensor& initial_value);
-  /// Throws Error for a second one of a kind.
+  /// Throws Error for a second trip limit of one kind.
   TypedLayer<TripLimitBoundary>* add_trip_limit(Tensor& tensor, TripLimit kind);
   TypedLayer<IteratorBoundary>* add_iterator(Tensor& tensor, int64_t axis, bool reverse);
   TypedLayer<LoopOutputBoundary>* add_loop_output(Tensor& tensor, LoopOutput kind, int64_t axis);
 
   std::vector<const Layer*> interior() const override;
-  /// Its iterations where their number is known and small, else a Loop.
+  /// Becomes its iterations if their number is known and small, else a Loop.
   void expand(Expansion& expansion) const override;
   Region* add_copy_to(Network& network) const override;
 };
 
-/// A conditional as TensorRT's API has it. What depends on its inputs is inside.
+/// A conditional of TensorRT's API. Layers that depend on its inputs are inside.
 class ConditionalRegion final : public Region {
  public:
   using Region::Region;
@@ -37,17 +37,18 @@ class ConditionalRegion final : public Region {
   TypedLayer<ConditionalOutputBoundary>* add_output(Tensor& where_true, Tensor& where_false);
 
   std::vector<const Layer*> interior() const override;
-  /// The branch that runs where that is known; both and a choice where they give the same shapes,
-  /// else a Conditional.
+  /// Becomes the branch that runs, if that is known. Otherwise becomes both branches and a choice,
+  /// if their shapes are the same, else a Conditional.
   void expand(Expansion& expansion) const override;
   Region* add_copy_to(Network& network) const override;
 };
 
-/// Those of the layers that the tensors depend on; of a region among them all layers, where one is.
+/// The layers in `among` that the tensors depend on. If one belongs to a nested region, all layers
+/// of that region.
 std::unordered_set<const Layer*> layers_behind(std::vector<const Tensor*> tensors,
                                                const std::unordered_set<const Layer*>& among);
 
-/// A loop or conditional of the network, without layers.
+/// Adds a loop or conditional without layers to the network.
 LoopRegion* add_loop(Network& network);
 ConditionalRegion* add_conditional(Network& network);
 

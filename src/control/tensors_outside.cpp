@@ -48,7 +48,8 @@ Tensor* TensorsOutside::operator()(const Tensor& tensor) {
   return copies_(tensor);
 }
 
-/// Constants of the network around it keep their place, by which an engine can be refitted.
+/// Finds constants of the network around the body. They stay there, so that an engine can be
+/// refitted with them.
 void TensorsOutside::find_constants() {
   std::unordered_map<const void*, std::vector<const Layer*>> inside;
   for (const Layer* layer : order_)

@@ -9,19 +9,19 @@
 
 namespace opwright {
 
-/// What tensors of a body that are the same in all iterations are in the network around it, which
-/// gets layers for those that the body computes.
+/// Finds tensors outside a body for tensors of the body that are the same in all iterations. If the
+/// body computes such a tensor, the network around it gets the layers.
 class TensorsOutside {
  public:
-  /// \param captured the tensors that the body's inputs are, called as body.h says
+  /// \param captured the tensors that the body's inputs stand for; body.h names the inputs
   /// \param repeated the body's layers that depend on the iteration
-  /// \param suffix goes behind the names of layers
+  /// \param suffix is appended to the names of layers
   TensorsOutside(Network& network, const Network& body, std::span<Tensor* const> captured,
                  const std::unordered_set<const Layer*>& repeated, std::string suffix);
 
-  /// False for what depends on extents, which have symbols of their own in a body.
+  /// False for a tensor that depends on extents, because a body has symbols of its own.
   bool may_leave(const Tensor& tensor) const;
-  /// Only for a tensor that may.
+  /// Called only for a tensor that may_leave().
   Tensor* operator()(const Tensor& tensor);
 
  private:

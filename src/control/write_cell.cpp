@@ -71,7 +71,7 @@ class CellWriter {
     return x->dims() == dims ? x : writer_.reshape(x, dims);
   }
 
-  /// Rows of units, columns of what they are multiplied by.
+  /// The weights: a row for each unit, a column for each element that it multiplies.
   Tensor* weights_of(const std::vector<Term>& terms, bool is_input, bool is_negated) {
     std::vector<Tensor*> parts;
     int64_t at = 0;
@@ -116,7 +116,7 @@ class CellWriter {
     if (sum == nullptr) return zeros(1, cell_.size);
     return is_negated ? negative(sum) : sum;
   }
-  /// [1, hidden] of a tensor's columns, or of its only element.
+  /// [1, hidden]: columns of a tensor, or its only element.
   Tensor* row_of(Tensor* x, int64_t start) {
     x = reshaped(x, {Expr(1), numel(x->dims())});
     if (start < 0)
@@ -187,7 +187,7 @@ class CellWriter {
   const Cell& cell_;
   LayerWriter& writer_;
   Expr batch_;
-  std::vector<int64_t> offsets_;  ///< of the sources in the input, and their sum
+  std::vector<int64_t> offsets_;  ///< offset of each source in the input, and the sum
 };
 
 }  // namespace

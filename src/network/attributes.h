@@ -17,8 +17,7 @@ using Floats = std::vector<double>;
 using AttributeValue =
     std::variant<int64_t, double, std::string, Ints, Floats, Blob, FieldValues, KernelLaunch>;
 
-/// One named property of an operator, in the form in which plans store it and the inspector shows
-/// it.
+/// One named property of an operator, as plans store it and the inspector shows it.
 struct Attribute {
   std::string name;
   AttributeValue value;
@@ -30,12 +29,12 @@ using Attributes = std::vector<Attribute>;
 const AttributeValue* find(const Attributes& attributes, std::string_view name);
 /// Throws Error unless plugin fields and launches among the values are consistent.
 void validate(const Attributes& attributes);
-/// "stride=[2, 2] groups=1"; blobs as their size and a hash of their bytes, so that the text
+/// "stride=[2, 2] groups=1". A blob appears as its size and a hash of its bytes, so that the text
 /// identifies the attributes.
 std::string str(const Attributes& attributes);
 
-/// Of a list of a layer that may be empty: what its elements are then, one for each axis behind
-/// the second.
+/// A hint for a layer's list with an element for each axis after the second. If the list is empty,
+/// each element is `otherwise`.
 struct PerSpatialAxis {
   int64_t otherwise = 0;
 };
@@ -47,8 +46,8 @@ struct PerSpatialAxis {
 ///       v.shown("padding_nd", pre_padding, ...);     // which no plan stores
 ///     }
 /// Names are those of TensorRT's Python API. Members are bool, integers, enums, double, float or
-/// one of the types of AttributeValue. This is the base of visitors that are called for what plans
-/// store.
+/// one of the types of AttributeValue. This is the base of visitors that only visit members that
+/// plans store.
 template <class Visitor>
 class StoredParameterVisitor {
  public:
@@ -75,8 +74,9 @@ class AttributeWriter : public StoredParameterVisitor<AttributeWriter> {
   Attributes attributes;
 };
 
-/// The way back. Throws Error naming `owner` and the attribute when one is missing, of another type
-/// or beyond the range of its member's type. Whether an enum has the value is left to the operator.
+/// Turns Attributes into parameters. Throws Error naming `owner` and the attribute when one is
+/// missing, has another type or exceeds the range of its member's type. The operator checks whether
+/// the enum has the value.
 class AttributeReader : public StoredParameterVisitor<AttributeReader> {
  public:
   AttributeReader(std::string_view owner, const Attributes& attributes)

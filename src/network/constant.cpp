@@ -8,7 +8,7 @@
 namespace opwright {
 namespace {
 
-/// The elements as expressions, or null where shape arithmetic has no use for them.
+/// The elements as expressions; null if shape arithmetic does not use them.
 std::shared_ptr<const std::vector<Expr>> values_of(const Constant::Params& constant) {
   const bool integral = is_integer(constant.dtype) || constant.dtype == DataType::kBOOL;
   const int64_t count = constant.shape.numel();
@@ -38,7 +38,7 @@ std::vector<OutputInfo> Constant::infer(InferContext& context) const {
   output.dtype = params_.dtype;
   output.dims = sym_shape(params_.shape);
   output.values = values_of(params_);
-  // A constant without elements is a constant too, which an absent Blob would deny.
+  // A constant without elements is still a constant, but an absent Blob would say that it is none.
   output.constant = params_.data ? params_.data : Blob::copy(nullptr, 0);
   return {output};
 }

@@ -7,8 +7,8 @@
 
 namespace opwright {
 
-/// Enters the domain (which may be null) for the guard's lifetime. What runs in a domain is code of
-/// others.
+/// Enters the domain (which may be null) for the guard's lifetime. Code in a domain is foreign
+/// code.
 class DomainGuard {
  public:
   DomainGuard(ExecutionDomain* domain, Queue queue) : domain_(domain) {

@@ -6,7 +6,7 @@ Network::Edit::Edit(Network& network) : network_(network), symbols_(network.symb
 
 Network::Edit::~Edit() {
   if (committed_) return;
-  // Backwards, so that the first state that was saved is the one that stays.
+  // Restores backwards, so that the first saved state is restored last.
   for (auto saved = saved_.rbegin(); saved != saved_.rend(); ++saved)
     *saved->first = std::move(saved->second);
   network_.symbols_ = std::move(symbols_);

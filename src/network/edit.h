@@ -7,7 +7,7 @@
 
 namespace opwright {
 
-/// A change of network inputs that is taken back on destruction unless it was committed.
+/// A change of network inputs. The destructor reverts it unless it was committed.
 class Network::Edit {
  public:
   explicit Edit(Network& network);
@@ -15,9 +15,9 @@ class Network::Edit {
   Edit(const Edit&) = delete;
   Edit& operator=(const Edit&) = delete;
 
-  /// Call before changing anything of it.
+  /// Saves the tensor. Called before any change to it.
   void save(Tensor& tensor) { saved_.emplace_back(&tensor, tensor); }
-  /// The tensor's type, shape or contents changed: its users have to be inferred again.
+  /// Notes that the tensor's type, shape or contents changed, so that its users are inferred again.
   void mark_changed(const Tensor& tensor) { changed_.push_back(&tensor); }
   void commit();
 

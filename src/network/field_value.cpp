@@ -33,12 +33,12 @@ std::vector<double> reals(const FieldValue& field, Widen&& widen) {
   return values;
 }
 
-/// How many elements the extents say, or nothing where it is no number of elements.
+/// The number of elements that the extents give; empty if that is no number of elements.
 std::optional<int32_t> count(const FieldValue& field) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   const std::vector<int64_t>& extents = *field.extents;
   if (std::any_of(extents.begin(), extents.end(), [](int64_t e) { return e < 0; })) return {};
-  // Texts lie behind each other, the elements of an array are a product.
+  // Texts of a list are stored one after the other; an array has the product of its extents.
   const bool is_sum = field.type == PluginFieldType::kCHAR;
   if (!is_sum && std::find(extents.begin(), extents.end(), 0) != extents.end()) return 0;
   int64_t total = is_sum ? 0 : 1;

@@ -1,5 +1,5 @@
-// Types and shapes: what a layer's operator infers, and what has to be inferred again after a
-// change.
+// Types and shapes: infers them with the layers' operators, and finds what must be inferred again
+// after a change.
 
 #include <algorithm>
 #include <functional>
@@ -16,7 +16,7 @@ std::string describe(const Layer& layer) {
   return str(layer.op()->kind(), " '", layer.name(), "'");
 }
 
-/// Whether an operator's answer fits together; plugins are not ours.
+/// Throws Error unless an operator's answer is consistent. Plugins are foreign code.
 void check_output(const Layer& layer, int index, const OutputInfo& info) {
   const auto reject = [&](const auto&... parts) {
     fail(describe(layer), ": output ", index, " ", parts...);
@@ -52,8 +52,8 @@ void check_output(const Layer& layer, int index, const OutputInfo& info) {
     reject("is aliased to input ", aliased, ", which does not exist");
 }
 
-/// Rethrows the exception in flight; the library's own errors get the layer's name unless they have
-/// it, others keep their type.
+/// Rethrows the exception in flight. The library's own errors get the layer's name unless they have
+/// it; other exceptions keep their type.
 [[noreturn]] void rethrow_naming(const Layer& layer) {
   try {
     throw;
@@ -66,7 +66,7 @@ void check_output(const Layer& layer, int index, const OutputInfo& info) {
 
 }  // namespace
 
-/// What the operator of one layer sees while it infers.
+/// The context that one layer's operator gets for its inference.
 class Network::LayerInference final : public InferContext {
  public:
   LayerInference(Network& network, const Layer& layer) : network_(network), layer_(layer) {
@@ -129,7 +129,7 @@ class Network::LayerInference final : public InferContext {
                                       : network_.unused_tensor_name(str(layer, "_output_", index));
   }
 
-  /// Outputs that are size tensors no longer.
+  /// Retires the symbols of outputs that are no longer size tensors.
   void forget_others() {
     for (size_t i = 0; i < layer_.outputs_.size(); ++i) {
       const auto is_this = [&](const auto& d) { return d.first == static_cast<int>(i); };
@@ -169,7 +169,7 @@ void Network::resize_outputs(Layer& layer, size_t count) {
   }
 }
 
-/// The inputs that layers make and that the layer depends on.
+/// Calls `function` for each input that a layer makes and that this layer depends on.
 template <class Function>
 void Network::each_source(const Layer& layer, Function&& function) {
   for (size_t i = 0; i < layer.inputs_.size(); ++i) {
@@ -196,7 +196,7 @@ void Network::infer_outputs(Layer& layer) {
 }
 
 void Network::infer(Layer& layer) {
-  std::vector<Layer*> pending = {&layer};  // each behind one that needs it
+  std::vector<Layer*> pending = {&layer};  // each precedes the layers that it needs
   while (!pending.empty()) {
     Layer& next = *pending.back();
     const size_t before = pending.size();
@@ -217,7 +217,7 @@ void Network::infer() const {
 bool Network::fits() const {
   try {
     infer();
-  } catch (const std::exception&) {  // also a plugin's own
+  } catch (const std::exception&) {  // a plugin may throw any exception
     return false;
   }
   return true;
@@ -228,7 +228,7 @@ void Network::invalidate(Layer& layer) {
   while (!pending.empty()) {
     Layer& next = *pending.back();
     pending.pop_back();
-    // What depends on a layer that is to be inferred is to be inferred, too.
+    // The users of a layer that is not inferred are not inferred either.
     if (!std::exchange(next.inferred_, false)) continue;
     for (const Tensor* tensor : next.outputs_)
       pending.insert(pending.end(), tensor->users_.begin(), tensor->users_.end());
@@ -246,7 +246,7 @@ std::vector<Layer*> Network::topological_order() const {
     for (const auto& layer : layers_) order.push_back(layer.get());
     return order;
   }
-  // Kahn's algorithm; among the layers that are ready the one that was added first goes first.
+  // Kahn's algorithm. Among the layers that are ready, the one that was added first comes first.
   std::vector<int> waiting(layers_.size(), 0);
   std::vector<std::vector<int>> users(layers_.size());
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;

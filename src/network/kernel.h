@@ -10,7 +10,7 @@
 
 namespace opwright {
 
-/// A constant input as a kernel rearranged it during the build, stored in the plan instead of the
+/// A constant input that a kernel rearranged during the build. The plan stores it instead of the
 /// original.
 struct PackedInput {
   int input = 0;
@@ -18,12 +18,12 @@ struct PackedInput {
   std::string layout;  ///< the kernel's own description of the arrangement
 };
 
-/// The order in which a device works; on the CPU all calls are synchronous and it is null, on a GPU
-/// a stream.
+/// A queue of work for a device. On a GPU it is a stream. On the CPU it is null, and all calls are
+/// synchronous.
 using Queue = void*;
 
-/// Entered before and left after a run of consecutive kernels that need it, such as the interpreter
-/// lock of Python callbacks. `queue` is the one that they get.
+/// A domain that consecutive kernels need, such as the interpreter lock of Python callbacks. It is
+/// entered before such a run of kernels and left after it. `queue` is the kernels' queue.
 class ExecutionDomain {
  public:
   virtual void enter(Queue queue) = 0;
@@ -33,40 +33,42 @@ class ExecutionDomain {
   ~ExecutionDomain() = default;
 };
 
-/// An operator made ready for one execution context. Not thread safe; used by one context at a
-/// time.
+/// An operator that is ready to run in one execution context. Not thread safe; only one context
+/// uses it at a time.
 class Kernel {
  public:
   virtual ~Kernel() = default;
 
-  /// Bytes of scratch memory (64-byte aligned) for shapes up to the profile's maximum, asked once
+  /// Bytes of scratch memory (64-byte aligned) for shapes up to the profile's maximum. Asked once,
   /// after construction.
   virtual size_t workspace_size() const { return 0; }
-  /// Constant inputs that the kernel has rearranged and whose original it no longer reads. Asked
-  /// during the build only.
+  /// Constant inputs that the kernel rearranged and whose originals it does not read any more.
+  /// Asked only during the build.
   virtual std::vector<PackedInput> packed() const { return {}; }
-  /// The elements of a shape input (Operation::is_shape_input): called before the first
-  /// on_shape_change() and whenever they have changed, which on_shape_change() then follows.
-  /// Kernels go by these rather than by the input's memory, which work may have changed.
+  /// Tells the elements of a shape input (Operation::is_shape_input). Called before the first
+  /// on_shape_change(), and whenever the elements have changed; on_shape_change() follows. Kernels
+  /// use these elements, not the input's memory, which later work may have changed.
   virtual void on_values_change(int input, std::span<const int64_t> elements) {
     (void)input, (void)elements;
   }
-  /// Called before the first enqueue and whenever a shape differs from that of the last call. All
-  /// that depends on shapes is prepared here.
+  /// Called before the first enqueue and whenever a shape differs from that of the last call.
+  /// Prepares everything that depends on shapes.
   virtual void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) {
     (void)inputs, (void)outputs;
   }
-  /// Runs. `inputs[i]` is null for absent optional inputs and for inputs that were packed; pointers
-  /// are valid, non-null and 64-byte aligned (network inputs and outputs: as the user gave them)
-  /// otherwise, also for tensors without elements. May be called many times between shape changes.
+  /// Runs. `inputs[i]` is null for absent optional inputs and for packed inputs. All other pointers
+  /// are valid, non-null and 64-byte aligned, even for tensors without elements; those of network
+  /// inputs and outputs are as the user gave them. May be called many times between changes of
+  /// shapes.
   virtual void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
                        Queue queue) = 0;
-  /// Why what enqueue() gives to the queue may not be captured and run again without calling it;
-  /// empty: it may, for as long as the shapes stay. Devices without queues do not ask.
+  /// Why the work that enqueue() gives to a queue may not be captured and replayed. Empty: it may,
+  /// while the shapes stay. Devices without queues do not ask.
   virtual std::string capture_obstacle() const { return {}; }
-  /// Null when nothing needs to be entered.
+  /// The domain to enter; null: none.
   virtual ExecutionDomain* domain() const { return nullptr; }
-  /// What runs, for the inspector and logs, as far as the kernel knows: "jit:avx512_core".
+  /// The implementation that runs, for the inspector and logs, as far as the kernel knows:
+  /// "jit:avx512_core".
   virtual std::string description() const { return {}; }
 };
 

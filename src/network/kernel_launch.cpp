@@ -13,7 +13,7 @@ namespace opwright {
 
 std::vector<ExprInstruction> KernelLaunch::part(int32_t instruction) const {
   const auto last = static_cast<size_t>(instruction);
-  std::vector<int32_t> place(last + 1, -1);  // 0: it is needed
+  std::vector<int32_t> place(last + 1, -1);  // 0: the instruction is needed
   place[last] = 0;
   const auto each_operand = [](const ExprInstruction& i, const auto& visit) {
     if (i.op == ExprOp::kConstant || i.op == ExprOp::kSymbol) return;
@@ -46,7 +46,7 @@ int64_t KernelLaunch::evaluate(int32_t instruction, std::span<const int64_t> sym
 }
 
 Expr KernelLaunch::expression(int32_t instruction) const {
-  // Front to back, so that what is used often is made once, however deep it lies.
+  // Works from front to back, so that a shared expression is made once, at any depth.
   std::vector<Expr> made;
   for (const ExprInstruction& i : part(instruction)) {
     if (i.op == ExprOp::kConstant)
@@ -70,10 +70,10 @@ void require_checks(const KernelLaunch& launch, std::span<const int64_t> values,
 
 namespace {
 
-/// A kernel's parameters have room for hardly more.
+/// A kernel's parameters hardly have room for more.
 constexpr size_t kMostMaps = 16;
 
-/// What is the same whatever the shapes are, within the limits that devices document.
+/// Checks what does not depend on shapes, within the limits that devices document.
 void validate(const KernelLaunch::TensorMap& map) {
   const auto check = [](bool condition, const auto&... what) {
     require(condition, "the launch of a compiled kernel has a tensor map ", what...);
@@ -125,7 +125,7 @@ void validate(const KernelLaunch& launch) {
     check_index(launch.block[i], "an extent of its block");
   }
   check_index(launch.shared_memory, "its shared memory");
-  constexpr size_t kMostArguments = 1U << 16U;  // no kernel takes as many
+  constexpr size_t kMostArguments = 1U << 16U;  // no kernel takes more
   check(launch.arguments.size() + launch.scratch.size() <= kMostArguments,
         "more arguments than any kernel takes");
   check(launch.order.size() <= kMostArguments, "more parameters than any kernel takes");

@@ -56,7 +56,7 @@ void Layer::changed(Undo&& undo) {
 }
 
 void Layer::set_input(int index, Tensor* tensor) {
-  constexpr int kMaxGap = 1024;  // so that a wrong index is an error and not a list of that length
+  constexpr int kMaxGap = 1024;  // limits the list: a wrong index is an error
   require(index >= 0 && index <= num_inputs() + kMaxGap, "layer '", name_, "' has no input ", index,
           ": it has ", num_inputs());
   if (tensor) {

@@ -7,7 +7,7 @@
 
 namespace opwright {
 
-/// What the author of a model says of it, which changes nothing that is computed.
+/// The author's description of a model. It does not change the computation.
 struct ModelMetadata {
   using Properties = std::vector<std::pair<std::string, std::string>>;
 
@@ -16,7 +16,7 @@ struct ModelMetadata {
   std::string description;
   int64_t version = 0;
   std::string graph_name, graph_description;
-  Properties properties;  ///< ONNX's metadata_props of the model, then those of the graph
+  Properties properties;  ///< ONNX's metadata_props of the model, then of the graph
 
   bool operator==(const ModelMetadata&) const = default;
 };

@@ -10,7 +10,7 @@
 namespace opwright {
 namespace {
 
-/// The layer of an operator without parameters of its own to change.
+/// The layer of an operator that has no parameters to change.
 class OperatorLayer final : public Layer {};
 
 }  // namespace
@@ -71,7 +71,7 @@ void Network::rename(Tensor& tensor, std::string name) {
   for (const int id : own) {
     Symbol symbol = symbols_[id];
     symbol.tensor = name;
-    // Names that were made from the tensor's follow it, those of dimensions stay.
+    // Symbol names that were made from the tensor's name follow it; names of dimensions stay.
     if (symbol.name.starts_with(tensor.name_) && symbol.kind != Symbol::Kind::kInputExtent)
       symbol.name.replace(0, tensor.name_.size(), name);
     if (symbol.name == str(tensor.name_, '.', symbol.index))
@@ -101,8 +101,8 @@ Tensor* Network::add_input(std::string name, DataType dtype, const Shape& shape)
   return tensor;
 }
 
-/// What bind_inputs() does for an input that has just been added, where it shares no dimension with
-/// others: without looking at them all. False where that is not so.
+/// Does the work of bind_inputs() for a new input that shares no dimension with other inputs,
+/// without looking at them all. False if it shares one.
 bool Network::bind_new_input(Tensor& tensor) {
   const auto name_of = [&](int axis) { return str(tensor.name_, '.', axis); };
   const int rank = tensor.declared_shape_.rank();
@@ -121,8 +121,8 @@ bool Network::bind_new_input(Tensor& tensor) {
   return true;
 }
 
-/// What bind_inputs() does when an input without names of dimensions gets another shape. False
-/// where it is another case.
+/// Does the work of bind_inputs() when an input without names of dimensions gets another shape.
+/// False in any other case.
 bool Network::bind_shape(Tensor& tensor, const Shape& shape) {
   const auto is_given = [](const std::string& name) { return !name.empty(); };
   if (tensor.is_shape_input_ || std::ranges::any_of(tensor.dimension_names_, is_given))
@@ -150,13 +150,13 @@ bool Network::bind_shape(Tensor& tensor, const Shape& shape) {
   return true;
 }
 
-/// Whether a dimension was ever given the name that this one has without one.
+/// Whether some dimension was ever given the name that this one has by default.
 bool Network::has_given_name(const Tensor& tensor, int axis) const {
   return given_names_.contains(str(tensor.name_, '.', axis));
 }
 
-/// What bind_inputs() does when a dimension gets its first name: that of an earlier input with the
-/// name, or a new one of its own. False where it is another case.
+/// Does the work of bind_inputs() when a dimension gets its first name. It takes the symbol of an
+/// earlier input with this name, or keeps its own under the new name. False in any other case.
 bool Network::bind_first_name(Tensor& tensor, int axis, const std::string& name) {
   const auto a = static_cast<size_t>(axis);
   given_names_.insert(name);
@@ -259,7 +259,7 @@ void Network::bind_inputs(Edit& edit) {
     tensor->info_.values = std::move(values);
   }
 
-  // Symbols that stand for nothing any more.
+  // Retires symbols that do not stand for an extent or element any more.
   for (int id = 0; id < symbols_.size(); ++id) {
     const Symbol& symbol = symbols_[id];
     if (symbol.kind == Kind::kSizeTensor) continue;
@@ -398,7 +398,7 @@ void Network::remove_layers_from(int first) {
       const auto use = std::find(tensor->users_.begin(), tensor->users_.end(), &layer);
       if (use != tensor->users_.end()) tensor->users_.erase(use);
     }
-    // Users come later, but for layers whose inputs were exchanged: these are on their way out.
+    // Users come later, except for layers whose inputs were replaced. Those are being removed, too.
     for (Tensor* tensor : layer.outputs_) tensor->users_.clear();
     resize_outputs(layer, 0);
     layer_names_.erase(layer.name_);

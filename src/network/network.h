@@ -25,9 +25,9 @@ class IPluginRegistry;
 class Layer;
 class Network;
 
-/// A tensor of a network that is being defined. Owned by its Network; addresses are stable. Type
-/// and shape are inferred when they are asked for: what depends on them throws the Error of the
-/// layer that does not fit, for as long as it does not.
+/// A tensor of a network that is being defined. Its Network owns it; addresses are stable. Type and
+/// shape are inferred on demand. While a layer does not fit, queries that depend on it throw its
+/// Error.
 class Tensor {
  public:
   const std::string& name() const { return name_; }
@@ -40,55 +40,57 @@ class Tensor {
   int rank() const { return static_cast<int>(info().dims.size()); }
   const TensorInfo& info() const;
   Network& network() const { return *network_; }
-  /// The layer that makes it, null for network inputs.
+  /// The layer that makes the tensor; null for network inputs.
   Layer* producer() const { return producer_; }
   int producer_output() const { return producer_output_; }
-  /// How many inputs of layers read it.
+  /// The number of layers' inputs that read the tensor.
   int num_users() const { return static_cast<int>(users_.size()); }
-  /// The layers that read it; one that does so twice is there twice.
+  /// The layers that read the tensor. A layer that reads it twice is in the list twice.
   std::span<Layer* const> users() const { return users_; }
-  /// The input of the producer whose memory it is (an in-place output), or -1.
+  /// The producer's input whose memory the tensor shares (an in-place output), or -1.
   int aliased_input() const;
   bool is_network_input() const { return is_input_; }
   bool is_network_output() const { return is_output_; }
   /// Whether Network::mark_debug() marked it.
   bool is_debug() const { return is_debug_; }
-  /// Whether its elements are known when shapes are, and its rank is 0 or 1.
+  /// Whether its elements are known when shapes are known, and its rank is 0 or 1.
   bool is_shape_tensor() const { return info().values != nullptr && rank() <= 1; }
   /// Whether it is a network input whose elements determine shapes.
   bool is_shape_input() const { return is_shape_input_; }
-  /// Network inputs only: how the dimension with this index is called. Equal names mean equal
-  /// extents at run time. An empty name takes it back.
+  /// Names a dimension; network inputs only. Equal names mean equal extents at run time. An empty
+  /// name removes the name.
   void set_dimension_name(int index, std::string name);
-  /// Empty where no name was set.
+  /// The name that was set, or empty.
   std::string dimension_name(int index) const;
-  /// Network inputs only; for other tensors it throws Error unless nothing changes. All that
-  /// depends on the tensor is inferred again when it is asked for.
+  /// Sets the shape of a network input. For other tensors, throws Error if it would change.
+  /// Everything that depends on the tensor is inferred again on demand.
   void set_shape(const Shape& shape);
-  /// The same. Of networks that are not strongly typed an output, and an input whose layers do not
-  /// fit any more, keeps its type for the layers, and gets the other one as its stored_type().
+  /// Sets the type of a network input. In weakly typed networks, outputs get the type as their
+  /// stored_type(). So does an input whose layers would no longer fit; for the layers it keeps its
+  /// type.
   void set_dtype(DataType dtype);
-  /// The range of values that INT8 elements of this tensor have to cover, symmetric about 0. It
-  /// lets weakly typed networks with INT8 allowed hand the tensor to plugins quantized. Throws
-  /// Error unless min <= max, both finite and one not 0.
+  /// The range of values that INT8 elements of this tensor cover, symmetric about 0. With it, a
+  /// weakly typed network that allows INT8 can quantize the tensor for plugins. Throws Error unless
+  /// min <= max, both are finite, and one of them is not 0.
   void set_dynamic_range(float min, float max);
   void reset_dynamic_range() { dynamic_range_.reset(); }
   const std::optional<std::pair<float, float>>& dynamic_range() const { return dynamic_range_; }
-  /// What INT8 elements are multiples of, max(|min|, |max|) / 127; 0 without a range.
+  /// The step of INT8 elements, max(|min|, |max|) / 127; 0 without a range.
   float scale() const;
   /// A bit per TensorFormat. Network inputs and outputs only.
   uint32_t allowed_formats() const { return allowed_formats_; }
   /// Whether set_allowed_formats() was called.
   bool has_allowed_formats() const { return has_allowed_formats_; }
   void set_allowed_formats(uint32_t formats);
-  /// The type that the layer is to store it in, of weakly typed networks: an output of the network
-  /// has it, on other tensors it is a constraint like Layer::precision().
+  /// The type in which the layer stores the tensor, in weakly typed networks. An output of the
+  /// network has this type. On other tensors it is a constraint like Layer::precision().
   const std::optional<DataType>& stored_type() const { return stored_type_; }
-  /// Throws Error where the elements cannot be stored so: for a type that is not floating, or a
-  /// tensor that is not.
+  /// Throws Error if the elements cannot be stored in the type: the type or the tensor is not
+  /// floating.
   void set_stored_type(DataType dtype);
   void reset_stored_type() { stored_type_.reset(); }
-  /// The type that an engine has it in, as far as the network says: stored_type(), or dtype().
+  /// The tensor's type in an engine, as far as the network determines it: stored_type(), or
+  /// dtype().
   DataType engine_type() const { return stored_type_ ? *stored_type_ : dtype(); }
 
  private:
@@ -102,7 +104,7 @@ class Tensor {
   TensorInfo info_;
   Layer* producer_ = nullptr;
   int producer_output_ = 0;
-  std::vector<Layer*> users_;  // one that uses it twice is there twice
+  std::vector<Layer*> users_;  // a layer that uses the tensor twice is in the list twice
   int aliased_input_ = -1;
   bool is_input_ = false;
   bool is_output_ = false;
@@ -116,10 +118,10 @@ class Tensor {
   bool has_allowed_formats_ = false;
 };
 
-/// An operator applied to tensors. The operator itself is immutable; changing a layer's parameters
-/// gives it another operator. This layer and all downstream are then inferred again when they are
-/// asked for. A layer whose operator does not say how many outputs it has, as those of plugins, is
-/// inferred at once.
+/// An operator applied to tensors. The operator is immutable; a change of a layer's parameters
+/// gives the layer another operator. Then this layer and all layers downstream are inferred again
+/// on demand. A layer is inferred at once if its operator does not know its number of outputs, as
+/// operators of plugins.
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -128,11 +130,11 @@ class Layer {
   void set_name(std::string name);
   const std::string& metadata() const { return metadata_; }
   void set_metadata(std::string metadata) { metadata_ = std::move(metadata); }
-  /// What the caller asked for where the operator does not tell: kPADDING of a slice.
+  /// The requested kind of layer where the operator does not tell: kPADDING of a slice.
   const std::optional<LayerType>& added_as() const { return added_as_; }
   void set_added_as(LayerType type) { added_as_ = type; }
-  /// The type that floating inputs are to be computed in, of weakly typed networks. Builds heed it
-  /// as BuilderConfig::constraints says.
+  /// The type for computing floating inputs in weakly typed networks. Builds follow
+  /// BuilderConfig::constraints.
   const std::optional<DataType>& precision() const { return precision_; }
   void set_precision(DataType type);
   /// precision(), or the type of the first floating input or output, or of the first input.
@@ -140,7 +142,7 @@ class Layer {
   void reset_precision() { precision_.reset(); }
   const OperatorPtr& op() const { return op_; }
   Network& network() const { return *network_; }
-  /// Its index in the network.
+  /// The layer's index in the network.
   int number() const { return index_; }
   int num_inputs() const { return static_cast<int>(inputs_.size()); }
   int num_outputs() const { return static_cast<int>(outputs_.size()); }
@@ -150,13 +152,13 @@ class Layer {
   std::span<Tensor* const> inputs() const { return inputs_; }
   std::span<Tensor* const> outputs() const { return outputs_; }
   /// Replaces an input, or appends when `index` is num_inputs() or more (gaps become absent
-  /// inputs). Throws Error, and changes nothing, when the tensor depends on this layer or
-  /// inference at once fails.
+  /// inputs). Throws Error, and changes nothing, when the tensor depends on this layer, or when the
+  /// layer is inferred at once and that fails.
   void set_input(int index, Tensor* tensor);
-  /// Replaces the operator; leaves everything as it was when inference at once throws.
+  /// Replaces the operator. Changes nothing if the layer is inferred at once and that throws.
   void set_op(OperatorPtr op);
-  /// Infers the outputs and all that they depend on, where that is outstanding. Throws Error naming
-  /// the layer that does not fit.
+  /// Infers the outputs and everything that they depend on, if that is outstanding. Throws Error
+  /// naming the layer that does not fit.
   void infer();
 
  protected:
@@ -166,7 +168,7 @@ class Layer {
   Layer() = default;
 
  private:
-  /// After a change, which `undo` takes back when it is refused.
+  /// Called after a change. `undo` reverts the change if it is refused.
   template <class Undo>
   void changed(Undo&& undo);
 
@@ -179,7 +181,7 @@ class Layer {
   OperatorPtr op_;
   std::vector<Tensor*> inputs_;
   std::vector<Tensor*> outputs_;
-  // Whether the outputs are up to date; then all layers upstream are, too.
+  // Whether the outputs are up to date. Then all layers upstream are, too.
   bool inferred_ = false;
 };
 
@@ -188,7 +190,8 @@ inline const TensorInfo& Tensor::info() const {
   return info_;
 }
 
-/// What several classes of layers have in common to the languages: `LayerBase` of their operators.
+/// A base class that several classes of layers share in the languages: `LayerBase` of their
+/// operators.
 template <class Op>
 struct LayerBaseOf {
   using Type = Layer;
@@ -199,7 +202,7 @@ struct LayerBaseOf<Op> {
   using Type = typename Op::LayerBase;
 };
 
-/// The layer of an operator class, a class of its own to the languages.
+/// The layer of an operator class. The languages see it as a class.
 template <class Op>
 class TypedLayer : public LayerBaseOf<Op>::Type {
  public:
@@ -210,17 +213,17 @@ struct NetworkFlags {
   bool strongly_typed = false;
   bool prefer_aot_python_plugins = false;
   bool prefer_jit_python_plugins = false;
-  uint32_t bits = 0;  ///< 1 << NetworkDefinitionCreationFlag, as they were given
+  uint32_t bits = 0;  ///< 1 << NetworkDefinitionCreationFlag, as given
 };
-/// What the bits 1 << NetworkDefinitionCreationFlag say.
+/// Reads bits 1 << NetworkDefinitionCreationFlag.
 NetworkFlags network_flags(uint32_t bits);
 
-/// A network being defined: tensors and layers. Types and shapes are inferred when they are asked
-/// for, each once until something upstream changes.
+/// A network that is being defined: tensors and layers. Types and shapes are inferred on demand,
+/// each once until something upstream changes.
 class Network {
  public:
-  /// `plugins` is where models look their plugins up (null: the process's registry), `log` and the
-  /// recorder of errors() hear of what goes wrong.
+  /// `plugins` is the registry in which models look up plugins (null: the process's). `log` and the
+  /// recorder of errors() hear of failures.
   explicit Network(NetworkFlags flags = {}, std::shared_ptr<IPluginRegistry> plugins = nullptr,
                    Log log = {});
   ~Network();
@@ -230,29 +233,31 @@ class Network {
   /// `shape` has -1 for extents that are only known at run time. Throws Error for a name in use, a
   /// rank above 8 or an extent below -1.
   Tensor* add_input(std::string name, DataType dtype, const Shape& shape);
-  /// The tensor becomes an output. Throws Error when it is one already or is a network input.
+  /// Marks the tensor as an output. Throws Error when it is an output already or is a network
+  /// input.
   void mark_output(Tensor& tensor);
   void unmark_output(Tensor& tensor);
-  /// Marks a tensor whose elements are known when shapes are. False, and nothing, for others.
+  /// Marks a tensor whose elements are known when shapes are known. For all others, returns false
+  /// and does nothing.
   bool mark_output_for_shapes(Tensor& tensor);
-  /// Takes that back; false where it is no such output.
+  /// Reverts mark_output_for_shapes(); false if the tensor is no such output.
   bool unmark_output_for_shapes(Tensor& tensor);
-  /// Takes out a network input that nothing uses. For other tensors it is a warning and nothing
-  /// happens.
+  /// Removes a network input that no layer uses. For other tensors, warns and does nothing.
   void remove_tensor(Tensor& tensor);
-  /// A debug tensor can be seen by its name when an engine of the network runs, so that it is
-  /// computed as it stands here. Throws Error for a tensor of another network.
+  /// Marks a debug tensor. It can be seen by its name when an engine runs, so the engine computes
+  /// it as it is here. Throws Error for a tensor of another network.
   void mark_debug(Tensor& tensor, bool debug = true);
   bool is_debug(const Tensor& tensor) const {
     return &tensor.network() == this && tensor.is_debug();
   }
-  /// Whether what the engine's steps write can be seen besides, under the names that it has there.
+  /// Whether all tensors that the engine's steps write can be seen, too, under their names in the
+  /// engine.
   void set_unfused_debug(bool debug) { unfused_debug_ = debug; }
   bool unfused_debug() const { return unfused_debug_; }
 
   /// Adds a layer of the class that fits the operator. Throws Error, and adds nothing, when a
-  /// tensor belongs to another network or inference fails that cannot wait (see Layer). A null
-  /// input is an optional one that is absent. An empty name becomes "Kind 12".
+  /// tensor belongs to another network, or when the layer is inferred at once (see Layer) and that
+  /// fails. A null input is an absent optional one. An empty name becomes "Kind 12".
   Layer* add_layer(OperatorPtr op, std::span<Tensor* const> inputs, std::string name = {});
   template <class Op>
   TypedLayer<Op>* add(typename Op::Params params, std::span<Tensor* const> inputs,
@@ -269,16 +274,16 @@ class Network {
                       std::string name = {}) {
     return add<Op>(std::move(params), std::span(inputs.begin(), inputs.size()), std::move(name));
   }
-  /// Takes out the layers from this index on. Throws Error where a layer or an output of the
-  /// network that stays uses what they make.
+  /// Removes the layers from this index on. Throws Error if a remaining layer uses their outputs,
+  /// or the network outputs one of them.
   void remove_layers_from(int first);
   /// A constant; `data` holds its dense elements (checked against the shape).
   Tensor* add_constant(DataType dtype, const Shape& shape, Blob data, std::string name = {});
-  /// A one-dimensional INT64 (or `dtype`) tensor whose elements are the expressions: how parsers
-  /// hand computed shapes to layers. With `scalar` (one expression only) it has rank 0.
+  /// A one-dimensional INT64 (or `dtype`) tensor whose elements are the expressions. Parsers pass
+  /// computed shapes to layers with it. With `scalar` (one expression only) it has rank 0.
   Tensor* add_values(std::vector<Expr> values, DataType dtype = DataType::kINT64,
                      bool scalar = false, std::string name = {});
-  /// Adds a loop or the like, which owns no layers yet.
+  /// Adds a region, such as a loop, which owns no layers yet.
   template <class R>
   R* add_region(std::unique_ptr<R> region) {
     R* const added = region.get();
@@ -286,18 +291,18 @@ class Network {
     return added;
   }
   std::span<const std::unique_ptr<Region>> regions() const { return regions_; }
-  /// Declares that the elements of this integer network input (rank 0 or 1, constant extent)
-  /// determine shapes, and gives it symbols; or that they do not.
+  /// Declares whether the elements of this integer network input (rank 0 or 1, constant extent)
+  /// determine shapes. If so, gives them symbols.
   void make_shape_input(Tensor& tensor, bool decides_shapes = true);
 
   const std::string& name() const { return name_; }
   void set_name(std::string name) { name_ = std::move(name); }
-  /// Of the model that the network was made of.
+  /// Metadata of the model that the network was made from.
   const ModelMetadata& metadata() const { return metadata_; }
   void set_metadata(ModelMetadata metadata) { metadata_ = std::move(metadata); }
   const NetworkFlags& flags() const { return flags_; }
   IPluginRegistry* plugins() const { return plugins_.get(); }
-  /// What the network was made by, for those who ask.
+  /// The builder that made the network, for information only.
   void* builder() const { return builder_; }
   void set_builder(void* builder) { builder_ = builder; }
   ErrorReport& errors() const { return errors_; }
@@ -307,13 +312,14 @@ class Network {
   /// later ones; see topological_order().
   int num_layers() const { return static_cast<int>(layers_.size()); }
   Layer* layer(int index) const { return layers_[index].get(); }
-  /// All layers, each behind those that it depends on; otherwise as they were added.
+  /// All layers, each after those that it depends on; otherwise in the order in which they were
+  /// added.
   std::vector<Layer*> topological_order() const;
-  /// Null when there is no tensor of that name.
+  /// Null if no tensor has that name.
   Tensor* find_tensor(std::string_view name) const;
-  /// Infers all that is outstanding. Throws Error for the first layer that does not fit.
+  /// Infers everything that is outstanding. Throws Error for the first layer that does not fit.
   void infer() const;
-  /// Whether all layers do.
+  /// Whether all layers fit.
   bool fits() const;
   const SymbolTable& symbols() const { return symbols_; }
   SymbolTable& symbols() { return symbols_; }
@@ -334,27 +340,28 @@ class Network {
   void rename(Tensor& tensor, std::string name);
   std::string unused_tensor_name(const std::string& wanted) const;
   bool depends_on(const Tensor& tensor, const Layer& layer) const;
-  /// Gives all inputs the symbols of their dynamic extents and, to shape inputs, of their elements.
+  /// Gives all inputs the symbols of their dynamic extents, and shape inputs those of their
+  /// elements.
   void bind_inputs(Edit& edit);
   bool bind_new_input(Tensor& tensor);
   bool bind_first_name(Tensor& tensor, int axis, const std::string& name);
   bool bind_shape(Tensor& tensor, const Shape& shape);
   bool has_given_name(const Tensor& tensor, int axis) const;
-  /// Infers what the layer depends on and then the layer.
+  /// Infers the layers that this one depends on, then this layer.
   void infer(Layer& layer);
-  /// Infers one layer whose inputs are; changes nothing when that throws.
+  /// Infers one layer whose inputs are inferred. Changes nothing if that throws.
   void infer_outputs(Layer& layer);
   void resize_outputs(Layer& layer, size_t count);
   template <class Function>
   static void each_source(const Layer& layer, Function&& function);
-  /// The layer, or all that use the tensor, and all downstream have to be inferred again.
+  /// Marks the layer, or the tensor's users, and all layers downstream to be inferred again.
   void invalidate(Layer& layer);
   void invalidate_users(const Tensor& tensor);
 
   NetworkFlags flags_;
   std::shared_ptr<IPluginRegistry> plugins_;
   void* builder_ = nullptr;
-  mutable ErrorReport errors_;  ///< not a part of what the network defines
+  mutable ErrorReport errors_;  ///< not a part of the definition
   std::string name_;
   ModelMetadata metadata_;
   SymbolTable symbols_;
@@ -365,9 +372,8 @@ class Network {
   std::vector<Tensor*> inputs_;
   std::vector<Tensor*> outputs_;
   std::unordered_map<std::string, Tensor*> by_name_;
-  std::unordered_set<std::string>
-      given_names_;  // of dimensions, also before others took their place
-  /// By a name, the number from which on others made of it may be unused.
+  std::unordered_set<std::string> given_names_;  // of dimensions, even if later names replaced them
+  /// For each name, the first number that may be unused as its suffix.
   mutable std::unordered_map<std::string, int> next_suffix_;
   std::unordered_set<std::string> layer_names_;
   bool in_order_ = true;  // no layer depends on a later one

@@ -4,7 +4,8 @@
 
 namespace opwright {
 
-/// A device has no kernel for a layer, or a plugin no implementation for the device.
+/// Thrown when a device has no kernel for a layer, or a plugin has no implementation for the
+/// device.
 class NoKernelError final : public Error {
  public:
   using Error::Error;

@@ -31,18 +31,18 @@ class Network;
 class PluginModel;
 class Tensor;
 
-/// What is known of a tensor while the network is defined.
+/// Facts about a tensor while the network is defined.
 struct TensorInfo {
   DataType dtype = DataType::kFLOAT;
   SymShape dims;
-  /// The elements of a small integer or boolean tensor (rank at most kMaxValuesRank, constant
-  /// extents, at most kMaxValues elements) as expressions, row-major: what shape arithmetic is made
-  /// of. Null when unknown. Constants that are small and integral have both `values` and
+  /// The elements of a small integer or boolean tensor as expressions, row-major, for shape
+  /// arithmetic. The rank is at most kMaxValuesRank, extents are constant, and there are at most
+  /// kMaxValues elements. Null when unknown. Small integral constants have both `values` and
   /// `constant`.
   std::shared_ptr<const std::vector<Expr>> values;
-  /// The elements of a small FP32 tensor that are computed from shapes. Null when unknown.
+  /// The elements of a small FP32 tensor that is computed from shapes. Null when unknown.
   RationalsPtr rationals;
-  /// The elements of a constant, dense and row-major. Empty for everything else.
+  /// The elements of a constant, dense and row-major. Empty for all other tensors.
   Blob constant;
 
   static constexpr int64_t kMaxValues = 64;
@@ -50,30 +50,29 @@ struct TensorInfo {
   static constexpr int kMaxValuesRank = 2;
 };
 
-/// One output as an operator infers it.
+/// An output as an operator infers it.
 struct OutputInfo : TensorInfo {
-  /// The input whose memory this output is (an aliased, in-place output), or -1.
+  /// The input whose memory this output shares (an aliased, in-place output), or -1.
   int aliased_input = -1;
 };
 
-/// What Operator::infer is given.
+/// The argument of Operator::infer.
 struct InferContext {
-  /// A null pointer is an optional input that is absent.
+  /// A null pointer is an absent optional input.
   std::span<const TensorInfo* const> inputs;
   /// The layer's name, for error messages.
   std::string_view layer;
-  /// A new symbol for the value that output `output` (a scalar INT32 or INT64) will hold once the
-  /// operator has run.
+  /// A new symbol for the value of output `output` (a scalar INT32 or INT64) after the operator has
+  /// run.
   virtual Expr declare_size_tensor(int output, const Expr& opt, const Expr& upper_bound) = 0;
-  /// Whether the symbol is known to be never negative, as extents and size tensors are.
+  /// Whether the symbol is known to be non-negative, as extents and size tensors are.
   virtual bool is_non_negative(int symbol) const {
     (void)symbol;
     return false;
   }
-  /// What expressions are made of; null where nobody asks for more than is_non_negative().
+  /// The symbols of expressions; null if only is_non_negative() is needed.
   virtual const SymbolTable* symbols() const { return nullptr; }
-  /// Throws Error unless between `least` and `most` inputs are there, the first `least` of them not
-  /// absent.
+  /// Throws Error unless there are `least` to `most` inputs, and the first `least` are present.
   void require_inputs(std::string_view kind, int least, int most) const;
 
  protected:
@@ -87,7 +86,7 @@ struct PortType {
   friend bool operator==(const PortType&, const PortType&) = default;
 };
 
-/// One way to run an operator: types and formats of its ports and the algorithm.
+/// A way to run an operator: types and formats of its ports, and the algorithm.
 struct Candidate {
   std::vector<PortType> inputs;
   std::vector<PortType> outputs;
@@ -101,207 +100,210 @@ std::string str(PortType type);
 /// "FP32:HWC, FP32 -> FP32:HWC": types and formats as logs and inspectors show them.
 std::string str(const Candidate& candidate);
 
-/// A tensor at a port with its shape range over an optimization profile. Absent optional inputs
-/// have `present` false.
+/// A tensor at a port with its range of shapes over an optimization profile. `present` is false for
+/// absent optional inputs.
 struct PortDesc {
   PortType type;
   Shape min, opt, max;
-  /// What INT8 elements are multiples of; 0 where that is not known.
+  /// The step of INT8 elements; 0: not known.
   float scale = 0;
-  Blob constant;  ///< its elements (in `type.dtype`, LINEAR) when it is a constant, else empty
+  Blob constant;  ///< the elements of a constant (in `type.dtype`, LINEAR); empty for other tensors
   bool present = true;
   bool is_constant =
-      false;  ///< stays true where the bytes themselves were dropped because the kernel packed them
-  // Of outputs, during the build.
-  int aliased_input = -1;          ///< the input whose memory it is, or -1
-  bool is_data_dependent = false;  ///< whether an extent is known only when the kernel has run
+      false;  ///< stays true if the bytes were dropped because the kernel packed them
+  // Only for outputs, during the build:
+  int aliased_input = -1;          ///< the input whose memory the output shares, or -1
+  bool is_data_dependent = false;  ///< whether an extent is known only after the kernel has run
 };
 
-/// A way to run an operator that its author lists and that cannot be.
+/// A candidate that its author lists but that cannot run.
 struct DroppedCandidate {
   Candidate candidate;
   std::string reason;
 };
 
-/// What candidates may be made of.
+/// Conditions for candidates.
 struct CandidateQuery {
   std::string_view layer;
-  /// Types as the network has them, formats LINEAR.
+  /// Ports with the network's types; all formats are LINEAR.
   std::span<const PortDesc> inputs;
   std::span<const PortDesc> outputs;
   const Device* device = nullptr;
-  /// Lower precision than the network's that the builder config allows; all false for strongly
+  /// Lower precisions than the network's that the builder config allows. All are false for strongly
   /// typed networks.
   bool fp16 = false, bf16 = false, int8 = false, fp8 = false;
   /// Whether products of FP32 may round their operands to TF32, 10 bits of fraction, in any
   /// network.
   bool tf32 = false;
-  /// Whether the network is strongly typed: operators keep the network's types.
+  /// Whether the network is strongly typed, so that operators keep its types.
   bool strongly_typed = false;
-  /// What other GPUs the kernels must run on, too.
+  /// Other GPUs that the kernels must also run on.
   HardwareCompatibilityLevel hardware_compatibility{};
-  /// Bits 1 << TacticSource: libraries of others that may compute.
+  /// Bits 1 << TacticSource: external libraries that may compute.
   uint32_t tactic_sources = 0;
-  /// Whether every candidate that can compute the ports is asked for. Else those are enough that
-  /// are worth timing for their sizes on the device.
+  /// Whether to return every candidate that can compute the ports. Otherwise only those that are
+  /// worth timing for these sizes on the device.
   bool all_tactics = false;
-  /// Where the operator says what it lists and cannot be; null: nobody asks.
+  /// Receives the candidates that the operator lists but that cannot run; null: not needed.
   std::vector<DroppedCandidate>* dropped = nullptr;
 };
 
-/// Machine code or source that belongs to an operator and is stored with the plan.
+/// Machine code or source of an operator, stored with the plan.
 struct CodeObject {
   std::string name;
   std::string target;  ///< "x86-64 avx2 fma", "sm_90", "python"
   Blob bytes;
-  bool host = false;  ///< would run on the host: loading it needs permission
+  bool host = false;  ///< whether it runs on the host, which needs permission
   friend bool operator==(const CodeObject&, const CodeObject&) = default;
 };
 
-/// A plugin definition that must be there before an engine can run.
+/// A plugin definition that must exist before an engine can run.
 struct PluginRequirement {
   std::string kind, name, version, plugin_namespace;
   friend bool operator==(const PluginRequirement&, const PluginRequirement&) = default;
 };
 
-/// What a context, or a build, offers to plugins. The recorder may change while kernels live.
+/// The services that a context, or a build, offers to plugins. The recorder may change while
+/// kernels live.
 struct PluginServices {
   IErrorRecorder* recorder = nullptr;        ///< null: none
   std::shared_ptr<IGpuAllocator> allocator;  ///< null: the device's memory
-  std::shared_ptr<const LastUse> last_use;   ///< of what kernels have, by runs; null: not known
+  std::shared_ptr<const LastUse> last_use;   ///< of the kernels' memory, by runs; null: not known
 };
 
-/// What a kernel is made from, during the build and again when an engine is loaded.
+/// The ingredients of a kernel, during the build and again when an engine is loaded.
 struct KernelArgs {
   std::string_view layer;
   const Candidate* candidate = nullptr;
   /// Ports with the candidate's types and formats. Constants are still in LINEAR layout.
   std::span<const PortDesc> inputs;
   std::span<const PortDesc> outputs;
-  /// What packed() returned during the build; empty while building.
+  /// The result of packed() during the build; empty while building.
   std::span<const PackedInput> packed;
   const Device* device = nullptr;
-  /// What other GPUs the code that plan() makes must run on, too.
+  /// Other GPUs that the code of plan() must also run on.
   HardwareCompatibilityLevel hardware_compatibility{};
-  /// Asked by compilers while they work: true ends that. Null: nobody ends it.
+  /// Asked by compilers while they work: true stops them. Null: nothing stops them.
   const std::function<bool()>* gives_up = nullptr;
-  /// Null: none. Outlives the kernel.
+  /// Outlives the kernel; null: none.
   const PluginServices* services = nullptr;
-  /// For PlannedOperator::check(): what infer() gave for the ports; empty where it cannot be asked.
+  /// For PlannedOperator::check(): the result of infer() for the ports; empty if it cannot be
+  /// asked.
   std::span<const OutputInfo> inferred;
 };
 
-/// What an operator of a network and the same one in a plan have in common. Immutable, so networks,
-/// graphs and engines share it.
+/// Common base of a network's operator and its form in a plan. Immutable, so that networks, graphs
+/// and engines share it.
 class Operation {
  public:
   virtual ~Operation() = default;
 
-  /// The name of the operation, under which backends find its kernels and plans store it:
-  /// "Convolution", "PluginV3".
+  /// The name of the operation: "Convolution", "PluginV3". Backends find its kernels by it, and
+  /// plans store it.
   virtual std::string_view kind() const = 0;
-  /// Output types and shapes. Throws Error naming the layer when the inputs cannot be right.
+  /// Output types and shapes. Throws Error naming the layer when the inputs are wrong.
   virtual std::vector<OutputInfo> infer(InferContext& context) const = 0;
-  /// Whether the only output may lie in the memory of input `input` of `count`, where nobody reads
-  /// the input later and both have elements of the same size, format and shape.
+  /// Whether the only output may lie in the memory of input `input` of `count`. No later step reads
+  /// the input, and both have elements of the same size, format and shape.
   virtual bool may_overwrite(int input, int count) const {
     (void)input, (void)count;
     return false;
   }
-  /// Inputs that the operation reads as shape tensors on the host.
+  /// Whether the operation reads this input as a shape tensor on the host.
   virtual bool is_shape_input(int input) const {
     (void)input;
     return false;
   }
 };
 
-/// An operation for types, formats, an algorithm and ranges of shapes that are chosen: what a plan
-/// stores and an engine runs.
+/// An operation with chosen types, formats, algorithm and ranges of shapes. A plan stores it and an
+/// engine runs it.
 class PlannedOperator : public Operation {
  public:
-  /// Whether infer() can be asked. Not of plugins that leave their build part out where engines are
-  /// loaded, and kernels that took a plugin's place.
+  /// Whether infer() can be called. False for plugins that leave out their build part where engines
+  /// are loaded, and for kernels that replace a plugin.
   virtual bool can_infer() const { return true; }
   /// Throws Error unless `args.candidate` can run on these ports: their number and presence, types,
-  /// formats, what was packed, and parameters that the kernel relies on. Asked of what a plan
-  /// stores, which comes from a file, before make_kernel(), and after infer() gave the ports'
-  /// shapes at the minimum, the optimum and the maximum of the profile. What candidates() of the
-  /// operator lists passes.
+  /// formats, packed inputs, and parameters that the kernel relies on. Plans come from files, so
+  /// this is called before make_kernel(). infer() has confirmed the ports' shapes at the minimum,
+  /// the optimum and the maximum of the profile. Everything that the operator's candidates() lists
+  /// passes.
   virtual void check(const KernelArgs& args) const { (void)args; }
-  /// A kernel for one context, which this outlives.
+  /// Makes a kernel for one context. The planned operator outlives the kernel.
   virtual std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const = 0;
-  /// What load_operator(kind(), ...) needs to make this again.
+  /// The attributes from which load_operator(kind(), ...) makes the planned operator again.
   virtual Attributes attributes() const = 0;
-  /// Code that is stored with the plan and handed back in OperatorLoadContext::code, in this order.
+  /// Code that is stored with the plan. OperatorLoadContext::code returns it in this order.
   virtual std::vector<CodeObject> code() const { return {}; }
   /// Definitions that must be registered where the engine is loaded.
   virtual std::vector<PluginRequirement> requirements() const { return {}; }
-  /// What the inspector shows beside the layer's own metadata.
+  /// Text that the inspector shows beside the layer's own metadata.
   virtual std::string metadata() const { return {}; }
-  /// Bits 1 << TacticSource: libraries of others that compute it, and must be there to load it.
+  /// Bits 1 << TacticSource: external libraries that compute it, and that loading it needs.
   virtual uint32_t tactic_sources() const { return 0; }
 };
 
 using PlannedOperatorPtr = std::shared_ptr<const PlannedOperator>;
 
-/// Whether an engine may be refitted with weights of the name.
+/// Whether an engine may be refitted with weights of this name.
 using IsRefittable = std::function<bool(const std::string& name)>;
 
 /// An operation of a network: a built-in layer or a plugin of any kind.
 class Operator : public Operation {
  public:
-  /// How many outputs there are, where that is known without the inputs: a layer of the operator is
-  /// then inferred when somebody asks for the result, other layers when they are added or changed.
+  /// The number of outputs, if it is known without the inputs. A layer of such an operator is
+  /// inferred on demand; other layers are inferred when they are added or changed.
   virtual std::optional<int> num_outputs() const { return std::nullopt; }
-  /// Every way to run the operator for these shapes, never empty; throws Error saying why when
-  /// there is none.
+  /// All ways to run the operator for these shapes, never empty. Throws Error saying why if there
+  /// is none.
   virtual std::vector<Candidate> candidates(const CandidateQuery& query) const = 0;
-  /// The operator for the candidate and the ports in `args`, never null: to be timed, and to be
-  /// stored where it is chosen. A plugin that is compiled ahead of time becomes its compiled kernel
-  /// here, which has the same ports.
+  /// The operator for the candidate and the ports in `args`, never null. It is timed, and stored if
+  /// it is chosen. A plugin that is compiled ahead of time becomes its compiled kernel here, with
+  /// the same ports.
   virtual PlannedOperatorPtr plan(const KernelArgs& args) const = 0;
-  /// What tells the operator from others of its kind. Of plugins nothing: they are not pure.
+  /// Attributes that tell the operator from others of its kind. Plugins give none: they are not
+  /// pure.
   virtual Attributes attributes() const { return {}; }
-  /// Whatever beside the candidates, shapes and types decides how fast the operator runs. Operators
-  /// that agree in it are timed once. An empty optional: time every instance.
+  /// Everything except candidates, shapes and types that decides how fast the operator runs.
+  /// Operators with the same key are timed once. Empty optional: each instance is timed.
   virtual std::optional<std::string> timing_key() const;
-  /// Whether two runs on the same inputs give the same result and nothing else happens, so that the
-  /// engine may fold, merge or drop the operator. Plugins are not pure unless they say so.
+  /// Whether two runs on the same inputs give the same result and have no other effects, so that
+  /// the engine may fold, merge or drop the operator. Plugins are not pure unless they say so.
   virtual bool is_pure() const { return true; }
-  /// The operator that has what shape inputs say as a parameter and takes the others alone: what
-  /// the compiler puts in the place of one whose kernels know a parameter. Null where there is
-  /// none. \param inputs as infer() has accepted them, null where absent
+  /// The operator with the values of its shape inputs as parameters, which takes only the other
+  /// inputs. The compiler uses it if the kernels know a parameter instead. Null if there is none.
+  /// \param inputs as infer() has accepted them, null where absent
   virtual std::shared_ptr<const Operator> without_shape_inputs(
       std::span<const TensorInfo* const> inputs) const;
-  /// Whether compose() says what the operator is on these inputs (null: absent). It has no kernels
-  /// for them then.
+  /// Whether compose() defines the operator on these inputs (null: absent). Then it has no kernels
+  /// for them.
   virtual bool is_composed(std::span<Tensor* const> inputs) const {
     (void)inputs;
     return false;
   }
-  /// Adds the layers that the operator stands for to a network, whose tensors `inputs` are (null:
-  /// absent). Returns its outputs. Throws Error naming the layer where the inputs cannot be right.
+  /// Adds the layers that the operator stands for to the network of the tensors `inputs` (null:
+  /// absent), and returns its outputs. Throws Error naming the layer when the inputs are wrong.
   virtual std::vector<Tensor*> compose(Network& network, std::span<Tensor* const> inputs,
                                        const std::string& layer) const;
-  /// What computes the operator where it is a plugin; null for the engine's own.
+  /// The implementation of a plugin; null for built-in operators.
   virtual const PluginModel* plugin() const { return nullptr; }
-  /// The networks that it runs: the body of a loop, the branches of a conditional.
+  /// The networks that the operator runs: the body of a loop, the branches of a conditional.
   virtual std::vector<const Network*> bodies() const { return {}; }
-  /// The operator whose bodies have their weights as further inputs, behind those that it has, in
-  /// the order of `weights`. Null, and no weights, where no body has any.
+  /// The operator whose bodies take their weights as further inputs, after its own inputs, in the
+  /// order of `weights`. Null, and no weights, if no body has weights.
   virtual std::shared_ptr<const Operator> with_weights_as_inputs(
       const IsRefittable& is_refittable, std::vector<BodyWeight>& weights) const {
     (void)is_refittable, (void)weights;
     return nullptr;
   }
-  /// Whether what the input is belongs to a later iteration of a loop: it may depend on the
-  /// outputs, which do not follow from it.
+  /// Whether the input belongs to a later iteration of a loop. It may depend on the outputs, but
+  /// the outputs do not depend on it.
   virtual bool is_fed_back(int input) const {
     (void)input;
     return false;
   }
-  /// The layer that Network::add_layer() makes for it, of a class of its own where users of the
-  /// network are to tell it from others.
+  /// Makes the layer for Network::add_layer(). It has a class of its own if users of the network
+  /// need to tell it from other layers.
   virtual std::unique_ptr<Layer> make_layer() const;
 };
 

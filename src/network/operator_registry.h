@@ -15,20 +15,20 @@ class IPluginRegistry;
 class Device;
 class FunctionPlugin;
 
-/// Code as an engine file gives it back. It may only be touched when `permitted`.
+/// Code from an engine file. It may only be used if `permitted`.
 struct LoadedCode {
   CodeObject object;
   bool permitted = false;
 };
 
-/// What operators may need besides their attributes when an engine is loaded.
+/// The context of an operator in a loaded engine, beside the operator's attributes.
 struct OperatorLoadContext {
   std::string_view layer;
-  std::span<const LoadedCode> code;  ///< the operator's own, as PlannedOperator::code() gave it
+  std::span<const LoadedCode> code;  ///< the operator's code, as PlannedOperator::code() gave it
   IPluginRegistry* plugins = nullptr;
-  /// Function plugins that the engine brings along.
+  /// Function plugins in the engine.
   std::span<const std::shared_ptr<const FunctionPlugin>> definitions;
-  const Device* device = nullptr;  ///< the engine's; null: the operator is not to be run
+  const Device* device = nullptr;  ///< the engine's; null: the operator is not run
   Log log;
 };
 
@@ -37,7 +37,7 @@ using OperatorLoader =
 
 /// Makes operators of this kind loadable. Registering a kind again replaces it. Thread safe.
 void register_operator_kind(std::string kind, OperatorLoader loader);
-/// The operator that was stored as (kind, attributes). Throws Error naming layer and kind when the
+/// The operator that was stored as (kind, attributes). Throws Error naming layer and kind if the
 /// kind is unknown.
 PlannedOperatorPtr load_operator(std::string_view kind, const Attributes& attributes,
                                  const OperatorLoadContext& context);

@@ -13,9 +13,9 @@ namespace opwright {
 
 class Expansion;
 
-/// A part of a network that runs as layers at its border say: a loop or a conditional. What lies
-/// between them follows from who reads whose results; it becomes other layers when the network is
-/// compiled.
+/// A part of a network that runs as the layers at its border say: a loop or a conditional. The
+/// layers inside are found by following who reads whose results. Compilation replaces the region by
+/// other layers.
 class Region {
  public:
   explicit Region(Network& network, std::string name) : network_(network), name_(std::move(name)) {}
@@ -26,16 +26,17 @@ class Region {
   Network& network() const { return network_; }
   const std::string& name() const { return name_; }
   void set_name(std::string name) { name_ = std::move(name); }
-  /// The layers at its border, as they were added.
+  /// The layers at the region's border, in the order in which they were added.
   std::span<Layer* const> boundary() const { return boundary_; }
-  /// The layers that run inside, borders of other regions among them. Throws Error where something
-  /// leaves the region without a layer that lets it out, or its input depends on its output.
+  /// The layers that run inside, with borders of nested regions. Throws Error if a tensor leaves
+  /// the region without an output layer, or an input of the region depends on its output.
   virtual std::vector<const Layer*> interior() const = 0;
-  /// Adds what it stands for to a copy of its network. Throws Error where it is not complete.
+  /// Adds the layers that the region stands for to a copy of its network. Throws Error if it is
+  /// incomplete.
   virtual void expand(Expansion& expansion) const = 0;
-  /// Another one of the kind, without layers, in a network.
+  /// Adds a region of the same kind, without layers, to a network.
   virtual Region* add_copy_to(Network& network) const = 0;
-  /// A layer of another network's region, copied.
+  /// Adds a copied layer of another network's region.
   void add_boundary(Layer& layer) { boundary_.push_back(&layer); }
 
  protected:
@@ -44,7 +45,7 @@ class Region {
   std::vector<Layer*> boundary_;
 };
 
-/// What the operators of layers at a border are, too.
+/// Second base class of the operators of layers at a border.
 class BoundaryOperator {
  public:
   virtual Region& region() const = 0;
@@ -54,7 +55,7 @@ class BoundaryOperator {
   ~BoundaryOperator() = default;
 };
 
-/// Null for a layer that is no border.
+/// The layer's operator; null unless the layer is at a border.
 const BoundaryOperator* boundary_of(const Layer& layer);
 
 }  // namespace opwright

@@ -39,7 +39,7 @@ std::vector<Tensor*> inputs_behind(Tensor& tensor) {
     for (Tensor* input : next->producer()->inputs())
       if (input != nullptr && seen.insert(input).second) pending.push_back(input);
   }
-  // Elements of shape inputs reach a tensor through its extents, too.
+  // A shape input's elements may also reach a tensor through its extents.
   const SymbolTable& symbols = tensor.network().symbols();
   const auto decides = [&](const Tensor* input) {
     std::vector<bool> own(static_cast<size_t>(symbols.size()));

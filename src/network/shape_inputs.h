@@ -6,14 +6,14 @@
 
 namespace opwright {
 
-/// For a tensor that is to decide shapes: declares the network inputs that its elements are
-/// computed from as shape inputs (Network::make_shape_input()). Does nothing where the elements are
-/// known already, and stops at tensors that are too large or of no integer type. Returns those that
-/// were none before.
+/// Prepares a tensor that decides shapes: declares the network inputs that its elements are
+/// computed from as shape inputs (Network::make_shape_input()). Does nothing if the elements are
+/// known already. Stops at tensors that are too large or have no integer type. Returns the new
+/// shape inputs.
 std::vector<Tensor*> make_shape_inputs(Tensor& tensor);
 
-/// The network inputs that the tensor is computed from, the tensor itself where it is one, in the
-/// order of the network.
+/// The network inputs that the tensor is computed from, in the network's order. If the tensor is an
+/// input, it is one of them.
 std::vector<Tensor*> inputs_behind(Tensor& tensor);
 
 }  // namespace opwright

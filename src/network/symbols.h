@@ -10,7 +10,7 @@
 
 namespace opwright {
 
-/// What a symbol of the network's expressions stands for.
+/// A symbol of the network's expressions, and the extent or value that it stands for.
 struct Symbol {
   enum class Kind : uint8_t {
     kInputExtent,  ///< extent `index` of network input `tensor`
@@ -22,29 +22,28 @@ struct Symbol {
   std::string name;    ///< a dimension's name ("batch") or "x.0"
   std::string tensor;  ///< name of the network tensor
   int index = 0;
-  Expr opt;          ///< kSizeTensor: the extent to tune for, in terms of other symbols
+  Expr opt;          ///< kSizeTensor: the extent to tune for, by other symbols
   Expr upper_bound;  ///< kSizeTensor: the largest extent, for which memory is planned
-  /// kInputExtent: what a run says where the extent is not what an assertion said of it.
+  /// kInputExtent: message of a run where the extent contradicts an assertion.
   std::string assertion{};
 };
 
 /// The symbols of one network; a symbol's id is its index. A symbol whose tensor, extent or element
-/// is gone becomes a kSizeTensor of no tensor, with the value 0.
+/// is removed becomes a kSizeTensor of no tensor, with the value 0.
 class SymbolTable {
  public:
-  /// The symbol of that kind, tensor and index: the existing one, with its other members replaced,
-  /// or a new one.
+  /// Defines the symbol of this kind, tensor and index. An existing symbol gets the other members.
   Expr define(Symbol symbol);
-  /// A new symbol.
+  /// Adds a new symbol.
   Expr append(Symbol symbol);
-  /// The id of the symbol, -1 when there is none.
+  /// The id of the symbol, or -1.
   int find(Symbol::Kind kind, const std::string& tensor, int index) const;
-  /// The ids of the symbols of a tensor, and of those with a name, ascending.
+  /// The ids of the symbols of a tensor, and of the symbols with a name; ascending.
   const std::set<int>& of_tensor(const std::string& tensor) const;
   const std::set<int>& named(const std::string& name) const;
-  /// Changes what the symbol with this id stands for.
+  /// Replaces the symbol with this id.
   void replace(int id, Symbol symbol);
-  /// The symbol stands for nothing from now on.
+  /// Makes the symbol stand for nothing.
   void retire(int id);
   /// Forgets all symbols from this id on.
   void truncate(int size);
@@ -58,7 +57,7 @@ class SymbolTable {
   void forget(int id);
 
   std::vector<Symbol> symbols_;
-  Index by_tensor_, by_name_;  // but for symbols that stand for nothing
+  Index by_tensor_, by_name_;  // without symbols that stand for nothing
 };
 
 }  // namespace opwright

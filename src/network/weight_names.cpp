@@ -14,7 +14,7 @@ const Constant* constant_of(const Layer& layer) {
   return dynamic_cast<const Constant*>(layer.op().get());
 }
 
-/// Where a constant has its elements; null for other layers and for none.
+/// Address of a constant's elements; null for other layers and for constants without elements.
 const void* elements_of(const Layer& layer) {
   const Constant* const constant = constant_of(layer);
   return constant == nullptr || constant->params().data.size() == 0

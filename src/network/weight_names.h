@@ -11,31 +11,30 @@ namespace opwright {
 class Layer;
 class Network;
 
-/// Under which names a network's constants are found when an engine is refitted, and which of them
-/// may be exchanged.
+/// The names by which a refit finds a network's constants, and which constants may be exchanged.
 class WeightNames {
  public:
-  /// Gives a constant layer's elements a name, which several may share that have the same elements.
+  /// Names a constant layer's elements. Several constants with the same elements may share a name.
   void set_name(const Layer& constant, std::string name);
-  /// The name that was given, else that of the layer's output.
+  /// The name that was given, or the name of the layer's output.
   const std::string& name(const Layer& constant) const;
   bool has_name(const Layer& constant) const { return names_.contains(&constant); }
-  /// The constants that were given the name.
+  /// The constants that were given this name.
   std::span<const Layer* const> named(const std::string& name) const;
-  /// The elements belong to how an operator is written in layers and are never exchanged.
+  /// Excludes a constant from refits: it is a part of how an operator is written in layers.
   void fix(const Layer& constant) { fixed_.insert(&constant); }
   bool is_fixed(const Layer& constant) const { return fixed_.contains(&constant); }
 
-  /// The layer has other elements than before, or is new.
+  /// Notes the elements of a layer that is new or has got other elements.
   void add_elements(const Layer& constant);
-  /// The elements that the layer has will be others'.
+  /// Forgets the elements of a layer before it gets others.
   void forget_elements(const Layer& constant);
   /// The constants whose elements lie at the address.
   std::span<const Layer* const> of_elements(const void* data) const;
 
-  /// The layer is no longer there.
+  /// Forgets a layer that is removed.
   void forget(const Layer& constant);
-  /// What is known of a layer of another network is true of this one's, too.
+  /// Copies the facts about a layer of another network to a layer of this one.
   void copy(const WeightNames& others, const Layer& from, const Layer& to) {
     if (const auto found = others.names_.find(&from); found != others.names_.end())
       set_name(to, found->second);
@@ -43,7 +42,8 @@ class WeightNames {
   }
   void copy_marks(const WeightNames& others) { marked_ = others.marked_; }
 
-  /// Whether the engine may be refitted with weights of this name where each is chosen.
+  /// Marks weights that the engine may be refitted with, if refittable weights are chosen one by
+  /// one.
   void mark(const std::string& name) { marked_.insert(name); }
   void unmark(const std::string& name) { marked_.erase(name); }
   bool is_marked(const std::string& name) const { return marked_.contains(name); }
@@ -56,17 +56,17 @@ class WeightNames {
   std::unordered_set<std::string> marked_;
 };
 
-/// Whether an engine can be refitted with other elements of the layer: a constant that has some,
-/// and is none of those small integer ones that decide shapes.
+/// Whether an engine can be refitted with other elements of the layer. True for a constant with
+/// elements, unless it is a small integer one, which decides shapes.
 bool has_refittable_weights(const Layer& layer);
-/// The layers of such constants that have the name.
+/// The layers of such constants with this name.
 std::vector<const Layer*> constants_named(const Network& network, const std::string& name);
-/// Names all constants whose elements lie at one of the addresses. Throws Error where there are
-/// none, or other weights have the name.
+/// Names all constants whose elements lie at one of the addresses. Throws Error if there are none,
+/// or if other weights have the name.
 void set_weights_name(Network& network, std::span<const void* const> elements, std::string name);
-/// Marks the weights, or takes that back. False when there are none of that name.
+/// Marks the weights, or removes the mark. False if no weights have that name.
 bool mark_weights_refittable(Network& network, const std::string& name, bool refittable);
-/// False when there are none of that name.
+/// False if no weights have that name.
 bool are_weights_marked_refittable(const Network& network, const std::string& name);
 
 }  // namespace opwright

@@ -5,12 +5,12 @@
 namespace opwright {
 namespace {
 
-/// Whether nothing but the axis itself makes more than one row of the shape: all axes before it in
-/// memory have one extent.
+/// Whether only the axis itself gives the shape more than one row: all axes before it in memory
+/// have one extent.
 bool is_outermost(int64_t axis, const Shape& shape, TensorFormat format) {
   const FormatLayout layout = layout_of(format);
   const int rank = shape.rank();
-  const auto place = [&](int64_t each) {  // channels, axis 1, may lie behind all others
+  const auto place = [&](int64_t each) {  // channels, axis 1, may be the last axis in memory
     return layout.channels_last && each == 1 ? rank : each;
   };
   for (int each = 0; each < rank; ++each) {

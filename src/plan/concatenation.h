@@ -9,14 +9,14 @@
 
 namespace opwright {
 
-/// A part of a concatenation's result.
+/// One input's part of a concatenation's result.
 struct Block {
   uint64_t offset = 0, bytes = 0;
 };
 
-/// Where the inputs of a concatenation along `axis` lie in its result, each as it would lie in
-/// memory of its own. Empty where they do not: where rows of one alternate with rows of another, or
-/// a block of channels holds some of two.
+/// The places of a concatenation's inputs in its result along `axis`. Each input lies there as it
+/// would in memory of its own. Empty if that is not possible: rows of two inputs alternate, or a
+/// block of channels has channels of two inputs.
 std::vector<Block> concatenated_blocks(int64_t axis, std::span<const Shape> inputs, PortType type);
 
 }  // namespace opwright

@@ -4,16 +4,17 @@
 
 namespace opwright {
 
-/// An engine file: this header, the FlatBuffers plan, the code section, the weights section, each
-/// at the next 4096-byte aligned offset, zeros between; the file ends with the weights. All
-/// integers little-endian. Hashes are XXH3 (128 bits, low half first): the header's own is over the
-/// bytes before it, those of plan and code over the section, that of the weights over the hashes of
-/// its chunks of kHashChunk bytes (the last one shorter), so that threads can share the work.
+/// An engine file: this header, the FlatBuffers plan, the code section and the weights section,
+/// each at the next 4096-byte aligned offset with zeros between. The file ends with the weights.
+/// All integers are little-endian. Hashes are XXH3 (128 bits, low half first). The header's own
+/// hash covers the bytes before it. The hashes of plan and code cover their sections. The hash of
+/// the weights covers the hashes of chunks of kHashChunk bytes (the last one may be shorter), so
+/// that threads can share the work.
 struct PlanHeader {
   static constexpr char kMagic[8] = {'O', 'P', 'W', 'R', 'I', 'G', 'H', 'T'};
   static constexpr uint32_t kVersion = 8;
   static constexpr uint64_t kAlignment = 4096;
-  /// Of code objects and of weights within their section.
+  /// Alignment of code objects and of weights within their sections.
   static constexpr uint64_t kCodeAlignment = 16;
   static constexpr uint64_t kWeightAlignment = 64;
   static constexpr uint64_t kHashChunk = 4 << 20;

@@ -20,7 +20,7 @@ Hash128 hash128(std::span<const std::byte> bytes) {
 }
 
 Hash128 hash_chunks(std::span<const Blob> pieces) {
-  std::vector<uint64_t> ends;  // of the pieces within the section
+  std::vector<uint64_t> ends;  // end of each piece within the section
   uint64_t size = 0;
   for (const Blob& piece : pieces) ends.push_back(size += piece.size());
 

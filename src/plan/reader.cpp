@@ -18,12 +18,12 @@ template <class... Parts>
 
 Hash128 stored(const uint64_t (&hash)[2]) { return {hash[0], hash[1]}; }
 
-/// Bytes [offset, offset + size) of `whole`, which stays alive with them.
+/// Bytes [offset, offset + size) of `whole`. They keep `whole` alive.
 Blob part(const std::shared_ptr<const Blob>& whole, uint64_t offset, uint64_t size) {
   return Blob(whole, whole->data() + offset, size);
 }
 
-/// Checks everything that the header says against the file, so that the sections can be used.
+/// Checks everything that the header says against the file. The sections can be used afterwards.
 PlanHeader read_header(const Blob& file) {
   PlanHeader header;
   if (file.size() < sizeof(header)) {
@@ -72,7 +72,7 @@ PlanHeader read_header(const Blob& file) {
   return header;
 }
 
-/// A private copy of a section, which no change of the file can reach, with its hash verified.
+/// Copies a section, so that changes of the file cannot reach it, and verifies its hash.
 std::shared_ptr<const Blob> copy_section(const Blob& file, const PlanHeader::Section& section,
                                          const char* name) {
   auto copy = std::make_shared<const Blob>(Blob::copy(file.data() + section.offset, section.size));
@@ -83,16 +83,16 @@ std::shared_ptr<const Blob> copy_section(const Blob& file, const PlanHeader::Sec
   return copy;
 }
 
-/// How much memory a plan may take beside its code and weights, for each byte of the section. Plans
-/// that were built take 2 to 3; tables with nothing but defaults would take up to 30.
+/// The most memory of a plan for each byte of its section, without code and weights. Plans that
+/// were built take 2 to 3; tables that only have defaults would take up to 30.
 constexpr uint64_t kMemoryPerByte = 8;
-/// What small plans may take all the same.
+/// Memory that any small plan may take.
 constexpr uint64_t kMinMemory = 1 << 16;
 
 /// Turns the verified FlatBuffers structure into a Plan. FlatBuffers lets several references share
-/// one object and leaves out what has its default, so a small file could stand for a huge plan: as
-/// the writer shares nothing, what is read may not add up to more than the section's size, and the
-/// memory that it takes is bounded by that size.
+/// one object and omits defaults, so a small file could stand for a huge plan. The writer shares
+/// nothing. So the sum of all objects that are read may not exceed the section's size, and that
+/// size limits the memory they take.
 class Reader {
  public:
   Reader(const fb::Plan& from, std::shared_ptr<const Blob> code,
@@ -150,7 +150,7 @@ class Reader {
   }
 
  private:
-  /// To be called before the memory is taken.
+  /// Counts bytes of the section and of memory. Called before the memory is allocated.
   void spend(uint64_t bytes, uint64_t memory) {
     if (bytes > bytes_left_) damaged("objects in the plan section overlap");
     bytes_left_ -= bytes;
@@ -160,7 +160,7 @@ class Reader {
     }
     memory_left_ -= memory;
   }
-  /// What a list or a text takes beside what it holds.
+  /// Memory of a list or a text in addition to its content.
   static constexpr uint64_t kAllocation = 16;
 
   std::string text(const flatbuffers::String* value) {
@@ -203,7 +203,7 @@ class Reader {
     return {values->begin(), values->end()};
   }
 
-  /// What `function` makes of each struct.
+  /// Applies `function` to each struct and returns the results.
   template <class Struct, class Function>
   auto structs(const flatbuffers::Vector<const Struct*>* from, Function&& function) {
     std::vector<decltype(function(std::declval<const Struct&>()))> to;
@@ -223,12 +223,12 @@ class Reader {
     });
   }
 
-  /// Appends what `function` makes of each table.
+  /// Applies `function` to each table and appends the results.
   template <class Table, class T, class Function>
   void each(const flatbuffers::Vector<flatbuffers::Offset<Table>>* tables, std::vector<T>& list,
             Function&& function) {
     if (tables == nullptr || tables->size() == 0) return;
-    constexpr uint64_t kTable = 8;  // the reference and the table's own beginning
+    constexpr uint64_t kTable = 8;  // the reference to the table, and the table's start
     spend(kTable * tables->size(), sizeof(T) * tables->size() + kAllocation);
     list.reserve(tables->size());
     for (const Table* table : *tables) list.push_back(function(*table));
@@ -237,7 +237,7 @@ class Reader {
   Shape shape(const flatbuffers::Vector<int64_t>* extents) {
     if (extents == nullptr) return {};
     check_alignment(*extents, sizeof(int64_t));
-    spend(extents->size() * 8, 0);  // a Shape has its extents within it
+    spend(extents->size() * 8, 0);  // a Shape contains its extents
     if (extents->size() > static_cast<uint32_t>(Dims::MAX_DIMS)) {
       damaged("a shape has ", extents->size(), " extents or values, the limit is ", Dims::MAX_DIMS);
     }
@@ -486,7 +486,7 @@ Plan deserialize(const Blob& file, WeightCheck check) {
   const auto code = copy_section(file, header.code, "code");
   const auto mapped = std::make_shared<const Blob>(
       part(std::make_shared<const Blob>(file), header.weights.offset, header.weights.size));
-  // Kernels need aligned weights; those of a mapped file are.
+  // Kernels need aligned weights. Weights in a mapped file are aligned.
   const bool aligned =
       reinterpret_cast<uintptr_t>(mapped->data()) % PlanHeader::kWeightAlignment == 0;
   const auto weights =
@@ -498,7 +498,7 @@ Plan deserialize(const Blob& file, WeightCheck check) {
   }
 
   const auto* bytes = structure->as<uint8_t>();
-  // A table takes at least 8 bytes with the reference to it, unless a hostile file shares it.
+  // A table and the reference to it take at least 8 bytes. A hostile file may share tables.
   constexpr uint32_t kDepth = 64;
   flatbuffers::Verifier verifier(bytes, structure->size(), kDepth,
                                  static_cast<uint32_t>(structure->size() / 8));

@@ -8,8 +8,8 @@
 namespace opwright {
 namespace {
 
-// Weights up to this size are kept as they were, so that those that are combined with them can be
-// exchanged alone: biases and coefficients per channel beside a kernel.
+// The plan keeps weights up to this size. A weight that is combined with such weights can then be
+// exchanged without them: a kernel beside biases and coefficients per channel.
 constexpr size_t kSmallWeight = 16 << 10;
 
 bool is_packed(const PlanStep& step, size_t input) {
@@ -18,7 +18,7 @@ bool is_packed(const PlanStep& step, size_t input) {
   });
 }
 
-/// Weights without elements have no bytes that could be missing.
+/// Whether the weight has bytes that could be missing: it has elements.
 bool has_elements(const Plan& plan, const PlanTensor& tensor) {
   return std::none_of(tensor.dims.begin(), tensor.dims.end(), [&](int32_t dim) {
     return plan.expressions[dim].op == ExprOp::kConstant && plan.expressions[dim].value == 0;

@@ -47,7 +47,7 @@ void evaluate_with_sizes(const Plan& plan, OptProfileSelector selector, std::spa
   for (size_t i = 0; i < symbols.size(); ++i) {
     if (plan.symbols[i].kind != Symbol::Kind::kSizeTensor) continue;
     if (selector == OptProfileSelector::kMIN) {
-      symbols[i] = 1;  // rather than 0, by which an expression may divide
+      symbols[i] = 1;  // not 0, as an expression may divide by it
       continue;
     }
     const auto [opt, upper] = plan.size_bounds[i];

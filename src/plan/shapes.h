@@ -11,7 +11,7 @@
 
 namespace opwright {
 
-/// The minimum, optimum or maximum of what has all three: a ProfileInput or a PortDesc.
+/// The minimum, optimum or maximum of a ProfileInput or a PortDesc.
 template <class Range>
 const Shape& shape_at(const Range& range, OptProfileSelector selector) {
   return selector == OptProfileSelector::kMIN   ? range.min
@@ -28,12 +28,12 @@ class ProfileValues {
   std::span<const int64_t> at(OptProfileSelector selector) const {
     return values_[static_cast<int>(selector)];
   }
-  /// What a size tensor counts as there.
+  /// The value that a size tensor counts as.
   int64_t size(int32_t symbol, OptProfileSelector selector) const;
-  /// Extents below zero, which only an unreachable minimum has, count as 0; elsewhere as
-  /// shape_of().
+  /// The shape of these expressions. Extents below zero occur only at an unreachable minimum and
+  /// count as 0 there; elsewhere see shape_of().
   Shape shape(std::span<const int32_t> dims, OptProfileSelector selector) const;
-  /// The largest size of a tensor in bytes over the three.
+  /// The largest size of a tensor in bytes over minimum, optimum and maximum.
   uint64_t largest_bytes(PortType type, std::span<const int32_t> dims) const;
 
  private:
@@ -44,28 +44,29 @@ class ProfileValues {
 /// The size tensors among the tensors that the schedule's steps write, and their symbols.
 std::unordered_map<int32_t, int32_t> size_tensors(const Schedule& schedule);
 
-/// The shape that `dims` (indices of expressions) have with these values of the expressions. Throws
-/// Error when an extent is negative.
+/// The shape of `dims` (indices of expressions) with these values of the expressions. Throws Error
+/// when an extent is negative.
 Shape shape_of(std::span<const int32_t> dims, std::span<const int64_t> values);
 
-/// Per expression: the step of the schedule that writes the last size tensor which it depends on,
-/// -1 where the inputs determine it, kNeverKnown where no step writes one of them.
+/// Per expression: the step of the schedule that writes the last size tensor in it; -1: the inputs
+/// determine it; kNeverKnown: no step writes one of its size tensors.
 inline constexpr int32_t kNeverKnown = INT32_MAX;
 std::vector<int32_t> resolving_steps(const Plan& plan, const Schedule& schedule);
 
-/// Per expression: whether nothing occurs in it that takes several values in the profile.
+/// Per expression: whether everything in it has only one value in the profile.
 std::vector<bool> fixed_expressions(const Plan& plan, const Schedule& schedule);
 
-/// The shape of a network input or output, -1 for extents that are known at run time only.
+/// The shape of a network input or output; extents that are only known at run time are -1.
 Shape declared_shape(const Plan& plan, const PlanPort& port);
 
-/// Per symbol: the number of the network input that it is an extent or a value of; -1 for size
-/// tensors, and where there is no such input.
+/// Per symbol: the number of the network input whose extent or value it is; -1 for size tensors,
+/// and where there is no such input.
 std::vector<int32_t> symbol_inputs(const Plan& plan);
 
-/// Sets the size tensors' symbols to their upper bounds (kMAX), opt values (kOPT) or 1 (kMIN) given
-/// the other symbols, and evaluates all expressions into `values`, in one pass: a valid plan has
-/// the bounds of a size tensor, and of those before it, ahead of what uses it.
+/// Sets the size tensors' symbols to their upper bounds (kMAX), opt values (kOPT) or 1 (kMIN),
+/// given the other symbols, and evaluates all expressions into `values`. One pass suffices: in a
+/// valid plan the bounds of a size tensor, and of size tensors before it, precede the expressions
+/// that use it.
 void evaluate_with_sizes(const Plan& plan, OptProfileSelector selector, std::span<int64_t> symbols,
                          std::span<int64_t> values);
 

@@ -10,22 +10,22 @@
 namespace opwright {
 namespace {
 
-/// The most plans that are remembered, those that were built or loaded last. A process that builds
+/// The most plans that are remembered, those that were built or used last. A process that builds
 /// engines for ever keeps a few megabytes.
 constexpr size_t kMostPlans = size_t{1} << 14U;
 
-/// Plans by a hash that nobody can make collide, so that a file cannot pass for trusted; neither
-/// their structure nor their code is kept.
+/// Plans by a cryptographic hash, so that no file can pass for a trusted plan. Neither structure
+/// nor code of the plans is kept.
 struct Trusted {
   LibraryLock mutex;
-  std::list<Sha256::Digest> by_use;  // the last one first
+  std::list<Sha256::Digest> by_use;  // the most recently used first
   std::map<Sha256::Digest, std::list<Sha256::Digest>::iterator> plans;
 };
 Trusted& trusted() { return Library::part<Trusted>(); }
 
 bool needs_trust(const Plan& plan) { return !plan.code.empty() || !plan.requirements.empty(); }
 
-/// Of the structure and the code, each behind its size.
+/// Hash of the structure and of each code object, with the size before each.
 Sha256::Digest digest(const Plan& plan) {
   Sha256 hash;
   const auto add = [&hash](const Blob& bytes) {

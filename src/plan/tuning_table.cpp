@@ -11,7 +11,7 @@ std::string tactic_text(int64_t tactic, const std::string& name) {
 }
 
 bool is_chosen(const TimedCandidate& candidate, const Candidate& chosen) {
-  // A chosen candidate without a name has that of its kernel.
+  // A chosen candidate without a name takes that of its kernel.
   return candidate.dropped.empty() && candidate.tactic == chosen.tactic &&
          candidate.types == str(chosen) &&
          (candidate.tactic_name.empty() || candidate.tactic_name == chosen.tactic_name);

@@ -7,13 +7,13 @@
 
 namespace opwright {
 
-/// "2 FAST", and where one of number and name says nothing the other.
+/// "2 FAST": number and name of a tactic. Number 0 is left out where there is a name.
 std::string tactic_text(int64_t tactic, const std::string& name);
-/// Whether it is what a layer that runs as `chosen` was built with.
+/// Whether a layer that runs as `chosen` was built with this candidate.
 bool is_chosen(const TimedCandidate& candidate, const Candidate& chosen);
-/// What the tuner knows of the ways to run a layer, a line for each: types, tactic, its time, that
-/// of the conversions that it needs, and why it was left out. A star marks the chosen one. `notes`
-/// is empty or has a text for each.
+/// The tuner's records of a layer's candidates, a line for each: types, tactic, time, time of the
+/// conversions it needs, and why it was dropped. A star marks the chosen candidate. `notes` is
+/// empty or has a text for each.
 std::string tuning_table(std::span<const TimedCandidate> considered, const Candidate& chosen,
                          std::span<const std::string> notes = {});
 

@@ -17,7 +17,7 @@ bool is_known(Enum value) {
   return static_cast<int32_t>(value) >= 0 && static_cast<int32_t>(value) < EnumMax<Enum>();
 }
 
-/// The checks of what all schedules share.
+/// The checks of the parts that all schedules share.
 class PlanCheck {
  public:
   explicit PlanCheck(const Plan& plan) : plan_(plan) {}
@@ -57,7 +57,7 @@ class PlanCheck {
                 " is code object ", index, " of ", plan_.code.size());
         const CodeObject& object = plan_.code[index];
         require(!is_listed[index], what, " '", object.name, "' is listed twice");
-        // What is marked as harmless would run without permission.
+        // Code that is marked as harmless would run without permission.
         require(object.host, what, " '", object.name, "' is not marked as code for the host");
         is_listed[index] = true;
       }
@@ -112,7 +112,7 @@ class PlanCheck {
     for (size_t i = plan_.expressions.size(); i-- > 0;)
       if (plan_.expressions[i].op == ExprOp::kSymbol)
         first_use[static_cast<size_t>(plan_.expressions[i].value)] = i;
-    size_t settled = 0;  // the expressions that bounds of the size tensors so far are computed by
+    size_t settled = 0;  // number of expressions that bounds of the size tensors so far depend on
     const std::vector<int32_t> inputs = symbol_inputs(plan_);
     for (size_t i = 0; i < plan_.symbols.size(); ++i) {
       const Symbol& symbol = plan_.symbols[i];

@@ -10,7 +10,7 @@
 namespace opwright {
 namespace {
 
-/// The bytes that the value takes.
+/// Checks a value and returns its size in bytes.
 uint64_t check_value(DataType dtype, const Shape& shape, std::string_view what,
                      const std::string& name) {
   require(static_cast<int32_t>(dtype) >= 0 && static_cast<int32_t>(dtype) < EnumMax<DataType>(),

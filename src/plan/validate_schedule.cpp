@@ -34,7 +34,7 @@ class ScheduleCheck {
 
  private:
   using Location = PlanTensor::Location;
-  /// More than an address has, and far from where sums of sizes overflow.
+  /// More bytes than any address has, and far below where sums of sizes overflow.
   static constexpr uint64_t kMaxMemory = uint64_t{1} << 48;
 
   void check_profile() const {
@@ -64,7 +64,7 @@ class ScheduleCheck {
     }
   }
 
-  /// Before resolving_steps(), which relies on it.
+  /// Called before resolving_steps(), which relies on it.
   void check_size_symbols() const {
     std::vector<bool> written(plan_.symbols.size(), false);
     for (const PlanStep& step : schedule_.steps) {
@@ -123,7 +123,7 @@ class ScheduleCheck {
         for (const int32_t value : tensor.values) {
           check_expression(plan_, value, "tensor", tensor.name);
         }
-        // The elements are written one after the other, at the size that the values have.
+        // Elements are written one after the other, in the size of their type.
         require(tensor.type.format == TensorFormat::kLINEAR, "tensor '", tensor.name,
                 "' has values, so its format must be LINEAR");
         require(std::all_of(
@@ -165,7 +165,7 @@ class ScheduleCheck {
     return schedule_.tensors[index];
   }
 
-  /// Throws unless everything that the tensor's shape and values depend on is known after `step`.
+  /// Throws Error unless the tensor's shape and values are known after `step`.
   void check_known(const PlanTensor& tensor, int32_t step, const std::string& layer) const {
     for (const auto* list : {&tensor.dims, &tensor.values}) {
       for (const int32_t expression : *list) {
@@ -249,13 +249,13 @@ class ScheduleCheck {
       check_known(input, number - 1, step.name);
       is_made_again = is_made_again || is_refittable(input);
     }
-    // The kernel that packs one constant anew needs the others, too.
+    // A kernel packs one constant anew together with its others.
     for (const int32_t input : step.inputs)
       require(!is_made_again || step.packed.empty() || input == -1 ||
                   schedule_.tensors[input].location != Location::kWeight ||
                   schedule_.tensors[input].source >= 0,
               "layer '", step.name, "' packs refittable weights with others that are not recorded");
-    // Of the network's outputs, those that the layer reads, so that it may work in place on them.
+    // The network's outputs that the layer reads: it may work in place on them.
     std::unordered_set<int32_t> read;
     for (const int32_t input : step.inputs)
       if (input >= 0 && schedule_.tensors[input].location == Location::kOutput)
@@ -307,7 +307,7 @@ class ScheduleCheck {
     return tensor.source >= 0 && changes_[tensor.source];
   }
 
-  /// Weights that refitting gives may be missing.
+  /// Whether the weight has its bytes, or refitting may give them.
   bool has_data(const PlanTensor& tensor) const {
     if (tensor.location != Location::kWeight || tensor.data.size() != 0) return true;
     if (is_refittable(tensor)) return true;
@@ -358,7 +358,7 @@ class ScheduleCheck {
   std::vector<int32_t> known_;
   const std::vector<bool>& changes_;
   std::vector<bool> is_written_, is_output_written_;
-  std::vector<bool> is_aliased_;  ///< per input, whether it is to an output
+  std::vector<bool> is_aliased_;  ///< per input, whether an output is aliased to it
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the file is little-endian");
 
-/// About what a value takes in the file, rather more.
+/// An upper estimate of a value's size in the file.
 template <class T>
 uint64_t stored_size(const std::vector<T>& values) {
   return 8 * values.size();
@@ -57,7 +57,7 @@ Blob zeros(uint64_t size) {
   return Blob::make(size, [&](void* memory) { std::memset(memory, 0, size); });
 }
 
-/// A section as it grows: aligned pieces, equal bytes stored once.
+/// A growing section of aligned pieces. Equal bytes are stored once.
 class Section {
  public:
   explicit Section(uint64_t alignment) : alignment_(alignment) {}
@@ -109,7 +109,7 @@ class Writer {
     header.version = PlanHeader::kVersion;
     header.api_level = NV_TENSORRT_MAJOR * 100 + NV_TENSORRT_MINOR;
 
-    std::vector<Blob> file(1);  // the header comes last
+    std::vector<Blob> file(1);  // the header is written last
     uint64_t end = sizeof(PlanHeader);
     const auto append = [&](PlanHeader::Section& section, std::span<const Blob> pieces,
                             uint64_t size) {
@@ -142,7 +142,7 @@ class Writer {
  private:
   using Text = flatbuffers::Offset<flatbuffers::String>;
 
-  /// FlatBuffers aborts beyond 2^31 bytes, so what can be large is added up first.
+  /// FlatBuffers aborts beyond 2^31 bytes, so the sizes of all large parts are summed first.
   void check_size() const {
     uint64_t size = 0;
     for (const Schedule& schedule : plan_.schedules) {

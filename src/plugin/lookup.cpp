@@ -25,7 +25,7 @@ std::string list_names(const PluginNode& node) {
   return names.empty() ? "none" : names;
 }
 
-/// Null where the node does not have it. Throws Error where no field can hold it.
+/// The node's attribute, or null. Throws Error if no field can hold it.
 const FieldValue* find_attribute(const PluginNode& node, std::string_view name,
                                  std::string_view owner) {
   for (const FieldValue& value : node.attributes)
@@ -41,7 +41,7 @@ bool chooses_plugin(std::string_view attribute) {
          attribute == kPluginShapeInputs;
 }
 
-/// The names of the node's attributes that are not declared.
+/// The names of the node's attributes that the plugin does not declare.
 std::vector<std::string> ignored(const PluginNode& node, std::span<const std::string> declared) {
   std::vector<std::string> names;
   const auto take = [&](const std::string& name) {
@@ -100,8 +100,7 @@ FieldValues fit_fields(const PluginNode& node, const PluginFieldCollection* decl
   return fitted;
 }
 
-/// What a creator of the Quick family is asked for: what the node says, else what the network
-/// prefers.
+/// The request to a creator of the Quick family: that of the node, else the network's preference.
 QuickPluginCreationRequest creation_request(const PluginNode& node, const NetworkFlags& flags,
                                             const IPluginCreatorInterface& creator,
                                             std::string_view owner) {
@@ -183,6 +182,19 @@ PluginSource find_plugin(const PluginNode& node, IPluginRegistry* registry) {
           "'");
   source.definition = nullptr;
   return source;
+}
+
+std::vector<std::pair<std::string, std::string>> plugin_names(IPluginRegistry* registry) {
+  std::vector<std::pair<std::string, std::string>> names;
+  for (const std::shared_ptr<const FunctionPlugin>& each : all_function_plugins())
+    names.emplace_back(each->plugin_namespace(), each->name());
+  const PluginRegistry& searched =
+      registry == nullptr ? PluginRegistry::global() : static_cast<PluginRegistry&>(*registry);
+  for (const CreatorPtr& creator : searched.creators_recursive()) {
+    CreatorIdentity id = identity(*creator);
+    names.emplace_back(std::move(id.plugin_namespace), std::move(id.name));
+  }
+  return names;
 }
 
 OperatorPtr make_found_plugin(PluginSource source, const PluginNode& node,

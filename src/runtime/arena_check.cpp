@@ -12,7 +12,7 @@
 namespace opwright {
 namespace {
 
-/// Follows the steps, keeping the parts of the arena that somebody still reads. Tensors that share
+/// Follows the steps and keeps the parts of the arena that a later step reads. Tensors that share
 /// memory are one part.
 class ArenaCheck {
  public:
@@ -42,9 +42,9 @@ class ArenaCheck {
  private:
   struct Part {
     uint64_t end = 0;
-    int32_t last = 0;    ///< the last step that reads it
-    int32_t writer = 0;  ///< the last step that wrote it
-    int32_t tensor = 0;  ///< one of those in it, for messages
+    int32_t last = 0;    ///< the last step that reads the part
+    int32_t writer = 0;  ///< the last step that wrote the part
+    int32_t tensor = 0;  ///< one of the part's tensors, for messages
   };
 
   bool is_in_arena(int32_t tensor) const {
@@ -89,8 +89,8 @@ class ArenaCheck {
 
   using Parts = std::map<uint64_t, Part>;
 
-  /// Whether the step is a concatenation, and each of these parts is one of its inputs that lies
-  /// where it is in the result and that nobody reads later.
+  /// Whether the step is a concatenation and each of these parts is one of its inputs. Such an
+  /// input lies at its place in the result, and no later step reads it.
   bool joins(int32_t step, int32_t output, Parts::const_iterator first,
              Parts::const_iterator end) const {
     const PlannedOperator& op = *operators_[step];
@@ -106,7 +106,7 @@ class ArenaCheck {
     const std::vector<Block> blocks = concatenated_blocks(
         static_cast<const Concatenation&>(*builtin_of(op)).params().axis, shapes, whole.type);
     for (auto part = first; part != end; ++part) {
-      // Of blocks that begin there the last one is not empty.
+      // Empty blocks may begin at the same offset; only the last of them has bytes.
       const auto block =
           std::ranges::upper_bound(blocks, part->first - whole.offset, {}, &Block::offset);
       if (part->first < whole.offset || block == blocks.begin()) return false;
@@ -127,12 +127,12 @@ class ArenaCheck {
     const PlannedOperator& op = *operators_[step];
     const PlanTensor& to = schedule_.tensors[output];
     const int count = static_cast<int>(item.inputs.size());
-    const bool is_reshape = op.kind() == Reshape::kKind;  // where all stays as it is
+    const bool is_reshape = op.kind() == Reshape::kKind;  // a reshape moves no elements
     if (!is_reshape && part.last > step) return false;
-    // What a plugin does in place is its own business.
+    // The plugin decides whether it may work in place.
     if (is_reshape || !is_builtin_operator(op.kind())) return read_.contains(to.offset);
     if (item.outputs.size() != 1) return false;
-    // What lies there is one tensor, which the operator reads only where it may be overwritten.
+    // Only one tensor may lie there, and only as inputs that the operator allows to be overwritten.
     int32_t source = -1;
     for (int i = 0; i < count; ++i) {
       const int32_t input = item.inputs[i];
@@ -157,7 +157,7 @@ class ArenaCheck {
   std::vector<int32_t> last_;                  ///< per tensor: the last step that reads it
   std::unordered_set<uint64_t> read_;          ///< where the step's inputs begin
   Parts live_;                                 ///< by offset, apart from each other
-  std::vector<std::vector<uint64_t>> ending_;  ///< per step: the parts that end there, or later
+  std::vector<std::vector<uint64_t>> ending_;  ///< per step: the parts that end there or later
 };
 
 }  // namespace

@@ -10,15 +10,15 @@
 
 namespace opwright {
 
-/// Checks the shapes of calls in an engine's first profile before a context has them. Any thread
-/// may ask.
+/// Checks the shapes of calls against an engine's first profile before a context gets them. Any
+/// thread may call it.
 class CallShapes {
  public:
   /// The engine must outlive the object.
   explicit CallShapes(const Engine& engine);
-  /// Throws Error as a context does: for a shape, or values of a shape input, outside of the
-  /// profile, and for extents that must be equal and are not. Of each input its shape and its
-  /// address, which counts for shape inputs alone.
+  /// Checks the shape and the address of each input; only shape inputs need an address. Throws
+  /// Error as a context does: for a shape, or values of a shape input, outside of the profile, and
+  /// for extents that must be equal and are not.
   void check(std::span<const Shape> shapes, std::span<const void* const> addresses);
 
  private:

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/parallel.h"
-#include "runtime/api_border.h"
 #include "runtime/context_state.h"
 #include "runtime/nvtx.h"
 #include "runtime/step_clock.h"
@@ -19,7 +18,7 @@
 namespace opwright {
 namespace {
 
-/// Takes the mark of a context that runs away at the end.
+/// Clears the mark that the context runs when the scope ends.
 class Running {
  public:
   explicit Running(Scratch& scratch) : scratch_(scratch) {}
@@ -31,8 +30,8 @@ class Running {
   Scratch& scratch_;
 };
 
-/// Puts an object of a run on top of those of the runs around it, which the calling thread is in,
-/// too: a body's run, and that of an engine that a plugin calls.
+/// A stack of objects of the calling thread's nested runs: of a run, of bodies in it, and of
+/// engines that plugins call. The constructor pushes an object.
 template <class T>
 class Innermost {
  public:
@@ -46,7 +45,7 @@ class Innermost {
   }
   Innermost(const Innermost&) = delete;
   Innermost& operator=(const Innermost&) = delete;
-  /// Null: there is none.
+  /// The innermost object; null: there is none.
   static const T* current() {
     if (count.load(std::memory_order_relaxed) == 0) [[likely]]
       return nullptr;
@@ -54,7 +53,8 @@ class Innermost {
   }
 
  private:
-  /// Those of all threads. Asking for what is a thread's own takes a part of an empty body's run.
+  /// Counts the objects of all threads, so that most runs need not read the thread-local `top`:
+  /// that read takes a noticeable part of the run of an empty body.
   static std::atomic<int> count;
   static thread_local const T* top;
   const T* const before_;
@@ -65,16 +65,16 @@ std::atomic<int> Innermost<T>::count = 0;
 template <class T>
 thread_local const T* Innermost<T>::top = nullptr;
 
-/// When the runs of the calling thread must have ended: the earliest end of a run, those of bodies
-/// in it, and those of engines that its plugins call.
+/// The deadline of the calling thread's runs: the earliest of those of a run, of the bodies in it,
+/// and of the engines that its plugins call.
 class RunEnd {
  public:
   explicit RunEnd(double seconds) : own_(seconds) {
     const Deadline* const around = current();
-    if (!own_.is_set()) return;  // some years
+    if (!own_.is_set()) return;  // without a limit, or with one of some years
     if (around == nullptr || own_.seconds_left() < around->seconds_left()) earliest_.emplace(own_);
   }
-  /// Null: never.
+  /// Null: there is no deadline.
   static const Deadline* current() { return Innermost<Deadline>::current(); }
 
  private:
@@ -84,7 +84,7 @@ class RunEnd {
 
 }  // namespace
 
-/// Who watches a run, and the bodies in it.
+/// Observers of a run and of the bodies in it.
 struct Context::Watchers {
   Trace* trace = nullptr;
   DeviceSpans* device_spans = nullptr;
@@ -123,8 +123,8 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile, Strategy str
   set_profile(profile);
 }
 
-/// Waits for the last run, so that plugins, which may have memory of their own, and weights go
-/// when nothing uses them any more.
+/// Waits for the last run. Plugins, which may have memory of their own, and weights are released
+/// only when no work uses them any more.
 Context::~Context() {
   if (state_->last_use != nullptr && !state_->last_use->finish()) engine_->lose_last_use();
   release_on(engine_->device(), [&] { state_.reset(); });
@@ -155,7 +155,7 @@ void Context::set_max_threads(int threads) {
   State& s = *state_;
   if (s.threads == threads) return;
   s.threads = threads;
-  // On a GPU they are used by nobody but kernels' makers.
+  // On a GPU only the makers of kernels use these threads.
   if (s.gpu != nullptr) return;
   for (const auto& profile : s.profiles)
     if (profile != nullptr) profile->runner.reset();
@@ -226,7 +226,7 @@ Shape Context::output_shape(int output) {
   return shapes.output_shape(output);
 }
 
-/// Lets shapes know the sizes that the last run computed.
+/// Tells the shapes the sizes that the last run computed.
 void Context::settle_sizes() {
   State& s = *state_;
   Runner* const runner = s.current->runner.get();
@@ -244,14 +244,15 @@ void Context::settle_sizes() {
   s.current->shapes.set_sizes_known(true);
 }
 
-/// Adds who may have done it: kernels fail when they run, not when they are given to the queue.
+/// Adds the plugins that may have caused the loss: kernels fail when they run, not when they are
+/// given to the queue.
 void Context::fail_lost(const DeviceLostError& error) const {
   const std::string message = error.what();
   const Runner* const runner = state_->current->runner.get();
   if (runner == nullptr || message.starts_with("layer '")) throw error;
   const std::string list = runner->suspects();
   if (list.empty()) throw error;
-  // Once is enough, whoever catches it on the way.
+  // Callers on the way may catch the error again; the list is added once.
   if (message.find(list) != std::string::npos) throw error;
   const bool is_one = list.find("), layer '") == std::string::npos;
   throw DeviceLostError(
@@ -356,7 +357,7 @@ void Context::set_debug_sync(bool sync) {
 
 int Context::current_step() const { return state_->current_step.load(std::memory_order_relaxed); }
 
-/// Everything that may be slow or fail because of what the caller set.
+/// Prepares the next run: everything that may be slow, or fail because of what the caller set.
 void Context::prepare() {
   State& s = *state_;
   s.is_ready = false;
@@ -373,7 +374,7 @@ void Context::prepare() {
   shapes.update();
   if (s.current->runner != nullptr &&
       s.current->runner->table().generation() != engine_->generation()) {
-    // Work that was given to queues may still use the kernels and the weights of before.
+    // Work in queues may still use the old kernels and weights.
     if (s.last_use != nullptr) {
       require(s.last_use->finish(), engine_->name(),
               " was refitted since this context's last run, and what the queue is given is being "
@@ -415,7 +416,7 @@ void Context::enqueue(Queue queue) {
     if (!s.scratch.begin()) [[unlikely]]
       fail_running("run again");
     const Running running(s.scratch);
-    std::shared_ptr<Trace> kept;  // as others may end it meanwhile
+    std::shared_ptr<Trace> kept;  // keeps the trace, which another thread may end meanwhile
     Watchers watchers;
     std::optional<Innermost<Watchers>> watched;
     const Watchers* const around = Innermost<Watchers>::current();
@@ -459,7 +460,8 @@ void Context::change_queue(Queue queue) {
   s.queue = queue;
 }
 
-/// The caller's graph may use what the context and the engine have at any time.
+/// The caller may launch the captured graph at any time, so the last use of the context's and the
+/// engine's memory is not known any more.
 void Context::note_capture() {
   state_->last_use->lose();
   engine_->lose_last_use();
@@ -481,7 +483,7 @@ void Context::run(Queue queue, const Watchers& watchers) {
   if (s.has_output_memory) request_outputs(queue);
   try {
     if (s.callback) [[unlikely]] {
-      // Nothing may be waited for while the caller captures what the queue is given.
+      // The run cannot wait for times while the caller captures the queue's work.
       s.are_times_known = s.gpu == nullptr || !s.gpu->is_capturing(queue);
     }
     std::optional<RunEnd> end;

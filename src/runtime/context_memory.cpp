@@ -1,4 +1,4 @@
-// Where a context's tensors lie: what the caller gives, and memory of its own.
+// Where a context's tensors lie: in memory that the caller gives, and in memory of its own.
 
 #include "backend/release.h"
 #include "base/error.h"
@@ -44,7 +44,7 @@ void Context::check_address(const PlanPort& port, const char* kind, const void* 
 }
 
 /// Throws Error for an address that is not the device's. False where the memory there is too small
-/// for the shape of now: another shape may follow, and the run looks again.
+/// for the current shape: another shape may follow, and the run checks again.
 bool Context::fits(const PlanPort& port, const char* kind, const void* address,
                    size_t bytes) const {
   try {
@@ -56,7 +56,8 @@ bool Context::fits(const PlanPort& port, const char* kind, const void* address,
   }
 }
 
-/// Throws Error for an address of an aliased output from which a copy would go over its own source.
+/// Throws Error for an aliased output's address if the copy to it would overwrite the copy's
+/// source.
 void Context::check_apart(int output, const void* address) const {
   const PlanPort& port = engine_->plan().outputs[output];
   if (port.aliased_input < 0) return;
@@ -135,7 +136,8 @@ OutputMemory* Context::output_memory(int output) const {
 
 size_t Context::memory_size() const { return state_->scratch.memory_size(); }
 
-/// The context's own, which the next run takes anew. It is given back after the last one (LastUse).
+/// Releases the context's own memory, which the next run allocates anew. The memory is freed after
+/// the last run (LastUse).
 void Context::release_memory() {
   release_on(engine_->device(), [&] { state_->scratch.release(); });
   state_->is_ready = false;
@@ -147,7 +149,7 @@ void Context::set_memory_strategy(Strategy strategy) {
   release_memory();
 }
 
-/// The bytes that memory of the user must have.
+/// The least bytes of memory that the user gives.
 uint64_t Context::needed_of_user() const {
   const Schedule& schedule = engine_->plan().schedules[profile_];
   return strategy_ == Strategy::kUSER_MANAGED ? context_memory(schedule) : schedule.arena_size;
@@ -188,7 +190,7 @@ void Context::place_memory() {
   const Plan& plan = engine_->plan();
   const uint64_t arena_size = plan.schedules[profile_].arena_size;
   const size_t workspace_size = s.current->runner->table().workspace_size;
-  // What kernels want, rather than what the plan says that they do.
+  // The kernels' actual demand counts, not the plan's claim about it.
   const uint64_t limit = engine_->limits().memory;
   require_bytes(workspace_size, limit, "memory", "scratch memory of profile ", profile_, " needs");
   require_bytes(arena_size + workspace_size, limit, "memory", "profile ", profile_, " needs");
@@ -200,7 +202,8 @@ void Context::place_memory() {
                 context_memory(plan.schedules[profile_]),
                 " bytes before it can run: setDeviceMemoryV2(), in Python set_device_memory()");
     }
-    // Once, for the largest profile; tensors without elements may begin at its very end.
+    // Allocated once, for the largest profile. Tensors without elements may begin at the arena's
+    // very end.
     own_arena = arena_size;
     if (strategy_ != Strategy::kON_PROFILE_CHANGE) {
       for (const Schedule& schedule : plan.schedules)
@@ -245,7 +248,7 @@ void Context::check_addresses() {
     memory += output.bytes;
     require_bytes(memory, engine_->limits().memory, "memory", "with output '", port.name, "' of ",
                   shape, " the run needs");
-    if (output.memory != nullptr) continue;  // the address comes with the run
+    if (output.memory != nullptr) continue;  // the run asks for the address
     void* address = output.address;
     if (port.aliased_input >= 0 && address == nullptr)
       address = const_cast<void*>(s.inputs[port.aliased_input].address);

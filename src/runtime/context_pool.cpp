@@ -27,7 +27,7 @@ std::unique_ptr<Context> ContextPool::take() {
 
 void ContextPool::give_back(std::unique_ptr<Context> context) {
   Shelf& shelf = shelf_.get();
-  std::vector<std::unique_ptr<Context>> surplus;  // ends without the lock
+  std::vector<std::unique_ptr<Context>> surplus;  // destroyed after the lock is released
   {
     const std::lock_guard lock(shelf.mutex);
     shelf.idle.push_back(std::move(context));

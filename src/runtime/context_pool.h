@@ -10,14 +10,14 @@
 
 namespace opwright {
 
-/// Contexts of one engine for as many calls as there are at once, whichever threads they come from.
-/// Any thread may take one.
+/// Contexts of one engine for concurrent calls from any threads. There are as many contexts as
+/// there are calls at once.
 class ContextPool {
  public:
   explicit ContextPool(std::shared_ptr<const Engine> engine);
   ~ContextPool();
 
-  /// A context for one call. One that is not given back, since its run failed, is dropped.
+  /// A context for one call. A context that is not given back, because its run failed, is dropped.
   class Lease {
    public:
     explicit Lease(ContextPool& pool) : pool_(pool), context_(pool.take()) {}
@@ -29,19 +29,19 @@ class ContextPool {
     std::unique_ptr<Context> context_;
   };
 
-  /// So many calls make a period. What none of a period's calls needed is dropped at its end: the
-  /// memory of a burst is given back, and callers that are many all the time keep their contexts,
-  /// as making one takes as long as many runs.
+  /// The number of calls in a period. At the end of a period, contexts that no call of it needed
+  /// are dropped. So the memory of a burst is freed, while callers that are always many keep their
+  /// contexts: making a context takes as long as many runs.
   static constexpr size_t kPeriod = 256;
-  /// The contexts that wait for a call.
+  /// The number of contexts that wait for a call.
   size_t num_idle() const;
 
  private:
   struct Shelf {
     std::mutex mutex;
-    std::vector<std::unique_ptr<Context>> idle;  ///< the one that was used last behind
-    size_t least_idle = 0;                       ///< in this period
-    size_t calls = 0;                            ///< in this period
+    std::vector<std::unique_ptr<Context>> idle;  ///< the most recently used context is last
+    size_t least_idle = 0;                       ///< the fewest idle contexts in this period
+    size_t calls = 0;                            ///< the number of calls in this period
   };
   std::unique_ptr<Context> take();
   void give_back(std::unique_ptr<Context> context);

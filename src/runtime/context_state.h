@@ -20,16 +20,16 @@ struct ProfileState {
   std::unique_ptr<Runner> runner;
 };
 
-/// Of an input of the network.
+/// State of an input of the network.
 struct InputState {
   const void* address = nullptr;
 };
 
-/// Of an output of the network.
+/// State of an output of the network.
 struct OutputState {
   void* address = nullptr;
   std::shared_ptr<OutputMemory> memory;
-  size_t bytes = 0;  ///< at the largest shape that it may have
+  size_t bytes = 0;  ///< the size of the memory at the output's largest shape
 };
 
 /// No stream has this handle.
@@ -38,7 +38,7 @@ inline const Queue kNoQueue = reinterpret_cast<Queue>(~uintptr_t{0});  // NOLINT
 struct Context::State {
   explicit State(ScratchSharing* sharing) : scratch(sharing) {}
   const Device* gpu = nullptr;  ///< null: the host itself
-  /// Of what the context's kernels use, by its runs; null on the host.
+  /// The last use, by its runs, of what the context's kernels use; null on the host.
   std::shared_ptr<LastUse> last_use;
   std::vector<std::unique_ptr<ProfileState>> profiles;
   ProfileState* current = nullptr;
@@ -46,22 +46,22 @@ struct Context::State {
   std::vector<InputState> inputs;
   std::vector<OutputState> outputs;
   std::vector<int> shape_inputs;
-  Scratch scratch;  ///< the memory where it is not the user's; its mark says who runs
+  Scratch scratch;  ///< the context's own memory, and the mark that the context runs
   std::byte* users_memory = nullptr;
   size_t users_bytes = 0;
   void* workspace = nullptr;
-  Queue queue = kNoQueue;  ///< the last one that was checked
+  Queue queue = kNoQueue;  ///< the last queue that was checked
   void* input_consumed = nullptr;
   std::vector<Queue> aux_queues;
   LayerTimeCallback callback;
   std::vector<float> times;
-  bool are_times_known = false;  ///< of the last run
-  int timed_profile = 0;         ///< its
+  bool are_times_known = false;  ///< whether the last run has times
+  int timed_profile = 0;         ///< the profile of the times
   bool has_output_memory = false;
-  /// Shapes, kernels, memory and addresses are as the next run needs them.
+  /// Whether shapes, kernels, memory and addresses are as the next run needs them.
   bool is_ready = false;
-  uint64_t generation = 0;  ///< of the engine's weights, when that was so
-  /// What loops of its kernels are divided among, which they were made for.
+  uint64_t generation = 0;  ///< generation of the engine's weights when is_ready was set
+  /// Number of threads that share the kernels' loops. Kernels are made for this number.
   int threads = 1;
 
   bool shape_values_changed() const {

@@ -13,38 +13,39 @@ namespace opwright {
 
 /// A debug tensor as a run has computed it.
 struct DebugView {
-  const std::string& name;  ///< in the network
+  const std::string& name;  ///< the tensor's name in the network
   const void* address;      ///< dense row-major elements; null where there are none
-  TensorLocation location;  ///< whose address it is
-  DataType type;            ///< of the network's tensor
+  TensorLocation location;  ///< where `address` lies
+  DataType type;            ///< the type in the network
   const Shape& shape;
-  Queue queue;  ///< in whose order the elements are there
+  Queue queue;  ///< the elements are there in the order of this queue
 };
 
-/// Called while a run goes on. False ends the run by an Error; what it throws does so, too, and
+/// Called during a run. False ends the run with an Error. An exception ends the run, too, and
 /// passes to the caller.
 using DebugListener = std::function<bool(const DebugView&)>;
 
-/// Which debug tensors of a plan a context shows, and to whom: at first none, and to nobody.
+/// The debug tensors of a plan that a context shows, and the listener that sees them. At first
+/// there are none.
 class DebugTensors {
  public:
   /// `plan` must outlive the object.
   explicit DebugTensors(const Plan& plan) : plan_(plan) {}
 
-  /// Empty: nobody.
+  /// Empty: there is no listener.
   void set_listener(DebugListener listener);
   /// Throws Error unless a tensor of that name was marked.
   void set_state(const std::string& name, bool on);
   bool state(const std::string& name) const { return on_.contains(name); }
   void set_all(bool on);
-  /// Of all that steps write, where the network asked for that, and all that were marked.
+  /// Shows all marked tensors, and all tensors that steps write where the network asked for that.
   void set_unfused(bool on);
   bool unfused() const { return unfused_; }
 
-  /// Whether runs have something to show.
+  /// Whether runs have debug tensors to show and a listener.
   bool is_active() const { return is_active_; }
   bool shows(const DebugTensor& tensor) const { return unfused_ || on_.contains(tensor.name); }
-  /// Throws the Error for a listener that refuses the tensor.
+  /// Throws Error if the listener refuses the tensor.
   void show(const DebugView& view) const;
 
  private:

@@ -16,7 +16,7 @@ constexpr size_t kWeightAlignment = 256;
 
 alignas(64) std::byte host_empty[64];
 
-/// The bytes of all weights. Of those that begin at one address the longest one has them all.
+/// The bytes of all weights. Of weights at one address, the longest contains all others.
 struct Pieces {
   std::vector<Blob> fixed, streamable;
 };
@@ -25,7 +25,7 @@ Pieces pieces_of(const Plan& plan) {
   using Location = PlanTensor::Location;
   std::vector<Blob> all;
   std::vector<bool> is_fixed;
-  std::unordered_map<const void*, size_t> known;  // by address: which piece
+  std::unordered_map<const void*, size_t> known;  // index of the piece by its address
   for (const Schedule& schedule : plan.schedules) {
     const auto is_weight = [](const PlanTensor& tensor) {
       return tensor.location == Location::kWeight && !tensor.data.empty();
@@ -40,7 +40,8 @@ Pieces pieces_of(const Plan& plan) {
         piece = tensor.data;
       }
     }
-    // What no step reads is there at any time.
+    // Output copies and debug tensors read their weights outside of steps, so these weights are
+    // always on the device.
     const auto fix = [&](int32_t index) {
       const PlanTensor& tensor = schedule.tensors[index];
       if (is_weight(tensor)) is_fixed[known.at(tensor.data.data())] = true;
@@ -72,9 +73,9 @@ DeviceWeights::DeviceWeights(const Plan& plan, const Device& device,
   if (device.is_host()) return;
   Pieces pieces = pieces_of(plan);
   std::ranges::stable_sort(pieces.streamable, {}, &Blob::size);
-  size_t size = kWeightAlignment;  // the tensor without elements
+  size_t size = kWeightAlignment;  // room for the tensor without elements
   size_t on_host = 0;
-  std::vector<size_t> offsets;  // on the device, then on the host
+  std::vector<size_t> offsets;  // first those on the device, then those on the host
   for (const Blob& piece : pieces.fixed) {
     offsets.push_back(size);
     size += aligned(piece.size());

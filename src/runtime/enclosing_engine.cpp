@@ -22,7 +22,7 @@ void check_count(uint64_t count, int64_t limit, const char* name, const char* wh
 void EnclosingEngine::add(const Plan& plan, const Device& device) {
   for (const Schedule& schedule : plan.schedules) {
     steps_ += schedule.steps.size();
-    if (device.is_host()) continue;  // where weights stay in the file
+    if (device.is_host()) continue;  // weights stay in the file
     for (const PlanTensor& tensor : schedule.tensors) weights_ += tensor.data.size();
   }
   expressions_ += plan.expressions.size() * plan.schedules.size();

@@ -11,21 +11,21 @@ class Device;
 struct Plan;
 
 /// An engine whose operators are being made. The bodies of its loops and branches, at any depth,
-/// are engines of their own and parts of it: its limits count for all of them together, and its log
-/// hears what they warn of.
+/// are engines of their own and parts of it. Its limits count for all of them together, and its log
+/// receives their warnings.
 class EnclosingEngine {
  public:
   /// `limits` are resolved.
   EnclosingEngine(const Limits& limits, const Log& log) : limits_(limits), log_(log) {}
 
-  /// Adds what the engine or a body asks for. Throws Error where it is too much.
+  /// Adds the demands of the engine or of a body. Throws Error if the sum exceeds a limit.
   void add(const Plan& plan, const Device& device);
-  /// Bytes on the device so far.
+  /// Bytes of weights on the device so far.
   uint64_t weights() const { return weights_; }
   const Limits& limits() const { return limits_; }
   const Log& log() const { return log_; }
 
-  /// The innermost one of the calling thread that has a Scope; null: there is none.
+  /// The innermost object that has a Scope on the calling thread; null: there is none.
   static EnclosingEngine* current();
   class Scope {
    public:

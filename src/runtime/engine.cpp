@@ -18,7 +18,7 @@
 namespace opwright {
 namespace {
 
-/// The code that was refused, for a message; an engine for a GPU may have hundreds of kernels.
+/// The names of the refused code, for a message; an engine for a GPU may have hundreds of kernels.
 struct RefusedCode {
   void add(const CodeObject& object) {
     constexpr int kShown = 20;
@@ -31,10 +31,10 @@ struct RefusedCode {
   std::string list, more;
 };
 
-/// The plan's code, each object with the permission to run it. Throws Error when the plan holds
-/// code that is not permitted.
+/// The plan's code, each object with the permission to run it. Throws Error when the plan has code
+/// that is not permitted.
 std::vector<LoadedCode> permit_code(const Plan& plan, const LoadOptions& options) {
-  // Code of the host can do whatever code for a GPU can.
+  // Code on the host can do everything that code on a GPU can.
   const bool device_allowed = options.allow_device_code || options.allow_host_code;
   const auto is_allowed = [&](const CodeObject& object) {
     return object.host ? options.allow_host_code : device_allowed;
@@ -105,8 +105,8 @@ const Device& find_device(const Plan& plan, int ordinal, const Log& log) {
   return device;
 }
 
-/// Kernels need aligned weights. Those of a file are; a plan that was compiled in this process may
-/// refer to the user's memory.
+/// Aligns the weights, as kernels need it. Weights in a file are aligned; a plan that was compiled
+/// in this process may refer to the user's memory.
 void align_weights(Plan& plan) {
   for (Schedule& schedule : plan.schedules) {
     for (PlanTensor& tensor : schedule.tensors) {
@@ -125,7 +125,7 @@ Plan read_plan(const std::string& path, WeightCheck weights) {
     return deserialize(map_file(path), weights);
   } catch (const Error& error) {
     const std::string message = error.what();
-    // The system's errors name the file themselves.
+    // Errors of the system already name the file.
     if (message.find(path) != std::string::npos) throw;
     throw Error(error.code(), "'" + path + "': " + message);
   }
@@ -152,7 +152,8 @@ void Engine::take(Plan plan) {
     }
   }
   budget_ = DeviceWeights::streamable(plan_);
-  // All of those that may be streamed may be more than the device has room for.
+  // Weights that may be streamed may not fit on the device together, so the first context brings
+  // them with the budget of then.
   if (!plan_.weight_streaming) weights_ = make_weights(plan_, budget_);
 }
 
@@ -187,7 +188,7 @@ std::shared_ptr<Engine> Engine::load(Plan plan, const LoadOptions& options) {
   const std::vector<LoadedCode> code = permit_code(plan, options);
   engine->plugins_ = std::make_unique<EnginePlugins>(plan, options.plugins, options.log);
 
-  // Steps of one plugin tend to lack the same. A file may have any number of steps that are wrong.
+  // Steps of one plugin often lack the same thing. A file may have any number of wrong steps.
   constexpr size_t kShownErrors = 20;
   std::vector<std::string> errors;
   size_t more_errors = 0;
@@ -274,7 +275,7 @@ void Engine::replace_weights(const std::function<void(Plan&)>& change) {
   Plan changed = plan_;
   change(changed);
   if (device_->is_host()) align_weights(changed);
-  // Throws where the device has no memory; then nothing has changed.
+  // Throws if the device has no memory; nothing has changed then.
   auto weights = weights_ == nullptr ? nullptr : make_weights(changed, budget_);
   trust_as(plan_, changed);
   {

@@ -6,13 +6,14 @@
 #include "plugin/lookup.h"
 #include "plugin/registry/library_exports.h"
 #include "plugin/registry/source_language.h"
+#include "plugin/registry/tensorrt_libraries.h"
 #include "runtime/engine.h"
 
 namespace opwright {
 
 EnginePlugins::EnginePlugins(const Plan& plan, IPluginRegistry* parent, const Log& log)
     : parent_(parent) {
-  // A source that is being run may load an engine too.
+  // A plugin source may load an engine while it is executed.
   const RegistrationPassage passage;
   if (!plan.plugin_libraries.empty() || !plan.plugin_sources.empty())
     own_ = std::make_unique<PluginRegistry>(parent ? parent : getPluginRegistry(), log);
@@ -26,12 +27,13 @@ void EnginePlugins::load_libraries(const Plan& plan) {
   for (const int32_t index : plan.plugin_libraries) {
     const CodeObject& object = plan.code[index];
     try {
+      const int tensorrt = provide_tensorrt_libraries(object.bytes);
       libraries_.push_back(HostCode::load(object, "plugin library"));
       const HostCode& library = *libraries_.back();
       for (const PluginRegistration& item : library.registrations())
         own_->add(*item.creator, item.plugin_namespace.c_str());
       const auto symbol = [&](const char* name) { return library.find_symbol(name); };
-      for (IPluginCreatorInterface* creator : exported_creators(symbol, object.name))
+      for (IPluginCreatorInterface* creator : exported_creators(symbol, object.name, tensorrt))
         own_->add(*creator, "");
     } catch (const Error& error) {
       const std::string reason = error.what();

@@ -11,14 +11,14 @@
 
 namespace opwright {
 
-/// The plugins that an engine works with: those that its plan brings along, which nothing but the
-/// engine sees, and those of the registry that it was loaded with.
+/// The plugins of an engine: those in its plan, which only this engine sees, and those of the
+/// registry that it was loaded with.
 class EnginePlugins {
  public:
-  /// Loads what the plan brings along, which must be permitted: its libraries, whose plugins come
-  /// before registered ones, and its sources where they define plugins that are still missing.
-  /// `parent` is the registry (null: the process's). Throws Error that says why code cannot be
-  /// loaded, or listing every plugin that is missing and how to provide it.
+  /// Loads the plan's plugin code, which must be permitted. Plugins of the plan's libraries come
+  /// before registered ones. The plan's sources are loaded if they define plugins that are still
+  /// missing. `parent` is the registry (null: the process's). Throws Error that says why code
+  /// cannot be loaded, or lists every missing plugin and how to provide it.
   EnginePlugins(const Plan& plan, IPluginRegistry* parent, const Log& log);
 
   IPluginRegistry* registry() const { return own_ ? own_.get() : parent_; }
@@ -33,9 +33,9 @@ class EnginePlugins {
   void check(const Plan& plan) const;
 
   IPluginRegistry* parent_;
-  // The registry goes before the code of its creators.
+  // The registry is destroyed before the code of its creators.
   std::vector<std::shared_ptr<const HostCode>> libraries_;
-  std::unique_ptr<PluginRegistry> own_;  ///< null when the plan brings no creators along
+  std::unique_ptr<PluginRegistry> own_;  ///< null when the plan has no creators
   std::vector<std::shared_ptr<const FunctionPlugin>> definitions_;
 };
 

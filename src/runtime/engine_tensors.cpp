@@ -1,4 +1,4 @@
-// What an engine tells of its tensors, its profiles and itself.
+// The engine's queries about its tensors, its profiles and itself.
 
 #include <algorithm>
 
@@ -15,7 +15,7 @@
 namespace opwright {
 namespace {
 
-/// The elements of a vector that channels lie in; 1 for formats without.
+/// The number of channels in a vector of the port's format; 1 for formats without vectors.
 int vector_size(const Port& port) { return layout_of(port.plan->type.format).block; }
 
 const Shape& range_end(const ProfileInput& range, OptProfileSelector select) {
@@ -69,7 +69,7 @@ const std::string& Engine::tensor_name(int index) const {
 }
 
 TensorIOMode Engine::tensor_mode(std::string_view name) const {
-  const Port* const found = find_port(name);  // asking whether there is such a tensor is no error
+  const Port* const found = find_port(name);  // asking for an unknown name is no error
   if (found == nullptr) return TensorIOMode::kNONE;
   return found->is_input ? TensorIOMode::kINPUT : TensorIOMode::kOUTPUT;
 }
@@ -206,8 +206,8 @@ void Engine::set_weight_streaming_budget(int64_t bytes) {
               " cannot be set while it has execution contexts, and there are ", contexts,
               ": set it before they are made");
   const size_t budget = std::min(static_cast<size_t>(bytes), DeviceWeights::streamable(plan_));
-  // Those of before go first: there may be no room for both. Where there is none for the new ones,
-  // the first context brings those of the budget of before.
+  // The old weights are released first, as the device may have no room for both. If it has none for
+  // the new ones, the first context brings the weights with the old budget.
   release_on(*device_, [&] { weights_.reset(); });
   weights_ = make_weights(plan_, budget);
   budget_ = budget;
@@ -225,7 +225,7 @@ int64_t Engine::automatic_weight_streaming_budget() const {
 
 int64_t Engine::weight_streaming_scratch_size() const {
   const auto lock = lock_weights();
-  if (weights_ == nullptr) return 0;  // and none are streamed
+  if (weights_ == nullptr) return 0;  // weights that are not brought are not streamed
   size_t most = 0;
   for (const Schedule& schedule : plan_.schedules)
     most = std::max(most, WeightFetch::size(schedule, *weights_));

@@ -8,9 +8,10 @@
 namespace opwright {
 namespace {
 
-/// Plain runs with unchanged shapes before capturing pays.
+/// The number of plain runs with unchanged shapes after which capturing pays.
 constexpr int kRunsBefore = 3;
-/// Kernels, copies and fills: a graph of one costs as much as what is in it.
+/// The least number of kernels, copies and fills in a graph. A graph of one costs as much as its
+/// content.
 constexpr int kFewest = 2;
 
 std::string range(uint32_t first, uint32_t last) {
@@ -29,7 +30,8 @@ GraphReplay::GraphReplay(const Device& device, const Log& log, std::string who,
   split();
 }
 
-/// Makes the parts of the steps' obstacles; graphs of parts that stay are kept.
+/// Makes the parts that follow from the steps' obstacles. Parts that do not change keep their
+/// graphs.
 void GraphReplay::split() {
   std::vector<Part> parts;
   for (size_t i = 0; i < steps_.size(); ++i) {
@@ -65,7 +67,7 @@ bool GraphReplay::capture(Part& part, Work& work) {
   } catch (const DeviceLostError&) {
     throw;
   } catch (const std::exception& error) {
-    // Nothing of the part has run yet; the caller runs it now, without this step captured later.
+    // Nothing of the part has run yet. The caller now runs it, and this step is not captured again.
     current = std::min(current, part.last - 1);
     Step& step = steps_[current];
     step.obstacle = error.what();

@@ -11,29 +11,28 @@
 
 namespace opwright {
 
-/// Which steps of a run are captured into graphs of the device, and the graphs: what steps that
-/// follow each other give to the queue becomes one call, once their shapes have stayed for some
-/// runs.
+/// Decides which steps of a run are captured, and has their graphs. Once shapes have stayed for
+/// some runs, one launch replaces the work of consecutive steps.
 class GraphReplay {
  public:
   struct Step {
     std::string name;         ///< "layer 'x' (FunctionPlugin 'n::x')"
-    std::string obstacle;     ///< why it may not be captured; empty: it may
+    std::string obstacle;     ///< why the step may not be captured; empty: it may
     bool must_begin = false;  ///< sizes are read before it
     bool must_end = false;    ///< sizes that it writes are read after it
   };
-  /// Steps that are run together.
+  /// Consecutive steps that run together.
   struct Part {
     uint32_t first = 0, last = 0;
-    bool is_captured = false;  ///< once it is time; else it always runs plainly
-    bool has_copies = false;   ///< whether the copies into outputs belong to it
-    int runs = 0;              ///< plain ones, since shapes changed
+    bool is_captured = false;  ///< whether it may have a graph; else it always runs plainly
+    bool has_copies = false;   ///< whether the part includes the copies into outputs
+    int runs = 0;              ///< plain runs since shapes changed
     std::unique_ptr<DeviceGraph> graph{};
   };
-  /// What is captured.
+  /// The work that is captured.
   class Work {
    public:
-    /// Gives the part's work to the queue, keeping `current` at the step that is run.
+    /// Gives the part's work to the queue, and sets `current` to each step that runs.
     virtual void enqueue_part(const Part& part, Queue queue, uint32_t& current) = 0;
 
    protected:
@@ -45,24 +44,24 @@ class GraphReplay {
   GraphReplay(const Device& device, const Log& log, std::string who, std::vector<Step> steps,
               bool has_copies);
 
-  /// Nothing is, or will ever be, captured: the caller need not come here any more.
+  /// Whether no part is captured or ever will be, so that the caller need not ask any more.
   bool is_over() const { return is_over_; }
-  /// All steps, in order.
+  /// The parts with all steps, in order.
   std::span<Part> parts() { return parts_; }
-  /// Launches the part's graph, which is captured first where it is time. False: the caller runs
-  /// the part plainly, this time. Throws Error where the graph cannot be launched.
+  /// Launches the part's graph, and captures it first if it is time. False: the caller runs the
+  /// part plainly, this time. Throws Error where the graph cannot be launched.
   bool replay(Part& part, Queue queue, Work& work) {
     if (part.graph == nullptr && !capture(part, work)) return false;
     part.graph->launch(queue);
     return true;
   }
-  /// Memory lies elsewhere: graphs that cannot follow are captured again.
+  /// Tells graphs that memory lies elsewhere. Graphs that cannot follow are captured again.
   void move(std::span<const DeviceGraph::Move> moves);
-  /// What a step does depends on shapes that have changed.
+  /// Drops the graphs with the step, whose work has changed with its shapes.
   void forget(uint32_t step);
   void forget_all();
   void forget_copies();
-  /// After a run: logs what has become of the steps, once.
+  /// Called after a run. Logs, once, what became of the steps.
   void finish() {
     if (has_news_) [[unlikely]]
       take_news();
@@ -80,9 +79,9 @@ class GraphReplay {
   std::vector<Step> steps_;
   const bool has_copies_;
   std::vector<Part> parts_;
-  bool has_news_ = false;      ///< something has become of a part
-  bool has_failed_ = false;    ///< a step turned out not to be captured
-  bool is_described_ = false;  ///< the log has it
+  bool has_news_ = false;      ///< a part was captured or failed since the last report
+  bool has_failed_ = false;    ///< capturing a step failed
+  bool is_described_ = false;  ///< the log has the description
   bool is_over_ = false;
 };
 

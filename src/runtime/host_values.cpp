@@ -15,7 +15,7 @@ constexpr size_t kCacheLine = 64;
 
 size_t HostValues::add(size_t bytes) {
   const size_t offset = size_;
-  // Each begins on a line, as tensors do, and has an address also without elements.
+  // Each tensor begins on a cache line, and has an address even without elements.
   size_ += (bytes / kCacheLine + 1) * kCacheLine;
   return offset;
 }

@@ -39,21 +39,22 @@ std::string_view kind_text(const PlanStep& step) { return shown_kind(step.kind, 
 
 std::string type_text(PortType type) { return str(name(type.dtype), " ", name(type.format)); }
 
-/// Which devices the engine's code runs on; empty where it has none, or nobody knows.
+/// The devices that the engine's code runs on; empty where it has no code, or its backend is
+/// unknown.
 std::string served_devices(const Plan& plan) {
   const Backend* const backend = find_backend(plan.backend);
   return backend == nullptr ? "" : backend->code_format().served(plan.code);
 }
 
-/// "CPU x86-64", or the GPU's architecture and its backend behind that.
+/// "CPU x86-64", or the GPU's architecture with its backend in parentheses.
 std::string device_text(const Plan& plan) {
   const std::string text = str(name(plan.device_type), ' ', printable(plan.architecture));
   return plan.device_type == DeviceType::kCPU ? text
                                               : str(text, " (", printable(plan.backend), ')');
 }
 
-/// A program's expressions as text, symbols by their names. Expressions that would be long, perhaps
-/// exponentially so, appear as "e12".
+/// A program's expressions as text, with the names of symbols. Expressions that would be long,
+/// perhaps exponentially so, appear as "e12".
 class Dimensions {
  public:
   explicit Dimensions(const Plan& plan)
@@ -81,7 +82,7 @@ class Dimensions {
     }
   }
   std::string text(int32_t dim) const { return expressions_[dim].str(names_); }
-  /// The number of elements, or 0 where that is not constant or more than shape arithmetic takes.
+  /// The number of elements, or 0 if it is not constant or exceeds what shape arithmetic takes.
   int64_t small_count(std::span<const int32_t> dims) const {
     int64_t count = 1;
     for (const int32_t dim : dims) {
@@ -129,7 +130,7 @@ class Dimensions {
   Expr make(const ExprInstruction& e) {
     try {
       return made(e);
-    } catch (const Error&) {  // constants that overflow
+    } catch (const Error&) {  // constants overflow
       return named(str("e", expressions_.size()));
     }
   }
@@ -151,7 +152,7 @@ class Dimensions {
   std::vector<std::string> names_;
 };
 
-/// What each code object of the plan is for.
+/// The role of each code object of the plan.
 std::vector<const char*> code_roles(const Plan& plan) {
   std::vector<const char*> roles(plan.code.size(), "kernel");
   for (const int32_t index : plan.plugin_libraries) roles[index] = "plugin library";
@@ -168,7 +169,7 @@ const PlanStep& find_layer(const Plan& plan, int step, int profile) {
   return steps[step];
 }
 
-/// Bytes of weights in a schedule, equal ones counted once.
+/// Bytes of weights in a schedule; equal weights count once.
 uint64_t weight_bytes(const Schedule& schedule) {
   std::vector<const Blob*> blobs;
   for (const PlanTensor& tensor : schedule.tensors) blobs.push_back(&tensor.data);
@@ -192,7 +193,7 @@ void write_list(JsonWriter& json, const std::vector<T>& values) {
   json.end_array();
 }
 
-/// Numbers and texts as such, the rest by its size.
+/// Writes numbers and texts as such, other values by their size.
 void write_elements(JsonWriter& json, const FieldValue& field) {
   if (const auto integers = read_integers(field)) return write_list(json, *integers);
   if (const auto reals = read_reals(field)) return write_list(json, *reals);
@@ -220,7 +221,7 @@ void write_fields(JsonWriter& json, const FieldValues& fields) {
   json.end_object();
 }
 
-/// What the symbols of the launch of a step are called, as far as the plan tells.
+/// The names of the symbols of a step's launch, as far as the plan has them.
 std::vector<std::string> launch_symbols(const Dimensions& dimensions, const Schedule& schedule,
                                         const PlanStep& step, const KernelLaunch& launch) {
   std::vector<std::string> names;
@@ -412,7 +413,7 @@ std::string_view name(PlanTensor::Location location) {
   return "";
 }
 
-/// Where the tensors lie that layers name by their "Tensor".
+/// The place of each tensor. Layers name tensors by "Tensor".
 void write_tensors(JsonWriter& json, const Schedule& schedule) {
   json.begin_array();
   for (size_t i = 0; i < schedule.tensors.size(); ++i) {
@@ -466,14 +467,14 @@ std::string ports_text(const Dimensions& dimensions, const std::vector<PlanPort>
   return rows.empty() ? "  none\n" : text_table(rows, "lll");
 }
 
-/// The number of candidates that the layer's was chosen from; empty where that is not known.
+/// The number of candidates that the layer's was chosen from; empty if the plan does not say.
 std::string count_text(const PlanStep& step) {
   const auto count = std::count_if(step.considered.begin(), step.considered.end(),
                                    [](const TimedCandidate& item) { return item.dropped.empty(); });
   return count > 0 ? std::to_string(count) : "";
 }
 
-/// What the tuner compared for the plugins among the steps.
+/// The candidates that the tuner compared for plugins.
 std::string tuning_text(const Schedule& schedule) {
   std::string text;
   for (const PlanStep& step : schedule.steps) {
@@ -484,7 +485,7 @@ std::string tuning_text(const Schedule& schedule) {
   return text;
 }
 
-/// What becomes of the steps when a context captures graphs.
+/// Whether graphs are on, and the steps that are not captured into them.
 std::string graphs_text(const Plan& plan, const Schedule& schedule) {
   if (plan.device_type != DeviceType::kGPU) return {};
   if (!plan.graphs) return "\n  graphs are off\n";
@@ -498,7 +499,7 @@ std::string graphs_text(const Plan& plan, const Schedule& schedule) {
   return "\n" + (text.empty() ? "  graphs may have all layers\n" : text);
 }
 
-/// What the model's author says of it, a line for each part, those that are long cut.
+/// What the model's author says of the model, a line for each part; long lines are cut.
 std::string metadata_text(const ModelMetadata& metadata) {
   constexpr size_t kMost = 100;
   std::vector<std::vector<std::string>> rows;
@@ -565,6 +566,13 @@ std::string profile_text(const Plan& plan, const Schedule& schedule) {
 }
 
 }  // namespace
+
+std::vector<std::string> extent_texts(const Plan& plan, const PlanPort& port) {
+  const Dimensions dimensions(plan);
+  std::vector<std::string> texts;
+  for (const int32_t dim : port.dims) texts.push_back(dimensions.text(dim));
+  return texts;
+}
 
 std::string inspect_text(const Plan& plan) {
   const Dimensions dimensions(plan);
@@ -656,7 +664,7 @@ std::string inspect_json(const Plan& plan) {
   json.begin_array();
   for (const Schedule& schedule : plan.schedules) write_profile(json, plan, schedule);
   json.end_array();
-  // The layers of the first profile; the others differ in their choices only.
+  // The layers of the first profile; those of other profiles differ only in their choices.
   json.key("Layers");
   json.begin_array();
   for (const PlanStep& step : plan.schedules[0].steps) {

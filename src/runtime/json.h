@@ -6,7 +6,7 @@
 
 namespace opwright {
 
-/// Writes JSON piece by piece: commas, escapes and indentation are its own business.
+/// Writes JSON piece by piece, with commas, escapes and indentation.
 class JsonWriter {
  public:
   void begin_object() { open('{'); }
@@ -14,11 +14,11 @@ class JsonWriter {
   void begin_array() { open('['); }
   void end_array() { close(']'); }
   void key(std::string_view name);
-  /// Bytes that are no UTF-8 become U+FFFD.
+  /// Writes the text. Bytes that are no UTF-8 become U+FFFD.
   void value(std::string_view text);
   void value(const char* text) { value(std::string_view(text)); }
   void value(int64_t number);
-  /// Null for infinities and NaN, which JSON cannot express.
+  /// Writes the number; null for infinities and NaN, which JSON cannot express.
   void value(double number);
   void value(float number);
   void value(bool truth);

@@ -10,14 +10,14 @@
 namespace opwright::nvtx {
 namespace {
 
-// What a tool and a program agree on, as nvtx3/nvtxDetail/nvtxTypes.h of NVIDIA's NVTX 3 says: the
-// tool's InitializeInjectionNvtx2 is given a function that returns tables by their numbers. One of
-// them leads to pointers to functions, which the tool sets to its own.
+// The interface between a tool and a program, as in nvtx3/nvtxDetail/nvtxTypes.h of NVIDIA's NVTX
+// 3. The program passes the tool's InitializeInjectionNvtx2 a function that returns tables by their
+// numbers. One table leads to pointers to functions, which the tool sets to its own functions.
 
 using Function = void (*)();
-constexpr uint32_t kCallbacks = 1, kVersionInfo = 3;  // of tables
-constexpr int kCore2 = 5;                             // of modules: ranges in domains
-constexpr size_t kRangePush = 4, kRangePop = 5, kDomainCreate = 12, kFunctions = 16;  // of it
+constexpr uint32_t kCallbacks = 1, kVersionInfo = 3;  // numbers of tables
+constexpr int kCore2 = 5;                             // number of a module: ranges in domains
+constexpr size_t kRangePush = 4, kRangePop = 5, kDomainCreate = 12, kFunctions = 16;  // its entries
 constexpr uint16_t kVersion = 3;
 constexpr int32_t kAscii = 1;
 
@@ -68,11 +68,11 @@ Type function(size_t number) {
   return reinterpret_cast<Type>(functions[number]);
 }
 
-/// What the tool makes of the domain; null where there is no tool.
+/// The tool's handle of the domain; null where there is no tool.
 void* load() {
   const char* const path = std::getenv("NVTX_INJECTION64_PATH");
   if (path == nullptr) return nullptr;
-  void* const tool = dlopen(path, RTLD_LAZY);  // for good
+  void* const tool = dlopen(path, RTLD_LAZY);  // never unloaded
   if (tool == nullptr) return nullptr;
   using Start = int (*)(const void* (*)(uint32_t));
   const auto start = reinterpret_cast<Start>(dlsym(tool, "InitializeInjectionNvtx2"));
@@ -83,7 +83,8 @@ void* load() {
   return is_whole ? create("Opwright") : nullptr;
 }
 
-/// Loads the tool, so that it is none of Library's parts, which are made under a lock.
+/// Loads the tool on first use. The handle is no part of Library, whose parts are made under a
+/// lock.
 void* domain() {
   static void* const made = load();
   return made;

@@ -3,15 +3,15 @@
 #include <string>
 
 /// \file
-/// Ranges in the time line of NVIDIA's tools (Nsight Systems): those that attach to a process name
-/// their library in NVTX_INJECTION64_PATH. All is in the domain "Opwright".
+/// Ranges in the time line of NVIDIA's tools (Nsight Systems). A tool that attaches to a process
+/// names its library in NVTX_INJECTION64_PATH. All ranges are in the domain "Opwright".
 namespace opwright::nvtx {
 
-/// Whether a tool listens. It is looked for once, when it is first asked for.
+/// Whether a tool listens. The first call looks for the tool.
 bool is_there();
-/// Begins a range of the calling thread. Where no tool listens, nothing happens.
+/// Begins a range of the calling thread. Does nothing where no tool listens.
 void push(const std::string& name);
-/// Ends the range that began last.
+/// Ends the calling thread's last range.
 void pop();
 
 }  // namespace opwright::nvtx

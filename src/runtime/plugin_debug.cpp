@@ -44,7 +44,7 @@ class DebuggedPlugin final : public Kernel {
     output_pointers_.resize(outputs_.size());
   }
 
-  // The workspace is the kernel's own.
+  // This kernel has the plugin's workspace itself.
   size_t workspace_size() const override { return 0; }
   ExecutionDomain* domain() const override { return plugin_->domain(); }
   std::string description() const override { return plugin_->description(); }
@@ -82,14 +82,14 @@ class DebuggedPlugin final : public Kernel {
     std::string text;  ///< "output 0 ('y': "
     PortType type;
     std::unique_ptr<GuardedMemory> memory;  ///< null for an absent optional input
-    Shape shape;                            ///< with sizes that the plugin writes as upper bounds
-    Shape written;                          ///< with those that it wrote
+    Shape shape;                            ///< with upper bounds of sizes that it writes
+    Shape written;                          ///< with the sizes that it wrote
     bool is_data_dependent = false;
-    // In a call:
-    GuardedMemory* used = nullptr;      ///< of an output: `memory`, or an input's
-    bool is_aliased = false;            ///< an output and an input share it
+    // State of a call:
+    GuardedMemory* used = nullptr;      ///< of an output: `memory`, or that of an input
+    bool is_aliased = false;            ///< whether an output and an input share `used`
     const std::byte* before = nullptr;  ///< of an input: its elements, for the host; null: absent
-    std::vector<std::byte> copy;        ///< of them, where the host does not read the device's
+    std::vector<std::byte> copy;        ///< of them, if the host does not read the device
     TensorView view() const { return {used->host(), type, written}; }
   };
 
@@ -122,7 +122,8 @@ class DebuggedPlugin final : public Kernel {
     guarded_bytes_ += memory.capacity() - before;
   }
 
-  /// The output that is computed in the memory of an input gets that of the input's copy.
+  /// Places the ports' memory. An output that is computed in an input's memory shares the copy of
+  /// that input.
   void place(void const* const* inputs, void* const* outputs, Queue queue) {
     for (Port& port : inputs_) port.is_aliased = false;
     for (size_t o = 0; o < outputs_.size(); ++o) {
@@ -157,7 +158,7 @@ class DebuggedPlugin final : public Kernel {
     workspace_.fill(Use::kRead, queue);
   }
 
-  /// Lets the host see what the plugin wrote. What it did to the device itself is its error.
+  /// Copies the plugin's results to the host. Throws the plugin's error if the device failed.
   void fetch(Queue queue) {
     if (device_.is_host()) return;
     try {
@@ -320,7 +321,7 @@ class DebuggedPlugin final : public Kernel {
 
 bool is_plugin(const PlannedOperator& op) {
   if (!op.requirements().empty()) return true;
-  // Built-in layers are compiled, too.
+  // Built-in layers may be compiled, too.
   return op.kind() == "CompiledKernel" && shown_kind(op.kind(), op.attributes()) == op.kind();
 }
 

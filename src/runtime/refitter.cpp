@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
-#include "runtime/api_border.h"
+#include "base/parallel.h"
 #include "runtime/weight_update.h"
 
 namespace opwright {
@@ -113,7 +113,8 @@ void Refitter::set_max_threads(int threads) {
   max_threads_ = checked_threads(threads, "a refitter");
 }
 
-/// Numbers that are none in the type in which a kernel reads them spoil a whole result.
+/// Warns of elements that are not finite, or that overflow in the type that kernels read, because
+/// they spoil a whole result.
 void Refitter::warn_of(int weight, const Blob& elements) const {
   const RefitWeight& known = weights()[weight];
   if (!is_floating(known.dtype)) return;

@@ -21,28 +21,31 @@ class Refitter {
 
   const std::shared_ptr<Engine>& engine() const { return engine_; }
   const std::vector<RefitWeight>& weights() const { return engine_->plan().refit.weights; }
-  /// The number of the weights. Throws Error for a name that there is not.
+  /// The number of the weights with this name. Throws Error for an unknown name.
   int require_name(std::string_view name) const;
-  /// Throws Error for a layer, or a role of it, that has no weights to exchange.
+  /// The number of a layer's weights in a role. Throws Error if the layer or the role has no
+  /// weights to exchange.
   int require_role(std::string_view layer, WeightsRole role) const;
 
-  /// Takes the elements, in the type and number of the weights, at the next refit(); `elements`
-  /// keeps them alive and is in the device's memory with kDEVICE. Throws Error for others.
+  /// Sets new elements, which the next refit() takes. Their type and number are those of the
+  /// weights; throws Error for others. `elements` keeps them alive, and lies in the device's memory
+  /// with kDEVICE.
   void set(int weight, DataType type, int64_t count, Blob elements,
            TensorLocation location = TensorLocation::kHOST);
-  /// What was set; throws Error where nothing was.
+  /// The elements that were set. Throws Error where none were.
   const Blob& elements(int weight) const;
   TensorLocation location(int weight) const;
-  /// False where nothing was set.
+  /// Forgets the elements that were set; false where none were.
   bool unset(int weight);
 
   std::vector<int32_t> all() const;
-  /// The weights that have to be set, too.
+  /// The weights that must be set before refit(), besides those that are.
   std::vector<int32_t> missing() const;
-  /// The first layer that uses them, and as what; by their own name where none does.
+  /// The first layer that uses the weights, and their role in it. If no layer does: the weights'
+  /// own name.
   WeightUse use(int weight) const;
-  /// Puts what is set into the engine, after what the queue was given. Throws Error naming weights
-  /// that are missing; the engine is not changed then.
+  /// Exchanges the weights that are set, once the queue's work is done. Throws Error naming weights
+  /// that are missing, and leaves the engine unchanged then.
   void refit(Queue queue = nullptr);
 
   bool validates() const { return validates_; }
@@ -61,13 +64,10 @@ class Refitter {
   std::shared_ptr<Engine> engine_;
   std::vector<Set> set_;  ///< per weight
   std::unordered_map<std::string_view, int> by_name_;
-  /// By layer its roles and the weights that it has in them, in their order.
+  /// The roles of each layer, and its weights in each role, in order.
   std::unordered_map<std::string_view, std::vector<std::pair<int32_t, int>>> by_layer_;
   bool validates_ = true;
-  int max_threads_ = 0;  ///< 0: those of the machine
+  int max_threads_ = 0;  ///< 0: the machine's number
 };
-
-/// What is behind the public refitter.
-Refitter& refitter_of(IRefitter& refitter);
 
 }  // namespace opwright

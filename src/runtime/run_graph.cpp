@@ -35,10 +35,10 @@ RunGraph::RunGraph(RunTable& table, RunShapes& shapes)
   bind(table.output_slots, false);
 }
 
-/// Lets graphs know where inputs and outputs lie now.
+/// Tells graphs where inputs and outputs lie now.
 void RunGraph::move() {
   table_.are_addresses_new = false;
-  // What stays is among them: something else may have lain there, and no longer does.
+  // The moves include tensors that stayed: another tensor may have left the same memory.
   std::vector<DeviceGraph::Move> moves;
   bool has_moved = false;
   std::vector<const void*> inputs_before(table_.plan.inputs.size());
@@ -54,14 +54,15 @@ void RunGraph::move() {
     if (bound.is_input) inputs_before[bound.port] = move.from;
     if (move.bytes == 0) continue;
     if (!bound.is_input && port.aliased_input >= 0) {
-      // In an input's memory it moves with that. Of an address of its own only the copy knows.
+      // An output in an input's memory moves with the input. Only the copy knows the output's own
+      // address.
       const int32_t input = port.aliased_input;
       if (move.from == inputs_before[input] ||
           move.to == table_.pointers[table_.input_slots[input].front()])
         continue;
     }
     has_moved |= move.from != move.to;
-    // Two may lie in one memory.
+    // Several tensors may lie in the same memory.
     const auto same = std::find_if(moves.begin(), moves.end(), [&](const auto& other) {
       return other.from == move.from && other.to == move.to;
     });
@@ -71,7 +72,7 @@ void RunGraph::move() {
       same->bytes = std::max(same->bytes, move.bytes);
     }
   }
-  // A copy onto itself is left out.
+  // Graphs leave out copies of tensors onto themselves.
   std::vector<bool> left_out;
   for (const RunTable::Copy& copy : table_.copies)
     left_out.push_back(table_.pointers[copy.to] == table_.pointers[copy.from]);
@@ -80,7 +81,7 @@ void RunGraph::move() {
   if (has_moved) replay_.move(moves);
 }
 
-/// Into a graph.
+/// Gives a part's steps to a queue that is being captured.
 void RunGraph::enqueue_part(const GraphReplay::Part& part, Queue queue, uint32_t& current) {
   auto* const workspace = static_cast<std::byte*>(workspace_);
   std::optional<RunStreams::Fork> fork;
@@ -97,7 +98,7 @@ void RunGraph::enqueue_part(const GraphReplay::Part& part, Queue queue, uint32_t
       step.kernel->enqueue(step.inputs, step.outputs, workspace + step.workspace,
                            fork ? fork->enter(current) : queue);
       if (fork) fork->leave(current);
-      // Others would be blamed for it.
+      // A later step would be blamed for the break.
       require(!table_.device.is_capture_broken(queue), "the capture broke in this step");
     }
   }

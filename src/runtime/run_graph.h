@@ -9,15 +9,15 @@
 
 namespace opwright {
 
-/// The graphs of a context's runs in one profile, with the memory that they were captured with.
+/// The graphs of a context's runs in one profile. Captured graphs keep the addresses of memory.
 class RunGraph final : private GraphReplay::Work {
  public:
   /// All must outlive the object.
   RunGraph(RunTable& table, RunShapes& shapes);
 
-  /// Nothing is, or will ever be, captured.
+  /// Whether no graph is or can be captured.
   bool is_over() const { return replay_.is_over(); }
-  /// Before a run: lets graphs know where memory lies now.
+  /// Called before a run: tells graphs where memory lies now.
   void begin(void* workspace) {
     if (workspace != workspace_) replay_.forget_all();
     workspace_ = workspace;
@@ -25,7 +25,7 @@ class RunGraph final : private GraphReplay::Work {
       move();
   }
   std::span<GraphReplay::Part> parts() { return replay_.parts(); }
-  /// As GraphReplay has it.
+  /// As GraphReplay::replay().
   bool replay(GraphReplay::Part& part, Queue queue) { return replay_.replay(part, queue, *this); }
   void finish() { replay_.finish(); }
 
@@ -34,7 +34,7 @@ class RunGraph final : private GraphReplay::Work {
   void forget_all() { replay_.forget_all(); }
 
  private:
-  /// What graphs know of the network's inputs and outputs, in this order.
+  /// Addresses of the network's inputs and outputs that graphs know, inputs first.
   struct Bound {
     uint32_t slot = 0;
     void* address = nullptr;
@@ -48,8 +48,8 @@ class RunGraph final : private GraphReplay::Work {
   RunShapes& shapes_;
   GraphReplay replay_;
   std::vector<Bound> bound_;
-  std::vector<bool> left_out_;  ///< of the copies: those onto themselves
-  void* workspace_ = nullptr;   ///< of the last replayed run
+  std::vector<bool> left_out_;  ///< per copy: whether it is left out, as it would copy onto itself
+  void* workspace_ = nullptr;   ///< workspace of the last replayed run
 };
 
 }  // namespace opwright

@@ -17,10 +17,10 @@ struct RunQueue::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::list<std::shared_ptr<QueuedRun>> waiting;
-  std::list<std::thread> threads;  ///< those that work
-  std::list<std::thread> ended;    ///< those that have, or are about to, since there are too many
+  std::list<std::thread> threads;  ///< threads that take runs
+  std::list<std::thread> ended;    ///< surplus threads that have ended or are about to
   size_t max_threads = 1;
-  size_t running = 0;  ///< the runs that threads do
+  size_t running = 0;  ///< the number of runs that threads run
   bool is_closed = false;
 };
 
@@ -64,7 +64,7 @@ void RunQueue::submit(std::shared_ptr<QueuedRun> run) {
             " takes no more runs: its queue was stopped, as at the end of the program");
     s.max_threads = static_cast<size_t>(max_threads());
     const auto limit = static_cast<size_t>(max_waiting());
-    // What a free thread begins with in a moment runs already.
+    // Counts a run that a free thread is about to begin as running.
     const size_t in_flight = s.running + s.waiting.size();
     if (in_flight >= s.max_threads + limit && s.waiting.size() >= limit) {
       const size_t running = std::max(s.running, std::min(in_flight, s.max_threads));
@@ -96,10 +96,10 @@ void RunQueue::submit(std::shared_ptr<QueuedRun> run) {
 }
 
 bool RunQueue::withdraw(QueuedRun& run) {
-  std::list<std::shared_ptr<QueuedRun>> taken;  // ends without the lock
+  std::list<std::shared_ptr<QueuedRun>> taken;  // destroyed after the lock is released
   State& s = state();
   const std::lock_guard lock(s.mutex);
-  // A run of before a fork is not in this list.
+  // The list does not have runs from before a fork.
   if (run.queue_ != &s || !run.is_waiting_) return false;
   run.is_waiting_ = false;
   taken.splice(taken.end(), s.waiting, run.place_);
@@ -115,7 +115,7 @@ void RunQueue::work(const std::shared_ptr<State>& state) {
       return !s.waiting.empty() || s.is_closed || s.threads.size() > s.max_threads;
     });
     if (s.threads.size() > s.max_threads && !s.is_closed) break;
-    if (s.waiting.empty()) return;  // closed; who closes has the threads
+    if (s.waiting.empty()) return;  // closed; stop() joins the threads
     std::shared_ptr<QueuedRun> run = std::move(s.waiting.front());
     s.waiting.pop_front();
     run->is_waiting_ = false;
@@ -126,7 +126,7 @@ void RunQueue::work(const std::shared_ptr<State>& state) {
     lock.lock();
     --s.running;
   }
-  s.changed.notify_one();  // what this thread was woken for is another's to do
+  s.changed.notify_one();  // passes this thread's wake-up on to another
   for (auto thread = s.threads.begin(); thread != s.threads.end(); ++thread) {
     if (thread->get_id() != std::this_thread::get_id()) continue;
     s.ended.splice(s.ended.end(), s.threads, thread);

@@ -38,8 +38,8 @@ Shape RunShapes::tensor_shape(const PlanTensor& tensor, std::span<const int64_t>
   return shape;
 }
 
-/// The plan reserved memory for the profile's largest shape, which an expression that is not
-/// monotonic may exceed in between.
+/// Throws Error if a tensor does not fit. The plan reserved memory for the profile's largest shape;
+/// a smaller shape may exceed it where an expression is not monotonic.
 void RunShapes::check_fits(const PlanTensor& tensor, const Shape& shape) const {
   const auto bytes = [&](const Shape& s) {
     return static_cast<uint64_t>(tensor_bytes(s, tensor.type.dtype, tensor.type.format));
@@ -52,7 +52,7 @@ void RunShapes::check_fits(const PlanTensor& tensor, const Shape& shape) const {
       room = bytes(shape_of(tensor.dims, shapes_.upper_values()));
       break;
     default:
-      return;  // inputs have the shape that the user set, the others a constant one
+      return;  // inputs have the user's shape, all others a constant one
   }
   if (bytes(shape) > room) {
     fail_with(ErrorCode::kINVALID_STATE, "tensor '", tensor.name, "' takes ", bytes(shape),
@@ -64,7 +64,7 @@ void RunShapes::tell(int number) {
   const PlanStep& step = table_.schedule.steps[number];
   Told& told = told_[number];
   try {
-    // Sizes that the step writes itself are at their upper bounds.
+    // The step is told upper bounds for the sizes that it writes.
     const std::span<const int64_t> values =
         step.size_symbols.empty() ? shapes_.values() : shapes_.values_before(step.size_symbols);
     const auto update = [&](std::span<const int32_t> tensors, std::vector<Shape>& shapes) {
@@ -95,7 +95,7 @@ void RunShapes::tell(int number) {
   }
 }
 
-/// Of a shape input; they are known.
+/// The known elements of a shape input.
 std::vector<int64_t> RunShapes::elements(int32_t index) const {
   const PlanTensor& tensor = table_.schedule.tensors[index];
   if (const auto size = table_.sizes.find(index); size != table_.sizes.end())
@@ -111,7 +111,7 @@ std::vector<int64_t> RunShapes::elements(int32_t index) const {
   return elements;
 }
 
-/// Lets what the step is told have the elements of its shape inputs; whether they are new.
+/// Stores the current elements of the step's shape inputs. True if they differ from those before.
 bool RunShapes::update_values(int number) {
   const PlanStep& step = table_.schedule.steps[number];
   bool are_new = false;
@@ -176,8 +176,8 @@ void RunShapes::refresh() {
   }
 }
 
-/// The step got memory for its sizes' upper bounds, which an extent that falls when a size grows
-/// may exceed.
+/// Throws Error if an output does not fit. The step got memory for its sizes' upper bounds; an
+/// extent that falls when a size grows may exceed it.
 void RunShapes::check_outputs(const SizeGroup& group) const {
   const Told& told = told_[group.step];
   for (const size_t output : group.outputs) {
@@ -266,7 +266,7 @@ void RunShapes::abandon() noexcept {
     try {
       pending_[next_pending_]->copied->synchronize();
     } catch (const std::exception&) {
-      // The caller has an error to report already, or is gone.
+      // The caller already reports another error, or is being destroyed.
     }
   }
 }

@@ -19,7 +19,7 @@ class StepMemory {
     GroupStep result{.stream = step.stream, .is_idle = is_view(step)};
     for (const int32_t input : step.inputs) add(input, result.reads);
     for (const int32_t output : step.outputs) add(output, result.writes);
-    // An application may have an output where an input lies that has been read by then.
+    // An application may give an output the memory of an input that was read before it.
     if (reads_any(step.inputs, Location::kInput)) result.reads.push_back({kUsers, 0, 1});
     if (reads_any(step.outputs, Location::kOutput)) result.writes.push_back({kUsers, 0, 1});
     return result;
@@ -56,7 +56,7 @@ class StepMemory {
         ranges.push_back({aliased >= 0 ? aliased : inputs + tensor.index, 0, 1});
         break;
       }
-      default:  // nobody writes it
+      default:  // no step writes it
         break;
     }
   }
@@ -120,7 +120,7 @@ RunStreams::Fork::~Fork() {
   try {
     join();
   } catch (const Error&) {
-    // Whoever waits for the queue finds out.
+    // The error appears to the caller that waits for the queue.
   }
 }
 
@@ -155,7 +155,7 @@ void RunStreams::Fork::leave(uint32_t step) {
   if (step + 1 == group_end_) join();
 }
 
-/// Behind the last step of a group, or the one that failed.
+/// Called after the last step of a group, or after the step that failed.
 void RunStreams::Fork::join() {
   group_end_ = 0;
   for (int32_t stream = 1; used_ != 0; ++stream) {

@@ -10,25 +10,25 @@
 
 namespace opwright {
 
-/// The groups of steps of a run that run beside each other (plan/streams.h). What each of them
-/// waits for follows from the memory that it reads and writes, whatever the plan says of streams:
-/// results are those of a run in order.
+/// The groups of a run's steps that run concurrently (plan/stream_groups.h). The memory that a step
+/// reads and writes decides which steps it waits for, whatever the plan says of streams. So results
+/// are those of a run in order.
 class RunStreams {
  public:
-  /// `may_move`: per step, whether it may be in a group, where the plan has one.
+  /// `may_move`: per step, whether it may join a group that the plan has.
   RunStreams(const Device& device, const Plan& plan, const Schedule& schedule,
              const std::vector<bool>& may_move);
 
-  /// The number of the first step that is not in the step's group; behind the step where it is in
-  /// none.
+  /// The number of the first step behind the step's group. For a step without a group: the next
+  /// step.
   uint32_t end_of_group(uint32_t step) const;
   /// The application's queues, which runs use before those of the context.
   void set_queues(std::span<const Queue> queues);
 
-  /// Whose queues are used beside that of a run.
+  /// The owner of the queues that are used beside that of a run.
   enum class Owner : uint8_t { kAnybody, kContext };
-  /// While steps up to `last` are given to a queue and to those beside it, which are joined with it
-  /// at the end of each group, also of one that an exception ends.
+  /// Exists while steps up to `last` are given to a queue and to those beside it. At the end of
+  /// each group those queues are joined with the first, also when an exception ends the group.
   class Fork {
    public:
     Fork(RunStreams& streams, Queue queue, uint32_t last, Owner owner)
@@ -36,9 +36,9 @@ class RunStreams {
     ~Fork();
     Fork(const Fork&) = delete;
     Fork& operator=(const Fork&) = delete;
-    /// The queue that the step is to be given to, which waits for what the step needs.
+    /// The queue for the step. The queue waits for the steps that this step depends on.
     Queue enter(uint32_t step);
-    /// The step has been given to its queue.
+    /// Called when the step has been given to its queue.
     void leave(uint32_t step);
 
    private:
@@ -49,23 +49,23 @@ class RunStreams {
     const Queue queue_;
     const uint32_t last_;
     const Owner owner_;
-    uint32_t group_end_ = 0;  ///< of the group that the last step was in
+    uint32_t group_end_ = 0;  ///< end of the last step's group
     uint32_t used_ = 0;       ///< a bit per stream
   };
 
  private:
   struct Place {
     int32_t stream = kAlone;
-    uint32_t first = 0, end = 0;  ///< its group
+    uint32_t first = 0, end = 0;  ///< the step's group
     std::vector<uint32_t> waits = {};
-    std::unique_ptr<Event> ended = {};  ///< null: nobody waits for the step alone
+    std::unique_ptr<Event> ended = {};  ///< null: no other step waits for this one
   };
   void add_group(const Plan& plan, const Schedule& schedule, uint32_t first, uint32_t end);
 
   const Device& device_;
   std::vector<Place> places_;
-  std::unique_ptr<Event> begun_;  ///< what a group comes behind
-  // By stream, that of the run left out.
+  std::unique_ptr<Event> begun_;  ///< the point that a group's queues wait for first
+  // By stream, without the run's own stream.
   std::vector<std::shared_ptr<void>> own_;
   std::vector<std::unique_ptr<Event>> joins_;
   std::vector<Queue> given_;

@@ -1,5 +1,5 @@
-// What is prepared once: kernels, the addresses that they are called with, and which steps
-// run together.
+// Prepares what stays the same in all runs: kernels, the addresses that kernels are called with,
+// and the steps that run together.
 
 #include <algorithm>
 #include <cstring>
@@ -53,7 +53,7 @@ RunTable::RunTable(const Engine& e, int number, const ShapeState& shapes,
 
 void RunTable::rethrow(const Error& error, int step) const {
   const std::string message = error.what();
-  // What broke the device ran before, so the step has nothing to do with it.
+  // The device was broken before this step, which is not to blame.
   if (const auto* lost = dynamic_cast<const DeviceLostError*>(&error)) throw *lost;
   const std::string name = "'" + schedule.steps[step].name + "'";
   if (message.starts_with("layer '") || message.find(name) != std::string::npos)
@@ -116,7 +116,7 @@ std::vector<void*> RunTable::place_values(const ShapeState& shapes) {
   return addresses;
 }
 
-/// While slots are given out, one behind the other.
+/// State while slots are given out one after the other.
 struct RunTable::Connection {
   RunTable& table;
   const ShapeState& shapes;
@@ -124,7 +124,7 @@ struct RunTable::Connection {
   const std::vector<int32_t> writers = table.writing_steps();
   uint32_t slot = 0;
 
-  /// What is aliased to an input is computed in its memory.
+  /// An output that is aliased to an input is computed in the input's memory.
   std::vector<uint32_t>& slots_of_output(int32_t output) const {
     const int32_t input = table.plan.outputs[output].aliased_input;
     return input >= 0 ? table.input_slots[input] : table.output_slots[output];
@@ -138,7 +138,7 @@ struct RunTable::Connection {
     for (const int32_t index : expressions) known = std::max(known, shapes.known()[index]);
     return known;
   }
-  /// For a step that reads the tensor; -1: none does.
+  /// Gives a tensor a slot. `reader`: the step that reads it; -1: none.
   uint32_t add(int32_t index, int32_t reader = -1);
   Knowledge facts_of(int32_t number) const;
   void connect_step(int32_t number);
@@ -163,7 +163,7 @@ uint32_t RunTable::Connection::add(int32_t index, int32_t reader) {
       slots_of_output(tensor.index).push_back(slot);
       break;
     case PlanTensor::Location::kWeight:
-      // Of a refittable weight a plan may lack the bytes, and yet have what they are made of.
+      // A plan may lack the bytes of a refittable weight and only have what they are made from.
       require(tensor.data.size() > 0 || is_empty(tensor), "the engine has no bytes of weight '",
               tensor.name, "': refit it first");
       if (reader >= 0 && table.fetch) table.pointers[slot] = table.fetch->address(reader, tensor);
@@ -176,7 +176,7 @@ uint32_t RunTable::Connection::add(int32_t index, int32_t reader) {
   return slot++;
 }
 
-/// When the shapes and values that a step works on are known.
+/// Finds when the shapes and values that a step works on are known.
 RunTable::Knowledge RunTable::Connection::facts_of(int32_t number) const {
   const PlanStep& step = table.schedule.steps[number];
   Knowledge facts;
@@ -186,7 +186,7 @@ RunTable::Knowledge RunTable::Connection::facts_of(int32_t number) const {
     facts.known = std::max(facts.known, known_of(tensor.dims));
     facts.ready = std::max(facts.ready, known_of(tensor.values));
   }
-  // What the step itself determines counts at its upper bound.
+  // Sizes that the step itself determines count at their upper bounds.
   for (const int32_t output : step.outputs)
     for (const int32_t dim : table.schedule.tensors[output].dims) {
       const int32_t known = shapes.known()[dim];
@@ -211,7 +211,7 @@ void RunTable::Connection::connect_step(int32_t number) {
   for (const PackedInput& packed : step.packed) is_packed[packed.input] = true;
   for (size_t input = 0; input < step.inputs.size(); ++input) {
     if (step.inputs[input] < 0 || is_packed[input]) {
-      ++slot;  // stays null
+      ++slot;  // the slot stays null
     } else {
       add(step.inputs[input], number);
     }
@@ -229,7 +229,7 @@ void RunTable::Connection::connect_copies() {
     slots_of_output(copy.output).push_back(slot);
     table.copies.push_back({.from = from, .to = slot++, .tensor = copy.tensor});
   }
-  // An output that is aliased to an input may be asked for in memory of its own.
+  // The caller may ask for an aliased output in memory of its own.
   const auto add_own = [&](int32_t output, int32_t tensor) {
     const int32_t input = table.plan.outputs[output].aliased_input;
     if (input < 0) return;
@@ -260,7 +260,7 @@ void RunTable::connect(const ShapeState& shapes) {
 }
 
 void RunTable::group_sizes(const ShapeState& shapes) {
-  // What becomes known with the sizes of each step.
+  // Steps and values tensors that become known with the sizes of each step.
   std::vector<std::vector<int>> later(schedule.steps.size());
   std::vector<std::vector<size_t>> later_values(schedule.steps.size());
   const auto is_step = [&](int32_t known) { return known >= 0 && known != kNeverKnown; };
@@ -321,14 +321,14 @@ void RunTable::group_streams() {
   if (!device.has_queues() ||
       std::ranges::none_of(stream_of, [](int32_t each) { return each > 0; }))
     return;
-  // Plugins stay on the queue that they are called with, and the host looks at sizes in order.
+  // Plugins stay on the run's queue, and the host reads sizes in order.
   std::vector<bool> may_move;
   for (size_t i = 0; i < steps.size(); ++i)
     may_move.push_back(kernels[i]->domain() == nullptr && kernels[i]->capture_obstacle().empty() &&
                        !is_plugin(op(static_cast<int>(i))) && steps[i].sizes == nullptr &&
                        group_of(knowledge[i].ready) == nullptr);
   streams.emplace(device, plan, schedule, may_move);
-  // Whether inputs have been read is known at the end of a group.
+  // Only the end of a group tells that its steps have read the inputs.
   if (last_reader <= num_steps() && last_reader > 0)
     last_reader = streams->end_of_group(last_reader - 1);
 }
@@ -336,14 +336,14 @@ void RunTable::group_streams() {
 void RunTable::group_domains() {
   for (size_t i = 0; i < steps.size(); ++i) {
     ExecutionDomain* domain = steps[i].kernel->domain();
-    // On the host sizes are read as soon as they are written. Elsewhere nothing waits for them
-    // within a domain, which may be one that others wait for.
+    // The host reads sizes as soon as they are written. On a device nothing waits for them within a
+    // domain, as others may wait for the domain.
     SizeGroup* const needs = is_host ? nullptr : group_of(knowledge[i].ready);
     const bool is_read =
         needs == nullptr || std::any_of(steps.begin(), steps.end(), [&](const Step& step) {
           return step.needs != nullptr && step.needs->step >= needs->step;
         });
-    // The event for consumed inputs comes between runs, which is worth no lock.
+    // The event for consumed inputs is recorded between runs of steps; it is not worth a lock.
     const bool has_read_inputs = domain == nullptr && i == last_reader;
     if (runs.empty() || runs.back().domain != domain || !is_read || has_read_inputs) {
       if (!is_read) steps[i].needs = needs;
@@ -353,7 +353,7 @@ void RunTable::group_domains() {
   }
 }
 
-/// Per tensor: the step that writes it; -1 for none.
+/// Per tensor: the number of the step that writes it; -1 for none.
 std::vector<int32_t> RunTable::writing_steps() const {
   std::vector<int32_t> writers(schedule.tensors.size(), -1);
   for (size_t i = 0; i < schedule.steps.size(); ++i)
@@ -366,7 +366,7 @@ void RunTable::find_shown(const ShapeState& shapes) {
   const std::vector<int32_t> writers = writing_steps();
   for (Shown& each : shown) {
     const PlanTensor& tensor = schedule.tensors[each.debug->tensor];
-    // The step after which it is there, and its extents and values are known.
+    // The step after which the tensor is written, and its extents and values are known.
     int32_t last = -1;
     for (const auto* list : {&tensor.dims, &tensor.values})
       for (const int32_t expression : *list) last = std::max(last, shapes.known()[expression]);
@@ -384,7 +384,7 @@ void RunTable::find_last_reader() {
   last_reader = num_steps() + 1;
   for (const OutputCopy& copy : schedule.copies)
     if (is_input(copy.tensor)) return;
-  // What is computed in the memory of an input is there at the end.
+  // An output that is aliased to an input is only final at the end.
   for (const PlanPort& output : plan.outputs)
     if (output.aliased_input >= 0) return;
   for (size_t i = 0; i < schedule.steps.size(); ++i)

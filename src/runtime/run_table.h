@@ -20,9 +20,9 @@ namespace opwright {
 
 class ProfileValues;
 
-/// What is fixed of the runs of one context in one profile: the kernels, in which order and domains
-/// they run, what each of them knows when, and the slots of the addresses that they are called
-/// with, which are all that changes here.
+/// The fixed parts of one context's runs in one profile: the kernels, their order and domains, when
+/// each kernel's shapes are known, and the slots of the addresses that kernels are called with.
+/// Only the addresses change.
 class RunTable {
  public:
   struct Step {
@@ -30,18 +30,18 @@ class RunTable {
     const void* const* inputs = nullptr;
     void* const* outputs = nullptr;
     SizeGroup* sizes = nullptr;  ///< the size tensors that the step writes
-    SizeGroup* needs = nullptr;  ///< must have been read before; null: none
-    size_t workspace = 0;        ///< where its scratch memory begins
+    SizeGroup* needs = nullptr;  ///< sizes that must be read before the step; null: none
+    size_t workspace = 0;        ///< where the step's scratch memory begins
   };
-  /// Consecutive steps within one domain, none of which but the first has `needs`, and the last of
-  /// which may be the last that reads inputs.
+  /// Consecutive steps within one domain. Only the first may have `needs`, and only the last may be
+  /// the last reader of inputs.
   struct Run {
     ExecutionDomain* domain = nullptr;
     uint32_t first = 0, last = 0;
   };
-  /// When a step's kernel can be told.
+  /// When a step's kernel can be told its shapes and values.
   struct Knowledge {
-    int32_t known = -1;       ///< the step after which all its shapes are known, -1: before the run
+    int32_t known = -1;       ///< the step after which all shapes are known; -1: before the run
     int32_t ready = -1;       ///< the same, for shapes and values
     std::vector<int> values;  ///< the shape inputs whose elements the kernel is told
   };
@@ -58,12 +58,12 @@ class RunTable {
   struct Shown {
     const DebugTensor* debug = nullptr;
     uint32_t slot = 0;
-    uint32_t ready = 0;          ///< the number of steps after which it is there
-    SizeGroup* needs = nullptr;  ///< what its extents or values depend on; null: nothing
+    uint32_t ready = 0;          ///< the number of steps after which the tensor is written
+    SizeGroup* needs = nullptr;  ///< the sizes that its extents or values depend on; null: none
   };
 
-  /// Makes the kernels. All must outlive the object. `current` is kept at the step whose kernel is
-  /// being made, told its shapes or run, at -1 otherwise.
+  /// Makes the kernels. All arguments must outlive the object. `current` is the step whose kernel
+  /// is being made, is told its shapes, or runs; otherwise -1.
   RunTable(const Engine& engine, int profile, const ShapeState& shapes,
            const PluginServices& services, std::atomic<int32_t>& current);
   RunTable(const RunTable&) = delete;
@@ -76,16 +76,16 @@ class RunTable {
   void leave() const { enter(-1); }
   /// Throws `error` anew with the layer's name, unless it names one already.
   [[noreturn]] void rethrow(const Error& error, int step) const;
-  /// Of the size tensors that the step writes; null for none.
+  /// The group of size tensors that the step writes; null for none.
   SizeGroup* group_of(int32_t step) const {
     return step < 0 || step == kNeverKnown ? nullptr : steps[step].sizes;
   }
-  /// An address for tensors without elements that have no other.
+  /// An address for tensors without elements that have no other address.
   void* empty_address() const { return weights_->empty(); }
-  /// Of the engine's weights that the kernels were made with.
+  /// Generation of the engine's weights that the kernels were made with.
   uint64_t generation() const { return generation_; }
 
-  /// Addresses are never null.
+  /// Sets addresses, which are never null.
   void set_input(int input, const void* address) {
     set_address(input_slots[input], const_cast<void*>(address));
   }
@@ -97,27 +97,28 @@ class RunTable {
   const Plan& plan;
   const Schedule& schedule;
   const int profile;
-  const std::unordered_map<int32_t, int32_t> sizes;  ///< as size_tensors() gives them
+  const std::unordered_map<int32_t, int32_t> sizes;  ///< from size_tensors()
   std::vector<std::unique_ptr<Kernel>> kernels;
   size_t workspace_size = 0;  ///< bytes of scratch memory of all kernels
   std::vector<Step> steps;
-  std::vector<Knowledge> knowledge;  ///< of each step
+  std::vector<Knowledge> knowledge;  ///< per step
   std::vector<Run> runs;
-  std::optional<WeightFetch> fetch;   ///< none: all weights lie on the device
-  std::optional<RunStreams> streams;  ///< none: all steps run one after the other
+  std::optional<WeightFetch> fetch;   ///< empty: all weights lie on the device
+  std::optional<RunStreams> streams;  ///< empty: all steps run one after the other
   std::vector<void*> pointers;        ///< by slot
   std::vector<std::vector<uint32_t>> input_slots, output_slots;
   std::vector<std::pair<uint32_t, uint64_t>> arena_slots;  ///< slot, offset
-  bool are_addresses_new = false;  ///< an input or output has moved since the graphs looked
+  bool are_addresses_new = false;  ///< an input or output has moved since graphs were last told
   HostValues host_values;
   std::vector<ValuesTensor> values;
-  /// Inputs of which kernels read a copy, because theirs are host addresses, and its offset.
+  /// Inputs at host addresses, and the offset of the copy that kernels read.
   std::vector<std::pair<int, size_t>> mirrored_inputs;
   std::vector<std::unique_ptr<SizeGroup>> groups;  ///< in the order of their steps
   std::vector<Copy> copies;
   SizeGroup* copies_need = nullptr;
   std::vector<Shown> shown;  ///< in the order of the steps that write them
-  /// The number of steps after which inputs have been read; more than there are: after the run.
+  /// The number of steps after which all inputs are read; larger than the number of steps: after
+  /// the run.
   uint32_t last_reader = 0;
 
  private:
@@ -129,7 +130,8 @@ class RunTable {
   }
   void make_kernel(int step, const ShapeState& shapes, const ProfileValues& values,
                    const PluginServices& services);
-  /// Adds the tensors that the host computes; their address by tensor, null for all others.
+  /// Adds the tensors that the host computes. Returns their addresses by tensor, null for other
+  /// tensors.
   std::vector<void*> place_values(const ShapeState& shapes);
   struct Connection;
   void connect(const ShapeState& shapes);
@@ -142,8 +144,8 @@ class RunTable {
 
   uint64_t generation_ = 0;
   std::shared_ptr<const DeviceWeights> weights_;
-  std::vector<Blob> pinned_;    ///< what runs read of the plan, though the engine may be refitted
-  uint64_t guarded_bytes_ = 0;  ///< of plugins whose calls are checked
+  std::vector<Blob> pinned_;    ///< parts of the plan that runs read; a refit keeps them
+  uint64_t guarded_bytes_ = 0;  ///< bytes of plugins whose calls are checked
   std::atomic<int32_t>& current_;
 };
 

@@ -18,7 +18,7 @@ void fail_run_time(const Deadline& deadline, const char* when) {
 Runner::Runner(const Engine& engine, int profile, ShapeState& shapes,
                const PluginServices& services, std::atomic<int32_t>& current)
     : table_(engine, profile, shapes, services, current), shapes_(table_, shapes, suspects_) {
-  // Copies from the host take longer than what a graph would save.
+  // Copies from the host take longer than the time that a graph saves.
   if (!table_.plan.graphs || !table_.device.has_graphs() || table_.fetch) return;
   graph_.emplace(table_, shapes_);
   shapes_.set_graph(&*graph_);
@@ -42,14 +42,14 @@ void Runner::begin(void* workspace, Queue queue) {
 
 namespace {
 
-/// What a listener threw, which is no failure of a step.
+/// An exception of a listener, which is no failure of a step.
 struct Stopped {
   std::exception_ptr reason;
 };
 
 }  // namespace
 
-/// Passes on the exception that is being handled, which came at a step.
+/// Passes on the exception that is being handled, which `step` threw.
 void Runner::fail_at(uint32_t step) {
   suspects_.last = std::min(suspects_.last, step + 1);
   shapes_.abandon();
@@ -62,7 +62,7 @@ void Runner::fail_at(uint32_t step) {
   }
 }
 
-/// After the last step.
+/// Called after the last step.
 void Runner::end(Queue queue, bool are_outputs_copied) {
   table_.leave();
   if (!are_outputs_copied) shapes_.copy_outputs(queue);
@@ -254,8 +254,8 @@ bool Runner::run_watched(void* workspace, Queue queue, const Watch& watch) {
   if (is_timed && table_.is_host) {
     observers.add(host_clock.emplace(watch.times));
   } else if (is_timed) {
-    // One where steps begin in a row, of which there are more between those that are watched, and
-    // one behind each step.
+    // One event at the start of each row of steps, and one after each step. Steps that are watched
+    // split the rows.
     const size_t rows =
         table_.runs.size() + (watch.stops() ? table_.shown.size() + table_.steps.size() : 0);
     while (events_.size() < rows + table_.steps.size())

@@ -16,13 +16,13 @@ namespace opwright {
 class Deadline;
 class DeviceSpans;
 
-/// Throws Error: the run has taken longer than it may, when `when`.
+/// Throws Error: the run exceeded its time limit at the moment that `when` names.
 [[noreturn]] void fail_run_time(const Deadline& deadline, const char* when);
 
-/// Runs a context in one profile: nothing but calls of what the table has, once shapes are told.
+/// Runs a context in one profile. Once shapes are told, a run only calls what the table has.
 class Runner {
  public:
-  /// As for RunTable.
+  /// The arguments are those of RunTable.
   Runner(const Engine& engine, int profile, ShapeState& shapes, const PluginServices& services,
          std::atomic<int32_t>& current);
 
@@ -38,19 +38,19 @@ class Runner {
   }
 
   /// Runs all steps and output copies. An Error names its layer; other exceptions pass unchanged.
-  /// Returns whether it found that the caller captures the queue's work, for which it only looks
-  /// where it has graphs of its own.
+  /// Returns whether the caller captures the queue's work, as far as the run found out: it only
+  /// checks where it has graphs of its own.
   bool run(void* workspace, Queue queue);
-  /// What happens between the steps of a run.
+  /// Observers and limits that act between the steps of a run.
   struct Watch {
-    const DebugTensors* debug = nullptr;  ///< whose listener sees tensors; null: none are shown
-    bool waits = false;                   ///< for each step, so that it is known which one failed
-    const Deadline* deadline = nullptr;   ///< after which no step begins; null: there is none
-    /// Receives each step's time in milliseconds, and the run is waited for; empty: nobody wants
-    /// them.
+    const DebugTensors* debug = nullptr;  ///< its listener sees tensors; null: none are shown
+    bool waits = false;                   ///< for each step, to know which one failed
+    const Deadline* deadline = nullptr;   ///< no step begins after it; null: none
+    /// Receives each step's time in milliseconds, for which the run waits; empty: no times are
+    /// taken.
     std::span<float> times = {};
-    Trace* trace = nullptr;  ///< receives what happens; null: nobody
-    /// Receives when steps run on the device, and is read when the run is over; null: nobody.
+    Trace* trace = nullptr;  ///< records the run; null: none
+    /// Records when steps run on the device, and is read after the run; null: none.
     DeviceSpans* device_spans = nullptr;
     /// How much NVTX ranges of the steps say; kNONE: there are none.
     ProfilingVerbosity nvtx = ProfilingVerbosity::kNONE;
@@ -60,14 +60,13 @@ class Runner {
       return stops() || !times.empty() || trace != nullptr || nvtx != ProfilingVerbosity::kNONE;
     }
   };
-  /// Runs all steps and output copies, replaying nothing. Returns whether the caller captures the
-  /// queue's work.
+  /// Runs all steps and output copies without replaying graphs. Returns whether the caller captures
+  /// the queue's work.
   bool run_watched(void* workspace, Queue queue, const Watch& watch);
 
-  /// After the queue was waited for and all was well.
+  /// Called after the queue was waited for without an error.
   void trust_all() { suspects_ = {}; }
-  /// The plugins of which nobody knows yet whether their work went well, as a list in words; empty:
-  /// none.
+  /// The plugins whose work may still fail, as a list in words; empty: none.
   std::string suspects() const;
 
  private:
@@ -84,7 +83,8 @@ class Runner {
   void enqueue_watched(Queue queue, Observer& observer, const Watch& watch, uint32_t& current);
   void wait_for(uint32_t step, Queue queue) const;
   void show(const RunTable::Shown& shown, const DebugTensors& debug, Queue queue);
-  /// After steps [first, last) were given to the queue; the end of the run counts as one more.
+  /// Records the event once inputs are read: called after steps [first, last) were given to the
+  /// queue. The end of the run counts as one more step.
   void note_inputs_read(uint32_t first, uint32_t last, Queue queue) {
     if (input_event_ != nullptr && first < table_.last_reader && table_.last_reader <= last)
         [[unlikely]]
@@ -97,7 +97,7 @@ class Runner {
   std::optional<RunGraph> graph_;  ///< none: nothing is captured
   std::byte* arena_ = nullptr;
   void* workspace_ = nullptr;                   ///< of the last run
-  std::vector<std::unique_ptr<Event>> events_;  ///< of timed runs
+  std::vector<std::unique_ptr<Event>> events_;  ///< for timed runs
   void* input_event_ = nullptr;
 };
 

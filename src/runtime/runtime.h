@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/error_report.h"
-#include "plan/stream.h"
+#include "plan/file_stream.h"
 #include "plugin/registry/registry.h"
 #include "runtime/engine.h"
 
@@ -17,17 +17,18 @@ class Runtime {
   explicit Runtime(Log log);
 
   ErrorReport& errors() const { return errors_; }
-  /// Where engines look plugins up when they are loaded.
+  /// The registry in which engines look up plugins when they are loaded.
   const std::shared_ptr<PluginRegistry>& registry() const { return registry_; }
-  /// Of engines that are loaded from now on; the runtime adds registry, log and recorder.
+  /// The options for engines that are loaded from now on. The runtime adds registry, log and
+  /// recorder.
   LoadOptions& options() { return options_; }
   const LoadOptions& options() const { return options_; }
   void set_limits(const Limits& limits);
-  /// Of loading and of the engines: at first those of the thread that calls.
+  /// The most threads for loading and for the engines; at first the calling thread's number.
   int max_threads() const;
   void set_max_threads(int threads);
 
-  /// `file` stays as long as the engine.
+  /// Loads an engine, which keeps `file`.
   std::shared_ptr<Engine> load(const Blob& file) const;
 
   std::optional<std::string> temporary_directory;  ///< without effect

@@ -13,7 +13,8 @@ size_t ScratchSharing::memory_size() const {
   return bytes;
 }
 
-/// Another context takes the memory, which it holds the lock for.
+/// Waits for the lock, which the context that takes the memory holds. False if this context runs
+/// already.
 bool Scratch::begin_after_taker() {
   const std::lock_guard lock(sharing_->owners_.get().mutex);
   Use seen = Use::kIdle;
@@ -26,7 +27,7 @@ void Scratch::place(const Device& device, size_t arena_bytes, size_t workspace_b
   is_placed_ = false;
   if (sharing_ != nullptr && arena_bytes + workspace_bytes > 0) share(arena_bytes, workspace_bytes);
   try {
-    // Without the lock, as the system may take long to give and take back much memory.
+    // Allocates without the lock, as the system may take long to give and take back much memory.
     if (arena_bytes > 0) memory_.arena.grow(device, arena_bytes, allocator, last_use);
     if (workspace_bytes > 0) memory_.workspace.grow(device, workspace_bytes, allocator, last_use);
   } catch (...) {
@@ -37,15 +38,16 @@ void Scratch::place(const Device& device, size_t arena_bytes, size_t workspace_b
   is_placed_ = true;
 }
 
-/// Becomes one of those that others take from, and looks for memory where its own does not fit.
+/// Joins the contexts that share memory, and takes memory from another context if its own does not
+/// fit.
 void Scratch::share(size_t arena_bytes, size_t workspace_bytes) {
-  Memory unfit;  // is freed without the lock
+  Memory unfit;  // freed after the lock is released
   ScratchSharing::Owners& owners = sharing_->owners_.get();
   const std::lock_guard lock(owners.mutex);
   auto& list = owners.list;
   const auto take = [&](size_t arena, size_t workspace) {
     Memory taken;
-    // What was taken last is the likeliest to lie in the processor's cache.
+    // Memory that was used last is most likely in the processor's cache.
     const auto giver = std::find_if(list.rbegin(), list.rend(), [&](Scratch* other) {
       return other != this && other->give_to(taken, arena, workspace);
     });
@@ -60,7 +62,8 @@ void Scratch::share(size_t arena_bytes, size_t workspace_bytes) {
   if (std::find(list.begin(), list.end(), this) == list.end()) list.push_back(this);
 }
 
-/// Under the lock: whether it does not run, and has memory, and so much.
+/// Gives its memory away if the context does not run and the memory is large enough. Called under
+/// the lock.
 bool Scratch::give_to(Memory& taker, size_t arena_bytes, size_t workspace_bytes) {
   Use seen = Use::kIdle;
   if (!use_.compare_exchange_strong(seen, Use::kTaken, std::memory_order_acquire)) return false;

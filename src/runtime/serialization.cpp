@@ -6,10 +6,10 @@
 namespace opwright {
 namespace {
 
-/// The plan as ISerializationConfig asks for it. `exclude_weights` leaves out those that refitting
-/// gives; otherwise an engine that was built to be stored without them, and has got them, is stored
-/// for good, as one that cannot be refitted, unless `include_refit`. Throws Error where what is
-/// asked for cannot be.
+/// The plan as ISerializationConfig asks for it. `exclude_weights` leaves out weights that
+/// refitting gives. Otherwise, an engine that was built without weights and has got them is stored
+/// for good, as one that cannot be refitted, unless `include_refit`. Throws Error for a combination
+/// that is not possible.
 Plan stored_plan(const Engine& engine, bool exclude_weights, bool include_refit) {
   const auto lock = engine.lock_weights();
   const Plan& plan = engine.plan();

@@ -15,7 +15,7 @@ struct SerializationConfig : Flags<SerializationFlag> {
   void set_bits(SerializationFlags given);
 };
 
-/// The engine's file. Throws Error for flags that ask for what the engine has not.
+/// The engine's file. Throws Error for flags that the engine does not support.
 std::vector<Blob> serialize_with(const Engine& engine, const SerializationConfig& config);
 
 }  // namespace opwright

@@ -24,7 +24,7 @@ bool is_constant(const SymShape& shape) {
   return std::ranges::all_of(shape, [](const Expr& extent) { return extent.is_constant(); });
 }
 
-/// Extents that are both known must be equal.
+/// Throws Error if two known extents differ.
 void require_same(const SymShape& expected, const SymShape& shape, size_t output) {
   bool fits = expected.size() == shape.size();
   for (size_t i = 0; fits && i < shape.size(); ++i)
@@ -34,7 +34,7 @@ void require_same(const SymShape& expected, const SymShape& shape, size_t output
           " in the engine, but the inputs make it ", str(expected));
 }
 
-/// Of operators whose output has a shape or a type of its own, which the plan alone knows.
+/// Checks operators whose output has a shape or type that only the plan knows.
 void check_one_to_one(const StepTensors& tensors) {
   require(tensors.inputs.size() == 1 && tensors.outputs.size() == 1 && tensors.present[0],
           "it has ", tensors.inputs.size(), " inputs and ", tensors.outputs.size(),
@@ -65,9 +65,9 @@ std::vector<OutputInfo> check_tensors(const PlannedOperator& op, std::string_vie
     return {};
   }
 
-  // The tuner may have mixed floating types, of which a built-in operator's shapes do not depend. A
-  // filling has its own, from which no candidate differs. A plugin is asked for its types by
-  // check().
+  // The tuner may have mixed floating types; shapes of a built-in operator do not depend on them. A
+  // filling has its own type in every candidate. PlannedOperator::check() asks a plugin for its
+  // types.
   const bool is_builtin = is_builtin_operator(op.kind());
   const bool is_mixed = is_builtin && op.kind() != Fill::kKind;
   std::vector<TensorInfo> infos(inputs.size());

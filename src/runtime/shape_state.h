@@ -18,48 +18,49 @@ class ShapeState {
   /// Throws Error naming input, range and shape when it is outside the profile; nothing changes
   /// then. Returns whether the shape differs from the one before.
   bool set_shape(int input, const Shape& shape);
-  /// Before it is set the plan's, with -1 for dynamic extents.
+  /// The input's shape. Until it is set: the plan's, with -1 for dynamic extents.
   const Shape& input_shape(int input) const { return inputs_[input].shape; }
   bool is_set(int input) const { return inputs_[input].is_set; }
   bool shapes_set() const { return unset_ == 0; }
   bool all_set() const;
-  /// Back to the state after construction.
+  /// Restores the state after construction.
   void reset();
 
-  /// The values that a shape input's elements had when they were last taken.
+  /// The values that were last taken from a shape input's elements.
   std::span<const int64_t> input_values(int input) const { return inputs_[input].values; }
-  /// Whether the elements at `data` differ from those. Allocates nothing.
+  /// Whether the elements at `data` differ from input_values(). Allocates nothing.
   bool differs(int input, const void* data) const;
   /// Takes a shape input's elements. Throws Error as set_shape does.
   void take_values(int input, const void* data);
 
-  /// Evaluates everything anew if an input changed since the last time, size tensors at their upper
-  /// bounds. Throws Error when shapes are missing, or naming both inputs when their extents of one
-  /// dimension differ.
+  /// Evaluates all expressions anew if an input changed since the last call; size tensors count at
+  /// their upper bounds. Throws Error when shapes are missing. Throws Error naming both inputs when
+  /// their extents of one dimension differ.
   void update();
   bool is_current() const { return is_current_; }
-  /// After a run that failed: the sizes that it found do not count.
+  /// Called after a failed run: the sizes that it found do not count.
   void forget_sizes() { is_current_ &= !has_sizes_; }
 
-  /// What a step wrote as the value of size tensor `symbol`. Throws Error unless it lies between 0
-  /// and its upper bound. Returns whether it differs from the one before; evaluate() follows then.
+  /// Sets the value that a step wrote to size tensor `symbol`. Throws Error unless it lies between
+  /// 0 and its upper bound. Returns whether it differs from the value before; then the caller calls
+  /// evaluate().
   bool set_size(int32_t symbol, int64_t value);
   void evaluate();
-  /// Values of the expressions with these sizes at the upper bounds that the values() known so far
-  /// give them: what the step that writes them is told. Valid until the next call. Allocates
-  /// nothing.
+  /// Values of the expressions, with these sizes at the upper bounds that follow from the known
+  /// values(). The step that writes the sizes is told these values. Valid until the next call.
+  /// Allocates nothing.
   std::span<const int64_t> values_before(std::span<const int32_t> size_symbols);
-  /// Whether sizes are those of a finished run.
+  /// Says whether sizes are those of a finished run.
   void set_sizes_known(bool known) { sizes_known_ = known; }
 
-  /// Values of the plan's symbols, size tensors as they were last set.
+  /// Values of the plan's symbols; size tensors as they were last set.
   std::span<const int64_t> symbols() const { return symbols_; }
   /// Values of the expressions with the last known sizes, and with all sizes at their upper bounds.
   std::span<const int64_t> values() const { return values_; }
   std::span<const int64_t> upper_values() const { return upper_values_; }
-  /// Changes with every evaluation.
+  /// A number that changes with every evaluation.
   uint64_t epoch() const { return epoch_; }
-  /// Per expression, as resolving_steps() gives it.
+  /// Per expression, the result of resolving_steps().
   std::span<const int32_t> known() const { return known_; }
   bool has_sizes() const { return has_sizes_; }
   /// Whether an output has extents that only a run computes.
@@ -67,14 +68,14 @@ class ShapeState {
 
   /// Extents that are not known (yet) are -1.
   Shape output_shape(int output) const;
-  /// Throws Error unless current.
+  /// Throws Error unless is_current().
   Shape max_output_shape(int output) const;
 
  private:
   struct Input {
     Shape shape;
     bool is_set = false;
-    std::vector<int64_t> values;  // of a shape input
+    std::vector<int64_t> values;  // values of a shape input
     bool has_values = true;       // false for a shape input before its values are taken
   };
   void check_agreement() const;
@@ -84,7 +85,7 @@ class ShapeState {
   const int profile_;
   std::vector<Input> inputs_;
   int unset_ = 0;                       // inputs without a shape
-  std::vector<int32_t> symbol_inputs_;  // as symbol_inputs() gives them
+  std::vector<int32_t> symbol_inputs_;  // from symbol_inputs()
   std::vector<int32_t> known_;
   std::vector<int64_t> symbols_, values_, upper_values_;
   std::vector<int64_t> symbols_before_, values_before_;

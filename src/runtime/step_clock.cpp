@@ -45,16 +45,17 @@ void DeviceSpans::read(Queue queue) {
     last->record(queue);
     last->synchronize();
   }
-  // The device has a clock of its own: this moment is known in both.
+  // The device has a clock of its own. Both clocks know this moment.
   const Trace::Time now = Trace::Clock::now();
   const auto at = [&](Event& event) {
     const std::chrono::duration<double, std::milli> before(last->milliseconds_since(event));
     return now - std::chrono::duration_cast<Trace::Clock::duration>(before);
   };
-  // Times are rounded; spans of a queue lie within each other or follow each other all the same.
+  // Times are rounded. Clamps spans of a queue so that they lie within each other or follow each
+  // other.
   struct Open {
     size_t depth;
-    Trace::Time done, end;  ///< where the next one within may begin, and must end
+    Trace::Time done, end;  ///< earliest begin of the next span within, and its latest end
   };
   std::unordered_map<Queue, std::vector<Open>> queues;
   for (Placed& each : placed_) {

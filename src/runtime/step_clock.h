@@ -14,8 +14,8 @@
 
 namespace opwright {
 
-/// Who looks at the steps of a run: begin() comes before a number of steps that follow each other
-/// at once, start() and stop() around each, with the queue that the step is given to.
+/// Observes the steps of a run. begin() is called before steps that directly follow each other,
+/// start() and stop() around each step, with the queue that the step is given to.
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
@@ -24,7 +24,7 @@ class StepObserver {
   virtual void stop(size_t step, Queue queue) = 0;
 };
 
-/// Nobody: a run costs nothing more.
+/// Observes nothing, at no cost.
 class NoObserver {
  public:
   static bool wants_one_queue() { return false; }
@@ -34,12 +34,12 @@ class NoObserver {
   void stop(size_t, Queue) {}
 };
 
-/// All who look at a run.
+/// All observers of a run.
 class StepObservers {
  public:
   StepObservers(Trace* trace, bool wants_one_queue)
       : trace_(trace), wants_one_queue_(wants_one_queue) {}
-  /// Whether all steps are to be given to the run's queue.
+  /// Whether all steps must be given to the run's queue.
   bool wants_one_queue() const { return wants_one_queue_; }
   void add(StepObserver& observer) { all_[count_++] = &observer; }
   Trace* trace() const { return trace_; }
@@ -60,7 +60,7 @@ class StepObservers {
   size_t count_ = 0;
 };
 
-/// Times steps on devices whose kernels are done when enqueue() returns.
+/// Times steps on devices whose work is done when enqueue() returns.
 class HostClock final : public StepObserver {
  public:
   /// `times` receives milliseconds by step.
@@ -79,7 +79,7 @@ class HostClock final : public StepObserver {
 /// Times steps on devices that work in the order of a queue.
 class EventClock final : public StepObserver {
  public:
-  /// `events` has as many as begin() and stop() are called.
+  /// `events`: one for each call of begin() and stop().
   EventClock(std::span<const std::unique_ptr<Event>> events, Queue queue, std::span<float> times)
       : events_(events), queue_(queue), times_(times) {}
   void begin() override { events_[next_++]->record(queue_); }
@@ -101,20 +101,20 @@ class EventClock final : public StepObserver {
   const Queue queue_;
   const std::span<float> times_;
   size_t next_ = 0;
-  std::vector<std::pair<size_t, size_t>> steps_;  ///< and the event behind each
+  std::vector<std::pair<size_t, size_t>> steps_;  ///< step, and the event after it
 };
 
-/// Spans of a run on a device's queues, by events: of its steps, and within these of the steps of
-/// bodies.
+/// Spans of a run on a device's queues, timed by events: spans of steps, and within them of the
+/// steps of bodies.
 class DeviceSpans {
  public:
   DeviceSpans(Trace& trace, const Device& device) : trace_(trace), device_(device) {}
-  /// Begins one, whose `link` is set, and whose times are what the device says. Returns its number;
-  /// -1: there are too many.
+  /// Begins a span whose `link` is set. The device gives its times. Returns the span's number; -1:
+  /// there are too many.
   int64_t begin(Trace::Span& span, Queue queue);
-  /// Ends the one that began last and has not ended.
+  /// Ends the innermost open span.
   void end(int64_t number);
-  /// Waits for all that the queue was given, and writes the spans into the trace.
+  /// Waits for all work of the queue, and writes the spans into the trace.
   void read(Queue queue);
 
  private:
@@ -133,10 +133,11 @@ class DeviceSpans {
   std::vector<Placed> placed_;
 };
 
-/// Writes steps into a trace: the host's spans, and those of the device.
+/// Writes steps into a trace: spans of the host and of the device.
 class TraceSteps final : public StepObserver {
  public:
-  /// `device` is null where steps are done when enqueue() returns, or events may not be waited for.
+  /// `device` is null where steps are done when enqueue() returns, or where events cannot be waited
+  /// for.
   TraceSteps(Trace& trace, const Schedule& schedule, DeviceSpans* device)
       : trace_(trace), schedule_(schedule), device_(device) {}
   void start(size_t step, Queue queue) override;
@@ -146,7 +147,7 @@ class TraceSteps final : public StepObserver {
   Trace& trace_;
   const Schedule& schedule_;
   DeviceSpans* const device_;
-  Trace::Span span_;  ///< of the step that runs
+  Trace::Span span_;  ///< span of the current step
   int64_t on_device_ = -1;
 };
 

@@ -6,7 +6,7 @@
 
 namespace opwright {
 
-/// The ports that a step's kernel is made for.
+/// The ports for which a step's kernel is made.
 struct StepPorts {
   std::vector<PortDesc> inputs, outputs;
 };

@@ -11,7 +11,7 @@
 namespace opwright {
 namespace {
 
-constexpr int64_t kHost = 1, kDevice = 2;  ///< "processes" of the picture
+constexpr int64_t kHost = 1, kDevice = 2;  ///< "processes" in the viewer
 
 int64_t nanoseconds(Trace::Clock::duration duration) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
@@ -81,7 +81,7 @@ size_t Trace::num_spans() const {
 void Trace::task_ended(Time begin) noexcept {
   try {
     add({"part of a step", "task", begin, Clock::now()});
-  } catch (...) {  // memory: the span is missing
+  } catch (...) {  // out of memory: the span is missing
     return;
   }
 }
@@ -121,7 +121,7 @@ std::string Trace::json() const {
     }
     json.end_object();
     if (span.link == 0) continue;
-    // An arrow from where the host gave the step to the queue.
+    // An arrow from the place where the host gave the step to the queue.
     json.begin_object();
     json.member("name", "launch");
     json.member("cat", "launch");

@@ -13,14 +13,14 @@
 
 namespace opwright {
 
-/// What the runs of an engine do and when, while it is recorded: spans of time on threads of the
-/// host and on queues of a device. Thread safe.
+/// A recording of the runs of an engine: spans of time on threads of the host and on queues of a
+/// device. Thread safe.
 class Trace final : public threads::TaskObserver {
  public:
   using Clock = std::chrono::steady_clock;
   using Time = Clock::time_point;
 
-  /// `device` names the device whose queues there are, empty where there is none.
+  /// `device` names the device of the queues; empty where there are no queues.
   Trace(std::string engine, std::string device);
 
   /// Spans of one kind have a category: "run", "body", "step", "plugin", "copy", "wait" or "task".
@@ -32,27 +32,27 @@ class Trace final : public threads::TaskObserver {
     std::string detail = {};  ///< the step's kind and tactic
     int64_t link = 0;         ///< joins a step's span of the host and of the device; 0: none
   };
-  /// On the calling thread.
+  /// Adds a span of the calling thread.
   void add(Span span);
   void add(Queue queue, Span span);
-  /// For one that is not added.
+  /// Counts a span that is not added.
   void note_dropped();
-  /// For Span::link.
+  /// A new value for Span::link.
   int64_t next_link() { return links_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
-  /// In the trace event format that Perfetto and chrome://tracing read: JSON.
+  /// The spans as JSON in the trace event format that Perfetto and chrome://tracing read.
   std::string json() const;
   size_t num_spans() const;
 
   void task_ended(Time begin) noexcept override;
 
  private:
-  /// So many are kept, some hundred MB; further ones are counted.
+  /// The most spans that are kept, some hundred MB; further spans are counted.
   static constexpr size_t kMostSpans = 2'000'000;
   struct Placed {
     Span span;
     bool is_host = true;
-    int64_t track = 0;  ///< the thread's number, or the queue's
+    int64_t track = 0;  ///< the number of the thread or of the queue
   };
   void place(Placed placed);
 
@@ -66,7 +66,7 @@ class Trace final : public threads::TaskObserver {
   std::atomic<int64_t> links_ = 0;
 };
 
-/// A span of the calling thread, as long as the object lives; none where `trace` is null.
+/// A span of the calling thread for the object's lifetime; none where `trace` is null.
 class TraceSpan {
  public:
   TraceSpan(Trace* trace, const char* category, const char* name)

@@ -1,4 +1,4 @@
-#include "plan/trial_run.h"
+#include "runtime/trial_run.h"
 
 #include "runtime/context.h"
 

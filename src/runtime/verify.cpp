@@ -39,8 +39,8 @@ class StepCheck {
       if (step.inputs[i] >= 0 && op.is_shape_input(static_cast<int>(i)))
         check_shape_input(step.inputs[i], i);
     const StepPorts ports = step_ports(schedule_, step, profile_);
-    // Extents of different inputs may only fit each other in some runs, which are checked then.
-    // What is always wrong is so for unknown extents, too.
+    // Extents of different inputs may only fit in some runs, and those runs check them. An error in
+    // every run also shows with unknown extents.
     bool fits = true;
     std::vector<OutputInfo> inferred;
     for (const auto selector :
@@ -87,7 +87,7 @@ class StepCheck {
     });
   }
 
-  /// Whether shapes of the step, or elements that decide them, change within the profile.
+  /// Whether the step's shapes, or elements that decide them, change within the profile.
   bool is_dynamic(const PlanStep& step) const {
     const auto changes = [&](int32_t index) {
       if (index < 0) return false;
@@ -101,7 +101,7 @@ class StepCheck {
     return tensor.location == Location::kInput && plan_.inputs[tensor.index].is_shape_input;
   }
 
-  /// The elements of a tensor that decides shapes, in one place of the profile.
+  /// The elements of a tensor that decides shapes, at one point of the profile.
   std::vector<Expr> elements(int32_t index, OptProfileSelector selector) const {
     const PlanTensor& tensor = schedule_.tensors[index];
     if (tensor.location == Location::kValues) {
@@ -119,7 +119,7 @@ class StepCheck {
     return {known.begin(), known.end()};
   }
 
-  /// The same for all of them, where what changes is a symbol.
+  /// The elements for all runs; those that change are symbols.
   std::vector<Expr> elements(int32_t index) const {
     const PlanTensor& tensor = schedule_.tensors[index];
     if (tensor.location == Location::kValues) return symbolic(tensor.values);
@@ -155,7 +155,7 @@ class StepCheck {
     return check_tensors(op, step.name, step.candidate, tensors);
   }
 
-  /// What is so in every run.
+  /// Infers what holds in every run.
   std::vector<OutputInfo> infer(const PlanStep& step, const PlannedOperator& op) const {
     StepTensors tensors;
     const auto shape_of = [&](int32_t index) {
@@ -179,7 +179,8 @@ class StepCheck {
     }
   }
 
-  /// A plugin writes such an output into its input, which must be the same memory.
+  /// Throws Error unless input and output are in the same memory: a plugin writes an aliased output
+  /// into its input.
   void check_aliased(const PlanStep& step, int input, int output) const {
     const int32_t from_index = step.inputs[input];
     require(from_index >= 0, "output ", output, " is aliased to input ", input,
@@ -196,7 +197,7 @@ class StepCheck {
             ", but they are not in the same memory, or of different types");
   }
 
-  /// What symbols stand for counts as little as which they are.
+  /// Any symbol serves: neither its number nor its meaning matters.
   static constexpr int kUnknown = 0;
 
   const Plan& plan_;

@@ -11,12 +11,12 @@
 namespace opwright {
 namespace {
 
-/// Where the page has the units of times and bytes, and behind them the engines.
+/// The places in the page for the units of times and bytes, and for the engines after them.
 constexpr std::string_view kEnginesMark = "@ENGINES@";
 constexpr std::string_view kUnitsMark = "@UNITS@";
 
-/// JSON as the content of a script element: no '<', so that nothing ends the element or begins a
-/// comment there.
+/// Appends JSON as the content of a script element. It has no '<', so nothing in it ends the
+/// element or begins a comment.
 void append_data(std::string& page, std::string_view json) {
   for (const char c : json) {
     if (c == '<')
@@ -62,7 +62,7 @@ std::string view_page(std::span<const ViewedPlan> plans) {
     JsonWriter label;
     label.value(plans[i].label);
     append_data(result, str(i == 0 ? "" : ",", "{\"label\":", label.take(), ','));
-    // Behind the opening brace of the plan's own object.
+    // The text follows the opening brace of the plan's own object.
     append_data(result, inspect_json(*plans[i].plan).substr(1));
   }
   result += ']';

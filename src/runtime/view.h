@@ -7,15 +7,15 @@
 
 namespace opwright {
 
-/// An engine to be looked at, and what it is called beside another.
+/// An engine to be shown, and its label beside another engine.
 struct ViewedPlan {
   std::string label;
   const Plan* plan = nullptr;
 };
 
-/// A page of HTML that shows engines and needs nothing else: the graph of the steps with their
-/// formats, what the tuner compared, where time and memory go, and of two engines what differs.
-/// Names are data in it, never markup, whoever wrote the file.
+/// An HTML page that shows engines and needs no other files: the graph of the steps with their
+/// formats, the candidates that the tuner compared, the use of time and memory, and the differences
+/// of two engines. Names are data in the page, never markup, whoever wrote the file.
 std::string view_page(std::span<const ViewedPlan> plans);
 
 }  // namespace opwright

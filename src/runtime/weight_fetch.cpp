@@ -77,7 +77,7 @@ WeightFetch::Run::Run(WeightFetch& fetch, Queue queue, uint32_t first, uint32_t 
   };
   next_ = place(first), end_ = place(last);
   if (next_ == end_) return;
-  // What the queue was given before may still read what was copied for it.
+  // Earlier work in the queue may still read the memory that is overwritten.
   fetch_.begun_->record(queue_);
   fetch_.begun_->make_wait(fetch_.queue_.get());
   start(next_);
@@ -90,7 +90,7 @@ WeightFetch::Run::~Run() {
     fetch_.ended_->record(fetch_.queue_.get());
     fetch_.ended_->make_wait(queue_);
   } catch (const Error&) {
-    // Whoever waits for the queue finds out.
+    // The error appears to the caller that waits for the queue.
   }
 }
 

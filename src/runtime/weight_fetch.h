@@ -9,12 +9,13 @@
 
 namespace opwright {
 
-/// Brings the weights that an engine streams to the device, for the steps of a context in one
-/// profile: while one step runs, those of the next one are copied on a queue of their own, into the
-/// other half of some memory of the context.
+/// Brings streamed weights to the device, for the steps of a context in one profile. While one step
+/// runs, a separate queue copies the weights of the next step into the other half of the context's
+/// memory.
 class WeightFetch {
  public:
-  /// All must outlive the object. `last_use`: of the context's runs.
+  /// All arguments must outlive the object. `last_use`: the last use of the memory by the context's
+  /// runs.
   WeightFetch(const Device& device, const Schedule& schedule, const DeviceWeights& weights,
               const std::shared_ptr<IGpuAllocator>& allocator,
               const std::shared_ptr<const LastUse>& last_use);
@@ -22,17 +23,17 @@ class WeightFetch {
   /// The bytes of memory that a context needs for a profile.
   static size_t size(const Schedule& schedule, const DeviceWeights& weights);
 
-  /// Where the step finds a weight; null: it is not streamed.
+  /// The address of a weight for the step; null: the weight is not streamed.
   void* address(int step, const PlanTensor& tensor) const;
 
-  /// While steps [first, last) are given to a queue, or to several that are joined.
+  /// Exists while steps [first, last) are given to a queue, or to several queues that are joined.
   class Run {
    public:
     Run(WeightFetch& fetch, Queue queue, uint32_t first, uint32_t last);
     ~Run();
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
-    /// Before the step is given to the queue, and after it was.
+    /// Called before the step is given to the queue, and after.
     void enter(uint32_t step, Queue queue);
     void leave(uint32_t step, Queue queue);
 
@@ -41,11 +42,11 @@ class WeightFetch {
 
     WeightFetch& fetch_;
     const Queue queue_;
-    size_t next_, end_;  ///< loads: of the next step that has one, behind the last one
+    size_t next_, end_;  ///< loads: of the next step that has one; behind the last one
   };
 
  private:
-  /// What is copied for a step.
+  /// The copies for a step.
   struct Load {
     struct Copy {
       const std::byte* from = nullptr;
@@ -54,9 +55,9 @@ class WeightFetch {
     uint32_t step = 0;
     size_t size = 0;
     std::vector<Copy> copies = {};
-    std::unordered_map<const void*, size_t> offsets = {};  ///< by the address in the plan
+    std::unordered_map<const void*, size_t> offsets = {};  ///< by the weight's address in the plan
   };
-  /// Loads that are 2 apart share one.
+  /// Memory that every second load uses.
   struct Half {
     std::byte* memory = nullptr;
     std::unique_ptr<Event> ready, free;

@@ -22,7 +22,7 @@ namespace {
 
 const Device& host() { return get_device(DeviceType::kCPU); }
 
-/// The elements of small integer constants, by which some operators decide on shapes.
+/// The elements of a small integer constant, which may decide shapes.
 std::optional<std::vector<int64_t>> elements_of(DataType type, const Shape& shape,
                                                 const Blob& data) {
   const bool is_integral = is_integer(type) || type == DataType::kBOOL;
@@ -78,7 +78,7 @@ WeightUpdate::WeightUpdate(const Engine& engine, std::vector<RefitTarget> target
     kept_.push_back(!kept[i] ? Blob() : set[i] ? elements[i] : refit.weights[i].data);
 }
 
-/// Dense elements of the value as the tensor has them.
+/// The value's dense elements in the tensor's type, then in its layout.
 Blob WeightUpdate::stored(const PlanTensor& tensor, const Shape& shape, PortType type) {
   const Blob& value = values_[tensor.source];
   const Blob dense =
@@ -86,8 +86,8 @@ Blob WeightUpdate::stored(const PlanTensor& tensor, const Shape& shape, PortType
   return laid_out(host(), dense, shape, type, tensor.name);
 }
 
-/// The plan may come from a file, so what it says of the results is compared with what the operator
-/// says before the operator writes them.
+/// Runs an operation of the plan on the CPU. The plan may come from a file, so its results are
+/// compared with what the operator infers before the operator writes them.
 void WeightUpdate::run(const RefitOperation& operation) {
   const RefitPlan& refit = plan_.refit;
   require(is_builtin_operator(operation.kind), engine_.name(), ": '", operation.name,
@@ -132,7 +132,7 @@ void WeightUpdate::run(const RefitOperation& operation) {
   for (size_t i = 0; i < results.size(); ++i) values_[operation.outputs[i]] = std::move(results[i]);
 }
 
-/// What the step's kernel packs when it is made with the new constants.
+/// The inputs that the step's kernel packs when it is made with the new constants.
 std::vector<PackedInput> WeightUpdate::packed(const RefitTarget& target, const Schedule& schedule) {
   const PlanStep& step = schedule.steps[target.step];
   StepPorts ports = step_ports(schedule, step, ProfileValues(plan_, schedule.inputs));

@@ -8,13 +8,13 @@
 
 namespace opwright {
 
-/// What an engine's plan holds for other weights. Evaluates Plan::refit: operations run on the CPU,
-/// kernels that pack are made again.
+/// The bytes in an engine's plan that depend on weights, for new weights. Evaluates Plan::refit:
+/// operations run on the CPU, and kernels that pack are made again.
 class WeightUpdate {
  public:
-  /// `elements`: per weight, the new ones, or empty. Nothing that is needed may be missing, see
-  /// missing_weights(). Throws Error where an operation cannot be run, or its results are not those
-  /// that the plan tells of; the engine is not changed.
+  /// `elements`: per weight, the new elements, or empty. No weight that is needed may be missing,
+  /// see missing_weights(). Throws Error where an operation cannot run, or its results differ from
+  /// those in the plan; the engine is not changed.
   WeightUpdate(const Engine& engine, std::vector<RefitTarget> targets,
                std::span<const Blob> elements);
 

@@ -17,7 +17,7 @@ namespace {
 constexpr double kNoQuota = std::numeric_limits<double>::infinity();
 
 int cores_of_mask() {
-  // A mask of the kernel's may be larger than cpu_set_t.
+  // The kernel's mask may be larger than cpu_set_t.
   for (size_t cores = CPU_SETSIZE; cores <= (size_t{1} << 20); cores *= 2) {
     std::vector<cpu_set_t> mask(CPU_ALLOC_SIZE(cores) / sizeof(cpu_set_t));
     const size_t bytes = mask.size() * sizeof(cpu_set_t);
@@ -27,7 +27,7 @@ int cores_of_mask() {
   return 1;
 }
 
-/// Cores that a group of version 2 may use: its file says "max 100000" or "150000 100000".
+/// Cores that a control group of version 2 may use. Its file says "max 100000" or "150000 100000".
 double quota_v2(const std::string& folder) {
   std::ifstream file(folder + "/cpu.max");
   double quota = 0, period = 0;
@@ -42,7 +42,7 @@ double quota_v1(const std::string& folder) {
                                                                                  : kNoQuota;
 }
 
-/// The smallest quota of the group and those around it.
+/// The smallest quota of the control group and of the groups around it.
 double smallest_quota(const std::string& root, std::string group,
                       double (*quota)(const std::string&)) {
   double smallest = quota(root);

@@ -26,7 +26,7 @@ bool is_openmp(std::string_view path) {
          name.starts_with("libomp-") || name.starts_with("libiomp5");
 }
 
-/// How many libraries were ever loaded.
+/// The number of libraries that were ever loaded.
 uint64_t loaded_count() {
   uint64_t count = 0;
   dl_iterate_phdr(
@@ -50,7 +50,7 @@ std::vector<std::string> loaded_libraries() {
   return paths;
 }
 
-/// The functions of the libraries, which stay loaded.
+/// The pause functions of OpenMP libraries. The libraries stay loaded.
 class Libraries {
  public:
   void pause() {
@@ -63,7 +63,7 @@ class Libraries {
   void update() {
     const uint64_t loaded = loaded_count();
     if (loaded == seen_.load(std::memory_order_relaxed)) return;
-    // A fork may have left the lock taken for ever.
+    // A fork may have left the lock held for ever.
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) return;
     for (const std::string& path : loaded_libraries()) add(path);

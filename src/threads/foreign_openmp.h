@@ -2,11 +2,11 @@
 
 namespace opwright::threads {
 
-/// Lets the OpenMP libraries of others that are loaded (libgomp, libomp, libiomp5; copies of them,
-/// too) put away the threads that loops of the calling thread left behind. They look for work for
-/// milliseconds after a loop, each on a core. Their next loop starts new ones. Does nothing where
-/// there is none; costs some tens of nanoseconds then, and some tens of microseconds a thread
-/// otherwise.
+/// Stops the threads that loops of the calling thread left behind in foreign OpenMP libraries
+/// (libgomp, libomp, libiomp5, and copies of them). After a loop, such threads look for work for
+/// milliseconds, each on a core. The next loop of such a library starts new threads. Without such a
+/// library the call does nothing and costs some tens of nanoseconds; otherwise some tens of
+/// microseconds per thread.
 void pause_foreign_openmp();
 
 }  // namespace opwright::threads

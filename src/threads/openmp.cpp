@@ -1,8 +1,8 @@
 /// \file
-/// The entry points of GCC's OpenMP runtime that oneDNN calls, answered by the pool, so that
+/// The entry points of GCC's OpenMP runtime that oneDNN calls. The pool answers them, so that
 /// oneDNN's loops and ours share the threads. The build gives these names to oneDNN's references
 /// (cmake/Onednn.cmake), so that they are found here whatever OpenMP runtimes the process has
-/// besides. Semantics: OpenMP 3.1, and libgomp's documentation of its ABI; nested loops run on one
+/// besides. Semantics: OpenMP 3.1, and libgomp's documentation of its ABI. Nested loops run on one
 /// thread, as OpenMP does by default.
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using opwright::threads::this_thread;
 
 namespace {
 
-/// What a loop of OpenMP calls. Loops within loops are run by their caller alone.
+/// The function that an OpenMP loop calls. Only the caller runs nested loops.
 struct Region {
   void (*function)(void*) = nullptr;
   void* data = nullptr;
@@ -27,7 +27,7 @@ void run_region(void* data, int, int) {
   region.function(region.data);
 }
 
-/// The next chunk of the calling thread's share: false when there is none.
+/// The next chunk of the calling thread's share; false when there is none left.
 bool next_chunk(long* first, long* last) {
   Place& place = this_thread().place;
   StaticLoop& loop = place.loop;
@@ -52,7 +52,7 @@ bool next_chunk(long* first, long* last) {
 
 extern "C" {
 
-// The caller runs its own share between start and end.
+// Between start and end the caller runs its own share.
 void opwright_GOMP_parallel_start(void (*function)(void*), void* data, unsigned count) {
   using namespace opwright::threads;
   if (this_thread().depth == 0) region = {function, data};

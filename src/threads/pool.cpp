@@ -26,14 +26,14 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
 constexpr auto kSpin = microseconds(kSpinMicroseconds);
-/// While a thread runs code of others.
+/// How long a thread looks for work while some thread runs foreign code.
 constexpr auto kForeignSpin = microseconds(10);
-/// For how long a caller looks whether the others have ended before it sleeps.
+/// How long a caller looks whether other threads have ended before it sleeps.
 constexpr auto kFinishSpin = microseconds(50);
 constexpr int kPausesPerClock = 16;
 constexpr uint32_t kMaxTeams = 1024;
 constexpr int64_t kBudgetSeconds = 1;
-/// With more threads of others' it takes longer to end and start them than they look for work.
+/// With more foreign threads, ending and starting them takes longer than they would look for work.
 constexpr int kFewThreads = 16;
 
 inline void pause() {
@@ -44,7 +44,7 @@ inline void pause() {
 #endif
 }
 
-/// Calls is_done() until it holds, for as long as that; whether it held.
+/// Calls is_done() until it holds or the time limit has passed. Returns whether it held.
 template <class IsDone>
 bool spin_until(IsDone is_done, Clock::duration limit) {
   const Clock::time_point end = Clock::now() + limit;
@@ -66,7 +66,7 @@ int threads_of_environment() {
   return 0;
 }
 
-/// The pool; never destroyed, because its threads end with the process alone.
+/// The pool. It is never destroyed, because its threads end only with the process.
 class Pool {
  public:
   static Pool& get() {
@@ -87,12 +87,12 @@ class Pool {
 
   /// Threads of the pool that may be awake.
   int allowed_helpers() {
-    const int threads = process_threads();  // looks how many cores there are
+    const int threads = process_threads();  // also refreshes cores_
     return std::min(threads, cores_.load(std::memory_order_relaxed)) -
            callers_.load(std::memory_order_relaxed);
   }
 
-  /// Sees to it that as many threads are awake, if they may.
+  /// Wakes or starts threads until `wanted` are awake, as far as they are allowed.
   void want_helpers(int wanted) {
     wanted = std::min(wanted, allowed_helpers());
     int awake = awake_.load();
@@ -120,7 +120,7 @@ class Pool {
     }
     Team* team = new Team;
     const uint32_t index = team_count_.load(std::memory_order_relaxed);
-    // Nobody helps threads beyond these.
+    // Threads beyond this number of teams get no help.
     if (index == kMaxTeams) return team;
     teams_[index] = team;
     team_count_.store(index + 1);
@@ -148,7 +148,7 @@ class Pool {
                    });
   }
 
-  /// In the child of a fork, which has the calling thread alone.
+  /// Starts again in the child of a fork, where only the calling thread exists.
   void begin_anew() {
     forks_.fetch_add(1, std::memory_order_relaxed);
     const ThreadState& self = this_thread();
@@ -169,7 +169,7 @@ class Pool {
     int64_t checked = budget_checked_.load(std::memory_order_relaxed);
     if (now.tv_sec < checked + kBudgetSeconds) [[likely]]
       return;
-    // One thread does it.
+    // Only one thread refreshes the budget.
     if (!budget_checked_.compare_exchange_strong(checked, now.tv_sec)) return;
     cores_.store(available_cores(), std::memory_order_relaxed);
     budget_generation_.fetch_add(1, std::memory_order_relaxed);
@@ -178,7 +178,7 @@ class Pool {
   void start_threads(int wanted) {
     if (started_.load() >= wanted) return;
     const std::lock_guard lock(mutex_);
-    // Signals of the process are for its own threads.
+    // The pool's threads block all signals: the process's own threads handle them.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -186,7 +186,7 @@ class Pool {
       try {
         std::thread([this, i] { help_for_ever(i); }).detach();
       } catch (const std::exception&) {
-        break;  // the callers do the work
+        break;  // the callers do the work themselves
       }
       ++started_;
     }
@@ -202,7 +202,7 @@ class Pool {
       follow_affinity(generation);
       do {
         help_until_idle();
-        // awake_ is left before the last look: who opens tasks looks at it behind that.
+        // awake_ falls before the last look for tasks: a caller opens tasks before it reads awake_.
       } while (has_tasks() && reenter());
     }
   }
@@ -224,7 +224,8 @@ class Pool {
     return false;
   }
 
-  /// A thread inherits the mask of the one that started it, and the process's may change.
+  /// Takes over the process's affinity mask, which may change; a thread inherits that of its
+  /// starter.
   void follow_affinity(uint32_t& generation) {
     const uint32_t now = budget_generation_.load(std::memory_order_relaxed);
     if (now == generation) return;
@@ -234,8 +235,8 @@ class Pool {
       sched_setaffinity(0, sizeof mask, &mask);
   }
 
-  /// Returns when there was nothing to do for a while, or the cores are wanted by others; awake_
-  /// is one less then.
+  /// Helps until there was no task for a while, or other threads want the cores. Decrements awake_
+  /// at the end.
   void help_until_idle() {
     Clock::time_point idle_since = Clock::now();
     for (;;) {
@@ -267,7 +268,7 @@ class Pool {
   }
 
   bool has_tasks() const {
-    const uint32_t count = team_count_.load();  // in the order of awake_
+    const uint32_t count = team_count_.load();  // sequentially consistent with awake_
     for (uint32_t i = 0; i < count; ++i)
       if (teams_[i]->has_tasks()) return true;
     return false;
@@ -280,23 +281,23 @@ class Pool {
   std::atomic<uint32_t> budget_generation_ = 0;
   std::atomic<uint64_t> forks_ = 0;
 
-  /// Threads that called and compute; those of them that run code of others.
+  /// Threads that called the pool and compute; below, those of them that run foreign code.
   alignas(64) std::atomic<int> callers_ = 0;
   std::atomic<int> foreign_ = 0;
 
-  /// Threads of the pool that look for tasks or run them, or have been told to: each has a token
-  /// that it takes when it wakes.
+  /// Threads of the pool that look for tasks, run them, or were told to. Each takes a token when it
+  /// wakes.
   alignas(64) std::atomic<int> awake_ = 0;
   alignas(64) std::atomic<int> tokens_ = 0;
 
-  std::mutex mutex_;  ///< of the lists of threads and teams
+  std::mutex mutex_;  ///< guards the lists of threads and teams
   std::atomic<int> started_ = 0;
   std::array<Team*, kMaxTeams> teams_{};
   std::atomic<uint32_t> team_count_ = 0;
   std::vector<Team*> free_teams_;
 };
 
-/// Gives the thread's team back when it ends.
+/// Gives the thread's team back when the thread ends.
 struct OwnedState : ThreadState {
   ~OwnedState() {
     if (team != nullptr) Pool::get().give_back(team);
@@ -350,7 +351,7 @@ void Team::run_task(int index, int count) {
 bool Team::help() {
   const int index = take();
   if (index < 0) return false;
-  // The loop cannot end before its task has.
+  // The loop cannot end before this task has ended.
   const int count = count_of(state_.load(std::memory_order_relaxed));
   if (TaskObserver* const observer = observer_; observer == nullptr) [[likely]] {
     run_task(index, count);
@@ -380,7 +381,7 @@ void Team::finish() {
 void Team::barrier() {
   const uint64_t state = state_.load(std::memory_order_relaxed);
   const int count = count_of(state);
-  // Tasks that wait for each other must run at once, whether cores are free or not.
+  // Tasks that wait for each other must run at once, even if no core is free.
   for (int index = take(); index >= 0; index = take()) {
     std::thread([this, index, count] {
       run_task(index, count);

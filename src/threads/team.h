@@ -6,22 +6,22 @@
 #include "threads/pool.h"
 
 /// \file
-/// What the pool's loops and OpenMP's entry points share.
+/// Shared by the pool's loops and OpenMP's entry points.
 namespace opwright::threads {
 
-/// The loop of one calling thread. The pool's threads look at all teams; teams are never freed.
+/// The loop of one calling thread. The pool's threads look at all teams. Teams are never freed.
 class Team {
  public:
-  /// Opens tasks 1 to count-1 to the pool's threads; the caller runs task 0 itself.
+  /// Opens tasks 1 to count-1 to the pool's threads. The caller runs task 0 itself.
   void open(int count, Task task, void* data, TaskObserver* observer);
-  /// Runs the tasks that nobody took and returns when all have ended.
+  /// Runs the tasks that no thread took and returns when all have ended.
   void finish();
-  /// Runs one task that nobody took yet, if there is one.
+  /// Runs a task that no thread took yet. False if there is none.
   bool help();
   bool has_tasks() const { return next_of(state_.load()) < count_of(state_.load()); }
-  /// Returns when all tasks of the loop are here, for which each gets a thread.
+  /// Returns when all tasks of the loop have called it. Each task gets a thread.
   void barrier();
-  /// In the child of a fork, where nobody else works at it.
+  /// Resets the team in the child of a fork, where no other thread works at it.
   void reset();
 
  private:
@@ -30,17 +30,17 @@ class Team {
   }
   static int next_of(uint64_t state) { return static_cast<int>(state >> 16 & 0xffff); }
   static int count_of(uint64_t state) { return static_cast<int>(state & 0xffff); }
-  /// The index of a task that is the caller's to run, -1: none is left.
+  /// Takes a task for the caller and returns its index; -1: none is left.
   int take();
   void run_task(int index, int count);
 
-  /// Number of the loop, so that a thread that was late cannot take a task of the next one; the
-  /// next task; their count.
+  /// The loop's number, the next task, and the number of tasks. Because of the loop's number, a
+  /// late thread cannot take a task of the next loop.
   alignas(64) std::atomic<uint64_t> state_ = 0;
   Task task_ = nullptr;
   void* data_ = nullptr;
   TaskObserver* observer_ = nullptr;
-  /// Tasks that others than the caller have ended.
+  /// Tasks that threads other than the caller have ended.
   alignas(64) std::atomic<uint32_t> done_ = 0;
   alignas(64) std::atomic<uint32_t> arrived_ = 0;
   std::atomic<uint32_t> barriers_ = 0;
@@ -51,7 +51,7 @@ struct StaticLoop {
   long start = 0, step = 1, chunk = 0, count = 0, round = 0;
 };
 
-/// Where in which loop a thread is.
+/// A thread's place in a loop.
 struct Place {
   Team* team = nullptr;
   int index = 0, count = 1;
@@ -60,23 +60,23 @@ struct Place {
 
 struct ThreadState {
   Place place;
-  /// Loops around the place: 0 outside of all.
+  /// The number of loops around the place; 0: outside of all loops.
   int depth = 0;
-  /// The outermost loop's place while the thread is in one within it, which has one task.
+  /// The outermost loop's place while the thread is in a nested loop, which has one task.
   Place outer;
   int setting = 0;
-  /// Whether, and by how many scopes, the thread counts as one that computes.
+  /// The number of scopes by which the thread counts as computing, and whether it counts now.
   int calls = 0;
   bool is_counted = false;
   int foreign = 0;
-  /// Whether code of others ran since the last loop.
+  /// Whether foreign code ran since the last loop.
   bool was_foreign = false;
-  Team* team = nullptr;              ///< its own, from its first loop on
-  TaskObserver* observer = nullptr;  ///< of its loops
+  Team* team = nullptr;              ///< the thread's own team, from its first loop on
+  TaskObserver* observer = nullptr;  ///< observer of the thread's loops
 };
 ThreadState& this_thread();
 
-/// Begin and end of a loop on the calling thread, which runs task 0 between them.
+/// Begins and ends a loop on the calling thread, which runs task 0 between the two calls.
 void begin(int count, Task task, void* data);
 void end();
 

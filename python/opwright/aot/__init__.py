@@ -2,8 +2,8 @@
 Triton, cuTile, CuTe DSL, Warp, TileLang, Pallas and Numba-CUDA for GPUs; and code that was compiled
 elsewhere.
 
-What these functions return is the ``code`` of a plugin's ``aot_impl``, its ``name`` the kernel's
-name, and ``launch`` makes the launch parameters::
+The functions return the ``code`` of a plugin's ``aot_impl``. Its ``name`` is the kernel's name, and
+``launch`` makes the launch parameters::
 
     @trtp.aot_impl("example::scale")
     def scale_aot(x, factor, outputs, tactic):

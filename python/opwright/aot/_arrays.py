@@ -1,5 +1,5 @@
-"""Tensors with their extents, for languages whose kernels take arrays, and what the parameters of
-such a kernel are."""
+"""Tensors with their extents, for languages whose kernels take arrays, and the parameters of such
+kernels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIZES = {
     DataType.FP8: 1,
 }
 
-# What most languages call types of elements, and of extra arguments.
+# Names of element types and of types of extra arguments in most languages.
 ELEMENTS = {
     DataType.FLOAT: "float32",
     DataType.HALF: "float16",
@@ -55,17 +55,17 @@ class Array:
 
     dtype: DataType
     extents: list[Any]
-    """A number where it is known, else an expression."""
+    """Numbers for known extents, expressions for others."""
     aliased: int
-    """Of an output: the number of the input whose memory it has, or -1."""
+    """For an output: the number of the input whose memory it shares, or -1."""
 
     @property
     def size(self) -> int:
-        """Of an element, in bytes."""
+        """The size of an element in bytes."""
         return _SIZES[self.dtype]
 
     def stride(self, axis: int) -> Any:
-        """In elements."""
+        """The stride of an axis in elements."""
         return prod(self.extents[axis + 1 :])
 
     @property
@@ -90,13 +90,13 @@ def aliased(tensor: Any) -> Aliased:
         x, y = ((trt.float32, aot.open_extents("rows", "columns")) for _ in range(2))
         aot.cute(update, inputs=[x, y], outputs=[aot.aliased(x)], arch="sm_90")
 
-    :param tensor: the pair of a data type and extents that stands among the inputs, the same object.
+    :param tensor: the pair of a data type and extents that is among the inputs, the same object.
     """
     return Aliased(tensor)
 
 
 def aliased_input(maker: str, output: Any, inputs: Iterable[Any]) -> int:
-    """The number of the input whose memory an output has, or -1."""
+    """The number of the input whose memory an output shares, or -1."""
     if isinstance(output, Aliased):
         shared = output.tensor
     elif isinstance(output, TensorDesc) and output.is_aliased:
@@ -122,11 +122,11 @@ def _extent(value: Any) -> Any:
 def arrays(
     maker: str, what: str, tensors: Iterable[Any], known: dict[DataType, Any], inputs: Any = ()
 ) -> list[Array | None]:
-    """Descriptors as arrays; None of one that is absent. A pair of a data type and extents may stand
-    for a descriptor: for a kernel that sees other extents, or where no engine is being built.
+    """Converts descriptors to arrays, with None for an absent one. A pair of a data type and
+    extents may replace a descriptor: for a kernel that sees other extents, or outside of a build.
 
     :param known: the language's types of elements.
-    :param inputs: the inputs' descriptors, of outputs that may share their memory.
+    :param inputs: for outputs: the descriptors of the inputs whose memory they may share.
     """
     made: list[Array | None] = []
     for tensor in tensors:
@@ -152,7 +152,7 @@ def arrays(
 
 
 def symbols(extra: Iterable[Any]) -> list[Any]:
-    """The extra arguments."""
+    """The extra arguments as a list of symbols."""
     return list(extra if isinstance(extra, SymExprs) else SymExprs.from_tuple(extra))
 
 
@@ -162,10 +162,10 @@ def check_alignment(maker: str, alignment: int | None) -> None:
 
 
 def left_out(count: int, before: int, outputs: Sequence[Array | None]) -> list[int]:
-    """The arguments that a kernel of `count` parameters does without: the outputs in the memory of an
-    input, which it has already. Empty where it takes these, too.
+    """The arguments that a kernel of `count` parameters does not take: outputs in the memory of an
+    input that it already has. Empty if it takes these, too.
 
-    :param before: how many inputs and extra arguments there are.
+    :param before: the number of inputs and extra arguments.
     """
     shared = [
         before + i for i, each in enumerate(outputs) if each is not None and each.aliased >= 0
@@ -179,11 +179,11 @@ def places(
     fail: Callable[[str], CompileError],
     without: Sequence[int] = (),
 ) -> list[int]:
-    """For each of a kernel's parameters which argument it takes: a number among the inputs, the extra
-    arguments and the outputs.
+    """The argument that each of a kernel's parameters takes, as a number among the inputs, the
+    extra arguments and the outputs.
 
-    :param order: the names in the order of the arguments; None where that is the kernel's own.
-    :param without: the arguments that it does not take.
+    :param order: the names in the order of the arguments; None: the kernel's own order.
+    :param without: the arguments that the kernel does not take.
     """
     taken = [each for each in range(len(names) + len(without)) if each not in without]
     if order is None:
@@ -195,7 +195,7 @@ def places(
 
 
 class Layout:
-    """What each parameter of a kernel takes, in the kernel's own order."""
+    """The value of each parameter of a kernel, in the kernel's own order."""
 
     def __init__(self, inputs: int, extra: Sequence[Any], outputs: int):
         self.parameters = (inputs, tuple(type(symbol) for symbol in extra), outputs)
@@ -203,7 +203,7 @@ class Layout:
         self._taken: list[tuple[str, int]] = []
 
     def tensor(self, number: int) -> None:
-        """An address: of an input, or, counted on from these, of an output."""
+        """Adds an address: that of an input or, counting on, of an output."""
         inputs = self.parameters[0]
         is_input = number < inputs
         self._taken.append(("input", number) if is_input else ("output", number - inputs))
@@ -212,7 +212,7 @@ class Layout:
         self._taken.append(("extra", number))
 
     def integer(self, value: Any, bits: int = 32) -> None:
-        """A number or an expression."""
+        """Adds a number or an expression."""
         self._taken.append(("added", len(self._added)))
         self._added.append(SymInt32(value) if bits == 32 else SymInt64(value))
 

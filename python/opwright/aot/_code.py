@@ -1,4 +1,4 @@
-"""Compiled code, the types of its arguments, and where it is kept."""
+"""Compiled code, the types of its arguments, and its cache."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .._core._plugin import (
     TensorDesc,
 )
 
-MOST_CODE = 1 << 32  # bytes of a file with code or source
+MOST_CODE = 1 << 32  # the most bytes of a file with code or source
 
 
 class CompileError(Error):
@@ -43,21 +43,19 @@ class Code(bytes):
     """The architecture, and the instruction set that the code needs: ``"x86-64 avx2 fma"``,
     ``"sm_90"``."""
     parameters: tuple[int, tuple[type, ...], int] | None
-    """The number of inputs, the classes of the extra arguments, the number of outputs, where they
-    are known: what `aot_impl` returns must fit them."""
+    """The number of inputs, the classes of the extra arguments and the number of outputs, if they
+    are known. The result of `aot_impl` must fit them."""
     scratch: tuple[int, ...]
-    """Of code for GPUs that wants more pointers, after the outputs: how many bytes for each cell of
-    the grid they point to. One of 0 bytes is null."""
+    """Bytes for each cell of the grid behind additional pointers, which follow the outputs. Only
+    for GPU code. A pointer to 0 bytes is null."""
     added: SymExprs | None
-    """What the kernel takes beside the inputs, extra arguments and outputs, such as their extents:
-    these follow the extra arguments."""
+    """Further arguments of the kernel, such as extents, which follow the extra arguments."""
     order: tuple[int, ...]
-    """Of a kernel that takes what it is given in another order: for each of its parameters the number
-    of an argument among the inputs, the extra arguments, `added`, the outputs and `scratch`. Empty:
-    as they are."""
+    """For a kernel with another order of parameters: the number of each parameter's argument among
+    the inputs, the extra arguments, `added`, the outputs and `scratch`. Empty: in this order."""
     begins_early: bool
-    """Whether the kernel waits by itself (PTX's ``griddepcontrol.wait``) for those before it: the
-    engine then lets it begin while they end."""
+    """Whether the kernel itself waits for the kernels before it (PTX's ``griddepcontrol.wait``).
+    The engine then lets it begin while they end."""
 
     ports: Any
     """The tensors and extra arguments that a maker has compiled the kernel for."""
@@ -94,14 +92,14 @@ class Code(bytes):
     def launch(
         self, grid_x: Any = None, grid_y: Any = None, grid_z: Any = None, **block: Any
     ) -> KernelLaunchParams:
-        """How to launch the kernel for a grid: with the block and the shared memory that it was
-        compiled for.
+        """Launch parameters of the kernel for a grid, with the block and the shared memory that it
+        was compiled for.
 
-        :param grid_x: of the grid, like `grid_y` and `grid_z`; 1 where it is left out, or what the
-            kernel says itself: those of Warp, TileLang and Pallas do.
+        :param grid_x: of the grid, like `grid_y` and `grid_z`. Default: 1, or the kernel's own
+            value, which kernels of Warp, TileLang and Pallas have.
         :param block: ``block_x``, ``block_y``, ``block_z`` and ``shared_mem`` as
             `KernelLaunchParams` has them, for code that leaves them open.
-        :raises ValueError: for one that the compiler has fixed.
+        :raises ValueError: for a value that the compiler has fixed.
         """
         given = {"grid_x": grid_x, "grid_y": grid_y, "grid_z": grid_z, **block}
         given = {name: value for name, value in given.items() if value is not None}
@@ -116,10 +114,10 @@ class Code(bytes):
         return KernelLaunchParams(**{**grid, **self._launch, **given})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the kernel to a file that `load` takes where an engine is built: on a machine that
-        has neither the language nor its compiler, or by other processes.
+        """Writes the kernel to a file that `load` reads in a build, on a machine without the
+        language and its compiler, or in another process.
 
-        Compile it with numbers for extents, for these alone, or with `open_extents`.
+        Compile it with numbers for extents, which fixes them, or with `open_extents`.
 
         :param path: of the file; the makers' `arch` tells which GPUs it is for.
         :raises CompileError: for code of `object`, extents of a network, and a kernel that needs an
@@ -135,15 +133,15 @@ class Code(bytes):
     __str__ = __repr__
 
 
-# The features of the x86-64-v3 level of the System V ABI, as Linux names them.
+# Linux's names of the features of the x86-64-v3 level of the System V ABI.
 _V3 = "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3 avx avx2 bmi1 bmi2 f16c fma abm movbe".split()
 
 
 @lru_cache(maxsize=1)
 def baseline() -> tuple[str, str]:
-    """The target that code records, and the name that compilers know it by ('' for the default).
+    """The target that code records, and the compilers' name for it ('' for the default).
 
-    The x86-64-v3 level where this machine has it, which every server since 2015 does.
+    It is the x86-64-v3 level if this machine has it, as every server since 2015 does.
     """
     machine = platform.machine()
     if machine != "x86_64":
@@ -154,7 +152,7 @@ def baseline() -> tuple[str, str]:
 
 
 def input_types(inputs: Iterable[Any]) -> list[DataType | None]:
-    """Element types of descriptors; None of an input that is absent."""
+    """Element types of descriptors, with None for an absent input."""
     inputs = list(inputs)
     present = iter(element_types("inputs", [tensor for tensor in inputs if tensor is not None]))
     return [None if tensor is None else next(present) for tensor in inputs]
@@ -183,7 +181,7 @@ def scalar_types(extra: Iterable[Any]) -> list[type]:
 
 
 def by_symbol(table: dict[str, Any]) -> dict[type, Any]:
-    """A table of scalar types by the class of the symbol."""
+    """Converts a table by type names to one by symbol classes."""
     classes = {
         "int8": SymInt8,
         "int16": SymInt16,
@@ -200,9 +198,9 @@ _in_memory: dict[str, bytes] = {}
 
 
 def cached(parts: Sequence[str | bytes], compile: Callable[[], bytes]) -> bytes:
-    """What `compile` returns for these parts, which determine it: from memory, from the cache
-    folder, or compiled now. A folder that cannot be used is no error, and one that others can write
-    in a warning; a file that is damaged, or another kernel's, is ignored."""
+    """The result of `compile`, which these parts determine: from memory, from the cache folder, or
+    compiled now. A folder that cannot be used is no error. A folder that other users can write in
+    gives a warning. A damaged file, or one of another kernel, is ignored."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -212,7 +210,7 @@ def cached(parts: Sequence[str | bytes], compile: Callable[[], bytes]) -> bytes:
         return _in_memory[key]
     name = f"{key}.kernel"
     stored = read_private(cache_folder(), name)
-    # The digest is of the key as well: what has the name of another kernel is none of this one.
+    # The digest includes the key, so that a file of another kernel under this name does not match.
     if len(stored) > 32 and hashlib.sha256(key.encode() + stored[32:]).digest() == stored[:32]:
         code = stored[32:]
     else:

@@ -46,7 +46,8 @@ _SCALARS = by_symbol(
     }
 )
 
-# GCC knows the name in C++ on Arm from version 13 on. The older type computes in float, too.
+# GCC accepts the name _Float16 in C++ on Arm from version 13 on. The older type also computes in
+# float.
 _FLOAT16 = """\
 #if defined(__aarch64__) && !defined(__clang__) && __GNUC__ < 13
 using _Float16 = __fp16;
@@ -61,7 +62,8 @@ def _element(dtype: DataType) -> str:
 
 
 def _wrapper(symbol: str, name: str, types: Sequence[str | None]) -> str:
-    """The exported function, which unpacks args; None is the type of an absent input."""
+    """Source of the exported function, which unpacks args. The type None stands for an absent
+    input."""
     arguments = [
         "nullptr" if type is None else f"*static_cast<{type}*>(args[{i}])"
         for i, type in enumerate(types)

@@ -66,7 +66,7 @@ def _without_comments(text: str) -> str:
 
 
 def _is_kernel(text: str, name: str) -> bool:
-    """Whether a function is a kernel already."""
+    """Whether the function is already a kernel."""
     last = _function_name(name)
     return re.search(rf"__global__[^;{{}}]*\b{last}\s*\(", _without_comments(text)) is not None
 
@@ -76,7 +76,7 @@ def _wrapper_name(name: str) -> str:
 
 
 def _wrapper(name: str, types: Sequence[str | None]) -> str:
-    """A kernel that calls the function; None is the type of an absent input."""
+    """Source of a kernel that calls the function. The type None stands for an absent input."""
     parameters = ", ".join(f"{type or 'const void*'} a{i}" for i, type in enumerate(types))
     arguments = ", ".join("nullptr" if t is None else f"a{i}" for i, t in enumerate(types))
     return (
@@ -95,7 +95,7 @@ def compile_source(
     maker: str = "aot.cuda",
     language: str = "CUDA",
 ) -> tuple[dict[str, Any], bytes]:
-    """What is known of the kernel, and its code."""
+    """Compiles source. Returns facts about the kernel, and its code."""
     try:
         made = compiler(maker).compile(text, file, options, expression, cubin=not is_ptx)
     except CompilationError as error:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import linecache
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
 from .._core import DataType
 from . import _ptx
-from ._arrays import Array, Layout, arrays, check_alignment, left_out, places, symbols
+from ._adapter import Adapter, Given
+from ._arrays import Array, Layout, check_alignment
 from ._code import Code, CompileError, by_symbol
-from ._gpu import cached_with_facts, chosen_architecture, kind
+from ._gpu import cached_with_facts
 from ._numba import _identity
 from ._saved import portable
 
@@ -61,7 +63,8 @@ def _extent_text(extent: Any, name: str) -> str:
 
 
 class _Wrapper:
-    """A kernel of addresses and integers that makes tensors of them and calls the user's function."""
+    """Writes a kernel that takes addresses and integers, makes tensors of them, and calls the
+    user's function."""
 
     def __init__(self, layout: Layout):
         self.layout = layout
@@ -83,7 +86,7 @@ class _Wrapper:
             if not isinstance(extent, int):
                 self.parameters.append(f"{name}: Int32")
                 self.layout.integer(extent)
-        # Strides are 64 bits where they are open, as in tensors that the language makes of arrays.
+        # Open strides have 64 bits, as in tensors that the language makes of arrays.
         strides = []
         for axis in range(len(names)):
             factors = names[axis + 1 :]
@@ -115,8 +118,8 @@ class _Wrapper:
 
 
 def _shared_memory(module: str) -> int | None:
-    """What the launch in the host's part of a module asks for: the third field of the structure that
-    it fills."""
+    """The dynamic shared memory of the launch in a module's host code: the third field of the
+    launch structure."""
     field = re.search(
         r"(%\w+) = llvm\.getelementptr %\w+\[0, 2\] : \(!llvm\.ptr\) -> !llvm\.ptr, "
         r"!llvm\.struct<\(array<3 x i32>, array<3 x i32>, i64, ",
@@ -129,6 +132,149 @@ def _shared_memory(module: str) -> int | None:
 
 def _code_object(text: str, file: str) -> Any:
     return compile(text, file, "exec", dont_inherit=True)
+
+
+def _target(arch: str, is_ptx: bool) -> str:
+    """The architecture that CuTe DSL itself uses for such a GPU."""
+    target = arch.replace("compute_", "sm_")
+    generations = ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
+    return target + "a" if target in generations and not is_ptx else target
+
+
+def _of_device(function: FunctionType) -> FunctionType:
+    """The function, marked as a device function."""
+    inner = FunctionType(
+        getattr(function, "_original_code", function.__code__),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    inner.__annotations__ = function.__annotations__
+    inner.__kwdefaults__ = function.__kwdefaults__
+    return inner
+
+
+@contextlib.contextmanager
+def _as_file(name: str, text: str) -> Iterator[str]:
+    """Registers source text under a file name, since the preprocessor reads sources by file
+    name."""
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    try:
+        yield name
+    finally:
+        linecache.cache.pop(name, None)
+
+
+class _Kernel(Adapter):
+    maker = "aot.cute"
+    elements = _ELEMENTS
+
+    def __init__(
+        self,
+        kernel: Any,
+        constants: Mapping[str, Any],
+        block: Sequence[int],
+        shared_mem: int | None,
+        alignment: int | None,
+        given: Given,
+    ):
+        self.cutlass, self.cute = _import()
+        function = getattr(kernel, "__wrapped__", None)
+        if not inspect.isfunction(function) or getattr(kernel, "_decorator_kind", None) != "kernel":
+            raise TypeError(
+                "aot.cute: the kernel must be a function decorated with cute.kernel; "
+                f"{getattr(kernel, '__name__', type(kernel).__name__)} came"
+            )
+        check_alignment(self.maker, alignment)
+        self.function, self.signature = function, inspect.signature(function)
+        super().__init__(f"`{function.__name__}{self.signature}`", given, constants)
+        self.values, self.block = constants, [*block, 1, 1][:3]
+        self.shared_mem, self.alignment = shared_mem, alignment
+        self.target = _target(self.arch, self.is_ptx)
+        self.wrapper = _Wrapper(self.layout)
+        self.samples: list[Any] = []
+
+    def parameters(self) -> list[str]:
+        return list(self.signature.parameters)
+
+    def bind_extra(self, name: str, number: int) -> None:
+        scalar = _SCALARS[type(self.extra[number])]
+        if scalar is None:
+            raise CompileError("aot.cute: kernels of CuTe DSL take no SymPointer")
+        self.wrapper.extra(number, scalar)
+        self.samples.append(getattr(self.cutlass, scalar)(0))
+
+    def bind_tensor(self, name: str, number: int, array: Array | None) -> None:
+        if array is None:
+            raise CompileError(f"aot.cute: input {number} is absent, which no tensor of CuTe is")
+        self.samples.append(
+            self.cute.runtime.make_ptr(
+                getattr(self.cutlass, _ELEMENTS[array.dtype]),
+                0,
+                self.cute.AddressSpace.gmem,
+                assumed_align=max(self.alignment or 1, array.size),
+            )
+        )
+        before = self.layout.count
+        is_pointer = "Pointer" in str(self.signature.parameters[name].annotation)
+        self.wrapper.tensor(number, array, is_pointer)
+        self.samples += [self.cutlass.Int32(1)] * (self.layout.count - before - 1)
+
+    def compile(self) -> Code:
+        text = self.wrapper.text(self.block, self.values, self.shared_mem)
+        try:
+            content = repr(_identity(self.function, set()))
+        except ValueError:
+            facts, code = self._compile(text)
+        else:
+            samples = [str(sample) for sample in self.samples]
+            described = repr((sorted(self.values.items()), samples, self.alignment))
+            version = getattr(self.cutlass, "__version__", "")
+            parts = ["cute", version, content, text, described, self.target, self.arch]
+            facts, code = cached_with_facts(parts, lambda: self._compile(text))
+        if len(facts["parameters"]) != self.layout.count:
+            raise CompileError(
+                f"aot.cute: the kernel '{self.function.__name__}' was compiled to one of "
+                f"{len(facts['parameters'])} parameters; {self.layout.count} were expected"
+            )
+        block = dict(zip(("block_x", "block_y", "block_z"), self.block))
+        return self.code(code, facts["name"], facts["target"], **block, shared_mem=facts["shared"])
+
+    def _compile(self, text: str) -> tuple[dict[str, Any], bytes]:
+        name = self.function.__name__
+        known = {f"C_{name}": value for name, value in self.values.items()}
+        known |= {"cute": self.cute, "FUNCTION": self.cute.jit(_of_device(self.function))}
+        known |= {each: getattr(self.cutlass, each) for each in {*_SCALARS.values()} - {None}}
+        known["__name__"] = __name__
+        try:
+            with _as_file(f"<opwright {next(_numbers)}: {name}>", text) as file:
+                exec(_code_object(text, file), known)
+                with tempfile.TemporaryDirectory() as folder:
+                    made = self.cute.compile(
+                        known["opwright_host"],
+                        *self.samples,
+                        options=f"--gpu-arch {self.target} --keep-cubin --keep-ptx --dump-dir {folder}",
+                    )
+                    ptx, cubin, module = made.__ptx__, made.__cubin__, str(made.ir_module)
+        except Exception as error:  # the compiler's passes raise many kinds
+            raise CompileError(
+                f"the kernel '{name}' of CuTe DSL does not compile for {self.target}: {error}"
+            ) from error
+        ((symbol, parameters),) = _ptx.entries(ptx).items()
+        shared = self.shared_mem if self.shared_mem is not None else _shared_memory(module)
+        if shared is None:
+            raise CompileError(
+                f"aot.cute: how much shared memory the kernel '{name}' takes is not known; say so: "
+                "shared_mem=..."
+            )
+        facts = {
+            "name": symbol,
+            "target": _ptx.target(ptx),
+            "parameters": parameters,
+            "shared": shared,
+        }
+        return facts, ptx.encode() if self.is_ptx else bytes(cubin)
 
 
 @portable
@@ -175,138 +321,6 @@ def cute(
     :raises CompileError: for wrong parameters, with the compiler's messages, or for a missing
         package.
     """
-    cutlass, package = _import()
-    function = getattr(kernel, "__wrapped__", None)
-    if not inspect.isfunction(function) or getattr(kernel, "_decorator_kind", None) != "kernel":
-        raise TypeError(
-            "aot.cute: the kernel must be a function decorated with cute.kernel; "
-            f"{getattr(kernel, '__name__', type(kernel).__name__)} came"
-        )
-    arch = chosen_architecture("aot.cute", arch)
-    target = arch.replace("compute_", "sm_")
-    if (
-        target in ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
-        and kind(arch) != "ptx"
-    ):
-        target += "a"  # as CuTe DSL itself compiles for such a GPU
-    check_alignment("aot.cute", alignment)
-    inputs, given = list(inputs), symbols(extra)
-    ins = arrays("aot.cute", "inputs", inputs, _ELEMENTS)
-    outs = arrays("aot.cute", "outputs", outputs, _ELEMENTS, inputs)
-    signature = inspect.signature(function)
-    values = dict(constants or {})
-    free = [name for name in signature.parameters if name not in values]
-    without = left_out(len(free), len(ins) + len(given), outs)
-    expected = len(ins) + len(given) + len(outs) - len(without)
-    if len(free) != expected or not set(values) <= set(signature.parameters):
-        raise CompileError(
-            f"aot.cute: the kernel `{function.__name__}{signature}` has the parameters "
-            f"({', '.join(free)}) beside the constants ({', '.join(values)}), but {len(ins)} "
-            f"inputs, {len(given)} extra arguments and {len(outs)} outputs come, in this order"
-        )
-    threads = [*([block] if isinstance(block, int) else block), 1, 1][:3]
-
-    def fail(reason: str) -> CompileError:
-        return CompileError(f"aot.cute: the kernel `{function.__name__}{signature}`: {reason}")
-
-    wrapper = _Wrapper(Layout(len(ins), given, len(outs)))
-    samples: list[Any] = []
-    for place, name in zip(places(free, order, fail, without), free):
-        number = place - len(ins)
-        if 0 <= number < len(given):
-            scalar = _SCALARS[type(given[number])]
-            if scalar is None:
-                raise CompileError("aot.cute: kernels of CuTe DSL take no SymPointer")
-            wrapper.extra(number, scalar)
-            samples.append(getattr(cutlass, scalar)(0))
-            continue
-        tensor = place if number < 0 else place - len(given)
-        array = [*ins, *outs][tensor]
-        if array is None:
-            raise CompileError(f"aot.cute: input {tensor} is absent, which no tensor of CuTe is")
-        is_pointer = "Pointer" in str(signature.parameters[name].annotation)
-        samples.append(
-            package.runtime.make_ptr(
-                getattr(cutlass, _ELEMENTS[array.dtype]),
-                0,
-                package.AddressSpace.gmem,
-                assumed_align=max(alignment or 1, array.size),
-            )
-        )
-        before = wrapper.layout.count
-        wrapper.tensor(tensor, array, is_pointer)
-        samples += [cutlass.Int32(1)] * (wrapper.layout.count - before - 1)
-
-    text = wrapper.text(threads, values, shared_mem)
-
-    def compile() -> tuple[dict[str, Any], bytes]:
-        # The function is taken as one of the device. The preprocessor reads sources by their names.
-        inner = FunctionType(
-            getattr(function, "_original_code", function.__code__),
-            function.__globals__,
-            function.__name__,
-            function.__defaults__,
-            function.__closure__,
-        )
-        inner.__annotations__ = function.__annotations__
-        inner.__kwdefaults__ = function.__kwdefaults__
-        known = {f"C_{name}": value for name, value in values.items()}
-        known |= {"cute": package, "FUNCTION": package.jit(inner), "__name__": __name__}
-        known |= {name: getattr(cutlass, name) for name in {*_SCALARS.values()} - {None}}
-        file = f"<opwright {next(_numbers)}: {function.__name__}>"
-        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-        try:
-            exec(_code_object(text, file), known)
-            with tempfile.TemporaryDirectory() as folder:
-                made = package.compile(
-                    known["opwright_host"],
-                    *samples,
-                    options=f"--gpu-arch {target} --keep-cubin --keep-ptx --dump-dir {folder}",
-                )
-                ptx, cubin, module = made.__ptx__, made.__cubin__, str(made.ir_module)
-        except Exception as error:  # the compiler's passes raise many kinds
-            raise CompileError(
-                f"the kernel '{function.__name__}' of CuTe DSL does not compile for {target}: {error}"
-            ) from error
-        finally:
-            linecache.cache.pop(file, None)
-        ((symbol, parameters),) = _ptx.entries(ptx).items()
-        shared = shared_mem if shared_mem is not None else _shared_memory(module)
-        if shared is None:
-            raise CompileError(
-                f"aot.cute: how much shared memory the kernel '{function.__name__}' takes is not "
-                "known; say so: shared_mem=..."
-            )
-        facts = {
-            "name": symbol,
-            "target": _ptx.target(ptx),
-            "parameters": parameters,
-            "shared": shared,
-        }
-        return facts, ptx.encode() if kind(arch) == "ptx" else bytes(cubin)
-
-    try:
-        content = repr(_identity(function, set()))
-    except ValueError:
-        facts, code = compile()
-    else:
-        described = repr((sorted(values.items()), [str(s) for s in samples], alignment))
-        versions = getattr(cutlass, "__version__", "")
-        parts: list[str | bytes] = ["cute", versions, content, text, described, target, arch]
-        facts, code = cached_with_facts(parts, compile)
-    if len(facts["parameters"]) != wrapper.layout.count:
-        raise CompileError(
-            f"aot.cute: the kernel '{function.__name__}' was compiled to one of "
-            f"{len(facts['parameters'])} parameters; {wrapper.layout.count} were expected"
-        )
-    names = ("block_x", "block_y", "block_z")
-    return Code(
-        code,
-        facts["name"],
-        facts["target"],
-        wrapper.layout.parameters,
-        kind=kind(arch),
-        added=wrapper.layout.added,
-        order=wrapper.layout.order,
-        launch={**dict(zip(names, threads)), "shared_mem": facts["shared"]},
-    )
+    threads = [block] if isinstance(block, int) else block
+    given = Given(inputs, extra, outputs, arch)
+    return _Kernel(kernel, constants or {}, threads, shared_mem, alignment, given).make(order)

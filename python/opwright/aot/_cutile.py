@@ -8,19 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .._core import DataType
-from ._arrays import (
-    ELEMENTS,
-    SCALARS,
-    Array,
-    Layout,
-    arrays,
-    check_alignment,
-    left_out,
-    places,
-    symbols,
-)
+from ._adapter import Adapter, Given
+from ._arrays import ELEMENTS, SCALARS, Array, check_alignment
 from ._code import Code, CompileError, cached
-from ._gpu import chosen_architecture, kind
 from ._saved import portable
 
 _ELEMENTS = {**ELEMENTS, DataType.BOOL: "bool_"}
@@ -39,7 +29,7 @@ def _import() -> tuple[Any, Any]:
 
 
 def _divisor(value: Any, most: int) -> int:
-    """The largest power of two up to `most` that divides an extent or a stride, as far as known."""
+    """The largest power of two up to `most` that is known to divide an extent or a stride."""
     if not isinstance(value, int) or value <= 0:
         return 1
     return min(value & -value, most)
@@ -48,7 +38,8 @@ def _divisor(value: Any, most: int) -> int:
 def _constraint(
     tile: Any, array: Array, shared: str | None, alignment: int | None, index: Any
 ) -> Any:
-    """What the compiler may assume of an array. Its memory is its own, unless `shared` names it."""
+    """The compiler's assumptions about an array. The array shares its memory only if `shared` names
+    the memory."""
     most = max(16 // array.size, 1)
     rank = len(array.extents)
     strides = [array.stride(axis) for axis in range(rank)]
@@ -64,6 +55,99 @@ def _constraint(
         shape_divisible_by=[_divisor(extent, most) for extent in array.extents],
         base_addr_divisible_by=max(alignment or 1, array.size),
     )
+
+
+class _Kernel(Adapter):
+    maker = "aot.cutile"
+    elements = _ELEMENTS
+
+    def __init__(
+        self,
+        kernel: Any,
+        constants: Mapping[str, Any],
+        alignment: int | None,
+        index_bits: int,
+        given: Given,
+    ):
+        self.tile, self.compilation = _import()
+        if not isinstance(kernel, self.tile.kernel):
+            raise TypeError(
+                "aot.cutile: the kernel must be a function decorated with cuda.tile.kernel; "
+                f"{type(kernel).__name__} came"
+            )
+        check_alignment(self.maker, alignment)
+        if index_bits not in (32, 64):
+            raise ValueError(f"aot.cutile: index_bits is 32 or 64; {index_bits} came")
+        function = kernel._annotated_function.pyfunc
+        self.tile_kernel, self.name = kernel, function.__name__
+        self.signature = inspect.signature(function)
+        super().__init__(f"`{self.name}{self.signature}`", given, constants)
+        self.arch = self.arch.rstrip("af")
+        if self.is_ptx:
+            raise CompileError(
+                f"aot.cutile: cuTile makes cubins alone: arch='sm_90', not '{self.arch}'"
+            )
+        self.alignment, self.index_bits = alignment, index_bits
+        self.constraints = dict(constants)
+
+    def parameters(self) -> list[str]:
+        return list(self.signature.parameters)
+
+    def bind_extra(self, name: str, number: int) -> None:
+        scalar = SCALARS[type(self.extra[number])]
+        if scalar is None:
+            raise CompileError("aot.cutile: cuTile's kernels take no SymPointer")
+        self.layout.extra(number)
+        self.constraints[name] = self.compilation.ScalarConstraint(getattr(self.tile, scalar))
+
+    def bind_tensor(self, name: str, number: int, array: Array | None) -> None:
+        if array is None:
+            raise CompileError(f"aot.cutile: input {number} is absent, which no array of cuTile is")
+        self.layout.tensor(number)
+        for extent in array.extents:
+            self.layout.integer(extent, self.index_bits)
+        for axis in range(len(array.extents)):
+            self.layout.integer(array.stride(axis), self.index_bits)
+        memory = array.aliased if array.aliased >= 0 else number
+        shared = f"memory{memory}" if memory in self._shared_memories() else None
+        index = self.tile.int32 if self.index_bits == 32 else self.tile.int64
+        self.constraints[name] = _constraint(self.tile, array, shared, self.alignment, index)
+
+    def _shared_memories(self) -> set[int]:
+        """The inputs whose memory two arrays share: cuTile requires two arrays for each named
+        memory."""
+        first = len(self.inputs) + len(self.extra)
+        taken = [each for i, each in enumerate(self.outputs) if first + i in self.places]
+        return {array.aliased for array in taken if array is not None} - {-1}
+
+    def compile(self) -> Code:
+        # The bytecode contains everything that determines the kernel.
+        bytecode = self._export("tileir_bytecode")
+        parts: list[str | bytes] = ["cutile", self.tile.__version__, self.arch, bytecode]
+        code = cached(parts, lambda: self._export("cubin"))
+        return self.code(code, self.name, self.arch, block_x=1, block_y=1, block_z=1, shared_mem=0)
+
+    def _export(self, form: str) -> bytes:
+        signature = self.compilation.KernelSignature(
+            [self.constraints[name] for name in self.parameters()],
+            self.compilation.CallingConvention.cutile_python_v1(),
+            self.name,
+        )
+        file = io.BytesIO()
+        try:
+            self.compilation.export_kernel(
+                self.tile_kernel, [signature], file, gpu_code=self.arch, output_format=form
+            )
+        except FileNotFoundError as error:
+            raise CompileError(
+                "aot.cutile needs tileiras, NVIDIA's compiler of tiles, where engines are built: "
+                f"python -m pip install 'cuda-tile[tileiras]' ({error})"
+            ) from error
+        except Exception as error:  # the compiler's passes raise many kinds
+            raise CompileError(
+                f"the cuTile kernel '{self.name}' does not compile for {self.arch}: {error}"
+            ) from error
+        return file.getvalue()
 
 
 @portable
@@ -107,95 +191,5 @@ def cutile(
     :raises CompileError: for wrong parameters, with the compiler's messages, or for a missing
         package.
     """
-    tile, compilation = _import()
-    if not isinstance(kernel, tile.kernel):
-        raise TypeError(
-            "aot.cutile: the kernel must be a function decorated with cuda.tile.kernel; "
-            f"{type(kernel).__name__} came"
-        )
-    arch = chosen_architecture("aot.cutile", arch).rstrip("af")
-    if kind(arch) == "ptx":
-        raise CompileError(f"aot.cutile: cuTile makes cubins alone: arch='sm_90', not '{arch}'")
-    check_alignment("aot.cutile", alignment)
-    if index_bits not in (32, 64):
-        raise ValueError(f"aot.cutile: index_bits is 32 or 64; {index_bits} came")
-    inputs, given = list(inputs), symbols(extra)
-    ins = arrays("aot.cutile", "inputs", inputs, _ELEMENTS)
-    outs = arrays("aot.cutile", "outputs", outputs, _ELEMENTS, inputs)
-    function = kernel._annotated_function.pyfunc
-    name, text = function.__name__, f"{function.__name__}{inspect.signature(function)}"
-    names, values = list(inspect.signature(function).parameters), dict(constants or {})
-    free = [each for each in names if each not in values]
-    without = left_out(len(free), len(ins) + len(given), outs)
-    expected = len(ins) + len(given) + len(outs) - len(without)
-    if len(free) != expected or not set(values) <= set(names):
-        raise CompileError(
-            f"aot.cutile: the kernel `{text}` has the parameters ({', '.join(free)}) beside the "
-            f"constants ({', '.join(values)}), but {len(ins)} inputs, {len(given)} extra arguments "
-            f"and {len(outs)} outputs come, in this order"
-        )
-
-    def fail(reason: str) -> CompileError:
-        return CompileError(f"aot.cutile: the kernel `{text}`: {reason}")
-
-    layout, constraints = Layout(len(ins), given, len(outs)), {}
-    taken = [i for i in range(len(outs)) if len(ins) + len(given) + i not in without]
-    # cuTile wants of each name of a memory that two arrays have it.
-    aliased = {array.aliased for i in taken if (array := outs[i]) is not None} - {-1}
-    index = tile.int32 if index_bits == 32 else tile.int64
-    for place, parameter in zip(places(free, order, fail, without), free):
-        number = place - len(ins)
-        if 0 <= number < len(given):
-            scalar = SCALARS[type(given[number])]
-            if scalar is None:
-                raise CompileError("aot.cutile: cuTile's kernels take no SymPointer")
-            layout.extra(number)
-            constraints[parameter] = compilation.ScalarConstraint(getattr(tile, scalar))
-            continue
-        tensor = place if number < 0 else place - len(given)
-        array = [*ins, *outs][tensor]
-        if array is None:
-            raise CompileError(f"aot.cutile: input {tensor} is absent, which no array of cuTile is")
-        layout.tensor(tensor)
-        for extent in array.extents:
-            layout.integer(extent, index_bits)
-        for axis in range(len(array.extents)):
-            layout.integer(array.stride(axis), index_bits)
-        memory = array.aliased if array.aliased >= 0 else tensor
-        shared = f"memory{memory}" if memory in aliased else None
-        constraints[parameter] = _constraint(tile, array, shared, alignment, index)
-
-    signature = compilation.KernelSignature(
-        [constraints[n] if n in constraints else values[n] for n in names],
-        compilation.CallingConvention.cutile_python_v1(),
-        name,
-    )
-
-    def export(form: str) -> bytes:
-        file = io.BytesIO()
-        try:
-            compilation.export_kernel(kernel, [signature], file, gpu_code=arch, output_format=form)
-        except FileNotFoundError as error:
-            raise CompileError(
-                "aot.cutile needs tileiras, NVIDIA's compiler of tiles, where engines are built: "
-                f"python -m pip install 'cuda-tile[tileiras]' ({error})"
-            ) from error
-        except Exception as error:  # the compiler's passes raise many kinds
-            raise CompileError(
-                f"the cuTile kernel '{name}' does not compile for {arch}: {error}"
-            ) from error
-        return file.getvalue()
-
-    # The bytecode has all that the kernel is made of.
-    parts: list[str | bytes] = ["cutile", tile.__version__, arch, export("tileir_bytecode")]
-    code = cached(parts, lambda: export("cubin"))
-    return Code(
-        code,
-        name,
-        arch,
-        layout.parameters,
-        kind="cubin",
-        added=layout.added,
-        order=layout.order,
-        launch={"block_x": 1, "block_y": 1, "block_z": 1, "shared_mem": 0},
-    )
+    given = Given(inputs, extra, outputs, arch)
+    return _Kernel(kernel, constants or {}, alignment, index_bits, given).make(order)

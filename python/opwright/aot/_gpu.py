@@ -1,4 +1,4 @@
-"""What the makers of kernels for GPUs share."""
+"""Shared code of the makers of kernels for GPUs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def architecture() -> str:
 
 
 def chosen_architecture(maker: str, arch: str | None) -> str:
-    """The architecture that was asked for, or that of the GPU that an engine is being built for:
-    "sm_90" for a cubin, "compute_90" for PTX."""
+    """The requested architecture, or that of the GPU that an engine is being built for: "sm_90" for
+    a cubin, "compute_90" for PTX."""
     if arch is None:
         device = build_architecture()
         if device.startswith("sm_"):
@@ -47,7 +47,7 @@ def kind(arch: str) -> str:
 def cached_with_facts(
     parts: Sequence[str | bytes], compile: Callable[[], tuple[dict[str, Any], bytes]]
 ) -> tuple[dict[str, Any], bytes]:
-    """As `cached`, of code and what the compiler says of it."""
+    """As `cached`, for code with facts from the compiler."""
 
     def packed() -> bytes:
         facts, code = compile()

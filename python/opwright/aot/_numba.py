@@ -55,8 +55,8 @@ def _element(dtype: DataType) -> str:
 
 
 def _identity(value: Any, seen: set[int]) -> Any:
-    """What a function's result depends on besides its arguments, as values that marshal takes;
-    raises ValueError where that cannot be told."""
+    """Everything that a function's result depends on besides its arguments, as values that marshal
+    takes. Raises ValueError if that cannot be found out."""
     if id(value) in seen:
         return "again"
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
@@ -66,7 +66,7 @@ def _identity(value: Any, seen: set[int]) -> Any:
     if isinstance(value, types.ModuleType):
         return ("module", value.__name__, str(getattr(value, "__version__", "")))
     value = getattr(value, "py_func", value)
-    value = getattr(value, "_defn", value)  # of numba.extending.intrinsic
+    value = getattr(value, "_defn", value)  # functions of numba.extending.intrinsic
     if isinstance(value, types.BuiltinFunctionType):
         return ("builtin", value.__module__, value.__name__)
     if isinstance(value, types.FunctionType):
@@ -89,7 +89,7 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 def _compile_ir(function: Callable[..., Any], signature: Any, name: str) -> tuple[str, str]:
-    """The LLVM IR of the function, and the name that it has there."""
+    """The LLVM IR of the function, and the function's name in it."""
     import numba
     from numba.core import errors
 
@@ -109,7 +109,8 @@ def _compile_ir(function: Callable[..., Any], signature: Any, name: str) -> tupl
 
 
 def _wrapper(symbol: str, function: str, scalars: list[str]) -> str:
-    """The exported function, which unpacks args; `scalars` has the LLVM type of each argument."""
+    """IR of the exported function, which unpacks args. `scalars` has the LLVM type of each
+    argument."""
     lines = [f"define void @{symbol}(ptr %args, i64 %x, i64 %y, i64 %z) {{"]
     lines += ["  %ret = alloca ptr", "  %exc = alloca ptr"]
     arguments = ["ptr %ret", "ptr %exc"]
@@ -146,7 +147,7 @@ def _emit(ir: str, function: str, symbol: str, scalars: list[str], cpu: str, nam
         raise CompileError("aot.numba needs Numba 0.62 or newer: python -m pip install -U numba")
     text = ir + "\n" + _wrapper(symbol, function, scalars) + "\n"
     if re.search(r'^declare [^\n]*@"?NRT_MemInfo_call_dtor"?\(', ir, re.MULTILINE):
-        # numba.carray refers to it for arrays that own memory, which these do not.
+        # numba.carray refers to this function for arrays that own memory. Arrays here do not.
         text = re.sub(
             r'^declare [^\n]*@"?NRT_MemInfo_call_dtor"?\([^\n]*$',
             "define internal void @NRT_MemInfo_call_dtor(ptr %0) { ret void }",

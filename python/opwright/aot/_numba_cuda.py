@@ -15,7 +15,7 @@ from ._numba import _ELEMENTS as _CPU_ELEMENTS
 from ._numba import _identity
 from ._saved import portable
 
-# On a GPU Numba computes with FP16.
+# Numba computes with FP16 on a GPU, but not on the CPU.
 _ELEMENTS = {**_CPU_ELEMENTS, DataType.HALF: "float16"}
 _SCALARS = by_symbol(
     {
@@ -31,7 +31,7 @@ _SCALARS = by_symbol(
 
 
 def _import() -> tuple[Any, Any, str]:
-    """Numba's CUDA target, its types, and the versions of what compiles."""
+    """Numba's CUDA target, its types, and the versions of the compilers."""
     try:
         import numba
         import numba_cuda
@@ -53,7 +53,7 @@ def _compile(
         ptx, _ = cuda.compile_ptx(function, signature, cc=divmod(number, 10))
     except NumbaError as error:
         raise CompileError(f"the Numba-CUDA kernel '{name}' does not compile:\n{error}") from error
-    except Exception as error:  # NVVM's package is loaded when it is first needed
+    except Exception as error:  # NVVM's package is loaded at its first use
         if "nvvm" not in str(error).lower():
             raise
         raise CompileError(

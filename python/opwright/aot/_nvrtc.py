@@ -1,4 +1,4 @@
-"""NVRTC, NVIDIA's compiler of CUDA C++: the few functions of its library that are needed, by ctypes."""
+"""NVRTC, NVIDIA's compiler of CUDA C++: the needed functions of its library, called by ctypes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# Folders of NVIDIA's Python packages, below one of sys.path.
+# Folders of NVIDIA's Python packages, relative to entries of sys.path.
 _PACKAGES = (
     "nvidia/cu13",
     "nvidia/cuda_nvrtc",
@@ -32,24 +32,24 @@ class CompilationError(Exception):
 
 @dataclass
 class Compiled:
-    """What became of a program."""
+    """Result of compiling a program."""
 
     symbol: str
-    """The name in the code of the function that was asked for."""
+    """The name of the requested function in the code."""
     ptx: bytes
     cubin: bytes
-    """Empty where none was asked for."""
+    """Empty if no cubin was requested."""
 
 
 def package_folders() -> Iterator[Path]:
-    """Where NVIDIA's Python packages may have their folders lib and include."""
+    """Folders in which NVIDIA's Python packages may have lib and include."""
     for entry in sys.path:
         for name in _PACKAGES:
             yield Path(entry) / name
 
 
 def _files() -> Iterator[str]:
-    """Where the library may lie, the best place first."""
+    """Possible paths of the library, the best first."""
     named = os.environ.get("OPWRIGHT_NVRTC")
     if named:
         yield named
@@ -62,7 +62,7 @@ def _files() -> Iterator[str]:
 
 
 def header_folders() -> list[str]:
-    """The folders of CUDA's headers, as far as they are installed: cuda_fp16.h, cuda/std/..."""
+    """The installed folders of CUDA's headers: cuda_fp16.h, cuda/std/..."""
     found = []
     for folder in (*package_folders(), _TOOLKIT):
         for include in (folder / "include", folder / "include" / "cccl"):
@@ -72,7 +72,7 @@ def header_folders() -> list[str]:
 
 
 class Nvrtc:
-    """The library, loaded. Raises NvrtcError where there is none."""
+    """The loaded library. Raises NvrtcError if there is none."""
 
     def __init__(self) -> None:
         reasons = []
@@ -104,8 +104,9 @@ class Nvrtc:
     def compile(
         self, text: str, file: str, options: Sequence[str], expression: str, *, cubin: bool
     ) -> Compiled:
-        """Compiles a program, into a cubin too where its architecture is a real one ("sm_..."), and
-        tells the name of the function that is named by a C++ expression. Raises CompilationError."""
+        """Compiles a program to PTX, and also to a cubin if `cubin` is set, which needs a real
+        architecture ("sm_..."). Finds the symbol of the function that a C++ expression names.
+        Raises CompilationError."""
         program = ctypes.c_void_p()
         source, name = text.encode(), file.encode()
         self._call("nvrtcCreateProgram", ctypes.byref(program), source, name, 0, None, None)

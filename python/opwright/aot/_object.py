@@ -25,7 +25,7 @@ def _open(data: bytes) -> Any:
 
 
 def _functions(elf: Any, section: str) -> list[str]:
-    """The names of the functions that a table of symbols has for others to use."""
+    """The names of the functions that a symbol table exports."""
     table = elf.get_section_by_name(section)
     symbols = [] if table is None else table.iter_symbols()
     return sorted(
@@ -95,16 +95,17 @@ def object(code: bytes | os.PathLike[str], name: str, target: str | None = None)
     called for each cell of the grid. ``args[i]`` points to argument i: a pointer for each input, the
     extra arguments, a pointer for each output. Kernels for GPUs have these as their parameters.
 
-    The architecture is read from the code. A shared object may need more of a processor than that:
-    `target` lists it, as Linux names it, and an engine with the code loads only where it is there.
+    The architecture is read from the code. A shared object may need further features of the
+    processor. `target` lists them by Linux's names, and an engine with the code loads only on a
+    processor that has them.
 
     :param code: the bytes, or the path of a file.
     :param name: of the kernel, as it is exported.
     :param target: for the CPU the features that the code needs, ``"avx2 fma"``, or a level,
         ``"x86-64-v3"``; for a GPU the architecture, if it is more special than the code says:
         ``"sm_90a"``.
-    :raises CompileError: for what is no such code, of another architecture than `target`, or does
-        not export the name, with the names that it has.
+    :raises CompileError: for data that is not such code, has another architecture than `target`, or
+        does not export the name, with the names that it has.
     """
     what = "aot.object: the code"
     if isinstance(code, os.PathLike):
@@ -127,7 +128,7 @@ def object(code: bytes | os.PathLike[str], name: str, target: str | None = None)
             return _from_elf(data, name, target, what)
         except CompileError:
             raise
-        except Exception as error:  # pyelftools raises many kinds for a file that is damaged
+        except Exception as error:  # pyelftools raises many kinds for a damaged file
             raise CompileError(f"{what} is a damaged ELF file: {error!r}") from error
     text = data.rstrip(b"\0").decode("utf-8", "replace")
     architecture = _ptx.target(text)

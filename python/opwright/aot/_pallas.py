@@ -10,9 +10,10 @@ from typing import Any
 
 from .._core import DataType
 from . import _triton
-from ._arrays import ELEMENTS, arrays, check_alignment
+from ._adapter import Adapter, Given
+from ._arrays import ELEMENTS, Array, check_alignment
 from ._code import Code, CompileError
-from ._gpu import cached_with_facts, chosen_architecture
+from ._gpu import cached_with_facts
 from ._saved import portable
 
 _ELEMENTS = {**ELEMENTS, DataType.BOOL: "bool_"}
@@ -32,7 +33,7 @@ def _import() -> Any:
 
 
 class _Kernel:
-    """What JAX makes of a function that is one kernel of Triton."""
+    """JAX's lowering of a function that is a single Triton kernel."""
 
     def __init__(self, lowered: Any, fail: Callable[[str], CompileError]):
         from jax._src.lib.mlir import ir
@@ -40,7 +41,7 @@ class _Kernel:
         module = lowered.compiler_ir()
         functions = {f.attributes["sym_name"].value: f for f in module.body.operations}
         block, calls, end, names = self._body(functions["main"])
-        # A function that is decorated with jax.jit is one that is called.
+        # A function that jax.jit decorates appears as a call.
         while names == ["func.call"] and self._passes_on(block, calls[0], end):
             callee = calls[0].attributes["callee"].value
             block, calls, end, names = self._body(functions[callee])
@@ -68,7 +69,8 @@ class _Kernel:
 
     @staticmethod
     def _body(function: Any) -> tuple[Any, list[Any], Any, list[str]]:
-        """A function's block, the operations before its end, the end, and what the former are."""
+        """A function's block, the operations before its end, the end, and the names of these
+        operations."""
         (block,) = function.regions[0].blocks
         *calls, end = block.operations
         names = [str(getattr(call, "call_target_name", call.operation.name)) for call in calls]
@@ -76,14 +78,15 @@ class _Kernel:
 
     @staticmethod
     def _passes_on(block: Any, call: Any, end: Any) -> bool:
-        """Whether a call has the caller's arguments and results, in their order."""
+        """Whether a call passes on the caller's arguments and results in the same order."""
         return list(call.operands) == list(block.arguments) and list(call.results) == list(
             end.operands
         )
 
     @staticmethod
     def _as_text(ir: Any, code: bytes) -> str:
-        """Two versions of Triton agree on the text of its operations, not on their bytes."""
+        """The operations as text, since two versions of Triton agree on it but not on the
+        bytecode."""
         from jax._src.lib import triton
 
         with ir.Context() as context, ir.Location.unknown():
@@ -96,7 +99,8 @@ _CACHE = re.compile(r"(?P<cache> cacheModifier = \w+)?(?P<evict> evictionPolicy 
 
 
 def _cache_policy(found: re.Match[str]) -> str:
-    """How Triton has it from 3.9 on, of what JAX writes as Triton had it before."""
+    """Converts a cache policy from the older syntax, which JAX writes, to that of Triton 3.9 and
+    later."""
     if not found[0]:
         return ""
     cache, evict = (
@@ -106,6 +110,107 @@ def _cache_policy(found: re.Match[str]) -> str:
     return (
         f" {{cachePolicy = #tt.cache_policy<cache_modifier = {cache}, eviction_policy = {evict}>}}"
     )
+
+
+class _Function(Adapter):
+    maker = "aot.pallas"
+    elements = _ELEMENTS
+
+    def __init__(self, function: Callable[..., Any], alignment: int | None, given: Given):
+        self.jax, self.triton = _import(), _triton.imported()
+        check_alignment(self.maker, alignment)
+        self.function, self.alignment = function, alignment
+        self.name = getattr(function, "__name__", type(function).__name__)
+        super().__init__(f"'{self.name}'", given)
+        self.samples: list[Any] = []
+
+    def fail(self, reason: str) -> CompileError:
+        return CompileError(f"{self.maker}: the function {self.kernel}: {reason}")
+
+    def parameters(self) -> list[str]:
+        """The parameters of the kernel that JAX makes: the inputs, then the outputs."""
+        ports = (("input", self.inputs), ("output", self.outputs))
+        return [f"{what} {number}" for what, arrays in ports for number in range(len(arrays))]
+
+    def bind_extra(self, name: str, number: int) -> None:
+        raise NotImplementedError  # attributes are numbers in the function
+
+    def bind_tensor(self, name: str, number: int, array: Array | None) -> None:
+        if array is None:
+            raise self.fail(f"{name} is absent, which no array of JAX is")
+        if not all(isinstance(extent, int) for extent in array.extents):
+            raise self.fail(
+                f"{name} has the extents {array.extents}; Pallas compiles for extents that are "
+                "known. Build the engine for fixed shapes, or write an impl, which JAX runs"
+            )
+        dtype = getattr(self.jax.numpy, _ELEMENTS[array.dtype])
+        self.samples.append(self.jax.ShapeDtypeStruct(tuple(array.extents), dtype))
+
+    def compile(self) -> Code:
+        kernel = self._lowered()
+        text = self._text(kernel)
+        settings = {
+            "num_warps": kernel.num_warps,
+            "num_stages": kernel.num_stages,
+            "enable_fp_fusion": True,
+        }
+        parts = ["pallas", self.triton.__version__, text, repr(sorted(settings.items())), self.arch]
+        facts, code = cached_with_facts(parts, lambda: self._compile(kernel.name, text, settings))
+        # The kernel's outputs follow its inputs; the function may return them in another order.
+        places = {result: place for place, result in enumerate(kernel.results)}
+        order = [*kernel.operands, *(len(self.inputs) + places[r] for r in sorted(places))]
+        grid = dict(zip(("grid_x", "grid_y", "grid_z"), kernel.grid))
+        return _triton.code_of(
+            self.maker, facts, code, self.layout.parameters, self.arch, order=tuple(order), **grid
+        )
+
+    def _lowered(self) -> _Kernel:
+        count = len(self.inputs)
+        try:
+            traced = self.jax.jit(self.function).trace(*self.samples[:count])
+            lowered = traced.lower(lowering_platforms=("cuda",))
+        except Exception as error:  # the tracer raises many kinds
+            raise CompileError(
+                f"the Pallas kernel of '{self.name}' does not compile: {error}"
+            ) from error
+        made = self.jax.tree_util.tree_leaves(lowered.out_info)
+        wanted = self.samples[count:]
+        if [(m.shape, m.dtype) for m in made] != [(w.shape, w.dtype) for w in wanted]:
+            returned, outputs = (
+                ", ".join(f"{each.dtype}{list(each.shape)}" for each in arrays)
+                for arrays in (made, wanted)
+            )
+            raise self.fail(f"it returns {returned}; the outputs are {outputs}")
+        return _Kernel(lowered, self.fail)
+
+    def _text(self, kernel: _Kernel) -> str:
+        """The kernel in the syntax of the installed Triton, with less alignment: JAX promises more
+        than callers' memory has."""
+
+        def aligned(found: re.Match[str]) -> str:
+            return f"tt.divisibility = {min(int(found[1]), self.alignment or 1)} : i32"
+
+        text = re.sub(r"tt\.divisibility = (\d+) : i32", aligned, kernel.text)
+        if tuple(map(int, self.triton.__version__.split(".")[:2])) >= (3, 9):
+            text = re.sub(_CACHE, _cache_policy, text)
+        return text
+
+    def _compile(
+        self, name: str, text: str, settings: dict[str, Any]
+    ) -> tuple[dict[str, Any], bytes]:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / f"{re.sub(r'[^A-Za-z0-9_]', '_', name)}.ttir"
+            file.write_text(text)
+            try:
+                compiled = self.triton.compile(
+                    str(file), target=_triton.target_of(self.triton, self.arch), options=settings
+                )
+            except Exception as error:  # the compiler's passes raise many kinds
+                raise CompileError(
+                    f"the Pallas kernel '{name}' does not compile for {self.arch} with Triton "
+                    f"{self.triton.__version__}: {error}"
+                ) from error
+            return _triton.known_of(self.maker, compiled, self.arch)
 
 
 @portable
@@ -137,85 +242,4 @@ def pallas(
     :raises CompileError: for extents that are open, for a function that is more than a kernel, with
         the compilers' messages, or saying which package is missing.
     """
-    jax = _import()
-    package = _triton.imported()
-    arch = chosen_architecture("aot.pallas", arch)
-    check_alignment("aot.pallas", alignment)
-    inputs = list(inputs)
-    ins = arrays("aot.pallas", "inputs", inputs, _ELEMENTS)
-    outs = arrays("aot.pallas", "outputs", outputs, _ELEMENTS, inputs)
-    called = getattr(function, "__name__", type(function).__name__)
-
-    def fail(reason: str) -> CompileError:
-        return CompileError(f"aot.pallas: the function '{called}': {reason}")
-
-    samples = []
-    for what, number, array in [
-        *(("input", i, a) for i, a in enumerate(ins)),
-        *(("output", i, a) for i, a in enumerate(outs)),
-    ]:
-        if array is None:
-            raise fail(f"input {number} is absent, which no array of JAX is")
-        if not all(isinstance(extent, int) for extent in array.extents):
-            raise fail(
-                f"{what} {number} has the extents {array.extents}; Pallas compiles for extents that "
-                "are known. Build the engine for fixed shapes, or write an impl, which JAX runs"
-            )
-        dtype = getattr(jax.numpy, _ELEMENTS[array.dtype])
-        samples.append(jax.ShapeDtypeStruct(tuple(array.extents), dtype))
-
-    try:
-        traced = jax.jit(function).trace(*samples[: len(ins)])
-        lowered = traced.lower(lowering_platforms=("cuda",))
-    except Exception as error:  # the tracer raises many kinds
-        raise CompileError(f"the Pallas kernel of '{called}' does not compile: {error}") from error
-    made = jax.tree_util.tree_leaves(lowered.out_info)
-    if [(m.shape, m.dtype) for m in made] != [(s.shape, s.dtype) for s in samples[len(ins) :]]:
-        given = ", ".join(f"{m.dtype}{list(m.shape)}" for m in made)
-        wanted = ", ".join(f"{s.dtype}{list(s.shape)}" for s in samples[len(ins) :])
-        raise fail(f"it returns {given}; the outputs are {wanted}")
-    kernel = _Kernel(lowered, fail)
-
-    # JAX promises alignment that callers' memory need not have.
-    def aligned(found: re.Match[str]) -> str:
-        return f"tt.divisibility = {min(int(found[1]), alignment or 1)} : i32"
-
-    text = re.sub(r"tt\.divisibility = (\d+) : i32", aligned, kernel.text)
-    if tuple(map(int, package.__version__.split(".")[:2])) >= (3, 9):
-        text = re.sub(_CACHE, _cache_policy, text)
-    settings = {
-        "num_warps": kernel.num_warps,
-        "num_stages": kernel.num_stages,
-        "enable_fp_fusion": True,
-    }
-
-    def compile() -> tuple[dict[str, Any], bytes]:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / f"{re.sub(r'[^A-Za-z0-9_]', '_', kernel.name)}.ttir"
-            file.write_text(text)
-            try:
-                compiled = package.compile(
-                    str(file), target=_triton.target_of(package, arch), options=settings
-                )
-            except Exception as error:  # the compiler's passes raise many kinds
-                raise CompileError(
-                    f"the Pallas kernel '{kernel.name}' does not compile for {arch} with Triton "
-                    f"{package.__version__}: {error}"
-                ) from error
-            return _triton.known_of("aot.pallas", compiled, arch)
-
-    parts = ["pallas", package.__version__, text, repr(sorted(settings.items())), arch]
-    facts, code = cached_with_facts(parts, compile)
-    # The kernel's outputs follow its inputs; the function may return them in another order.
-    places = {result: place for place, result in enumerate(kernel.results)}
-    order = [*kernel.operands, *(len(ins) + places[r] for r in sorted(places))]
-    parameters = (len(ins), (), len(outs))
-    return _triton.code_of(
-        "aot.pallas",
-        facts,
-        code,
-        parameters,
-        arch,
-        order=tuple(order),
-        **dict(zip(("grid_x", "grid_y", "grid_z"), kernel.grid)),
-    )
+    return _Function(function, alignment, Given(inputs, (), outputs, arch)).make(None)

@@ -1,4 +1,4 @@
-"""What PTX says of itself."""
+"""Reads facts from PTX text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Parameters = tuple[int, tuple[type, ...], int]
 
 
 def target(ptx: str) -> str | None:
-    """The architecture after ``.target``; None of a text that is not PTX."""
+    """The architecture after ``.target``; None for text that is not PTX."""
     found = re.search(r"^\s*\.target\s+(\w+)", ptx, re.MULTILINE)
     return found[1] if found and re.search(r"^\s*\.version\s+\d", ptx, re.MULTILINE) else None
 
@@ -39,11 +39,11 @@ def entries(ptx: str) -> dict[str, list[str]]:
 
 
 def waits(ptx: str, name: str) -> bool:
-    """Whether the kernel waits for those before it, as programmatic dependent launch wants it (PTX ISA,
-    "griddepcontrol")."""
+    """Whether the kernel waits for the kernels before it, as programmatic dependent launch requires
+    (PTX ISA, "griddepcontrol")."""
     text = re.sub(r"//[^\n]*", "", ptx)
     parts = re.split(r"\.entry\s+([A-Za-z_$%][\w$]*)", text)
-    # Of a single kernel also what functions do that it calls.
+    # For a single kernel this includes the functions that it calls.
     bodies = text if len(parts) == 3 else dict(zip(parts[1::2], parts[2::2])).get(name, "")
     return re.search(r"\bgriddepcontrol\.wait\b", bodies) is not None
 
@@ -60,7 +60,7 @@ def _agree(found: str, wanted: str) -> bool:
 
 
 def check(maker: str, name: str, found: Sequence[str], parameters: Parameters) -> None:
-    """Throws CompileError unless a kernel with these parameters can be called with those."""
+    """Raises CompileError unless the found parameter types fit the expected ones."""
     wanted = expected(parameters)
     if len(found) == len(wanted) and all(map(_agree, found, wanted)):
         return

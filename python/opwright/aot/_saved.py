@@ -1,4 +1,5 @@
-"""Kernels that are compiled on one machine and become part of engines on another."""
+"""Saving and loading of kernels, which are compiled on one machine and built into engines on
+another."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def open_extents(*names: str) -> tuple[ShapeExpr, ...]:
         x = (trt.float32, [rows, columns])
         aot.warp(kernel, rows, inputs=[x], outputs=[x], arch="sm_90").save("kernel.sm_90")
 
-    :param names: for messages.
+    :param names: the names in messages.
     """
     made = []
     for name in names:
@@ -73,18 +74,18 @@ class Port:
 
     dtype: DataType
     extents: list[Any] | None
-    """None where the kernel does not know them."""
+    """None if the kernel does not know them."""
 
 
 @dataclass
 class Ports:
-    """What a kernel was compiled for."""
+    """Inputs, extra arguments and outputs that a kernel was compiled for."""
 
     inputs: list[Port | None]
     extra: list[Any]
     outputs: list[Port | None]
     aliased: list[int]
-    """Of each output: the number of the input whose memory it has, or -1."""
+    """The number of the input whose memory each output shares, or -1."""
 
 
 def _port(maker: str, tensor: Any) -> Port | None:
@@ -108,7 +109,8 @@ _Maker = TypeVar("_Maker", bound=Callable[..., Code])
 
 
 def portable(maker: _Maker) -> _Maker:
-    """A maker whose code knows what it was compiled for, so that it can be saved."""
+    """Wraps a maker so that its code records the ports that it was compiled for and can be
+    saved."""
     name = f"aot.{maker.__name__}"
     has_extra = "extra" in inspect.signature(maker).parameters
 
@@ -130,7 +132,7 @@ def portable(maker: _Maker) -> _Maker:
 
 
 def _packed(value: Any) -> Any:
-    """An expression as JSON has it: a number, or a list of the operation's name and operands."""
+    """An expression in JSON: a number, or a list of the operation's name and operands."""
     if isinstance(value, int):
         return value
     operation, *operands = expression_parts(value)
@@ -205,7 +207,7 @@ def save(code: Code, path: str | os.PathLike[str]) -> None:
 
 
 class _Reader:
-    """What a file says, which may be anything."""
+    """Reads the facts of a file, which may contain anything."""
 
     def __init__(self, what: str, facts: Any):
         self.what = what
@@ -263,13 +265,13 @@ def _known(extent: Any) -> int | None:
 
 
 def _same(first: Any, second: Any) -> bool:
-    """Whether two extents are one for certain."""
+    """Whether two extents are certainly equal."""
     equal = first == second
     return bool(equal) if isinstance(equal, bool) or equal.is_constant else False
 
 
 class _Matcher:
-    """Compares the tensors that come with those that a kernel was compiled for."""
+    """Compares the given tensors with those that a kernel was compiled for."""
 
     def __init__(self, reader: _Reader):
         self.reader = reader
@@ -277,7 +279,7 @@ class _Matcher:
         self._places: dict[str, str] = {}
 
     def tensors(self, what: str, given: Sequence[Any]) -> None:
-        """Inputs come first: the open extents are theirs."""
+        """Matches tensors. Inputs must come first, since they define the open extents."""
         saved = self.reader.item(f"{what}s", list)
         if len(given) != len(saved):
             raise self.reader.fail(f"was compiled for {len(saved)} {what}s, but {len(given)} come")
@@ -295,7 +297,8 @@ class _Matcher:
             self._check(*pair)
 
     def aliases(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """A kernel that changes an input is not told the address of the output that it makes there."""
+        """Checks aliased outputs. A kernel that changes an input does not get the address of the
+        output in its memory."""
         saved = self.reader.facts.get("aliased", [-1] * len(outputs))  # older files do not say
         if not isinstance(saved, list) or len(saved) != len(outputs):
             raise self.reader.damaged(f"its 'aliased' is {saved!r}")
@@ -307,7 +310,7 @@ class _Matcher:
                 )
 
     def _tensor(self, where: str, tensor: Any, packed: Any) -> list[tuple[str, Any, Any]]:
-        """Each axis, the extent that comes, and the one that is expected."""
+        """Each axis with its given and its expected extent."""
         port = _port("aot.load", tensor)
         if (port is None) != (packed is None):
             states = ("present", "absent")
@@ -358,7 +361,7 @@ class _Matcher:
                 f"was compiled for the extra arguments ({wanted}); ({came}) came"
             )
         for number, (symbol, (_, value)) in enumerate(zip(given, saved)):
-            # A compiler may have used what the number is divided by.
+            # A compiler may have used the number's divisors.
             if type(value) is int and _known(symbol) != value:
                 raise self.reader.fail(
                     f"was compiled for the extra argument {number} of {value}; {symbol} came. Compile "

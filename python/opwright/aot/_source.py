@@ -1,4 +1,4 @@
-"""Source text, what it includes, and where messages say that it is."""
+"""Source text, its includes, and its name in messages."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Source:
     file: str
     """Its name in messages."""
     folder: Path | None
-    """Where it lies, if it is a file: what it includes in quotes is looked for there."""
+    """The folder of a source file, in which quoted includes are searched; None for text."""
 
     @property
     def line_directive(self) -> str:
-        """What makes the following line its first one."""
+        """The directive that makes the following line the source's first line."""
         name = self.file.replace("\\", "\\\\").replace('"', '\\"')
         return f'#line 1 "{name}"\n'
 
@@ -66,10 +66,10 @@ def absolute_folders(flags: Sequence[str]) -> tuple[list[str], list[Path]]:
 
 
 def included(source: Source, folders: Sequence[Path]) -> list[bytes] | None:
-    """The contents of the user's files that the source includes, files that these include too: what
-    the code depends on. None where an include cannot be followed.
+    """The contents of the user's files on which the code depends: those that the source includes,
+    directly or not. None if an include cannot be followed.
 
-    An include that no compiler would take, in a comment for instance, does no harm.
+    An include that no compiler would follow, for instance in a comment, does no harm.
     """
     contents: dict[Path, bytes] = {}
     pending = [(source.text, source.folder)]

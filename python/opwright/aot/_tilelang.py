@@ -11,13 +11,14 @@ from .._core._plugin import ShapeExpr
 from .._core._plugin import max as largest
 from .._core._plugin import min as smallest
 from . import _cuda
-from ._arrays import ELEMENTS, SCALARS, Array, Layout, arrays, left_out, places, symbols
+from ._adapter import Adapter, Given
+from ._arrays import ELEMENTS, SCALARS, Array
 from ._code import Code, CompileError
-from ._gpu import cached_with_facts, chosen_architecture, kind
+from ._gpu import cached_with_facts
 from ._nvrtc import header_folders
 from ._saved import portable
 
-# Descriptors of tensors would have to be made by the host for each shape.
+# The host would have to make tensor descriptors for each shape.
 _PASSES = {"tl.disable_tma_lower": True, "tl.disable_warp_specialized": True}
 
 
@@ -66,7 +67,7 @@ def _value(expression: Any, extents: Mapping[str, Any], maker: str) -> Any:
 
 
 def _bind(extents: dict[str, Any], buffer: Any, array: Array, fail: Any) -> None:
-    """Compares a buffer's shape with the tensor's, and keeps what its open extents are called."""
+    """Compares a buffer's shape with the tensor's, and keeps the names of its open extents."""
     if len(buffer.shape) != len(array.extents):
         raise fail(f"'{buffer.name}' has {len(buffer.shape)} axes; the tensor is {array.type_text}")
     if str(buffer.dtype) != ELEMENTS[array.dtype]:
@@ -89,6 +90,134 @@ def _bind(extents: dict[str, Any], buffer: Any, array: Array, fail: Any) -> None
             extents[name] = extent
 
 
+class _Kernel(Adapter):
+    maker = "aot.tilelang"
+    elements = ELEMENTS
+
+    def __init__(self, kernel: Any, options: Mapping[str, Any], given: Given):
+        self.tilelang = _import()
+        if not isinstance(kernel, self.tilelang.tvm.tirx.PrimFunc):
+            raise TypeError(
+                "aot.tilelang: the kernel must be a T.prim_func, or what get_tir() of a function "
+                f"that is decorated with tilelang.jit returns; {type(kernel).__name__} came"
+            )
+        self.name, self.function = str(kernel.attrs["global_symbol"]), kernel
+        super().__init__(f"'{self.name}'", given)
+        self.options = options
+        self.named = {kernel.buffer_map.get(each, each).name: each for each in kernel.params}
+        self.extents: dict[str, Any] = {}
+        self.tensors: dict[str, int] = {}  # tensor numbers by the names of their addresses
+        self.scalars: dict[str, int] = {}
+
+    def parameters(self) -> list[str]:
+        return list(self.named)
+
+    def bind_extra(self, name: str, number: int) -> None:
+        parameter = self.named[name]
+        if parameter in self.function.buffer_map:
+            raise self.fail(f"'{parameter.name}' is no scalar")
+        scalar = SCALARS[type(self.extra[number])]
+        if str(parameter.dtype) != scalar:
+            raise self.fail(
+                f"'{parameter.name}' is {parameter.dtype}; extra argument {number} is {scalar}"
+            )
+        self.scalars[parameter.name] = number
+
+    def bind_tensor(self, name: str, number: int, array: Array | None) -> None:
+        parameter = self.named[name]
+        if parameter not in self.function.buffer_map:
+            raise self.fail(f"'{parameter.name}' is a scalar")
+        if array is None:
+            raise self.fail(f"input {number} is absent, which no tensor of TileLang is")
+        buffer = self.function.buffer_map[parameter]
+        _bind(self.extents, buffer, array, self.fail)
+        self.tensors[buffer.data.name] = number
+
+    def compile(self) -> Code:
+        made = self._lowered()
+        functions = dict(made.device_mod.functions.items())
+        if len(functions) != 1:
+            raise self.fail(f"it has {len(functions)} kernels; an operator has one T.Kernel")
+        ((symbol, function),) = functions.items()
+        self._lay_out(function)
+        launch = self._launch(function.attrs)
+        facts, code = self._compile(str(made.kernel_source), symbol.name_hint)
+        if len(facts["parameters"]) != self.layout.count:
+            raise self.fail(
+                f"its code takes {len(facts['parameters'])} parameters, not {self.layout.count}"
+            )
+        target = re.sub("^compute_", "sm_", facts["target"])
+        return self.code(code, facts["name"], target, **launch)
+
+    @property
+    def _number(self) -> str:
+        return self.arch.partition("_")[2]
+
+    def _lowered(self) -> Any:
+        tvm = self.tilelang.tvm
+        target = tvm.target.Target({"kind": "cuda", "arch": f"sm_{self._number}"})
+        config = {**_PASSES, **self.options}
+        try:
+            with target, tvm.transform.PassContext(opt_level=3, config=config):
+                return self.tilelang.lower(self.function, target=target)
+        except Exception as error:  # the compiler's passes raise many kinds
+            raise CompileError(
+                f"the TileLang kernel '{self.name}' does not compile for {self.arch}: {error}"
+            ) from error
+
+    def _lay_out(self, function: Any) -> None:
+        """Lays out the parameters of the device function, which the compiler has decided."""
+        for parameter in function.params:
+            name, dtype = parameter.name, str(parameter.dtype)
+            if name in self.tensors and dtype == "handle":
+                self.layout.tensor(self.tensors[name])
+            elif name in self.scalars:
+                self.layout.extra(self.scalars[name])
+            elif name in self.extents:
+                self.layout.integer(self.extents[name], 64 if dtype == "int64" else 32)
+            else:
+                raise self.fail(
+                    f"it takes '{name}', which TileLang's functions of the host would make"
+                )
+
+    def _launch(self, attributes: Any) -> dict[str, Any]:
+        launch = {f"{part}_{axis}": 1 for part in ("grid", "block") for axis in "xyz"}
+        for axis, extent in attributes["thread_extent"].items():
+            part, _, letter = str(axis).partition(".")
+            launch[f"{'grid' if part == 'blockIdx' else 'block'}_{letter}"] = _value(
+                extent, self.extents, self.maker
+            )
+        for each in ("cluster_dims", "use_cooperative_groups"):
+            if each in attributes:
+                raise self.fail(f"it is launched with {each}, which engines do not")
+        return {**launch, "shared_mem": int(attributes.get("dyn_shared_memory_buf", 0))}
+
+    def _compile(self, source: str, symbol: str) -> tuple[dict[str, Any], bytes]:
+        # As in TileLang itself, features of only one generation are used from compute capability
+        # 9.0 on.
+        is_specific = self._number in ("90", "100", "103", "120", "121") and not self.is_ptx
+        compiler = _cuda.compiler(self.maker)
+        options = [f"--gpu-architecture={self.arch}{'a' if is_specific else ''}", "--std=c++17"]
+        options += [
+            "-default-device",
+            f"-D__CUDACC_VER_MAJOR__={compiler.version.partition('.')[0]}",
+        ]
+        environment = self.tilelang.env
+        folders = [Path(environment.TILELANG_TEMPLATE_PATH), Path(environment.CUTLASS_INCLUDE_DIR)]
+        flags = [*options, *(f"-I{folder}" for folder in [*folders, *header_folders()])]
+        source = "#include <tl_templates/cuda/nvrtc_std.h>\n" + source
+        if "std::numeric_limits" in source:  # NVRTC has only CCCL's
+            source = (
+                "#include <cuda/std/limits>\nnamespace std { using cuda::std::numeric_limits; }\n"
+                + source
+            )
+        parts = ["tilelang", self.tilelang.__version__, source, *options, compiler.version]
+        given = (f"{self.name}.cu", flags, self.name, symbol, self.is_ptx)
+        return cached_with_facts(
+            parts, lambda: _cuda.compile_source(source, *given, self.maker, "TileLang")
+        )
+
+
 @portable
 def tilelang(
     kernel: Any,
@@ -102,9 +231,9 @@ def tilelang(
 ) -> Code:
     """Compiles a kernel of TileLang for GPUs, without a GPU.
 
-    Its parameters are a ``T.Tensor`` per input, the extra arguments, and a ``T.Tensor`` per output, in
-    this order. Open extents are ``T.dynamic("name")``; those that have one name are one, and the
-    engine passes the first tensor's. Grid, block and shared memory are the kernel's, so
+    Its parameters are a ``T.Tensor`` per input, the extra arguments, and a ``T.Tensor`` per output,
+    in this order. Open extents are ``T.dynamic("name")``. Extents with the same name are equal, and
+    the engine passes the first tensor's. Grid, block and shared memory are the kernel's, so
     ``code.launch()`` has no arguments.
 
     TileLang makes CUDA C++ of the kernel, and NVRTC (``python -m pip install nvidia-cuda-nvrtc
@@ -127,124 +256,4 @@ def tilelang(
     :raises CompileError: for wrong parameters, with the compiler's messages, or for a missing
         package.
     """
-    package = _import()
-    tvm = package.tvm
-    if not isinstance(kernel, tvm.tirx.PrimFunc):
-        raise TypeError(
-            "aot.tilelang: the kernel must be a T.prim_func, or what get_tir() of a function that is "
-            f"decorated with tilelang.jit returns; {type(kernel).__name__} came"
-        )
-    arch = chosen_architecture("aot.tilelang", arch)
-    number = arch.partition("_")[2]
-    given = symbols(extra)
-    inputs = list(inputs)
-    ins = arrays("aot.tilelang", "inputs", inputs, ELEMENTS)
-    outs = arrays("aot.tilelang", "outputs", outputs, ELEMENTS, inputs)
-    name = str(kernel.attrs["global_symbol"])
-
-    def fail(reason: str) -> CompileError:
-        return CompileError(f"aot.tilelang: the kernel '{name}': {reason}")
-
-    without = left_out(len(kernel.params), len(ins) + len(given), outs)
-    if len(kernel.params) + len(without) != len(ins) + len(given) + len(outs):
-        raise fail(
-            f"it has {len(kernel.params)} parameters, but {len(ins)} inputs, {len(given)} extra "
-            f"arguments and {len(outs)} outputs come, in this order"
-        )
-    extents: dict[str, Any] = {}
-    tensors, scalars = {}, {}
-    names = [kernel.buffer_map.get(each, each).name for each in kernel.params]
-    for place, parameter in zip(places(names, order, fail, without), kernel.params):
-        index = place - len(ins)
-        is_scalar = 0 <= index < len(given)
-        if is_scalar != (parameter not in kernel.buffer_map):
-            raise fail(f"'{parameter.name}' is {'a' if not is_scalar else 'no'} scalar")
-        if is_scalar:
-            scalar = SCALARS[type(given[index])]
-            if str(parameter.dtype) != scalar:
-                raise fail(
-                    f"'{parameter.name}' is {parameter.dtype}; extra argument {index} is {scalar}"
-                )
-            scalars[parameter.name] = index
-            continue
-        tensor = place if index < 0 else place - len(given)
-        array, buffer = [*ins, *outs][tensor], kernel.buffer_map[parameter]
-        if array is None:
-            raise fail(f"input {tensor} is absent, which no tensor of TileLang is")
-        _bind(extents, buffer, array, fail)
-        tensors[buffer.data.name] = tensor
-
-    target = tvm.target.Target({"kind": "cuda", "arch": f"sm_{number}"})
-    try:
-        with target, tvm.transform.PassContext(opt_level=3, config={**_PASSES, **(options or {})}):
-            made = package.lower(kernel, target=target)
-    except Exception as error:  # the compiler's passes raise many kinds
-        raise CompileError(
-            f"the TileLang kernel '{name}' does not compile for {arch}: {error}"
-        ) from error
-    functions = [f for f in made.device_mod.functions.values()]
-    if len(functions) != 1:
-        raise fail(f"it has {len(functions)} kernels; an operator has one T.Kernel")
-    function = functions[0]
-    attributes, symbol = function.attrs, next(iter(made.device_mod.functions)).name_hint
-
-    layout = Layout(len(ins), given, len(outs))
-    for parameter in function.params:
-        if parameter.name in tensors and str(parameter.dtype) == "handle":
-            layout.tensor(tensors[parameter.name])
-        elif parameter.name in scalars:
-            layout.extra(scalars[parameter.name])
-        elif parameter.name in extents:
-            layout.integer(extents[parameter.name], 64 if str(parameter.dtype) == "int64" else 32)
-        else:
-            raise fail(
-                f"it takes '{parameter.name}', which TileLang's functions of the host would make"
-            )
-    launch = {"grid_x": 1, "grid_y": 1, "grid_z": 1, "block_x": 1, "block_y": 1, "block_z": 1}
-    for axis, extent in attributes["thread_extent"].items():
-        part, _, letter = str(axis).partition(".")
-        launch[f"{'grid' if part == 'blockIdx' else 'block'}_{letter}"] = _value(
-            extent, extents, "aot.tilelang"
-        )
-    for each in ("cluster_dims", "use_cooperative_groups"):
-        if each in attributes:
-            raise fail(f"it is launched with {each}, which engines do not")
-    shared = int(attributes.get("dyn_shared_memory_buf", 0))
-
-    # As TileLang itself: features of one generation alone are used from 9.0 on.
-    specific = "a" if number in ("90", "100", "103", "120", "121") and kind(arch) != "ptx" else ""
-    folders = [Path(package.env.TILELANG_TEMPLATE_PATH), Path(package.env.CUTLASS_INCLUDE_DIR)]
-    options_given = [f"--gpu-architecture={arch}{specific}", "--std=c++17", "-default-device"]
-    compiler = _cuda.compiler("aot.tilelang")
-    options_given.append(f"-D__CUDACC_VER_MAJOR__={compiler.version.partition('.')[0]}")
-    flags = [*options_given, *(f"-I{folder}" for folder in [*folders, *header_folders()])]
-    source = "#include <tl_templates/cuda/nvrtc_std.h>\n" + str(made.kernel_source)
-    if "std::numeric_limits" in source:  # NVRTC has that of CCCL alone
-        limits = "#include <cuda/std/limits>\nnamespace std { using cuda::std::numeric_limits; }\n"
-        source = limits + source
-    parts = ["tilelang", package.__version__, source, *options_given, compiler.version]
-    facts, code = cached_with_facts(
-        parts,
-        lambda: _cuda.compile_source(
-            source,
-            f"{name}.cu",
-            flags,
-            name,
-            symbol,
-            kind(arch) == "ptx",
-            "aot.tilelang",
-            "TileLang",
-        ),
-    )
-    if len(facts["parameters"]) != layout.count:
-        raise fail(f"its code takes {len(facts['parameters'])} parameters, not {layout.count}")
-    return Code(
-        code,
-        facts["name"],
-        re.sub("^compute_", "sm_", facts["target"]),
-        layout.parameters,
-        kind=kind(arch),
-        added=layout.added,
-        order=layout.order,
-        launch={**launch, "shared_mem": shared},
-    )
+    return _Kernel(kernel, options or {}, Given(inputs, extra, outputs, arch)).make(order)

@@ -31,12 +31,12 @@ def _find(preferred: str | None) -> tuple[tuple[str, ...], str]:
 
 
 def find() -> tuple[tuple[str, ...], str]:
-    """The compiler's command and what it says of itself. Throws CompileError when there is none."""
+    """The compiler's command and its version text. Raises CompileError if there is none."""
     return _find(os.environ.get("CXX") or None)
 
 
 def run(arguments: Sequence[str], folder: Path, what: str) -> None:
-    """Runs the compiler in a folder. Throws CompileError with what it wrote."""
+    """Runs the compiler in a folder. Raises CompileError with its messages."""
     command = [*find()[0], *arguments]
     environment = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(

@@ -52,7 +52,7 @@ def imported() -> Any:
 
 
 def _kernel(triton: Any, kernel: Any) -> Any:
-    """The kernel to compile; of one that was decorated for Triton's interpreter, one."""
+    """The kernel to compile. A kernel that was decorated for Triton's interpreter is converted."""
     if isinstance(kernel, triton.JITFunction):
         return kernel
     if type(kernel).__name__ == "InterpretedFunction":
@@ -70,7 +70,7 @@ def _kernel(triton: Any, kernel: Any) -> Any:
 
 
 class _Signature:
-    """How a kernel's parameters are the inputs, extra arguments and outputs, and constants."""
+    """Maps a kernel's parameters to inputs, extra arguments, outputs and constants."""
 
     def __init__(self, kernel: Any, constexprs: Mapping[str, Any]):
         self.text = f"{kernel.fn.__name__}{inspect.signature(kernel.fn)}"
@@ -94,8 +94,8 @@ class _Signature:
         raise CompileError(f"aot.triton: the kernel `{self.text}`: {reason}")
 
     def take(self, order: Iterable[str] | None) -> tuple[int, ...]:
-        """Has the arguments in this order. Returns which of them each parameter takes, empty where
-        they are in the kernel's order."""
+        """Sets the order of the arguments. Returns the argument of each parameter; empty if they
+        have the kernel's order."""
         if order is None:
             return ()
         names, self.arguments = self.arguments, list(order)
@@ -115,7 +115,7 @@ class _Signature:
 
 
 def _message(kernel: Any, error: Exception) -> str:
-    """What the compiler says, with the line in the user's file where it tells one."""
+    """The compiler's message, with the line in the user's file if it names one."""
     line = getattr(getattr(error, "node", None), "lineno", None)
     reason = getattr(error, "error_message", None)
     if line is None or getattr(error, "src", None) != kernel.src:
@@ -129,7 +129,7 @@ def _message(kernel: Any, error: Exception) -> str:
 
 
 def target_of(triton: Any, arch: str) -> Any:
-    """The architecture as Triton has it."""
+    """Triton's object for the architecture."""
     number = int(arch.partition("_")[2].rstrip("af"))
     return triton.backends.compiler.GPUTarget("cuda", number, 32)
 
@@ -149,7 +149,7 @@ def _compile(
 
 
 def known_of(maker: str, made: Any, arch: str) -> tuple[dict[str, Any], bytes]:
-    """What has to be known of what Triton has compiled, and its code."""
+    """The needed facts about a kernel that Triton has compiled, and its code."""
     facts, ptx = made.metadata, made.asm["ptx"]
     if getattr(facts, "num_ctas", 1) != 1:
         raise CompileError(
@@ -179,7 +179,8 @@ def code_of(
     arch: str,
     **launch: Any,
 ) -> Code:
-    """The code with what `known_of` told; `launch` is what the kernel says of its grid, and `order`."""
+    """Makes the code from the facts of `known_of`. `launch` has the kernel's own grid, and
+    `order`."""
     found, scratch = facts["parameters"], tuple(facts["scratch"])
     inputs, extra, outputs = parameters
     added = len(found) - inputs - len(extra) - outputs
@@ -191,7 +192,7 @@ def code_of(
     else:
         given = list(found)
     _ptx.check(maker, facts["name"], given, parameters)
-    if order:  # it has to name what Triton adds, too
+    if order:  # the order must also include the pointers that Triton adds
         first = inputs + len(extra) + outputs
         order = (*order, *range(first, first + len(scratch)))
     block = {"block_x": 32 * facts["num_warps"], "block_y": 1, "block_z": 1}

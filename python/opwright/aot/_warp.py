@@ -9,7 +9,8 @@ import json
 import logging
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from typing import Any
 from .._core import DataType
 from .._core._plugin import ShapeExpr
 from . import _cuda
-from ._arrays import ELEMENTS, Array, Layout, arrays, left_out, places, symbols
+from ._adapter import Adapter, Given
+from ._arrays import ELEMENTS, Array
 from ._code import Code, CompileError, by_symbol
-from ._gpu import cached_with_facts, chosen_architecture, kind
+from ._gpu import cached_with_facts
 from ._saved import portable
 
 _ELEMENTS = {each: name for each, name in ELEMENTS.items() if each != DataType.FP8}
@@ -58,7 +60,7 @@ def _is_array(kind: Any) -> bool:
 
 
 def _specialized(warp: Any, kernel: Any, kinds: list[Any], block: int) -> Any:
-    """The kernel alone in a module, for these types of its arguments."""
+    """A copy of the kernel in a module of its own, for these types of its arguments."""
     types = "_".join(re.sub(r"\W+", "_", repr(kind)) for kind in kinds)
     module = f"opwright_{kernel.key}_{hashlib.sha256(types.encode()).hexdigest()[:16]}"
     copy = warp.kernel(kernel.func, enable_backward=False, module=module)
@@ -72,7 +74,8 @@ def _specialized(warp: Any, kernel: Any, kinds: list[Any], block: int) -> Any:
 
 @contextlib.contextmanager
 def _watching_writes(warp: Any) -> Iterator[None]:
-    """Warp then notes which arrays a kernel writes to. What it warns of is about gradients."""
+    """Makes Warp note which arrays a kernel writes to. Hides its warnings, which concern
+    gradients."""
     wanted = {"verify_autograd_array_access": True, "log_level": logging.ERROR}
     before = {name: getattr(warp.config, name) for name in wanted if hasattr(warp.config, name)}
     for name in before:
@@ -85,7 +88,7 @@ def _watching_writes(warp: Any) -> Iterator[None]:
 
 
 def _source(warp: Any, kernel: Any, number: int) -> tuple[str, dict[str, Any]]:
-    """What Warp generates, and what it says of shared memory."""
+    """The source that Warp generates, and its metadata on shared memory."""
     with tempfile.TemporaryDirectory() as folder, _watching_writes(warp):
         warp.compile_aot_module(kernel.module, arch=number, module_dir=folder, use_ptx=True)
         (source,) = Path(folder).glob("*.cu")
@@ -100,6 +103,188 @@ _KERNEL = re.compile(
     r"(?P<name>\w+_cuda_kernel_forward)\(\s*(?P<parameters>[^)]*?)\)\s*\{",
     re.DOTALL,
 )
+
+
+@dataclass
+class _Bound:
+    """A parameter of the kernel, bound to the wrapper that calls the kernel."""
+
+    label: str
+    place: int
+    """The number of its argument among inputs, extra arguments and outputs."""
+    kind: Any
+    """Its type in Warp."""
+    value: str
+    """Its value from the wrapper's parameters. For an array a list of its members, with ELEMENT for
+    the element type."""
+
+
+class _Kernel(Adapter):
+    maker = "aot.warp"
+    elements = _ELEMENTS
+
+    def __init__(self, kernel: Any, dim: list[Any], block_dim: int, given: Given):
+        self.warp = _import()
+        if not isinstance(kernel, self.warp.Kernel):
+            raise TypeError(
+                "aot.warp: the kernel must be a function decorated with warp.kernel; "
+                f"{type(kernel).__name__} came"
+            )
+        self.name, self.warp_kernel = kernel.func.__name__, kernel
+        super().__init__(f"`{self.name}{inspect.signature(kernel.func)}`", given)
+        if not 1 <= len(dim) <= _MOST_AXES:
+            raise self.fail(f"dim has {len(dim)} extents; expected 1 to {_MOST_AXES}")
+        self.dim, self.block_dim = dim, block_dim
+        self.types = {parameter.label: parameter.type for parameter in kernel.adj.args}
+        self.bound: list[_Bound] = []
+        self.declared: list[str] = []  # the wrapper's parameters
+
+    def parameters(self) -> list[str]:
+        return list(self.types)
+
+    def bind_extra(self, name: str, number: int) -> None:
+        scalar = _SCALARS[type(self.extra[number])]
+        if scalar is None:
+            raise self.fail("kernels of Warp take no SymPointer")
+        wanted, given = getattr(self.warp, scalar[0]), self.types[name]
+        if given is not Any and not self.warp.types.types_equal(given, wanted):
+            raise self.fail(
+                f"'{name}' is no {scalar[0]}, which extra argument {number} is; SymInt32 is int32, "
+                "SymFloat32 float32 and so on"
+            )
+        place = len(self.inputs) + number
+        self.layout.extra(number)
+        self.declared.append(f"{scalar[1]} a{place}")
+        self.bound.append(_Bound(name, place, wanted, f"a{place}"))
+
+    def bind_tensor(self, name: str, number: int, array: Array | None) -> None:
+        if not _is_array(self.types[name]):
+            raise self.fail(f"'{name}' is no array, but a tensor comes for it")
+        place = number if number < len(self.inputs) else number + len(self.extra)
+        self.layout.tensor(number)
+        self.declared.append(f"void* a{place}")
+        if array is None:
+            self.bound.append(_Bound(name, place, self.types[name], "{}"))
+            return
+        kind = self._kind(name, array)
+        sizes = [f"a{place}_{axis}" for axis in range(kind.ndim)]
+        for extent, size in zip(array.extents, sizes):
+            self.layout.integer(extent)
+            self.declared.append(f"int {size}")
+        value = f"{{static_cast<ELEMENT*>(a{place}), {', '.join(sizes)}}}"
+        self.bound.append(_Bound(name, place, kind, value))
+
+    def _kind(self, name: str, array: Array) -> Any:
+        """The parameter's type, checked against the array's elements."""
+        given = self.types[name]
+        scalar, inner = _element(given.dtype)
+        wanted = getattr(self.warp, _ELEMENTS[array.dtype])
+        if scalar is not Any and not self.warp.types.types_equal(scalar, wanted):
+            raise self.fail(
+                f"'{name}' has elements of another type than the tensor's, which are "
+                f"{_ELEMENTS[array.dtype]}"
+            )
+        rank = given.ndim
+        outer, own = array.extents[:rank], array.extents[rank:]
+        if len(outer) != rank or (own and own != list(inner)) or len(own) != len(inner):
+            shape = f"{rank} axes" + (f" and elements of {inner}" if inner else "")
+            raise self.fail(f"'{name}' has {shape}; the tensor is {array.type_text}")
+        return self.warp.array(dtype=wanted, ndim=rank) if scalar is Any else given
+
+    def compile(self) -> Code:
+        for axis, extent in enumerate(self.dim):
+            self.layout.integer(extent)
+            self.declared.append(f"int d{axis}")
+        size = prod(self.dim)
+        self.layout.integer(size, 64)
+        self.declared.append("long long size")
+
+        number = int(re.sub(r"\D", "", self.arch))
+        kinds = [each.kind for each in self.bound]
+        specialized = _specialized(self.warp, self.warp_kernel, kinds, self.block_dim)
+        try:
+            source, meta = _source(self.warp, specialized, number)
+        except Exception as error:  # Warp raises many kinds
+            raise CompileError(
+                f"the Warp kernel '{self.name}' does not compile for {self.arch}: {error}"
+            ) from error
+        self._check_writes(specialized.adj.args)
+        entry = f"{specialized.get_mangled_name()}_cuda_kernel_forward"
+        facts, code = self._compile(self._wrapped(source, entry), specialized.module.options)
+        blocks = size + self.block_dim - 1
+        blocks = blocks // self.block_dim
+        return self.code(
+            code,
+            facts["name"],
+            facts["target"],
+            grid_x=blocks if isinstance(blocks, (int, ShapeExpr)) else ShapeExpr(blocks),
+            grid_y=1,
+            grid_z=1,
+            block_x=self.block_dim,
+            block_y=1,
+            block_z=1,
+            shared_mem=int(meta.get(f"{entry}_smem_bytes", 0)),
+        )
+
+    def _check_writes(self, arguments: Iterable[Any]) -> None:
+        updated = {array.aliased for array in self.outputs if array is not None}
+        for place, argument in zip(self.places, arguments):
+            if place < len(self.inputs) and place not in updated and argument.is_write:
+                raise self.fail(
+                    f"it writes to '{argument.label}', which takes input {place}, whose values an "
+                    "engine keeps: describe an output as aliased to it, x.aliased()"
+                )
+
+    @property
+    def _symbol(self) -> str:
+        return f"opwright_kernel_{self.name}"
+
+    def _wrapped(self, source: str, entry: str) -> str:
+        """The source with a kernel that takes addresses and integers and calls Warp's."""
+        found = [match for match in _KERNEL.finditer(source) if match["name"] == entry]
+        if len(found) != 1:
+            raise self.fail(f"Warp {self.warp.__version__} has generated no source that is known")
+        head, attributes = found[0].group(0), found[0]["attributes"]
+        bounds, *types = [p.rpartition(" ")[0].strip() for p in found[0]["parameters"].split(",\n")]
+        rank = int(re.search(r"launch_bounds_t<(\d)>", bounds)[1])  # type: ignore[index]
+        if rank > len(self.dim):
+            raise self.fail(
+                f"it asks for {rank} indices of its thread, but dim has {len(self.dim)} extents"
+            )
+        # Axes of dim beyond the indices that the kernel uses multiply the threads of each index.
+        shape = ", ".join(f"static_cast<uint32_t>(d{axis})" for axis in range(rank))
+        shared = " * ".join(["size_t(1)", *(f"d{axis}" for axis in range(rank, len(self.dim)))])
+        arguments = [
+            f"wp::launch_bounds_t<{rank}>{{{{{shape}}}, static_cast<size_t>(size), {shared}}}"
+        ]
+        for each, type_text in zip(self.bound, types):
+            element = re.sub(r"^wp::array_t<(.*)>$", r"\1", type_text)
+            is_array = each.value.startswith("{")
+            arguments.append(
+                type_text + each.value.replace("ELEMENT", element) if is_array else each.value
+            )
+        source = source.replace(
+            head, head.replace('extern "C" __global__', "static __device__", 1), 1
+        )
+        return source + (
+            f'\nextern "C" __global__ {attributes} void {self._symbol}('
+            f"{', '.join(self.declared)}) {{\n  {entry}({', '.join(arguments)});\n}}\n"
+        )
+
+    def _compile(self, source: str, module: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:
+        folder = Path(self.warp.__file__).parent / "native"
+        options = [f"--gpu-architecture={self.arch}", "--std=c++17", f"-I{folder}", "-DNDEBUG"]
+        options += ["-DWP_ENABLE_MATHDX=0", "--device-as-default-execution-space", "--restrict"]
+        options += ["--extra-device-vectorization", "--diag-suppress=177,550"]
+        if module.get("fast_math"):
+            options.append("--use_fast_math")
+        options.append(f"--fmad={'true' if module.get('fuse_fp', True) else 'false'}")
+        parts = ["warp", self.warp.__version__, source, "\0".join(options[:2]), *options[3:]]
+        parts.append(_cuda.compiler(self.maker).version)
+        given = (f"{self.name}.cu", options, self.name, self._symbol, self.is_ptx)
+        return cached_with_facts(
+            parts, lambda: _cuda.compile_source(source, *given, self.maker, "Warp")
+        )
 
 
 @portable
@@ -129,10 +314,10 @@ def warp(
     Results are cached by content in ``$OPWRIGHT_CACHE_DIR`` or ``~/.cache/opwright``.
 
     :param kernel: decorated with ``warp.kernel``.
-    :param dim: the threads' extents, as ``warp.launch`` has them: a number or extent, or up to four.
-    :param inputs: the descriptors that ``aot_impl`` was given; None of one that is absent. A pair of a
+    :param dim: the threads' extents as in ``warp.launch``: a number or extent, or up to four.
+    :param inputs: the descriptors that ``aot_impl`` gets; None for an absent one. A pair of a
         data type and extents may stand for a descriptor, ``(x.dtype, [x.shape_expr.numel()])``: for
-        a kernel that sees other extents than the network has, or where no engine is being built.
+        a kernel that sees other extents than the network's, or outside of a build.
     :param outputs: the same for the outputs.
     :param extra: the extra arguments that ``aot_impl`` returns.
     :param block_dim: the threads of a block. A kernel of tiles is launched with ``dim=[...,
@@ -144,169 +329,5 @@ def warp(
     :raises CompileError: for wrong parameters, with the compiler's messages, or for a missing
         package.
     """
-    package = _import()
-    if not isinstance(kernel, package.Kernel):
-        raise TypeError(
-            "aot.warp: the kernel must be a function decorated with warp.kernel; "
-            f"{type(kernel).__name__} came"
-        )
-    arch = chosen_architecture("aot.warp", arch)
-    number = int(re.sub(r"\D", "", arch))
-    given = symbols(extra)
-    inputs = list(inputs)
-    ins = arrays("aot.warp", "inputs", inputs, _ELEMENTS)
-    outs = arrays("aot.warp", "outputs", outputs, _ELEMENTS, inputs)
     threads = list(dim) if isinstance(dim, (tuple, list)) else [dim]
-    name, parameters = kernel.func.__name__, list(kernel.adj.args)
-    text = f"{name}{inspect.signature(kernel.func)}"
-
-    def fail(reason: str) -> CompileError:
-        return CompileError(f"aot.warp: the kernel `{text}`: {reason}")
-
-    if not 1 <= len(threads) <= _MOST_AXES:
-        raise fail(f"dim has {len(threads)} extents; expected 1 to {_MOST_AXES}")
-    without = left_out(len(parameters), len(ins) + len(given), outs)
-    if len(parameters) + len(without) != len(ins) + len(given) + len(outs):
-        raise fail(
-            f"it has {len(parameters)} parameters, but {len(ins)} inputs, {len(given)} extra "
-            f"arguments and {len(outs)} outputs come, in this order"
-        )
-
-    layout = Layout(len(ins), given, len(outs))
-    declared, made, kinds = [], [], []
-    taken = places([parameter.label for parameter in parameters], order, fail, without)
-    for place, parameter in zip(taken, parameters):
-        index = place - len(ins)
-        if 0 <= index < len(given):
-            scalar = _SCALARS[type(given[index])]
-            if scalar is None:
-                raise fail("kernels of Warp take no SymPointer")
-            wanted = getattr(package, scalar[0])
-            if parameter.type is not Any and not package.types.types_equal(parameter.type, wanted):
-                raise fail(
-                    f"'{parameter.label}' is no {scalar[0]}, which extra argument {index} is; "
-                    "SymInt32 is int32, SymFloat32 float32 and so on"
-                )
-            layout.extra(index)
-            declared.append(f"{scalar[1]} a{place}")
-            made.append(f"a{place}")
-            kinds.append(wanted)
-            continue
-        if not _is_array(parameter.type):
-            raise fail(f"'{parameter.label}' is no array, but a tensor comes for it")
-        tensor = place if index < 0 else place - len(given)
-        array: Array | None = [*ins, *outs][tensor]
-        layout.tensor(tensor)
-        declared.append(f"void* a{place}")
-        if array is None:
-            made.append("{}")
-            kinds.append(parameter.type)
-            continue
-        scalar_type, inner = _element(parameter.type.dtype)
-        wanted = getattr(package, _ELEMENTS[array.dtype])
-        if scalar_type is Any:
-            kinds.append(package.array(dtype=wanted, ndim=parameter.type.ndim))
-        elif not package.types.types_equal(scalar_type, wanted):
-            raise fail(
-                f"'{parameter.label}' has elements of another type than the tensor's, which are "
-                f"{_ELEMENTS[array.dtype]}"
-            )
-        else:
-            kinds.append(parameter.type)
-        rank = parameter.type.ndim
-        outer, own = array.extents[:rank], array.extents[rank:]
-        if len(outer) != rank or (own and own != list(inner)) or len(own) != len(inner):
-            shape = f"{rank} axes" + (f" and elements of {inner}" if inner else "")
-            raise fail(f"'{parameter.label}' has {shape}; the tensor is {array.type_text}")
-        sizes = []
-        for axis, extent in enumerate(outer):
-            layout.integer(extent)
-            declared.append(f"int a{place}_{axis}")
-            sizes.append(f"a{place}_{axis}")
-        made.append(f"{{static_cast<TYPE{place}*>(a{place}), {', '.join(sizes)}}}")
-    for axis, extent in enumerate(threads):
-        layout.integer(extent)
-        declared.append(f"int d{axis}")
-    size = prod(threads)
-    layout.integer(size, 64)
-    declared.append("long long size")
-
-    specialized = _specialized(package, kernel, kinds, block_dim)
-    try:
-        source, meta = _source(package, specialized, number)
-    except Exception as error:  # Warp raises many kinds
-        raise CompileError(
-            f"the Warp kernel '{name}' does not compile for {arch}: {error}"
-        ) from error
-    updated = {array.aliased for array in outs if array is not None}
-    for place, argument in zip(taken, specialized.adj.args):
-        if place < len(ins) and place not in updated and argument.is_write:
-            raise fail(
-                f"it writes to '{argument.label}', which takes input {place}, whose values an engine "
-                "keeps: describe an output as aliased to it, x.aliased()"
-            )
-    entry = f"{specialized.get_mangled_name()}_cuda_kernel_forward"
-    found = [match for match in _KERNEL.finditer(source) if match["name"] == entry]
-    if len(found) != 1:
-        raise fail(f"Warp {package.__version__} has generated no source that is known")
-    types = [p.rpartition(" ")[0].strip() for p in found[0]["parameters"].split(",\n")]
-    rank = int(re.search(r"launch_bounds_t<(\d)>", types[0])[1])  # type: ignore[index]
-    if rank > len(threads):
-        raise fail(f"it asks for {rank} indices of its thread, but dim has {len(threads)} extents")
-
-    symbol = f"opwright_kernel_{name}"
-    arguments = []
-    for place, argument, type_text in zip(taken, made, types[1:]):
-        element = re.sub(r"^wp::array_t<(.*)>$", r"\1", type_text)
-        arguments.append(
-            type_text + argument.replace(f"TYPE{place}", element)
-            if argument.startswith("{")
-            else argument
-        )
-    # The axes of dim beyond those that the kernel asks for multiply the threads of each index.
-    shape = ", ".join(f"static_cast<uint32_t>(d{axis})" for axis in range(rank))
-    shared = " * ".join(["size_t(1)", *(f"d{axis}" for axis in range(rank, len(threads)))])
-    bounds = f"wp::launch_bounds_t<{rank}>{{{{{shape}}}, static_cast<size_t>(size), {shared}}}"
-    head = found[0].group(0)
-    source = source.replace(head, head.replace('extern "C" __global__', "static __device__", 1), 1)
-    source += (
-        f'\nextern "C" __global__ {found[0]["attributes"]} void {symbol}('
-        f"{', '.join(declared)}) {{\n  {entry}({', '.join([bounds, *arguments])});\n}}\n"
-    )
-    folder = Path(package.__file__).parent / "native"
-    options = [f"--gpu-architecture={arch}", "--std=c++17", f"-I{folder}", "-DNDEBUG"]
-    options += ["-DWP_ENABLE_MATHDX=0", "--device-as-default-execution-space", "--restrict"]
-    options += ["--extra-device-vectorization", "--diag-suppress=177,550"]
-    if specialized.module.options.get("fast_math"):
-        options.append("--use_fast_math")
-    options.append(
-        f"--fmad={'true' if specialized.module.options.get('fuse_fp', True) else 'false'}"
-    )
-    parts: list[str | bytes] = ["warp", package.__version__, source, "\0".join(options[:2])]
-    parts += [*options[3:], _cuda.compiler("aot.warp").version]
-    facts, code = cached_with_facts(
-        parts,
-        lambda: _cuda.compile_source(
-            source, f"{name}.cu", options, name, symbol, kind(arch) == "ptx", "aot.warp", "Warp"
-        ),
-    )
-    blocks = size + block_dim - 1
-    blocks = blocks // block_dim
-    return Code(
-        code,
-        facts["name"],
-        facts["target"],
-        layout.parameters,
-        kind=kind(arch),
-        added=layout.added,
-        order=layout.order,
-        launch={
-            "grid_x": blocks if isinstance(blocks, (int, ShapeExpr)) else ShapeExpr(blocks),
-            "grid_y": 1,
-            "grid_z": 1,
-            "block_x": block_dim,
-            "block_y": 1,
-            "block_z": 1,
-            "shared_mem": int(meta.get(f"{entry}_smem_bytes", 0)),
-        },
-    )
+    return _Kernel(kernel, threads, block_dim, Given(inputs, extra, outputs, arch)).make(order)

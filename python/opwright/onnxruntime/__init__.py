@@ -1,4 +1,4 @@
-"""ONNX Runtime's Python API over engines: a script changes its import.
+"""ONNX Runtime's Python API over engines. A script only changes its import.
 
 ::
 
@@ -30,7 +30,7 @@ from ._options import (
 from ._session import InferenceSession
 from ._values import OrtValue
 
-#: The version of ONNX Runtime whose API it is.
+#: The version of ONNX Runtime that the API follows.
 __version__ = "1.20.0"
 
 
@@ -40,14 +40,14 @@ def get_version_string() -> str:
 
 
 def get_build_info() -> str:
-    """What it is, in words."""
+    """A description of this package."""
     import opwright
 
     return f"ORT API {__version__} over opwright {opwright.__version__}"
 
 
 def set_default_logger_severity(severity: int) -> None:
-    """Sets the level of sessions that have none of their own.
+    """Sets the log level of sessions without their own.
 
     :param severity: 0 (verbose) to 4 (fatal).
     """
@@ -62,7 +62,7 @@ def set_default_logger_verbosity(level: int) -> None:
 
 
 def set_seed(seed: int) -> None:
-    """Warns: random layers take no seed from it.
+    """Only warns: random layers take no seed from it.
 
     :param seed: any.
     """

@@ -28,7 +28,7 @@ class IOBinding:
         self._results: dict[str, OrtValue] = {}
 
     def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray) -> None:
-        """An array in the host's memory."""
+        """Binds an array in the host's memory."""
         self._bind(name, np.asarray(arr_on_cpu))
 
     def bind_input(
@@ -40,15 +40,15 @@ class IOBinding:
         shape: Sequence[int],
         buffer_ptr: int,
     ) -> None:
-        """Memory at an address: dense elements of a NumPy type, or of a number of
-        onnx.TensorProto.DataType. On a GPU what writes it is done when the session runs.
+        """Binds memory at an address: dense elements of a NumPy type, or of a number of
+        onnx.TensorProto.DataType. On a GPU, writes to it must be complete when the session runs.
 
         :raises InvalidArgument: the model has no such input, or there is no memory at 0.
         """
         self._bind(name, _at(device_type, device_id, element_type, shape, buffer_ptr))
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
-        """An OrtValue."""
+        """Binds an OrtValue."""
         self._bind(name, ortvalue)
 
     def _bind(self, name: str, value: Any) -> None:
@@ -65,8 +65,8 @@ class IOBinding:
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
     ) -> None:
-        """Where an output goes: memory of the host or a GPU that the run makes, or that is at an
-        address.
+        """Sets the place of an output: memory of the host or a GPU that the run allocates, or
+        memory at an address.
 
         :raises ValueError: an address without a type or a shape.
         :raises InvalidArgument: the model has no such output, or there is no memory at 0.
@@ -81,7 +81,7 @@ class IOBinding:
         self._want(name, is_gpu(device_type), device_id, into)
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        """An OrtValue that is written."""
+        """Binds an OrtValue that the run writes."""
         self._want(name, is_gpu(ortvalue.device_name()), 0, ortvalue)
 
     def _want(self, name: str, on_gpu: bool, device_id: int, into: OrtValue | None) -> None:
@@ -90,21 +90,21 @@ class IOBinding:
         self._wanted[name] = (on_gpu, device_id, into)
 
     def synchronize_inputs(self) -> None:
-        """Without effect: runs wait for what they read."""
+        """Without effect: runs wait for their inputs."""
 
     def synchronize_outputs(self) -> None:
         """Without effect: a run has written its outputs when it returns."""
 
     def get_outputs(self) -> list[OrtValue]:
-        """Those that are bound, in that order, after a run."""
+        """The bound outputs after a run, in the order of binding."""
         return [self._results[name] for name in self._wanted]
 
     def get_outputs_as_ortvaluevector(self) -> list[OrtValue]:
-        """The same."""
+        """The same as `get_outputs`."""
         return self.get_outputs()
 
     def copy_outputs_to_cpu(self) -> list[np.ndarray]:
-        """They, in the host's memory."""
+        """The bound outputs, copied to the host's memory."""
         return [np.array(value.numpy()) for value in self.get_outputs()]
 
     def clear_binding_inputs(self) -> None:
@@ -117,7 +117,7 @@ class IOBinding:
         self._results.clear()
 
     def _run(self, options: RunOptions | None) -> None:
-        # The engine writes into memory of its GPU by itself.
+        # The engine itself writes into memory of its GPU.
         into: dict[str, GpuArray] | None = None
         on_gpu = self._session.get_providers()[0] != CPU
         if on_gpu and any(wanted_there for wanted_there, _, _ in self._wanted.values()):
@@ -151,7 +151,7 @@ def _at(
     device_type: str, device_id: int, element_type: Any, shape: Sequence[int], address: int
 ) -> Any:
     dtype = to_dtype(element_type)
-    element_type_of(dtype)  # one that models have
+    element_type_of(dtype)  # checks that models have the type
     extents = tuple(int(extent) for extent in shape)
     size = math.prod(extents) * dtype.itemsize
     if min(extents, default=0) < 0 or size >= 1 << 63:

@@ -1,4 +1,4 @@
-"""The engines of a session, which are built for the shapes that come."""
+"""The engines of a session, which are built for the shapes of its runs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from .. import _api, _core
 
-_GROWTH = 2  # an engine that is too small for an extent is built again for so much more
-_MOST = 16  # engines of one session
+_GROWTH = 2  # factor by which the range of an extent grows when an engine is too small
+_MOST = 16  # the most engines of one session
 _HOPELESS = {
     _core.ErrorCode.UNSUPPORTED_NODE,
     _core.ErrorCode.MODEL_DESERIALIZE_FAILED,
@@ -26,9 +26,10 @@ Extents = Sequence[Any]
 class Engines:
     """Engines of a model whose inputs have open extents.
 
-    The first one is built for what comes first: extents from 1 to twice those, tuned for them. One
-    that is larger makes another engine, for more. A model that cannot be built for a range has an
-    engine for each shape, as has one for each set of values that decide shapes.
+    The first engine is built for the first run: for extents from 1 to twice the run's, tuned for
+    the run's. A larger extent makes another engine with a larger range. A model that cannot be
+    built for a range gets an engine for each shape. If values of inputs decide shapes, there is an
+    engine for each set of values.
     """
 
     def __init__(
@@ -53,9 +54,9 @@ class Engines:
         return all(isinstance(e, int) for extents in self._inputs.values() for e in extents)
 
     def check(self) -> None:
-        """Reads the model.
+        """Reads the model and reports its errors.
 
-        :raises Error: for what no shapes and values of inputs would mend.
+        :raises Error: for an error that no shapes and values of inputs would mend.
         """
         try:
             self._definition(self._fixed_shapes(), {}, {})
@@ -71,7 +72,7 @@ class Engines:
         }
 
     def find(self, feed: Mapping[str, Any]) -> _core.Engine:
-        """The engine for arrays of these shapes, built where there is none."""
+        """The engine for arrays of these shapes, built if there is none."""
         with self._lock:
             for key in reversed(self._engines):
                 if self._fits(key, self._engines[key], feed):
@@ -104,7 +105,7 @@ class Engines:
         return True
 
     def _ranges(self, feed: Mapping[str, Any]) -> dict[str, Any]:
-        """For each input with open extents the shapes of the next engine."""
+        """The shapes of the next engine for each input with open extents."""
         ranges: dict[str, Any] = {}
         for name, extents in self._inputs.items():
             shape = np.shape(feed[name])
@@ -157,7 +158,7 @@ class Engines:
                 cache.save(path)
 
     def _needed(self, error: _core.Error) -> set[str]:
-        """Inputs that an operator needs as constants, and that are none yet."""
+        """Inputs that an operator needs as constants, and that are not constants yet."""
         if not isinstance(error, _api.ParseError):
             return set()
         return (error.needed_constants & set(self._inputs)) - self._constants
@@ -184,7 +185,7 @@ class Engines:
 
 
 class OneEngine:
-    """The same for an engine that is there."""
+    """The interface of `Engines` for a single existing engine."""
 
     def __init__(self, engine: _core.Engine) -> None:
         self._engine = engine

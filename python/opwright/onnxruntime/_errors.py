@@ -1,4 +1,4 @@
-"""The errors of ONNX Runtime, by the names that scripts catch."""
+"""ONNX Runtime's errors, under the names that scripts catch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .. import _core
 
 
 class OrtError(_core.Error):
-    """What all of them are: ``opwright.Error`` with ONNX Runtime's prefix in the message."""
+    """Base of these errors: ``opwright.Error`` with ONNX Runtime's prefix in the message."""
 
     code, label = 1, "FAIL"
 
@@ -51,7 +51,7 @@ class RuntimeException(OrtError):
 
 
 class InvalidProtobuf(OrtError):
-    """Bytes that are no ONNX model."""
+    """Bytes that are not an ONNX model."""
 
     code, label = 7, "INVALID_PROTOBUF"
 
@@ -63,7 +63,7 @@ class ModelLoaded(OrtError):
 
 
 class NotImplemented(OrtError):  # noqa: A001
-    """A part of ONNX Runtime, or of a model, that is not here."""
+    """A part of ONNX Runtime or of a model that Opwright lacks."""
 
     code, label = 9, "NOT_IMPLEMENTED"
 

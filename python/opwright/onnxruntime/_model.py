@@ -1,4 +1,4 @@
-"""What an ONNX model says of its inputs, outputs and itself, read without the onnx package."""
+"""Reads an ONNX model's inputs, outputs and metadata, without the onnx package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from .. import _core
 from ._errors import InvalidProtobuf
 
-# The numbers of onnx.TensorProto.DataType and the names that ONNX Runtime has for the types.
+# The numbers of onnx.TensorProto.DataType and ONNX Runtime's names of the types.
 ELEMENT_TYPES = {
     1: "float",
     2: "uint8",
@@ -51,7 +51,7 @@ _NUMPY_NAMES = {"float": "float32", "double": "float64", "float8e4m3fn": "float8
 def numpy_type(type_: str) -> np.dtype[Any]:
     """The NumPy type of "tensor(float)".
 
-    :raises TypeError: where NumPy has none; BF16 and FP8 are ml_dtypes'.
+    :raises TypeError: NumPy has no such type. BF16 and FP8 come from ml_dtypes.
     """
     name = type_.removeprefix("tensor(").removesuffix(")")
     name = _NUMPY_NAMES.get(name, name)
@@ -76,8 +76,8 @@ def element_type_of(dtype: Any) -> int:
 
 
 class NodeArg:
-    """An input or output: ``name``, ``type`` as "tensor(float)", and ``shape``, a list of extents,
-    names of those that vary, and None for those without a name."""
+    """An input or output: ``name``, ``type`` such as "tensor(float)", and ``shape``, a list of
+    extents. An extent that varies is its name, or None without a name."""
 
     def __init__(self, name: str, type: str, shape: list[int | str | None]) -> None:
         self.name, self.type, self.shape = name, type, shape
@@ -88,7 +88,7 @@ class NodeArg:
 
 @dataclass
 class ModelMetadata:
-    """What a model says of itself."""
+    """A model's metadata."""
 
     producer_name: str = ""
     graph_name: str = ""
@@ -101,7 +101,7 @@ class ModelMetadata:
 
 @dataclass
 class Description:
-    """Inputs that a run is given, inputs with initial values, outputs, and the model's words."""
+    """Inputs of a run, inputs with initial values, outputs, and the model's metadata."""
 
     inputs: list[NodeArg]
     overridable: list[NodeArg]
@@ -164,7 +164,7 @@ def _shape(data: memoryview) -> list[int | str | None]:
 
 
 def _type(data: memoryview) -> tuple[str, list[int | str | None]]:
-    """Of a TypeProto."""
+    """The type and shape of a TypeProto."""
     for number, part in _fields(data):
         if number == 1:
             element = 0
@@ -200,7 +200,7 @@ def _property(data: memoryview) -> tuple[str, str]:
 
 
 def describe(model: bytes) -> Description:
-    """What a serialized ``onnx.ModelProto`` says.
+    """The description of a serialized ``onnx.ModelProto``.
 
     :raises InvalidProtobuf: for anything else.
     """
@@ -248,7 +248,7 @@ def describe(model: bytes) -> Description:
 
 
 def describe_engine(engine: _core.Engine) -> Description:
-    """The same of an engine."""
+    """The description of an engine."""
 
     def args(tensors: Any) -> list[NodeArg]:
         made = []

@@ -19,8 +19,8 @@ CPU, CUDA, TENSORRT = (
 
 
 class GraphOptimizationLevel(enum.IntEnum):
-    """Below ORT_ENABLE_EXTENDED no kernel is timed, for any entries of the session. Optimizations
-    that change no result but rounding are always on."""
+    """The optimization level. Below ORT_ENABLE_EXTENDED no kernel is timed, whatever the session's
+    entries say. Optimizations that change results only by rounding are always on."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -69,9 +69,9 @@ class SessionOptions:
     """Options of a session.
 
     These have an effect: ``intra_op_num_threads`` (threads of a run on the CPU; 0: as many as the
-    process may use), ``graph_optimization_level``, ``optimized_model_filepath`` (where the engine
-    file goes once one is built; a session reads it), ``log_severity_level``, ``enable_profiling`` and
-    ``profile_file_prefix`` (a Chrome trace of builds and runs), and
+    process may use), ``graph_optimization_level``, ``optimized_model_filepath`` (the path to which
+    the engine file is written once it is built; a session reads it), ``log_severity_level``,
+    ``enable_profiling`` and ``profile_file_prefix`` (a Chrome trace of builds and runs), and
     ``add_free_dimension_override_by_name``. The others are kept.
 
     Entries of ``add_session_config_entry`` that count are ``opwright.timing`` ("1": kernels are timed
@@ -80,7 +80,7 @@ class SessionOptions:
     once), ``opwright.fp16``, ``opwright.bf16`` and ``opwright.allow_host_code`` ("1").
     """
 
-    # With their docstrings.
+    # The attributes with their docstrings.
     __slots__ = {
         "_denotations": None,
         "_entries": None,
@@ -127,7 +127,7 @@ class SessionOptions:
         self._providers: list[tuple[str, dict[str, str]]] = []
 
     def add_free_dimension_override_by_name(self, dim_name: str, dim_value: int) -> None:
-        """All extents of that name are this number in every run."""
+        """Fixes all extents of that name to this number in every run."""
         if dim_value < 1:
             raise InvalidArgument(f"free dimension '{dim_name}': {dim_value} is no extent")
         self._free[dim_name] = int(dim_value)
@@ -137,21 +137,21 @@ class SessionOptions:
         self._denotations[denotation] = int(dim_value)
 
     def add_provider(self, name: str, options: Mapping[str, str] | None = None) -> None:
-        """A provider for sessions that are given none."""
+        """Adds a provider for sessions without explicit providers."""
         self._providers.append((name, dict(options or {})))
 
     def has_providers(self) -> bool:
-        """Whether one was added."""
+        """Whether a provider was added."""
         return bool(self._providers)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Keeps an entry; see the class for those that count."""
+        """Keeps an entry. The class lists the entries that have an effect."""
         self._entries[key] = value
 
     def get_session_config_entry(self, key: str) -> str:
-        """What add_session_config_entry was given.
+        """The value that add_session_config_entry got.
 
-        :raises InvalidArgument: where there is none.
+        :raises InvalidArgument: there is no such entry.
         """
         if key not in self._entries:
             raise InvalidArgument(f"SessionOptions does not have configuration with key: {key}")
@@ -175,17 +175,17 @@ class SessionOptions:
 
 
 def is_gpu_usable() -> bool:
-    """Whether there is a GPU that engines run on."""
+    """Whether there is a GPU that can run engines."""
     return not _core._device_obstacle("cuda")
 
 
 def get_available_providers() -> list[str]:
-    """The providers that this machine has: a GPU's before the CPU's."""
+    """The providers that this machine supports: a GPU's before the CPU's."""
     return [CUDA, CPU] if is_gpu_usable() else [CPU]
 
 
 def get_all_providers() -> list[str]:
-    """Those that sessions take; TensorRT's runs on the GPU as CUDA's does."""
+    """The providers that sessions accept. TensorRT's runs on the GPU as CUDA's does."""
     return [TENSORRT, CUDA, CPU]
 
 
@@ -197,9 +197,9 @@ def get_device() -> str:
 def normalize_providers(
     providers: Sequence[Any] | None, provider_options: Sequence[Mapping[Any, Any]] | None
 ) -> dict[str, dict[str, str]]:
-    """The providers with their options, in order, without those that are not here.
+    """The available providers with their options, in order.
 
-    :raises ValueError: for something else than names and (name, options).
+    :raises ValueError: for anything but names and (name, options).
     """
     if providers is None:
         if provider_options is not None:
@@ -234,6 +234,6 @@ def normalize_providers(
 
 
 def device_of(providers: Mapping[str, Mapping[str, str]]) -> str:
-    """The engine's name of the device that comes first."""
+    """The engine's name of the first provider's device."""
     name, options = next(iter(providers.items()))
     return "cpu" if name == CPU else f"cuda:{options.get('device_id', '0')}"

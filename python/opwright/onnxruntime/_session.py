@@ -37,12 +37,12 @@ from ._options import (
 from ._values import GpuArray, OrtValue, array_of, to_value
 
 _ENGINE_MAGIC = b"OPWRIGHT"
-# By ONNX Runtime's levels, from 0 to 4: verbose, info, warning, error, fatal.
+# Levels of logging by ONNX Runtime's levels 0 to 4: verbose, info, warning, error, fatal.
 _LEVELS = [logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL]
 
 
 class _SessionLogger(_core.ILogger):
-    """Gives messages of at least a level to the logger ``opwright.onnxruntime``."""
+    """Passes messages of at least a level to the logger ``opwright.onnxruntime``."""
 
     def __init__(self, level: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class _Trace:
         self._path = f"{prefix}{'_' if prefix and not prefix.endswith('_') else ''}{stamp}.json"
 
     def add(self, name: str, begin: int) -> None:
-        """What began then, by time.perf_counter_ns(), and is done now."""
+        """Adds an event that began at `begin`, by time.perf_counter_ns(), and ends now."""
         self._events.append(
             {
                 "cat": "Session",
@@ -80,7 +80,7 @@ class _Trace:
         )
 
     def write(self) -> str:
-        """The file's name."""
+        """Writes the file and returns its name."""
         _core._write_file(self._path, json.dumps(self._events, indent=1).encode())
         return self._path
 
@@ -132,7 +132,7 @@ class InferenceSession:
         self.set_providers(providers, provider_options)
 
     def _read(self, given: Any) -> Description:
-        """Takes the model, and says what it has."""
+        """Takes the model and returns its description."""
         if isinstance(given, _core.Engine):
             self._engine = given
             return describe_engine(given)
@@ -219,29 +219,29 @@ class InferenceSession:
                 try:
                     self._saved(engines.find(zeros))
                 except _core.Error:
-                    # The values of inputs may count, which are known when it runs.
+                    # The build may depend on values of inputs, which are known in the first run.
                     pass
         if self._trace is not None:
             self._trace.add("model_loading", begin)
 
     def get_providers(self) -> list[str]:
-        """The providers in use. The first is the device's."""
+        """The providers in use. The first one determines the device."""
         return list(self._providers)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """Their options."""
+        """The options of the providers in use."""
         return {name: dict(options) for name, options in self._providers.items()}
 
     def disable_fallback(self) -> None:
-        """Without effect: there is no fallback while it runs."""
+        """Without effect: there is no fallback during runs."""
 
     def enable_fallback(self) -> None:
         """Without effect."""
 
-    # What the model has.
+    # Description of the model.
 
     def get_inputs(self) -> list[NodeArg]:
-        """The inputs that a run is given."""
+        """The inputs of a run."""
         return list(self._description.inputs)
 
     def get_outputs(self) -> list[NodeArg]:
@@ -249,11 +249,11 @@ class InferenceSession:
         return list(self._description.outputs)
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """Inputs that have initial values; they keep these."""
+        """Inputs with initial values, which they keep."""
         return list(self._description.overridable)
 
     def get_modelmeta(self) -> ModelMetadata:
-        """What the model says of itself."""
+        """The model's metadata."""
         return self._description.metadata
 
     def get_session_options(self) -> SessionOptions:
@@ -287,7 +287,7 @@ class InferenceSession:
         input_dict_ort_values: Mapping[str, OrtValue],
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
-        """The same with OrtValues."""
+        """As `run`, with OrtValues."""
         return [
             to_value(result)
             for result in self._call(output_names, input_dict_ort_values, run_options)
@@ -301,19 +301,19 @@ class InferenceSession:
         user_data: Any,
         run_options: RunOptions | None = None,
     ) -> None:
-        """Runs in a thread, which calls ``callback(results, user_data, error)`` then."""
+        """Runs in a thread, which then calls ``callback(results, user_data, error)``."""
 
         def work() -> None:
             try:
                 results, error = self.run(output_names, input_feed, run_options), ""
-            except Exception as problem:  # it is the callback's
+            except Exception as problem:  # passed to the callback
                 results, error = [], str(problem)
             callback(results, user_data, error)
 
         threading.Thread(target=work).start()
 
     def io_binding(self) -> IOBinding:
-        """Arrays for inputs and outputs, for `run_with_iobinding`."""
+        """Makes an IOBinding for `run_with_iobinding`."""
         return IOBinding(self)
 
     def run_with_iobinding(
@@ -339,8 +339,8 @@ class InferenceSession:
         options: RunOptions | None,
         into: Mapping[str, GpuArray] | None = None,
     ) -> list[Any]:
-        """The outputs of these names. With `into` they are in GPU memory, those that it has there
-        where the engine computes that type."""
+        """The outputs of these names. With `into` they are in GPU memory: in the arrays that it has
+        for them, if the engine computes their type."""
         if options is not None and options.terminate:
             raise errors.Fail("Exiting due to terminate flag being set to true.")
         names = list(output_names) if output_names else list(self._outputs)
@@ -376,7 +376,7 @@ class InferenceSession:
         return engine
 
     def _checked(self, feed: Mapping[str, Any]) -> dict[str, Any]:
-        """The arrays as engines take them."""
+        """The arrays in the form that engines take."""
         if not isinstance(feed, Mapping):
             raise TypeError(
                 "run: input_feed is a dict of arrays by the inputs' names, "
@@ -401,7 +401,7 @@ class InferenceSession:
                     f"input '{arg.name}' is {arg.type}; {type(value).__name__} was given, of which NumPy "
                     f"makes no such array: {error}"
                 ) from None
-        if hasattr(array, "detach"):  # PyTorch's
+        if hasattr(array, "detach"):  # a PyTorch tensor
             array = array.detach()
             array = array.numpy() if array.device.type == "cpu" else array
         given = type_of(array.dtype) if isinstance(array.dtype, np.dtype) else arg.type
@@ -437,27 +437,27 @@ class InferenceSession:
         )
 
     def _device_id(self) -> int:
-        """The number of the GPU that engines run on; -1: the CPU."""
+        """The number of the GPU that runs engines; -1: the CPU."""
         name, options = next(iter(self._providers.items()))
         return -1 if name == CPU else int(options.get("device_id", "0"))
 
 
-#: What sessions without a level of their own have; -1: as Python's logging says.
+#: The log level of sessions without their own; -1: the level of Python's logging.
 default_severity = -1
 
 
 def _fed_type(type_: str) -> np.dtype[Any]:
-    """The type of an input as the engine takes it: double precision is computed in FP32."""
+    """The type in which the engine takes an input: double precision is computed in FP32."""
     return np.dtype(np.float32) if type_ == "tensor(double)" else numpy_type(type_)
 
 
 def _zeros(arg: NodeArg) -> np.ndarray:
-    """Of an input whose extents are all known."""
+    """Zeros for an input whose extents are all known."""
     return np.zeros([e for e in arg.shape if isinstance(e, int)], _fed_type(arg.type))
 
 
 def _argument(array: Any, tensor: Any) -> Any:
-    """An array as an engine takes it for that input."""
+    """The array in the form that an engine takes for that input."""
     if not isinstance(array, GpuArray):
         return array
     # Shapes are computed on the host.
@@ -469,7 +469,7 @@ def _as_declared(result: Any, type_: str) -> Any:
 
 
 class _translated:
-    """Gives errors of the engine the class that ONNX Runtime's would have."""
+    """Converts errors of the engine to the classes of ONNX Runtime."""
 
     def __enter__(self) -> None:
         pass

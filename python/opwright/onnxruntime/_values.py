@@ -14,7 +14,7 @@ from ._model import ELEMENT_TYPES, element_type_of, numpy_type, type_of
 
 
 def to_dtype(element_type: Any) -> np.dtype[Any]:
-    """Of a NumPy type, or of a number of onnx.TensorProto.DataType."""
+    """The dtype of a NumPy type or of a number of onnx.TensorProto.DataType."""
     if isinstance(element_type, (int, np.integer)) and not isinstance(element_type, bool):
         return numpy_type(f"tensor({ELEMENT_TYPES[int(element_type)]})")
     return np.dtype(element_type)
@@ -48,7 +48,7 @@ class GpuArray:
         return array
 
     def write(self, array: np.ndarray | GpuArray) -> None:
-        """Takes over the elements of an array of the same type and shape."""
+        """Copies the elements of an array of the same type and shape."""
         if isinstance(array, GpuArray):
             source = array.address
         else:
@@ -57,7 +57,7 @@ class GpuArray:
         _core._copy_bytes(self.address, source, self.nbytes, self.device_id)
 
     def for_engine(self) -> _core.DeviceArray:
-        """The same memory as engines take it."""
+        """The same memory as an array that engines take."""
         return _core._device_array_at(self.address, self.dtype, self.shape, self.device_id, self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -75,7 +75,7 @@ class OrtValue:
     def ortvalue_from_numpy(
         numpy_obj: np.ndarray, device_type: str = "cpu", device_id: int = 0
     ) -> OrtValue:
-        """On the CPU the array itself, on a GPU ("cuda") a copy."""
+        """An OrtValue on the CPU of the array itself, or on a GPU ("cuda") of a copy."""
         array = np.asarray(numpy_obj)
         if is_gpu(device_type):
             return OrtValue(GpuArray.of(array, device_id), "cuda", device_id)
@@ -91,17 +91,18 @@ class OrtValue:
 
     @staticmethod
     def ortvalue_from_numpy_with_onnx_type(data: np.ndarray, onnx_element_type: int) -> OrtValue:
-        """The array's bytes as a number of onnx.TensorProto.DataType says."""
+        """The array's bytes as elements of the type with this number in
+        onnx.TensorProto.DataType."""
         return OrtValue(np.require(data, requirements="C").view(to_dtype(onnx_element_type)))
 
     @staticmethod
     def from_dlpack(data: Any, is_bool_tensor: bool = False) -> OrtValue:
-        """The memory of an array that speaks DLPack and lies on the CPU."""
+        """An OrtValue over the memory of a DLPack array on the CPU."""
         array = np.from_dlpack(data)
         return OrtValue(array.view(np.bool_) if is_bool_tensor else array)
 
     def numpy(self) -> np.ndarray:
-        """The elements in the host's memory; of a GPU a copy."""
+        """The elements in the host's memory, copied from a GPU."""
         return self._array.numpy() if self.device_name() != "cpu" else self._array
 
     def shape(self) -> list[int]:
@@ -113,7 +114,7 @@ class OrtValue:
         return type_of(self._array.dtype)
 
     def element_type(self) -> int:
-        """The number of onnx.TensorProto.DataType."""
+        """The type's number in onnx.TensorProto.DataType."""
         return element_type_of(self._array.dtype)
 
     def device_name(self) -> str:
@@ -146,7 +147,7 @@ class OrtValue:
         return False
 
     def update_inplace(self, np_arr: np.ndarray | OrtValue) -> None:
-        """Writes other elements of the same shape and type; the address stays.
+        """Overwrites the elements with others of the same shape and type. The address stays.
 
         :param np_arr: an array of the host, or an OrtValue on any device.
         :raises InvalidArgument: for another shape or type.
@@ -175,7 +176,7 @@ class OrtValue:
 def is_gpu(device_type: str) -> bool:
     """Whether a device is a GPU.
 
-    :raises InvalidArgument: for something else than "cpu" and "cuda".
+    :raises InvalidArgument: for anything but "cpu", "cuda" and "gpu".
     """
     name = device_type.lower()
     if name not in ("cpu", "cuda", "gpu"):
@@ -184,7 +185,7 @@ def is_gpu(device_type: str) -> bool:
 
 
 def array_of(value: Any) -> Any:
-    """The array that an OrtValue has, else the value itself."""
+    """The array of an OrtValue, or the value itself."""
     return value._array if isinstance(value, OrtValue) else value
 
 
@@ -197,7 +198,7 @@ def copy_array(into: np.ndarray | GpuArray, array: np.ndarray | GpuArray) -> Non
 
 
 def to_value(result: Any) -> OrtValue:
-    """What an engine gave."""
+    """An OrtValue of an engine's result."""
     if isinstance(result, OrtValue):
         return result
     if isinstance(result, _core.DeviceArray):

@@ -49,7 +49,7 @@ from ._signature import SignatureError
 from ._torch import from_torch
 
 SizeTensorShapeExpr = ShapeExpr
-"""The extent that a size tensor tells, from `SizeTensorDesc.expr()`."""
+"""The extent in a size tensor, from `SizeTensorDesc.expr()`."""
 
 __all__ = [
     "AutoTuneCombination",

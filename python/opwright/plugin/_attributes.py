@@ -1,4 +1,4 @@
-"""Attributes of plugins: what their hints say. The engine fits values to that."""
+"""Types of plugins' attributes, from their hints. The engine fits values to these types."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ELEMENTS: dict[Any, PluginFieldType] = {
     np.float64: PluginFieldType.FLOAT64,
     np.bool_: PluginFieldType.INT8,
 }
-# What lists and tuples hold.
+# Element types of lists and tuples.
 _LISTED = (int, float, bool, str)
 EXPECTED = (
     "int, float, str, bool, bytes, a class derived from enum.Enum, List[T] or Tuple[T, ...] with T "
@@ -43,11 +43,11 @@ EXPECTED = (
 
 
 class HintError(ValueError):
-    """A hint that no attribute can have; the text says why."""
+    """A hint that no attribute can have. The text says why."""
 
 
 def shown(hint: Any) -> str:
-    """A hint as messages show it."""
+    """A hint as text for messages."""
     if isinstance(hint, type) and typing.get_origin(hint) is None:
         return hint.__name__
     return str(hint).replace("typing.", "")
@@ -55,17 +55,17 @@ def shown(hint: Any) -> str:
 
 @dataclass(frozen=True)
 class AttributeType:
-    """What an attribute's hint says."""
+    """The type that an attribute's hint declares."""
 
     form: AttributeForm
     element: Any
     """A scalar type, the element type of a list, tuple or array, or the class of an enum."""
     length: int = -1
-    """Of a tuple; -1: any."""
+    """The length of a tuple; -1: any."""
 
     @classmethod
     def of(cls, hint: Any) -> AttributeType:
-        """The type that a hint stands for; raises HintError for others."""
+        """The type of a hint. Raises HintError for other hints."""
         if hint in _SCALARS:
             return cls(_SCALARS[hint][0], hint)
         if isinstance(hint, type) and issubclass(hint, enum.Enum):
@@ -105,8 +105,8 @@ class AttributeType:
         return name
 
     def agrees(self, other: AttributeType) -> bool:
-        """Whether it is the same type. An enum in a notebook's cell that is run again is a new
-        class of the same name."""
+        """Whether two types are the same. Running a notebook's cell again makes a new enum class of
+        the same name, which counts as the same."""
         if self == other:
             return True
         if not self.form is other.form is AttributeForm.ENUM:
@@ -126,7 +126,7 @@ class AttributeType:
         return _SCALARS[self.element][1]
 
     def raw(self, given: Any) -> Any:
-        """What the engine fits to the type: members of an enum by their names."""
+        """The value that the engine fits to the type: members of an enum by name."""
         if self.form is not AttributeForm.ENUM:
             return given
         if isinstance(given, self.element):
@@ -148,16 +148,17 @@ class Attribute:
     name: str
     type: AttributeType
     default: Any = inspect.Parameter.empty
-    """What it is where it is not given; `empty`: it must be given."""
+    """The default value; `empty`: the attribute must be given."""
     is_keyword_only: bool = False
     hint: Any = None
-    """As the function has it."""
+    """The hint in the function's signature."""
 
     def __str__(self) -> str:
         return f"{self.name}: {self.type}"
 
     def field(self, plugin: str, given: Any) -> PluginField:
-        """What the engine stores for what was given; TypeError where it cannot be that."""
+        """The field that the engine stores for a given value. Raises TypeError if the value does
+        not fit."""
         try:
             return self._parameter.fit(self.type.raw(given))
         except TypeError as error:
@@ -168,7 +169,7 @@ class Attribute:
             ) from None
 
     def parameter(self, plugin: str) -> Parameter:
-        """The attribute as the engine knows it."""
+        """The attribute as the engine's Parameter."""
         parameter = self._parameter
         if self.default is not inspect.Parameter.empty:
             parameter.set_default(self.field(plugin, self.default))

@@ -30,19 +30,19 @@ class Written:
 
 @dataclass
 class Plugin:
-    """What was said of one plugin id so far."""
+    """The definitions for one plugin id so far."""
 
     id: str
     source: tuple[str, str]
     signature: Signature
     definition: Definition
-    # Calls that define the other functions again, on another definition.
+    # Calls that set the other functions on another definition.
     functions: dict[str, Callable[[Definition], None]] = field(default_factory=dict)
-    # The functions that running needs, for engines that carry their source.
+    # The functions that runs need, for engines that carry their source.
     sources: dict[str, Callable[..., Any]] = field(default_factory=dict)
-    # The functions by the names of their decorators; of those for several devices the last one.
+    # The functions by decorator name; of functions for several devices, the last one.
     written: dict[str, Written] = field(default_factory=dict)
-    # What `kernel` compiles, by device.
+    # The kernels that `kernel` compiles, by device.
     kernels: dict[str, Any] = field(default_factory=dict)
     registered: bool = False
 
@@ -53,7 +53,7 @@ class Plugin:
             self.registered = True
 
     def set(self, kind: str, function: Callable[[Definition], None]) -> None:
-        """Keeps and applies what sets a function."""
+        """Keeps and applies a call that sets a function."""
         self.functions[kind] = function
         function(self.definition)
 
@@ -64,7 +64,8 @@ class Plugin:
 
 
 plugins: dict[str, Plugin] = {}
-# Where plugins are defined: that dictionary, or the one of an engine whose sources are being run.
+# The dictionary in which plugins are defined: `plugins`, or that of an engine whose sources are
+# being run.
 current: ContextVar[dict[str, Plugin]] = ContextVar("plugins", default=plugins)
 
 
@@ -89,8 +90,8 @@ def _find(plugin_id: str, kind: str) -> Plugin:
 
 
 def _source(function: Callable[..., Any]) -> tuple[str, str]:
-    """Where a function stands in the source. Each run of a notebook cell has a file name of its
-    own, so that there the module and the name count."""
+    """The place of a function in the source. Each run of a notebook cell has another file name, so
+    for notebooks the module and the name count."""
     code = getattr(function, "__code__", None)
     file = code.co_filename if code is not None else "<unknown>"
     if file.startswith("<") or "ipykernel" in file:
@@ -142,7 +143,7 @@ def register(
         definition.set_repeatable(repeatable)
         plugin = Plugin(plugin_id, source, signature, definition)
         if previous is not None and previous.signature.parameters == signature.parameters:
-            # A cell that holds register alone: what other cells defined stays.
+            # A notebook cell with only `register`: definitions of other cells stay.
             for kind, apply in previous.functions.items():
                 plugin.set(kind, apply)
             plugin.sources.update(previous.sources)

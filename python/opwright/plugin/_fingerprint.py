@@ -1,4 +1,4 @@
-"""Fingerprints of functions: timings of one plugin's code do not count for other code."""
+"""Fingerprints of functions, so that timings of one plugin's code do not count for other code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIMPLE = (type(None), bool, int, float, complex, str, bytes)
 def fingerprint(function: Callable[..., Any]) -> str:
     """A hash of a function's code: its instructions, constants and names, the simple values in its
     closure, default values and module that it uses, and the functions of its module that it calls,
-    as they are now. Where the code lies in which file does not matter."""
+    in their current state. The code's place in a file does not matter."""
     text = "\n".join(_of_function(function, set()))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -41,7 +41,7 @@ def _of_function(function: Any, seen: set[int]) -> Iterator[str]:
 
 
 def _used(function: FunctionType) -> dict[str, Any]:
-    """What the function finds outside of it."""
+    """The names outside of the function that it uses, with their values."""
     names: set[str] = set()
     codes = [function.__code__]
     while codes:
@@ -56,7 +56,7 @@ def _used(function: FunctionType) -> dict[str, Any]:
 
 
 def _python_function(value: Any) -> Any:
-    """The function behind what a decorator made of it: also of Numba's and Triton's kernels."""
+    """The function behind a decorated object, such as a kernel of Numba or Triton."""
     if callable(value) and not isinstance(value, (FunctionType, type)):
         for name in ("py_func", "fn", "__wrapped__"):
             inner = getattr(value, name, None)

@@ -34,11 +34,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FLOATING = (DataType.FLOAT, DataType.HALF, DataType.BF16, DataType.FP8)
 _DEVICE_OF = {"cpp": "cpu", "numba": "cpu", "cuda": "cuda", "triton": "cuda", "numba_cuda": "cuda"}
 _BLOCK = ("block_x", "block_y", "block_z")
-_LAUNCH = ("num_warps", "num_stages")  # what a tactic may say of a Triton kernel beside constexprs
+_LAUNCH = ("num_warps", "num_stages")  # options of Triton kernels that tactics may set
 
 
 def _maker_of(code: Any) -> str:
-    """Which function of `opwright.aot` compiles it."""
+    """The name of the function of `opwright.aot` that compiles the code."""
     if isinstance(code, str):
         return "cuda" if re.search(r"\b__(global|device)__\b", code) else "cpp"
     if isinstance(code, os.PathLike):
@@ -64,7 +64,7 @@ def _define(name: str, value: Any) -> str:
 
 
 def _with_constants(function: Any, constants: Mapping[str, Any]) -> Any:
-    """The function, whose global names have these values."""
+    """A copy of the function with these values of global names."""
     function = getattr(function, "py_func", function)
     known = {**function.__globals__, **constants}
     return FunctionType(
@@ -73,7 +73,7 @@ def _with_constants(function: Any, constants: Mapping[str, Any]) -> Any:
 
 
 def _symbol(plugin_id: str, place: int, value: Any) -> Any:
-    """An extra argument: integers and extents are 64-bit, other numbers FP32."""
+    """Converts an extra argument: integers and extents to 64-bit, other numbers to FP32."""
     if type(value).__name__.startswith("Sym"):
         return value
     if isinstance(value, ShapeExpr):
@@ -89,7 +89,7 @@ def _symbol(plugin_id: str, place: int, value: Any) -> Any:
 
 
 class _Named:
-    """A function of the user that asks by name for what it depends on; or a value."""
+    """A value, or a function of the user whose parameter names say what it depends on."""
 
     def __init__(
         self, plugin_id: str, what: str, given: Any, signature: Signature, known: set[str]
@@ -124,7 +124,7 @@ class _Tactic:
 
 
 class Kernels:
-    """The kernels of one plugin for one device, and the functions that follow from them."""
+    """The kernels of one plugin for one device, with the functions that follow from them."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Kernels:
 
     @property
     def fingerprint(self) -> str:
-        """Tells these kernels from others, for timings."""
+        """Identifies these kernels for timings."""
         parts = [self._name, self._types, sorted(self._options.items())]
         parts += [f.fingerprint for f in (self._grid, self._block, self._extra)]
         for maker, tactic in self._tactics:

@@ -1,10 +1,10 @@
-"""What programs that generate plugins look up in ``tensorrt.plugin._lib``."""
+"""Names that programs which generate plugins look up in ``tensorrt.plugin._lib``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-# By their full names: as `tensorrt.plugin._lib` this module is loaded once more.
+# Imports use full names, since this module is loaded again as `tensorrt.plugin._lib`.
 from opwright.plugin import aot_impl, autotune, impl, op, register
 from opwright.plugin._decorators import plugins
 from opwright.plugin._op import PluginOp as PluginDef
@@ -28,4 +28,4 @@ class _Plugins(Mapping[str, PluginDef]):
 
 
 QDP_REGISTRY = _Plugins()
-"""All function plugins: ``"namespace::name"`` to what `op` has for it."""
+"""All function plugins: ``"namespace::name"`` to the same objects as in `op`."""

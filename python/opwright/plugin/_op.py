@@ -13,7 +13,8 @@ from ._decorators import Plugin, plugins
 
 
 def fields_of(plugin: Plugin, attributes: dict[str, Any]) -> list[Any]:
-    """What the engine stores for these attributes and the default values of the others."""
+    """The fields that the engine stores for these attributes and the default values of the
+    others."""
     registered = plugin.signature.attributes
     known = listing(registered)
     for name in attributes:
@@ -36,8 +37,8 @@ def fields_of(plugin: Plugin, attributes: dict[str, Any]) -> list[Any]:
 def _tensors(
     plugin: Plugin, args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[list[ITensor | None], tuple[Any, ...]]:
-    """The tensors, None where one is absent, and the arguments by position that follow them. Those
-    by keyword are taken out of `keywords`."""
+    """The tensors, with None for absent ones, and the positional arguments behind them. Removes
+    tensors given by keyword from `keywords`."""
     came = [type(value).__name__ for value in args]
     came += [
         f"{n}: {type(keywords[n]).__name__}" for n in plugin.signature.tensors if n in keywords
@@ -73,8 +74,8 @@ def _shown(tensor: str, kind: ParameterKind) -> str:
 
 
 class PluginOp:
-    """One plugin; calling it gives what ``network.add_plugin`` takes. What it was made of has the
-    names of TensorRT's, for programs that generate plugins."""
+    """One plugin. Calling it gives the argument of ``network.add_plugin``. Its parts have
+    TensorRT's names, for programs that generate plugins."""
 
     def __init__(self, plugin_id: str):
         self._id = plugin_id
@@ -106,42 +107,42 @@ class PluginOp:
 
     @property
     def register_func(self) -> Callable[..., Any] | None:
-        """What `register` decorated."""
+        """The function that `register` decorated."""
         return self._function("register")
 
     @property
     def impl_func(self) -> Callable[..., Any] | None:
-        """What `impl` decorated last; None: nothing."""
+        """The function that `impl` decorated last, or None."""
         return self._function("impl")
 
     @property
     def aot_impl_func(self) -> Callable[..., Any] | None:
-        """What `aot_impl` decorated last; None: nothing."""
+        """The function that `aot_impl` decorated last, or None."""
         return self._function("aot_impl")
 
     @property
     def autotune_func(self) -> Callable[..., Any] | None:
-        """What `autotune` decorated; None: nothing."""
+        """The function that `autotune` decorated, or None."""
         return self._function("autotune")
 
     @property
     def impl_attr_names(self) -> list[str] | None:
-        """The attributes that `impl_func` takes; None where there is none."""
+        """The attributes that `impl_func` takes; None without such a function."""
         return self._attributes("impl")
 
     @property
     def aot_impl_attr_names(self) -> list[str] | None:
-        """The attributes that `aot_impl_func` takes; None where there is none."""
+        """The attributes that `aot_impl_func` takes; None without such a function."""
         return self._attributes("aot_impl")
 
     @property
     def autotune_attr_names(self) -> list[str] | None:
-        """The attributes that `autotune_func` takes; None where there is none."""
+        """The attributes that `autotune_func` takes; None without such a function."""
         return self._attributes("autotune")
 
     @property
     def expects_tactic(self) -> bool | None:
-        """Whether `impl_func` takes a tactic; None where there is none."""
+        """Whether `impl_func` takes a tactic; None without such a function."""
         written = plugins[self._id].written.get("impl")
         return None if written is None else written.wants_tactic
 
@@ -154,7 +155,7 @@ class PluginOp:
         return None if written is None else written.attributes
 
     def __call__(self, *args: Any, **attributes: Any) -> PluginCall:
-        # Looked up at each call, so that a registration that was repeated counts.
+        # Looks the plugin up at each call, so that a repeated registration counts.
         plugin = plugins[self._id]
         signature = plugin.signature
         tensors, positional = _tensors(plugin, args, attributes)

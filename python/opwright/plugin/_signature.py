@@ -1,4 +1,4 @@
-"""What the signatures of a plugin's functions say."""
+"""Parses the signatures of a plugin's functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .._core._plugin import (
 )
 from ._attributes import EXPECTED, Attribute, AttributeType, HintError, listing, shown
 
-# Names that mean something else beside the attributes.
+# Names that have another meaning than attributes.
 _RESERVED = {
     **dict.fromkeys(("outputs", "stream", "tactic"), "is a parameter of impl"),
     **dict.fromkeys(("plugin_namespace", "plugin_version", "aot"), "chooses the plugin in ONNX"),
@@ -30,12 +30,12 @@ _RESERVED = {
 
 
 class SignatureError(TypeError):
-    """A function of a plugin has not the parameters or hints that it needs."""
+    """A function of a plugin lacks the parameters or hints that it needs."""
 
 
 @dataclass
 class Signature:
-    """What `register` declares."""
+    """The declarations of `register`."""
 
     text: str
     tensors: dict[str, ParameterKind]
@@ -52,17 +52,17 @@ class Signature:
 
 @dataclass
 class Taken:
-    """What one of the other functions takes."""
+    """The arguments that one of the other functions takes."""
 
     attributes: list[int]
-    """The places of its attributes among the registered ones."""
+    """The indices of its attributes among the registered ones."""
     wants_tactic: bool
     keywords: list[str] = field(default_factory=list)
-    """The names of its last parameters, those that are keyword-only."""
+    """The names of its last parameters, which are keyword-only."""
 
 
 class _Verbatim:
-    """A hint that is printed as it was written."""
+    """A hint that is printed as in the source."""
 
     def __init__(self, hint: Any):
         self._text = hint if isinstance(hint, str) else shown(hint)
@@ -72,7 +72,7 @@ class _Verbatim:
 
 
 def describe(function: Callable[..., Any]) -> str:
-    """The function's signature as it was written, in one line."""
+    """The function's signature as in the source, in one line."""
     signature = inspect.signature(function)
     empty = inspect.Parameter.empty
     parameters = [
@@ -96,7 +96,7 @@ def _fail(plugin: str, kind: str, function: Callable[..., Any], message: str) ->
 
 
 def _hints(plugin: str, kind: str, function: Callable[..., Any]) -> dict[str, Any]:
-    """The hints, also where they are strings that name things local to the caller."""
+    """The function's hints, including strings that name locals of the caller."""
     scope: dict[str, Any] = {}
     frame = sys._getframe(1)
     package = __name__.rpartition(".")[0]
@@ -136,7 +136,7 @@ def _optional(hint: Any) -> Any:
 
 
 def _tensor_kind(parameter: inspect.Parameter, hint: Any) -> ParameterKind | None:
-    """What a parameter of `register` stands for, where that is a tensor."""
+    """The kind of tensor that a parameter of `register` stands for; None if it is not a tensor."""
     if _is_desc(_optional(hint)):
         return ParameterKind.OPTIONAL_TENSOR
     if not _is_desc(hint):
@@ -217,7 +217,8 @@ def _count_outputs(plugin: str, function: Callable[..., Any], hint: Any) -> int:
 
 
 def parse_register(plugin: str, function: Callable[..., Any]) -> Signature:
-    """Tensors first, then attributes; the returned hint decides the number of outputs."""
+    """Parses `register`'s signature: tensors first, then attributes. The return hint decides the
+    number of outputs."""
     parameters = _parameters(plugin, "register", function)
     hints = _hints(plugin, "register", function)
     tensors: dict[str, ParameterKind] = {}
@@ -256,7 +257,7 @@ def parse_function(
     """Checks a function against the registered signature.
 
     Its parameters are the tensors, any of the attributes in any order, then `tail`, then perhaps
-    `optional_tail`; those behind `*` or a variable number of tensors are given by keyword.
+    `optional_tail`. Parameters behind `*` or a variable number of tensors are passed by keyword.
     """
     parameters = _parameters(plugin, kind, function)
     names = [parameter.name for parameter in parameters]
@@ -296,7 +297,8 @@ def _check_parameter(
     parameter: inspect.Parameter,
     tensor: tuple[str, ParameterKind] | None,
 ) -> None:
-    """`tensor`: the registered one that the parameter stands for, unless it is something else."""
+    """Checks a parameter. `tensor` is the registered tensor that the parameter stands for, or
+    None."""
     name = parameter.name
     is_variadic = parameter.kind is parameter.VAR_POSITIONAL
     if tensor is not None and parameter.kind is parameter.KEYWORD_ONLY:
@@ -319,7 +321,7 @@ def _check_hints(
     body: list[str],
     hints: dict[str, Any],
 ) -> None:
-    """Hints are optional in all functions but `register`; those that are there must agree."""
+    """Checks that hints agree with the registered ones. Only `register` needs hints."""
     count = len(registered.tensors)
     tensor = Tensor if kind == "impl" else TensorDesc
     for name, registered_kind in zip(body, registered.tensors.values()):
@@ -362,7 +364,7 @@ def _check_hints(
 
 
 def _holds(hint: Any, element: type) -> bool:
-    """Whether a hint is a list or tuple of these, as far as it says what it holds."""
+    """Whether a hint is a list or tuple of `element`, as far as it names its elements."""
     if (typing.get_origin(hint) or hint) not in (list, tuple, Sequence):
         return False
     return all(entry in (element, Any, ...) for entry in typing.get_args(hint))

@@ -15,7 +15,7 @@ from ._op import PluginOp
 if TYPE_CHECKING:
     import torch
 
-# The kinds of a schema's arguments that attributes can be, as PyTorch's schemas write them.
+# Hints of attributes by the argument types in PyTorch's schemas.
 _HINTS: dict[str, Any] = {
     "int": int,
     "float": float,
@@ -28,7 +28,7 @@ _HINTS: dict[str, Any] = {
 
 
 def _find(operator: str) -> torch._ops.OpOverload:
-    """The overload that "ns::op" (its default) or "ns::op.overload" names."""
+    """The overload that "ns::op" (the default one) or "ns::op.overload" names."""
     import torch
 
     namespace, _, name = operator.partition("::")
@@ -50,17 +50,18 @@ def _is_written(value: torch.Argument) -> bool:
 
 
 class _Operator:
-    """An operator of PyTorch, and how a plugin's tensors and attributes are its arguments."""
+    """An operator of PyTorch, with the mapping of a plugin's tensors and attributes to its
+    arguments."""
 
     def __init__(self, overload: torch._ops.OpOverload, fixed: dict[str, Any]):
         self.schema = overload._schema
         self.tensors: list[str] = []
-        """Those that are always there, then those that may be absent."""
+        """Required tensors, then optional ones."""
         self.required: list[str] = []
         self.variable: str | None = None
         """The argument that is a list of tensors."""
         self.mutated: list[str] = []
-        """Those of the tensors that it writes to."""
+        """Tensors that the operator writes to."""
         self.attributes: dict[str, Any] = {}
         """The hints of the arguments that are attributes."""
         self.defaults: dict[str, Any] = {}
@@ -76,7 +77,7 @@ class _Operator:
         for argument in self.schema.arguments:
             if argument.name not in fixed:
                 self._take(argument)
-        # What has a default value goes last, as Python's functions need it.
+        # Parameters with a default value go last, as Python requires.
         self.required = [name for name in self.tensors if name not in self.defaults]
         self.tensors = self.required + [name for name in self.tensors if name in self.defaults]
         names = sorted(self.attributes, key=lambda name: name in self.defaults)
@@ -85,7 +86,8 @@ class _Operator:
         self.returned = len(self._made)
         if self.returned == 0 and not self.mutated:
             self._refuse("it returns nothing and writes to no tensor")
-        # The arguments of a call, those by keyword last, and where tensors and attributes go.
+        # The arguments of a call, with keyword arguments last, and the slots of tensors and
+        # attributes.
         arguments = sorted(self.schema.arguments, key=lambda argument: argument.kwarg_only)
         self._args = [self._fixed.get(argument.name) for argument in arguments]
         self._keywords = [argument.name for argument in arguments if argument.kwarg_only]
@@ -97,7 +99,7 @@ class _Operator:
         raise NotImplementedError(f"from_torch: `{self.schema}` cannot be a plugin: {reason}")
 
     def _take(self, argument: torch.Argument) -> None:
-        """Makes an argument an input, an attribute, or one that always has its default value."""
+        """Makes an argument an input, an attribute, or a constant with its default value."""
         name, kind = argument.name, str(argument.type)
         if kind == "Tensor":
             self.tensors.append(name)
@@ -124,20 +126,20 @@ class _Operator:
             self._refuse(f"its argument cannot be named '{name}'")
 
     def _find_made(self) -> list[int]:
-        """Which of its results are new tensors, rather than some that it has written to."""
+        """The indices of results that are new tensors, not arguments that were written to."""
         for result in self.schema.returns:
             if str(result.type) != "Tensor":
                 self._refuse(f"it returns a {result.type}; expected tensors")
         return [i for i, result in enumerate(self.schema.returns) if not _is_written(result)]
 
     def values(self, tensors: Sequence[Any], attributes: Iterable[Any]) -> list[Any]:
-        """The values of a call with these tensors, those of the list last."""
+        """The values of a call with these tensors, with the tensors of the list last."""
         count = len(self.tensors)
         lists = [list(tensors[count:])] if self.variable is not None else []
         return [*tensors[:count], *lists, *attributes]
 
     def __call__(self, values: Iterable[Any]) -> list[torch.Tensor]:
-        """The tensors that it makes of `values()`."""
+        """Calls the operator with `values()` and returns its new tensors."""
         args = self._args.copy()
         for slot, value in zip(self._slots, values):
             args[slot] = value
@@ -157,8 +159,8 @@ def _function(
     variable: str | None,
     keyword_only: Iterable[str] = (),
 ) -> Callable[..., Any]:
-    """The function as one of `module` with that name and signature, where `variable` takes a
-    variable number."""
+    """Makes the function one of `module` with that name and signature. The parameter `variable`
+    takes any number of tensors."""
     parameters = []
     kind: Any = Parameter.POSITIONAL_OR_KEYWORD
     for n, hint in hints.items():
@@ -234,7 +236,8 @@ def from_torch(operator: str, **fixed: Any) -> PluginOp:
         *attributes, outputs, _stream = *positional[end:], *keywords.values()
         tensors = [t if t is None else t.torch() for t in positional[:end]]
         targets = [t.torch() for t in outputs]
-        # The memory is the input's, too; the input itself may have been handed over read-only.
+        # Input and output share the memory, but the input's tensor may be read-only, so use the
+        # output's.
         for index, target in zip(mutated, targets[returned:]):
             tensors[index] = target
         with torch.no_grad():  # on a GPU the engine's stream is the current one
@@ -250,7 +253,7 @@ def from_torch(operator: str, **fixed: Any) -> PluginOp:
 
     attributes = torch_operator.attributes
     name = plugin_id.rpartition("::")[2]
-    # Engines that carry the sources of their plugins need the module that asks for this one.
+    # Engines that carry the sources of their plugins need the module that calls from_torch.
     module = sys._getframe(1).f_globals.get("__name__", "__main__")
     lists = [variable] if variable is not None else []
     optional = torch_operator.tensors[len(torch_operator.required) :]

@@ -1,5 +1,5 @@
-"""Shapes through operators of PyTorch: the extents of a plugin's tensors become symbolic integers
-of PyTorch's, and what its fake functions make of them become extents again."""
+"""Infers shapes through operators of PyTorch. Extents of a plugin's tensors become PyTorch's
+symbolic integers, and the results of fake functions become extents again."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _FROM_TORCH = {dtype: type for type, dtype in _TO_TORCH.items()}
 
 Operation = Callable[[list[torch.Tensor]], Sequence[torch.Tensor]]
 
-# PyTorch decides by examples what a fake function asks of extents that are not known. Multiples of
-# these are large beside padding and filters, divisible by what extents are divided by, and six of
-# them make no product beyond 64 bits.
+# PyTorch answers a fake function's questions about unknown extents by example values. Multiples of
+# these numbers are large compared to padding and filters, divisible by common divisors of extents,
+# and the product of six of them fits in 64 bits.
 _EXAMPLES = (240, 360)
 
 
 class _Rounded:
-    """A quotient that is yet to be rounded."""
+    """A quotient that is not rounded yet."""
 
     def __init__(self, dividend: Any, divisor: Any):
         self.dividend, self.divisor = dividend, divisor
@@ -56,7 +56,7 @@ def _modulo(a: Any, b: Any) -> Any:
     return a - a // b * b
 
 
-# PyTorch's functions of integers, by the names of their classes.
+# PyTorch's functions of integers, by class name.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Add": lambda *terms: reduce(operator.add, terms),
     "Mul": lambda *factors: reduce(operator.mul, factors),
@@ -83,10 +83,10 @@ def _is_same(a: ShapeExpr, b: ShapeExpr) -> bool:
 
 
 class _Extents:
-    """The dynamic extents of a plugin's inputs, each as a symbol of PyTorch's.
+    """The dynamic extents of a plugin's inputs, each as a PyTorch symbol.
 
     :param example: the first extent's example value; the others' are multiples of it.
-    :param distinct: whether example values of different extents differ. Where they do not, a fake
+    :param distinct: whether example values of different extents differ. If they do not, a fake
         function may take the extents for equal, which the operator checks when it runs.
     """
 
@@ -97,7 +97,7 @@ class _Extents:
         self._by_symbol: dict[Any, ShapeExpr] = {}
 
     def to_torch(self, extent: ShapeExpr) -> Any:
-        """An int, or the SymInt of an extent; the same for the same extent."""
+        """An int, or the SymInt of an extent. The same extent gives the same SymInt."""
         if extent.is_constant:
             return extent.constant_value()
         for known, size in self._known:
@@ -175,9 +175,10 @@ def _infer(operation: Operation, inputs: Sequence[TensorDesc], distinct: bool) -
 
 @contextlib.contextmanager
 def _without_log() -> Iterator[None]:
-    """PyTorch logs what a fake function raises, which may be tried again or is reported anyway."""
+    """Disables PyTorch's log of exceptions in fake functions. The caller tries again or reports
+    them."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
-    # A function of its own for each call, so that threads do not remove each other's.
+    # Each call has its own function, so that threads do not remove each other's.
     is_wanted = lambda record: False  # noqa: E731
     logger.addFilter(is_wanted)
     try:
@@ -187,7 +188,7 @@ def _without_log() -> Iterator[None]:
 
 
 def infer(operation: Operation, inputs: Sequence[TensorDesc]) -> list[TensorDesc]:
-    """What an operator makes of types and shapes.
+    """The types and shapes of an operator's outputs.
 
     :param operation: called with fake tensors, one per input; returns the outputs.
     :raises NotImplementedError: for outputs whose shapes depend on data, or that the engine has no
@@ -197,8 +198,8 @@ def infer(operation: Operation, inputs: Sequence[TensorDesc]) -> list[TensorDesc
         try:
             return _infer(operation, inputs, distinct=True)
         except Exception as error:
-            # The operator may need extents to be equal that nothing says are, such as those of two
-            # network inputs that it adds.
+            # The operator may need equal extents that are not known to be equal, such as those of
+            # two network inputs that it adds.
             try:
                 return _infer(operation, inputs, distinct=False)
             except Exception:

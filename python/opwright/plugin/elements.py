@@ -5,7 +5,8 @@
 ... def soften_elements(x, limit):
 ...     return elements.sign(x) * elements.maximum(abs(x) - limit, 0.0)
 
-Elements have ``+ - * / **``, ``abs()`` and comparisons with each other and with numbers. All is computed in FP32.
+Elements have ``+ - * / **``, ``abs()`` and comparisons with each other and with numbers. Everything
+is computed in FP32.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from .._core import ActivationType, DataType, ElementWiseOperation, UnaryOperati
 _INPUT, _CONSTANT, _SELECT, _BINARY, _UNARY, _ACTIVATION = 0, 1, 2, 100, 200, 300
 _FLOAT, _BOOL = int(DataType.FLOAT), int(DataType.BOOL)
 
-#: What operators and functions take.
+#: Operand of operators and functions.
 Operand = Union["Element", float, int]
 
 
 class _Program:
-    """The instructions so far; equal ones are one."""
+    """The instructions so far. Equal instructions are stored once."""
 
     def __init__(self) -> None:
         self.instructions: dict[tuple[Any, ...], int] = {}
@@ -39,7 +40,7 @@ class _Program:
         alpha: float = 0.0,
         beta: float = 0.0,
     ) -> Element:
-        # By their text: NaN equals nothing, and -0.0 is not 0.0.
+        # Numbers are compared as text: NaN equals nothing, and -0.0 is not 0.0.
         key = (op, kind, a, b, c, repr(float(alpha)), repr(float(beta)))
         return Element(self, self.instructions.setdefault(key, len(self.instructions)), kind)
 
@@ -57,10 +58,11 @@ class _Program:
 
 
 class Element:
-    """An element of a tensor, or what was computed of such: a number or, of a comparison, a truth value."""
+    """An element of a tensor, or a value computed from elements: a number or, for a comparison, a
+    truth value."""
 
     __hash__ = None  # type: ignore[assignment]
-    __array_ufunc__ = None  # so that NumPy's numbers leave operators to this class
+    __array_ufunc__ = None  # NumPy's numbers leave operators to this class
 
     def __init__(self, program: _Program, register: int, kind: int):
         self._program = program
@@ -254,7 +256,7 @@ def maximum(a: Operand, b: Operand) -> Element:
 
 
 def where(condition: Element, a: Operand, b: Operand) -> Element:
-    """`a` where the condition, a comparison, holds, else `b`."""
+    """`a` if the condition, a comparison, holds, else `b`."""
     _require_truth("where", condition)
     program = condition._program
     x, y = program.element(a, "where"), program.element(b, "where")
@@ -263,8 +265,9 @@ def where(condition: Element, a: Operand, b: Operand) -> Element:
 
 
 def trace(function: Callable[..., Any], tensors: int) -> Callable[..., tuple[Any, ...]]:
-    """What calls the function, which takes so many tensors first, and gives its program: five integers and two numbers
-    for each instruction, and the register of the result."""
+    """A function that calls `function`, whose first `tensors` arguments are tensors, and returns
+    its program: five integers and two numbers for each instruction, and the register of the
+    result."""
 
     def traced(*args: Any, **keywords: Any) -> tuple[list[int], list[float], list[int]]:
         program = _Program()

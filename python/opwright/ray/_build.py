@@ -11,7 +11,7 @@ from .. import _api, _core
 from ._schedule import Portion, Schedule
 
 _log = logging.getLogger("opwright.ray")
-# Portions that so many workers died over are left to the machine that builds.
+# A portion during which this many workers died is left to the building machine.
 _DEATHS = 2
 
 
@@ -19,17 +19,17 @@ class TimingWorker:
     """A process that times candidates; Ray makes an actor of it."""
 
     def __init__(self, model: Any, options: dict[str, Any], threads: int):
-        # Ray tells its workers, in OMP_NUM_THREADS, to use what they asked for, mostly one. The build
-        # is for as many as the machine that builds has, if there are as many cores here.
+        # In OMP_NUM_THREADS Ray limits its workers to the CPUs that they requested, mostly one. The
+        # build is for the threads of the building machine, if there are as many cores here.
         _core.set_max_threads(min(threads, len(os.sched_getaffinity(0))))
         self._builder, self._network, self._config = _api.definition(model, **options)
 
     def identity(self) -> str:
-        """Of the device: times are of use on devices with the same one alone."""
+        """The identity of the device. Times hold only on devices with the same identity."""
         return str(self._config.create_timing_cache(b"").device_identity)
 
     def time(self, keys: Portion) -> bytes:
-        """A timing cache with these keys; those whose kernels fail are not in it."""
+        """A timing cache with these keys, without those whose kernels fail."""
         wanted = set(keys)
         cache = self._config.create_timing_cache(b"")
         self._config.set_timing_cache(cache, False)
@@ -74,7 +74,8 @@ def build(
         CPU, one for each machine. Two on the processors of one machine disturb each other's times.
     :param timing_cache: as for ``opwright.build``, a file of this machine.
     :param worker_options: Ray's options of a worker's actor, as ``{"num_cpus": 1}``; by default
-        as many CPUs as this machine has for the engine, or one CPU and one GPU where it is for a GPU.
+        as many CPUs as this machine has for the engine, or one CPU and one GPU for an engine on a
+        GPU.
     :param start_seconds: workers that have not started by then are left out.
     :param options: all other arguments of ``opwright.build``.
     :raises Error: as ``opwright.build``. Also for a network, which cannot be sent.
@@ -106,7 +107,7 @@ def build(
             "scheduling_strategy": "SPREAD",
             **(worker_options or {}),
         }
-        # Messages are this machine's.
+        # Messages stay on this machine.
         sent = {k: v for k, v in options.items() if k != "logger"}
         actors = _start(
             ray.remote(**actor_options)(TimingWorker),
@@ -125,7 +126,7 @@ def build(
 def _start(
     actor: Any, arguments: tuple[Any, ...], count: int, identity: str, seconds: float
 ) -> list[Any]:
-    """The workers that have started and have the device."""
+    """The workers that have started and have the same device."""
     import ray
 
     asked = {}
@@ -156,7 +157,7 @@ def _start(
 def _time(
     actors: list[Any], schedule: Schedule, config: _core.IBuilderConfig, cache: _core.ITimingCache
 ) -> None:
-    """Has the workers time all portions, and adds what they found to the cache."""
+    """Lets the workers time all portions, and adds their times to the cache."""
     import ray
 
     busy: dict[Any, tuple[Any, Portion]] = {}

@@ -50,7 +50,7 @@ class Predictor:
         self._keep = keep
 
     def __call__(self, batch: Any) -> Any:
-        """The batch with the outputs, of the kind that it is.
+        """The batch with the outputs, of the batch's own kind.
 
         :raises Error: for a column that is missing or invalid for the engine.
         """
@@ -96,7 +96,7 @@ class Predictor:
         shapes = {name: array.shape for name, array in inputs.items()}
         most = rows if self._signature.fits(shapes) else self._signature.max_batch(shapes)
         if rows == 0 or most == 0:
-            most = max(rows, 1)  # the engine says what does not fit
+            most = max(rows, 1)  # the engine's error says what does not fit
         parts = [
             self._call({name: array[start : start + most] for name, array in inputs.items()})
             for start in range(0, max(rows, 1), most)
@@ -111,9 +111,9 @@ class Predictor:
 
 
 def _column(table: Any, name: str) -> np.ndarray[Any, Any]:
-    """A column as an array; without a copy where it is one chunk of numbers or of tensors."""
+    """A column as an array. A single chunk of numbers or tensors is not copied."""
     column = table.column(name)
     chunk = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if hasattr(chunk, "chunks"):  # what combine_chunks() gives for extension types
+    if hasattr(chunk, "chunks"):  # combine_chunks() of extension types returns a chunked array
         chunk = chunk.chunk(0)
     return chunk.to_numpy(zero_copy_only=False)

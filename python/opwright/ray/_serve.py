@@ -1,4 +1,4 @@
-"""Engines behind Ray Serve: the same HTTP application, with the engines in replicas of their own."""
+"""Engines behind Ray Serve: the same HTTP application, with each engine in its own replicas."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class EngineReplica:
 
 
 class _RemoteModel:
-    """A model whose replicas are elsewhere."""
+    """A model whose engines run in other replicas."""
 
     def __init__(self, name: str, handle: Any, options: ModelOptions, replicas: int):
         self.name = name
         self.metrics = ModelMetrics()
-        # As many as the replicas hold together.
+        # The sum of the replicas' queues.
         self.options = ModelOptions(options.max_queue * replicas)
         self._handle = handle
         self._signature: Signature | None = None
@@ -57,8 +57,8 @@ class _RemoteModel:
         return await self._call("infer", inputs)
 
     async def _call(self, method: str, *arguments: Any) -> Any:
-        """Asks a replica, and another one where that one is lost: a run has no effect but its
-        result, so that it can be made again."""
+        """Calls a replica, and another one if that one is lost. A run has no effect but its result,
+        so it can be repeated."""
         from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
         from ray.serve.exceptions import BackPressureError, ReplicaUnavailableError
 
@@ -83,7 +83,7 @@ class _RemoteModel:
 
 
 class _RemoteModels:
-    """A ``ModelSource`` of them."""
+    """A ``ModelSource`` of remote models."""
 
     def __init__(self, models: Mapping[str, _RemoteModel]):
         self._models = models
@@ -164,7 +164,7 @@ def deployment(
     names = {name: f"engine-{name}" for name in engines}
 
     def build_app() -> Any:
-        # In the front's process, once it starts.
+        # Runs in the front replica's process, when it starts.
         from ..serving._app import create_app
 
         source = _RemoteModels(

@@ -1,4 +1,4 @@
-"""The HTTP side: an ASGI application for a server of one's choice, uvicorn or Ray Serve."""
+"""The HTTP side: an ASGI application for any server, such as uvicorn or Ray Serve."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from ._signature import BadRequestError, Signature
 from ._tracing import Tracing
 
 _PLATFORM = "opwright"
-# A number in JSON takes up to this many bytes, with its comma; beside the numbers there are names.
+# Limit of a number's bytes in JSON, with its comma. The second limit is for names and the like.
 _JSON_BYTES_PER_ELEMENT = 32
 _JSON_BYTES = 1 << 16
 READ_SECONDS = 60.0
-RETRY_SECONDS = 1  # after which a refused client may come back
-_LARGE = 1 << 16  # bytes from which on other requests would wait for one to be parsed or written
+RETRY_SECONDS = 1  # time after which a refused client may retry
+_LARGE = 1 << 16  # body size above which parsing or writing would delay others
 
 
 class ServedModel(Protocol):
-    """What answers requests: an engine of this process, or one somewhere else."""
+    """A model that answers requests: an engine in this process or elsewhere."""
 
     @property
     def signature(self) -> Signature: ...
@@ -53,7 +53,7 @@ class ServedModel(Protocol):
 
 
 class ModelSource(Protocol):
-    """Where the application finds models."""
+    """The source in which the application finds models."""
 
     @property
     def is_ready(self) -> bool: ...
@@ -73,7 +73,7 @@ def _failed(status: int, text: object) -> Response:
 
 
 async def _discard(request: Request, limit: int) -> None:
-    """Reads what a refused client still sends, so that it gets to read the answer."""
+    """Reads the rest of a refused client's request, so that the client reads the answer."""
     length = 0
     async for chunk in request.stream():
         length += len(chunk)
@@ -82,7 +82,7 @@ async def _discard(request: Request, limit: int) -> None:
 
 
 async def _read(request: Request, limit: int) -> bytes:
-    """The body, unpacked.
+    """The decompressed body.
 
     :raises BadRequestError: for more than `limit` bytes, before they are read.
     """
@@ -145,7 +145,8 @@ def _refusal_text(name: str, max_queue: int) -> bytes:
 
 
 def refusal(name: str, model: ServedModel) -> bytes | None:
-    """The body of a 503 for one more request, which is counted; None where there is a place."""
+    """The body of a 503 for a request that the queue has no place for, which is counted; None if
+    there is a place."""
     if model.metrics.in_flight < model.options.max_queue:
         return None
     model.metrics.requests[503] += 1
@@ -153,10 +154,11 @@ def refusal(name: str, model: ServedModel) -> bytes | None:
 
 
 async def _admit(source: ModelSource, request: Request) -> Response:
-    """Answers a request of inference where its model's queue has a place for it."""
+    """Answers a request of inference if its model's queue has a place, and refuses it otherwise."""
     name = request.path_params["model"]
     model = source.model(name)
-    # A place is taken before the body is read: what waits is bounded, bodies that come included.
+    # The request takes a place before its body is read, so that waiting requests are bounded
+    # together with bodies being received.
     if (refused := refusal(name, model)) is not None:
         async with _timeout(request.app.state.read_seconds):
             await _discard(request, body_limit(model.signature))
@@ -216,7 +218,7 @@ async def _answer(name: str, model: ServedModel, request: Request) -> Response:
         return response
     except ClientDisconnect:
         return _failed(400, "the client went before its request was complete")
-    except Exception as error:  # of a plugin: any
+    except Exception as error:  # a plugin may raise anything
         return _failed(500, f"model '{name}': {error}")
     if json_length is None:
         return Response(content, media_type="application/json")
@@ -255,7 +257,7 @@ def create_app(
 def create_admitted_app(
     source: ModelSource, read_seconds: float, tracer_provider: Any
 ) -> Starlette:
-    """The same for a server that has counted each request of inference in already."""
+    """The same for a server that has already counted each request of inference."""
     return _application(source, _infer, read_seconds, tracer_provider)
 
 
@@ -352,7 +354,7 @@ def _application(
     for prefix in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
         get += [(prefix, metadata), (prefix + "/ready", model_ready)]
         post.append((prefix + "/infer", infer))
-    # Routes are tried in order, and nearly all requests are of inference: the last of `post`.
+    # Routes are tried in order. Nearly all requests are of inference, the last entry of `post`.
     routes = [Route(path, handled(run), methods=["POST"]) for path, run in reversed(post)]
     routes += [Route(path, handled(run), methods=["GET"]) for path, run in get]
 

@@ -31,29 +31,29 @@ from ._repository import UnknownModelError
 
 _log = logging.getLogger("opwright.serving")
 _INFER = re.compile(rb"/v2/models/([^/?]+)(?:/versions/1)?/infer(?:\?|$)")
-# A head, a chunked body with its trailers: each ends with a line that is empty.
+# An empty line ends a head, and a chunked body with its trailers.
 _EMPTY_LINE = re.compile(rb"\n\r?\n")
-_MAX_HEAD = 1 << 16  # bytes of a request's line and headers, or of what is around a body's pieces
+_MAX_HEAD = 1 << 16  # bytes of a request's line and headers, or of the framing of a body's pieces
 _MAX_HEADERS = 100
-_PIECE = 1 << 12  # bytes that are parsed before limits are looked at
+_PIECE = 1 << 12  # bytes that are parsed before limits are checked
 _EXPECT_SECONDS = 1.0
-_LINGER_SECONDS = 1.0  # for which a refused connection may read why
-_SPARE_FILES = 32  # descriptors that connections leave to engines, plugins and refusals
-_SILENT_SECONDS = 10.0  # between two lines of the log on the same matter
+_LINGER_SECONDS = 1.0  # time in which a refused client may read the reason
+_SPARE_FILES = 32  # file descriptors reserved for engines, plugins and refusals
+_SILENT_SECONDS = 10.0  # time between two log lines on the same matter
 
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """What a connection may take."""
+    """Limits of connections."""
 
     max_connections: int = 1000
     head_seconds: float = 10.0
-    """From the first byte of a head, or from the connection, to the head's end."""
+    """Limit from a head's first byte, or from the connection, to the head's end."""
     body_seconds: float = READ_SECONDS
     idle_seconds: float = 5.0
-    """Between an answer and the next request."""
+    """Limit between an answer and the next request."""
     answer_seconds: float = 60.0
-    """In which a client takes nothing of its answer."""
+    """Limit in which a client takes nothing of its answer."""
 
     def __post_init__(self) -> None:
         if self.max_connections < 1:
@@ -86,12 +86,12 @@ def _json_answer(status: bytes, headers: list[tuple[bytes, bytes]], content: byt
 
 
 class _Watch:
-    """All connections of a server: how many there may be, and how long each phase may take."""
+    """All connections of a server. Limits their number and the time of each phase."""
 
     def __init__(self, limits: ConnectionLimits):
         self.limits = limits
         self._open: set[_Protocol] = set()
-        self._refused = 0  # of those that are open
+        self._refused = 0  # open connections that were refused
         self._timer: asyncio.TimerHandle | None = None
         shortest = min(
             limits.head_seconds, limits.body_seconds, limits.idle_seconds, limits.answer_seconds
@@ -116,7 +116,7 @@ class _Watch:
         self._refused -= connection.is_refused
 
     def tell(self, now: float, what: str) -> None:
-        """Writes into the log what befell a connection, not for each of many."""
+        """Logs an event of a connection, but not each of many."""
         self._unsaid[what] += 1
         self._say(now)
 
@@ -125,7 +125,7 @@ class _Watch:
             return f"{self.limits.max_connections} are open, as many as --max-connections allows"
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         socket = connection.transport.get_extra_info("socket")
-        # The system gives the lowest number that is free: all below are taken.
+        # The system assigns the lowest free number, so all lower ones are in use.
         if socket is None or files == resource.RLIM_INFINITY:
             return ""
         if socket.fileno() < files - min(_SPARE_FILES, files // 4):
@@ -152,7 +152,7 @@ class _Watch:
 
 
 class _Flow(FlowControl):
-    """Reads nothing while there is something unparsed, whoever asks for it."""
+    """Flow control that keeps reading paused while data is unparsed."""
 
     is_held = False
 
@@ -169,34 +169,34 @@ class _Phase(enum.Enum):
 
 
 class _Protocol(HttpToolsProtocol):
-    """What has no place in a model's queue is answered when its headers are there, before there is
-    a task for it; its body is dropped as it comes, and the connection goes on.
+    """Refuses a request that has no place in its model's queue as soon as its headers are complete,
+    before it becomes a task. Its body is dropped as it arrives, and the connection goes on.
 
-    A request is parsed when those before it are answered and their answers taken. What has been read
-    by then lies unparsed, and no more is read.
+    A request is parsed when the earlier ones are answered and the client has taken the answers.
+    Until then the data that has been read stays unparsed, and no more is read.
     """
 
     models: ModelSource
-    admitted: Callable[..., Awaitable[None]]  # answers what has a place
+    admitted: Callable[..., Awaitable[None]]  # answers requests that have a place
     watch: _Watch
     flow: _Flow
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
         self.is_refused = False
-        self._model: ServedModel | None = None  # that the request which begins is for
-        self._unfinished = 0  # bytes since the last head, piece of a body or end
-        self._to_drop: int | None = None  # bytes that a refused body may still have
+        self._model: ServedModel | None = None  # model of the request that is being parsed
+        self._unfinished = 0  # bytes since the end of the last head, piece or body
+        self._to_drop: int | None = None  # remaining bytes that a refused body may have
         self._stays_open = True
         self._phase = _Phase.NEW
         self._since = self.loop.time()  # when the phase began
-        self._body_left = 0  # bytes of a body whose length is known
+        self._body_left = 0  # remaining bytes of a body of known length
         self._held = b""  # read and not parsed
-        self._tail = b""  # last bytes of the piece before, where an empty line may have begun
-        self._unsent = 0  # bytes of answers, when they were looked at
-        self._taken_at = 0.0  # when there were fewer of them
+        self._tail = b""  # end of the previous piece, where an empty line may have begun
+        self._unsent = 0  # bytes of unsent answers at the last check
+        self._taken_at = 0.0  # time at which they last became fewer
 
-    # What uvloop calls
+    # Methods that uvloop calls
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -218,7 +218,7 @@ class _Protocol(HttpToolsProtocol):
         self._go_on_soon()
 
     def _go_on_soon(self) -> None:
-        # After the task that is answering: its place in the queue is free then.
+        # Continues after the answering task, when its place in the queue is free.
         if self._held:
             self.loop.call_soon(self._go_on)
 
@@ -242,7 +242,7 @@ class _Protocol(HttpToolsProtocol):
             end = self._piece_end(data, at)
             self._unfinished += end - at
             super().data_received(data[at:end])
-            # httptools keeps what is between these for as long as it grows.
+            # httptools keeps the data between these events, however long it gets.
             if not self.transport.is_closing():
                 if self._unfinished > _MAX_HEAD:
                     self.send_400_response(f"A head has at most {_MAX_HEAD} bytes.")
@@ -255,7 +255,7 @@ class _Protocol(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def _piece_end(self, data: bytes, at: int) -> int:
-        """The end of what is parsed at once: never more than one request."""
+        """The end of the piece to parse at once, which never exceeds one request."""
         if self._body_left > 0:
             return min(len(data), at + self._body_left)
         tail, self._tail = self._tail, b""
@@ -274,9 +274,9 @@ class _Protocol(HttpToolsProtocol):
         super().send_400_response(msg)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Says nothing: the request is answered as one that asks for no other protocol."""
+        """Logs nothing: the request is answered as if it asked for no other protocol."""
 
-    # What the parser calls
+    # Methods that the parser calls
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -289,7 +289,7 @@ class _Protocol(HttpToolsProtocol):
         self._model = None
         self._enter(_Phase.BODY)
         self._body_left = next((int(v) for k, v in self.headers if k == b"content-length"), 0)
-        # One behind others that are not answered is looked at when it is its turn.
+        # A request behind unanswered ones is checked when it is its turn.
         if self.cycle is None or self.cycle.response_complete:
             name, self._model = self._wanted()
             if self._model is not None and self._refuse_request(name, self._model):
@@ -301,13 +301,13 @@ class _Protocol(HttpToolsProtocol):
         if model is None:
             super()._start_asgi_task(cycle, app)
             return
-        # The place is taken now: others' headers come before the task runs.
+        # The place is taken now, since headers of other requests may arrive before the task runs.
         model.metrics.in_flight += 1
 
         async def run(scope: Any, receive: Any, send: Any) -> None:
             try:
                 await self.admitted(scope, receive, send)
-                # An answer that nobody takes is memory, too.
+                # An answer that the client does not take also occupies memory.
                 await self.flow.drain()
             finally:
                 model.metrics.in_flight -= 1
@@ -337,15 +337,15 @@ class _Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._unset_keepalive_if_required()  # check() looks at that
+        self._unset_keepalive_if_required()  # check() reads the flag
         if self._phase is _Phase.REST:
             self._enter(_Phase.REST)
         self._go_on_soon()
 
-    # What is refused
+    # Refusals
 
     def _wanted(self) -> tuple[str, ServedModel | None]:
-        """The name and the model that a request of inference is for."""
+        """The name and the model of a request of inference."""
         match = _INFER.match(self.url)
         if match is None or self.parser.get_method() != b"POST":
             return "", None
@@ -356,11 +356,11 @@ class _Protocol(HttpToolsProtocol):
             return name, None
 
     def _refuse_request(self, name: str, model: ServedModel) -> bool:
-        """Whether there is no place for one more request, which is answered then."""
+        """Answers the request with a 503 if there is no place for it. Returns whether it did."""
         content = refusal(name, model)
         if content is None:
             return False
-        # Whether the body comes behind `Expect: 100-continue` is the client's choice.
+        # After `Expect: 100-continue` the client decides whether to send the body.
         self._stays_open = (
             self.parser.get_http_version() != "1.0"
             and self.parser.should_keep_alive()
@@ -377,12 +377,12 @@ class _Protocol(HttpToolsProtocol):
         self.transport.write(_json_answer(b"503 Service Unavailable", headers, content))
 
     def refuse(self, reason: str, lingers: bool) -> None:
-        """Answers before anything was asked, and ends."""
+        """Answers before a request has come, and ends the connection."""
         self.is_refused = True
         text = f"the server takes no more connections: {reason}; come back later"
         self._answer_503(json.dumps({"error": text}).encode(), stays_open=False)
         if lingers and self.transport.can_write_eof():
-            self.transport.write_eof()  # a client that still sends gets to read the answer
+            self.transport.write_eof()  # a client that still sends can read the answer
         else:
             self.transport.close()
 
@@ -393,7 +393,7 @@ class _Protocol(HttpToolsProtocol):
         self._since = self.loop.time()
 
     def check(self, now: float) -> None:
-        """Ends the connection where its phase takes too long."""
+        """Ends the connection if its phase takes too long."""
         limits = self.watch.limits
         unsent, before = self.transport.get_write_buffer_size(), self._unsent
         self._unsent = unsent
@@ -430,7 +430,7 @@ class _Protocol(HttpToolsProtocol):
                 self.transport.close()
         elif self._phase is _Phase.BODY:
             expects = self._to_drop is not None and self.expect_100_continue
-            # A task that waits for its body has a deadline itself, and says so.
+            # A task that waits for its body has its own deadline and answers by itself.
             is_ours = (
                 self._to_drop is not None or self.cycle is None or self.cycle.response_complete
             )

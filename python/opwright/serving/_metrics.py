@@ -1,4 +1,4 @@
-"""Figures of a server in Prometheus' text format."""
+"""Metrics of a server in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class Histogram:
 
 
 class ModelMetrics:
-    """Of one model; they go on over reloads."""
+    """Metrics of one model. They continue across reloads."""
 
     def __init__(self) -> None:
         self.requests: Counter[int] = Counter()
-        """By HTTP status."""
+        """Number of requests by HTTP status."""
         self.seconds = Histogram(_SECONDS)
         self.batches = Histogram(_ROWS)
         self.in_flight = 0
 
 
 def prometheus_text(models: Mapping[str, tuple[ModelMetrics, int]]) -> str:
-    """The page: for each model's name its metrics and how many requests wait."""
+    """The page of metrics. `models` has the metrics and the number of waiting requests by name."""
     names = {
         name: name.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for name in models
     }

@@ -1,4 +1,4 @@
-"""An engine that serves: its queue, and calls put together to batches."""
+"""An engine that serves, with its queue and dynamic batching."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _log = logging.getLogger("opwright.serving")
 
 
 class OverloadedError(RuntimeError):
-    """As many requests are in the house as the queue holds."""
+    """There are as many accepted requests as the queue holds."""
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """How an engine serves."""
+    """Options of serving an engine."""
 
     max_queue: int = 256
     """The largest number of accepted requests without an answer; each keeps its body."""
@@ -62,16 +62,16 @@ class _Pending:
     future: asyncio.Future[dict[str, np.ndarray[Any, Any]]]
     trace: RequestTrace | None
     queued: int = 0
-    """Of a traced request: when it came, by ``time.time_ns()``."""
+    """The arrival of a traced request, by ``time.time_ns()``."""
 
 
 class Model:
-    """An engine with a queue. But for `__init__` all is called in one event loop."""
+    """An engine with a queue. All methods but `__init__` are called in one event loop."""
 
     def __init__(self, path: str | os.PathLike[str], options: ModelOptions, metrics: ModelMetrics):
         """Loads the engine, which takes time: call it from a thread.
 
-        :raises Error: as ``opwright.load``, or where the protocol lacks a type of the engine.
+        :raises Error: as ``opwright.load``, or if the protocol lacks a type of the engine.
         """
         self.options = options
         self.metrics = metrics
@@ -87,13 +87,13 @@ class Model:
 
     @property
     def queued(self) -> int:
-        """Requests that wait for a batch."""
+        """The number of requests that wait for a batch."""
         return len(self._queue)
 
     async def infer(self, inputs: Arrays) -> dict[str, np.ndarray[Any, Any]]:
         """The outputs for inputs that fit the signature.
 
-        :raises OverloadedError: at once, where `max_queue` requests wait.
+        :raises OverloadedError: at once, if `max_queue` requests wait.
         """
         if len(self._queue) >= self.options.max_queue:
             raise OverloadedError(f"{len(self._queue)} requests wait, as many as may")
@@ -118,14 +118,14 @@ class Model:
         return await future
 
     def close(self) -> None:
-        """Lets the threads go once all that was accepted is answered."""
+        """Ends the threads once all accepted requests are answered."""
         if self._queue or self._running:
             asyncio.get_running_loop().call_later(0.05, self.close)
         else:
             self._threads.shutdown(wait=False)
 
     def _pump(self) -> None:
-        """Starts batches while there is an instance that has nothing to do."""
+        """Starts batches while an instance is idle."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -145,20 +145,20 @@ class Model:
             running.add_done_callback(functools.partial(self._finish, batch, time.time_ns()))
 
     def _next_batch(self) -> list[_Pending]:
-        """The first request, and those behind it that fit into one run with it."""
+        """The first request, and later requests that fit into the same run."""
         first = self._queue[0]
         batch, rows = [first], first.rows
         if first.rows < first.max_rows:
             for each in list(self._queue)[1:]:
                 if each.key == first.key and each.max_rows > 1:
                     if rows + each.rows > first.max_rows:
-                        break  # nobody overtakes those of its kind
+                        break  # no request overtakes others of its kind
                     batch.append(each)
                     rows += each.rows
         return batch
 
     def _run(self, batch: Sequence[_Pending]) -> list[Any]:
-        """For each its outputs or its exception; in a thread."""
+        """Runs a batch in a thread. Returns the outputs or the exception of each request."""
         if len(batch) == 1:
             return [self._try(batch[0].inputs)]
         joined = {
@@ -167,7 +167,7 @@ class Model:
         }
         results = self._try(joined)
         if isinstance(results, Exception):
-            # One of them may be at fault: the others are not to suffer from it.
+            # One request may be at fault. The others must not fail because of it.
             return [self._try(each.inputs) for each in batch]
         ends = np.cumsum([each.rows for each in batch])
         return [
@@ -180,12 +180,12 @@ class Model:
             return run(self._engine, inputs)
         except _core.Error as error:
             return BadRequestError(str(error)) if self._refuses(inputs) else error
-        except Exception as error:  # of a plugin: any
+        except Exception as error:  # a plugin may raise anything
             return error
 
     def _refuses(self, inputs: Arrays) -> bool:
-        """Whether the engine takes no such inputs, as where extents that must agree do not; `submit`
-        says so before it runs anything."""
+        """Whether the engine refuses the inputs, for example because extents that must agree do
+        not. `submit` checks that before a run."""
         try:
             self._engine.submit(**inputs).cancel()
         except _core.QueueFullError:
@@ -203,7 +203,7 @@ class Model:
         results = [error] * len(batch) if error else done.result()
         for each, result in zip(batch, results):
             if each.future.done():
-                continue  # who asked has gone
+                continue  # the client has gone
             if isinstance(result, BaseException):
                 each.future.set_exception(result)
             else:
@@ -212,7 +212,7 @@ class Model:
 
 
 def _trace(batch: Sequence[_Pending], begun: int) -> None:
-    """Tells the requests that are traced of a batch that is over."""
+    """Adds spans of a finished batch to its traced requests."""
     traced = [each for each in batch if each.trace is not None]
     if not traced:
         return
@@ -230,16 +230,16 @@ def _trace(batch: Sequence[_Pending], begun: int) -> None:
 
 
 def run(engine: _core.Engine, inputs: Arrays) -> dict[str, np.ndarray[Any, Any]]:
-    """Runs the engine; one output comes in a dict as several do."""
-    # Tensors in a body lie where they lie; kernels need theirs at addresses of their type.
+    """Runs the engine. A single output is also returned in a dict."""
+    # Tensors in a body may be misaligned. Kernels need the alignment of their type.
     aligned = {name: np.require(array, requirements=["C", "A"]) for name, array in inputs.items()}
     results = engine(**aligned)
     return results if isinstance(results, dict) else {engine.outputs[0]: results}
 
 
 def _is_batchable(engine: _core.Engine, signature: Signature) -> bool:
-    """Whether rows can be put together: every tensor begins with an extent that varies, and a run of
-    two different rows gives what runs of each give."""
+    """Whether requests can be batched: the first extent of every tensor varies, and a run of two
+    different rows gives the same results as two runs."""
     specs = [*signature.inputs, *signature.outputs]
     if not all(spec.shape and spec.shape[0] == -1 for spec in specs):
         return False
@@ -262,7 +262,7 @@ def _is_batchable(engine: _core.Engine, signature: Signature) -> bool:
         try:
             single = [run(engine, row) for row in rows]
             both = run(engine, {name: np.concatenate([r[name] for r in rows]) for name in rows[0]})
-        except Exception as error:  # of a plugin: any
+        except Exception as error:  # a plugin may raise anything
             _log.warning("requests are not batched, since a run of made-up rows failed: %s", error)
             return False
         for name, result in both.items():

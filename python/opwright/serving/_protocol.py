@@ -1,8 +1,8 @@
 """KServe's v2 protocol: requests and responses of inference, as JSON and in binary form.
 
 https://github.com/kserve/open-inference-protocol and Triton's extension for binary data: the body
-begins with JSON, whose length a header tells, and behind it lie the tensors' bytes in their order,
-little endian. What a request says is checked before it is used.
+begins with JSON, whose length a header tells. Behind it lie the tensors' bytes in order, little
+endian. Everything in a request is checked before it is used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ._signature import BadRequestError, Signature, TensorSpec
 
 JSON_LENGTH_HEADER = "Inference-Header-Content-Length"
 _MAX_DIMENSIONS = 8
-_MAX_TEXT = 100  # characters of a request that an error repeats
+_MAX_TEXT = 100  # the most characters of a request that an error quotes
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -31,7 +31,7 @@ class InferRequest:
 
     inputs: Arrays
     outputs: dict[str, bool]
-    """The outputs that are asked for, in order: whether each is to be in binary form."""
+    """The requested outputs in order, and whether each is returned in binary form."""
     id: str | None = None
 
 
@@ -63,7 +63,7 @@ def _is_count(value: object) -> bool:
 
 
 def decompress(body: bytes, encoding: str, limit: int) -> bytes:
-    """A body as its Content-Encoding says: gzip, deflate or identity.
+    """Decompresses a body by its Content-Encoding: gzip, deflate or identity.
 
     :raises BadRequestError: for another encoding, a damaged body, or more than `limit` bytes.
     """
@@ -86,9 +86,9 @@ def decompress(body: bytes, encoding: str, limit: int) -> bytes:
 
 
 def parse_json(body: bytes | memoryview) -> dict[str, Any]:
-    """The object that a body is; an empty body is an empty object.
+    """The JSON object of a body. An empty body is an empty object.
 
-    :raises BadRequestError: for what is none.
+    :raises BadRequestError: the body is not a JSON object.
     """
     if not body:
         return {}
@@ -96,15 +96,15 @@ def parse_json(body: bytes | memoryview) -> dict[str, Any]:
         return _object(json.loads(bytes(body)), "the body")
     except RecursionError:
         raise BadRequestError("the JSON is nested too deeply") from None
-    except ValueError as error:  # with what Unicode and numbers of too many digits raise
+    except ValueError as error:  # includes errors of Unicode and of numbers with too many digits
         raise BadRequestError(f"the body is no JSON: {str(error)[:200]}") from None
 
 
 def decode_request(body: bytes, json_length: str | None, signature: Signature) -> InferRequest:
     """The request in a body.
 
-    :param json_length: the value of JSON_LENGTH_HEADER, None where there is no such header.
-    :raises BadRequestError: for one that the protocol or the signature does not allow.
+    :param json_length: the value of JSON_LENGTH_HEADER; None without such a header.
+    :raises BadRequestError: for a request that the protocol or the signature does not allow.
     """
     view = memoryview(body)
     header, binary = view, view[:0]
@@ -195,7 +195,7 @@ def _refuse_shared_memory(parameters: Mapping[str, Any], what: str) -> None:
 
 
 def _flat(data: object, count: int, what: str) -> list[Any]:
-    """The elements of nested arrays in their order; no deeper than shapes are."""
+    """The elements of nested arrays in order. Nesting is limited to the rank of shapes."""
     level = _list(data, f"{what}: 'data'")
     for _ in range(_MAX_DIMENSIONS):
         if not any(isinstance(each, list) for each in level):
@@ -213,7 +213,8 @@ def _from_json(
 ) -> np.ndarray[Any, Any]:
     elements = _flat(data, math.prod(shape), what)
     dtype = spec.numpy_type
-    # Checked before NumPy sees them: it would make what it is given a common type of its choice.
+    # Types are checked first, since NumPy would convert the elements to a common type of its
+    # choice.
     kinds: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}}
     allowed = kinds.get(dtype.kind, {int, float})
     if not allowed.issuperset(map(type, elements)):
@@ -266,7 +267,7 @@ def encode_response(
     results: Mapping[str, np.ndarray[Any, Any]],
     signature: Signature,
 ) -> tuple[bytes, int | None]:
-    """The body of a response, and the length of its JSON where tensors follow it.
+    """The body of a response, and the length of its JSON if binary tensors follow.
 
     :raises BadRequestError: for values that JSON has no numbers for.
     """

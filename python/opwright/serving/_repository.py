@@ -1,4 +1,4 @@
-"""The models of a server by name: loading, reloading and unloading while requests come."""
+"""The models of a server by name, with loading, reloading and unloading during service."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class _Entry:
 
 
 class Repository:
-    """Engines by name. The set of names and files is fixed; what is loaded changes."""
+    """Engines by name. The set of names and files is fixed. The loaded engines may change."""
 
     def __init__(self, paths: Mapping[str, str | os.PathLike[str]], options: ModelOptions):
-        """Loads all of them.
+        """Loads all engines.
 
         :param paths: the engines' files by name.
-        :param options: how they serve.
+        :param options: options of serving them.
         :raises Error: for a file that cannot be loaded.
         """
         self.options = options
@@ -48,7 +48,10 @@ class Repository:
         return all(entry.model is not None for entry in self._entries.values())
 
     def model(self, name: str) -> Model:
-        """:raises UnknownModelError: where it is not loaded."""
+        """The model of that name.
+
+        :raises UnknownModelError: it is not loaded.
+        """
         model = self._entry(name).model
         if model is None:
             raise UnknownModelError(
@@ -57,15 +60,15 @@ class Repository:
         return model
 
     async def load(self, name: str) -> None:
-        """Loads a model's file anew. Requests that were accepted end with the engine before.
+        """Loads a model's file anew. Accepted requests finish with the old engine.
 
-        :raises Error: where that fails; the engine before goes on.
+        :raises Error: loading fails. The old engine goes on serving.
         """
         entry = self._entry(name)
         async with entry.lock:
             try:
                 new = await asyncio.to_thread(Model, entry.path, self.options, entry.metrics)
-            except Exception as error:  # of a plugin: any
+            except Exception as error:  # a plugin may raise anything
                 entry.reason = f"the last load failed: {error}"
                 raise
             old, entry.model, entry.reason = entry.model, new, ""
@@ -73,7 +76,7 @@ class Repository:
                 old.close()
 
     async def unload(self, name: str) -> None:
-        """Takes a model out of service; requests that were accepted are answered."""
+        """Takes a model out of service. Accepted requests are answered."""
         entry = self._entry(name)
         async with entry.lock:
             old, entry.model = entry.model, None
@@ -82,17 +85,17 @@ class Repository:
                 old.close()
 
     async def reload(self) -> dict[str, str]:
-        """Loads all anew; the names of those that could not be, and why."""
+        """Loads all models anew. Returns an error message for each name that failed."""
         failed = {}
         for name in self._entries:
             try:
                 await self.load(name)
-            except Exception as error:  # of a plugin: any
+            except Exception as error:  # a plugin may raise anything
                 failed[name] = str(error)
         return failed
 
     def index(self) -> list[dict[str, str]]:
-        """As the protocol lists models."""
+        """The models in the form of the protocol's list."""
         return [
             {
                 "name": name,

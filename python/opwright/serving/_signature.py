@@ -1,4 +1,4 @@
-"""What an engine takes and gives, in the protocol's terms, and whether a request fits it."""
+"""Inputs and outputs of an engine in the protocol's terms, and checks of requests against them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .. import _core
 
 
 class BadRequestError(ValueError):
-    """A request that cannot be served as it is; the text says why."""
+    """A request that cannot be served. The text says why."""
 
 
-# The protocol's name of a type, and NumPy's. BF16 is NumPy's where ml_dtypes is installed.
+# Names of types in the protocol and in NumPy. NumPy has BF16 if ml_dtypes is installed.
 _TYPES = {
     _core.DataType.BOOL: ("BOOL", "bool"),
     _core.DataType.UINT8: ("UINT8", "uint8"),
@@ -33,7 +33,8 @@ ShapeRange = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or an output: the protocol's name of its type, -1 for extents that vary."""
+    """An input or an output: its type by the protocol's name, and its shape, with -1 for extents
+    that vary."""
 
     name: str
     datatype: str
@@ -54,7 +55,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Signature:
-    """Inputs, outputs and, for each profile, each input's least and greatest shape."""
+    """Inputs and outputs, and the smallest and largest shape of each input in each profile."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
@@ -62,7 +63,10 @@ class Signature:
 
     @classmethod
     def of(cls, engine: _core.Engine) -> Signature:
-        """:raises Error: for an engine with a tensor that the protocol has no type for."""
+        """The signature of an engine.
+
+        :raises Error: the protocol has no type for a tensor of the engine.
+        """
         native = engine.engine
         profiles = []
         for number in range(native.num_optimization_profiles):
@@ -79,7 +83,7 @@ class Signature:
 
     @property
     def max_bytes(self) -> int:
-        """Bytes of the largest inputs that any profile takes, all of a request together."""
+        """Bytes of all inputs of the largest request that any profile takes."""
         sizes = {spec.name: spec.numpy_type.itemsize for spec in self.inputs}
         return max(
             sum(sizes[name] * math.prod(high) for name, (_, high) in profile.items())
@@ -88,7 +92,7 @@ class Signature:
 
     @property
     def max_elements(self) -> int:
-        """The same in elements."""
+        """Elements of all inputs of the largest request that any profile takes."""
         return max(
             sum(math.prod(high) for _, high in profile.values()) for profile in self.profiles
         )
@@ -107,8 +111,8 @@ class Signature:
         )
 
     def max_batch(self, shapes: Mapping[str, Sequence[int]]) -> int:
-        """The most rows, the first extent of every input, that a profile takes with the other
-        extents as given; 0 where none does."""
+        """The most rows (the first extent of every input) that a profile takes with these other
+        extents; 0 if none does."""
         rows = 0
         for profile in self.profiles:
             if all(
@@ -120,7 +124,10 @@ class Signature:
         return rows
 
     def check(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """:raises BadRequestError: for arrays that the engine does not take."""
+        """Checks the arrays of a request.
+
+        :raises BadRequestError: the engine does not take them.
+        """
         missing = [spec.name for spec in self.inputs if spec.name not in arrays]
         if missing:
             raise BadRequestError(

@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry for requests. Nothing of OpenTelemetry is imported unless tracing is asked for."""
+"""Spans of OpenTelemetry for requests. OpenTelemetry is imported only if tracing is requested."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RequestTrace:
-    """The span of a request, and those within it."""
+    """The span of a request and its inner spans."""
 
     def __init__(self, tracer: Any, span: Any, context: Any):
         self._tracer = tracer
@@ -23,14 +23,14 @@ class RequestTrace:
         self._context = context
 
     def add(self, name: str, begin: int, end: int, attributes: dict[str, Any]) -> None:
-        """A part of the request that is over; times are of ``time.time_ns()``."""
+        """Adds a span of a finished part of the request. Times are of ``time.time_ns()``."""
         span = self._tracer.start_span(
             name, context=self._context, start_time=begin, attributes=attributes
         )
         span.end(end)
 
     def answer(self, response: Response) -> None:
-        """Notes the answer."""
+        """Notes the answer in the span."""
         from opentelemetry.trace import Status, StatusCode
 
         self._span.set_attribute("http.response.status_code", response.status_code)
@@ -44,12 +44,12 @@ _current: contextvars.ContextVar[RequestTrace | None] = contextvars.ContextVar(
 
 
 def current_trace() -> RequestTrace | None:
-    """That of the request which the calling task answers, or None."""
+    """The trace of the request that the calling task answers, or None."""
     return _current.get()
 
 
 class Tracing:
-    """Makes spans by a provider of tracers."""
+    """Makes spans with a tracer provider."""
 
     def __init__(self, provider: Any):
         """:param provider: an ``opentelemetry.trace.TracerProvider``."""
@@ -57,7 +57,7 @@ class Tracing:
 
     @contextlib.contextmanager
     def request(self, model: str, request: Request) -> Iterator[RequestTrace]:
-        """The span of a request of inference, below the one that its headers name."""
+        """The span of a request of inference, as a child of the span that its headers name."""
         from opentelemetry import propagate, trace
 
         span = self._tracer.start_span(
@@ -80,10 +80,10 @@ class Tracing:
 
 
 def exporting_provider() -> Any:
-    """A provider that sends spans as the environment says: that of ``opentelemetry-instrument``, or else OTLP over
-    HTTP, whose variables begin with ``OTEL_``.
+    """A provider that exports spans as the environment says: that of ``opentelemetry-instrument``,
+    or else OTLP over HTTP, whose variables begin with ``OTEL_``.
 
-    :raises ModuleNotFoundError: where OpenTelemetry's SDK or exporter is not installed.
+    :raises ModuleNotFoundError: OpenTelemetry's SDK or exporter is not installed.
     """
     from opentelemetry import trace
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

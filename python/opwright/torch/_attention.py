@@ -21,7 +21,7 @@ from ._writer import Unsupported, Writer
 
 
 def _to_four_axes(w: Writer, x: ITensor) -> ITensor:
-    """[..., heads, tokens, size] as [batch, heads, tokens, size]."""
+    """Reshapes [..., heads, tokens, size] to [batch, heads, tokens, size]."""
     rank = len(x.shape)
     if rank <= 4:
         return w.unsqueeze(x, [0] if rank == 3 else list(range(4 - rank)))
@@ -29,7 +29,7 @@ def _to_four_axes(w: Writer, x: ITensor) -> ITensor:
 
 
 def _attention_mask(w: Writer, mask: ITensor, query: ITensor) -> ITensor:
-    """With as many axes as `_to_four_axes` leaves of the query."""
+    """The mask with as many axes as `_to_four_axes` gives the query."""
     rank, axes = len(query.shape), len(mask.shape)
     if rank > 4 and any(extent != 1 for extent in list(mask.shape)[: max(axes - 3, 0)]):
         outer = w.sizes(query)[: rank - 3]
@@ -127,14 +127,14 @@ def _encoder_layer(
     epsilon: float,
     *rest: Any,
 ) -> ITensor:
-    """What nn.TransformerEncoderLayer calls in inference."""
+    """The operator that nn.TransformerEncoderLayer calls in inference."""
     norm_1, norm_2, inner, outer = (rest[i : i + 2] for i in (0, 2, 4, 6))
     mask, mask_kind = (*rest[8:], None, None)[:2]
     batch, length = w.sizes(x)[:2]
     allowed = None
-    if mask is not None:  # what is not 0 is left out
+    if mask is not None:  # keys whose mask is not 0 are left out
         allowed = w.binary(ElementWiseOperation.EQUAL, w.cast(mask, DataType.FLOAT), 0)
-        if mask_kind == 1:  # of keys, [batch, length]
+        if mask_kind == 1:  # a mask of keys, [batch, length]
             allowed = w.unsqueeze(allowed, [1, 2])
 
     def attend(x: ITensor) -> ITensor:

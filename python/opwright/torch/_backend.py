@@ -1,4 +1,4 @@
-"""The backend of torch.compile: parts of a graph become engines, PyTorch runs the rest."""
+"""The backend of torch.compile: parts of a graph become engines, and PyTorch runs the rest."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from ._random import RANDOM
 from ._writer import Unsupported, network_type
 
 _log = logging.getLogger("opwright.torch")
-_GROWTH = 2  # an engine that is too small for a shape is built again for so much more
+_GROWTH = 2  # factor by which a range grows when an engine is too small for a shape
 _VIEWS = {
     getattr(torch.ops.aten, name)
     for name in "t permute transpose expand slice select unsqueeze squeeze view detach alias".split()
@@ -50,7 +50,7 @@ _VIEWS = {
 
 @dataclasses.dataclass
 class Options:
-    """What ``torch.compile(..., options={...})`` takes."""
+    """The options of ``torch.compile(..., options={...})``."""
 
     fp16: bool = False
     bf16: bool = False
@@ -83,7 +83,7 @@ class _TimingCaches:
 _timing_caches = _TimingCaches()
 
 
-_TYPICAL = 8191  # of an extent that depends on data; where it stands in strides is what counts
+_TYPICAL = 8191  # example of an extent that depends on data; only its place in strides matters
 
 
 def _hint(extent: Any) -> int:
@@ -96,7 +96,7 @@ def _hint(extent: Any) -> int:
 
 
 def _order(meta: torch.Tensor) -> list[int] | None:
-    """The axes as a tensor's elements lie, the slowest first; None where they are in order."""
+    """The axes in the order of a tensor's memory, the slowest first; None if they are in order."""
     strides = [_hint(stride) for stride in meta.stride()]
     axes = sorted(range(meta.dim()), key=lambda axis: -strides[axis])
     expected, dense = 1, True
@@ -107,15 +107,15 @@ def _order(meta: torch.Tensor) -> list[int] | None:
     return None if dense or 0 in strides else axes
 
 
-# What a graph ends with for each input that it changes.
+# A graph ends with one of these for each input that it changes.
 _COPY = torch.ops.aten.copy_.default
 
 
 class EngineModule(torch.nn.Module):
-    """A part of a graph as an engine, which is built when it is first called.
+    """A part of a graph as an engine, which is built in its first call.
 
     :param graph: the part.
-    :param weights: by the placeholder's name, tensors that are a part of the engine.
+    :param weights: tensors that are a part of the engine, by the placeholder's name.
     """
 
     def __init__(
@@ -141,18 +141,18 @@ class EngineModule(torch.nn.Module):
         self.is_single = not isinstance(results, (list, tuple))
         metas = [value_of(node) for node in self.results]
         self.shapes = [(_order(meta), is_complex(meta)) for meta in metas]
-        """Of each result the order of its axes, and whether it has complex numbers."""
+        """The order of each result's axes, and whether the result is complex."""
         self.is_plain = all(shape == (None, False) for shape in self.shapes)
         self.updates: list[tuple[int, int]] = []
         """Results that an input becomes, as (number of the result, number of the input)."""
-        self._is_impure = False  # for PyTorch: whether it is called though nobody has its results
+        self._is_impure = False  # tells PyTorch to call the module even if its results are unused
         self.engine: Any = None
         self.most: dict[str, list[int]] = {}
         self.numbers: list[int] = []
         self._lock = threading.Lock()
 
     def network(self, builder: _core.Builder) -> tuple[_core.INetworkDefinition, list[Node]]:
-        """The part as a network, and those of its inputs that are numbers which it takes."""
+        """The part as a network, and the inputs that are numbers which the network takes."""
         flags = 0
         if not (self.options.fp16 or self.options.bf16):
             flags = 1 << int(_core.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
@@ -179,7 +179,7 @@ class EngineModule(torch.nn.Module):
                 importer.bind(node, tensor)
             elif isinstance(value, torch.SymInt):
                 numbers.append(node)
-        # An extent of a tensor is known; other numbers are inputs.
+        # A number that is an extent of a tensor is known. Other numbers become inputs.
         taken = []
         for node in numbers:
             expr = value_of(node).node.expr
@@ -195,7 +195,7 @@ class EngineModule(torch.nn.Module):
         return network, taken
 
     def build(self, args: Sequence[Any]) -> None:
-        """Builds the engine for shapes up to more than those of the arguments."""
+        """Builds the engine for a range of shapes that exceeds those of the arguments."""
         logger = _core._logger("opwright.build")
         builder = _core.Builder(logger)
         network, numbers = self.network(builder)
@@ -277,7 +277,7 @@ class EngineModule(torch.nn.Module):
             return run(args)
 
     def _update(self, args: Sequence[Any]) -> Any:
-        """Computes inputs in their own memory where that is dense."""
+        """Updates inputs in their own memory if it is dense."""
         given = list(args)
         for _, source in self.updates:
             given[source] = given[source].contiguous()
@@ -315,7 +315,7 @@ class EngineModule(torch.nn.Module):
 
 
 def _in_order(y: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-    """The same elements, lying as PyTorch's would."""
+    """The same elements in the memory order that PyTorch would produce."""
     back = sorted(range(len(order)), key=lambda i: order[i])
     return y.permute(*order).contiguous().permute(*back)
 
@@ -325,7 +325,7 @@ def _device_name(device: torch.device) -> str:
 
 
 class _Support(OperatorSupportBase):
-    """Which nodes become layers, and why others do not."""
+    """Decides which nodes become layers, and keeps the reasons for others."""
 
     def __init__(self, device: torch.device):
         self.device = device
@@ -353,7 +353,7 @@ class _Support(OperatorSupportBase):
 
 
 def _device_of(graph: GraphModule) -> torch.device:
-    """Where most of a graph's tensors are."""
+    """The device of most of a graph's tensors."""
     counts: dict[torch.device, int] = {}
     for node in graph.graph.nodes:
         value = value_of(node)
@@ -363,7 +363,7 @@ def _device_of(graph: GraphModule) -> torch.device:
 
 
 def _numbers_from_inputs(graph: GraphModule) -> None:
-    """Lets numbers depend on the graph's inputs alone, so that they tie no parts together."""
+    """Makes numbers depend on only the graph's inputs, so that they do not tie parts together."""
     sources: dict[sympy.Symbol, Node] = {}
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
     for node in placeholders:
@@ -392,10 +392,11 @@ def _numbers_from_inputs(graph: GraphModule) -> None:
 
 
 def _call_effects(graph: GraphModule) -> None:
-    """Calls operators that have effects, in place of PyTorch's operator that calls them.
+    """Replaces calls of PyTorch's `with_effects` by direct calls of the operators that have
+    effects.
 
-    That one is written in Python and takes longer than most of them. Its tokens keep the order of
-    calls while a graph is changed; as code the graph has an order.
+    `with_effects` is written in Python and takes longer than most of these operators. Its tokens
+    keep the order of calls while a graph is changed. In the final code the order is fixed.
     """
     with_effects = getattr(torch.ops.higher_order, "with_effects", None)
     for node in list(graph.graph.nodes):
@@ -419,7 +420,7 @@ def _call_effects(graph: GraphModule) -> None:
 
 
 class _Number:
-    """Computes an extent of others."""
+    """Computes an extent from other extents."""
 
     def __init__(self, function: Callable[..., Any]):
         self._function = function
@@ -431,15 +432,15 @@ class _Number:
 
 
 def _function_of(expr: Any, symbols: Sequence[Any]) -> Callable[..., Any]:
-    """The expression as PyTorch writes it for its guards."""
+    """A function of the expression, printed as in PyTorch's guards."""
     text = PythonPrinter().doprint(expr)
     return eval(f"lambda {', '.join(map(str, symbols))}: {text}", {"math": math, "torch": torch})
 
 
 class _Compiled:
-    """A graph whose parts are engines. Called with a list, which it may clear.
+    """A graph whose parts are engines. It is called with a list, which it may clear.
 
-    :param weights: by the index of the graph's argument, what is a part of engines.
+    :param weights: tensors that are a part of engines, by the index of the graph's argument.
     """
 
     _boxed_call = True
@@ -470,7 +471,7 @@ class _Compiled:
         return result
 
     def _renew(self, args: Sequence[Any]) -> None:
-        """Parameters have changed since they became a part of engines."""
+        """Rebuilds the engines after parameters in them have changed."""
         _log.info("parameters have changed: engines are built again")
         indices = [index for index, *_ in self._seen]
         for engine in self._engines:
@@ -484,18 +485,19 @@ class _Compiled:
 
 
 def _code_of(graph: GraphModule) -> Callable[[list[Any]], Any]:
-    """Runs a graph's nodes one by one."""
+    """A function that runs a graph's nodes one by one."""
     if isinstance(graph, _LazyGraphModule):
-        graph.real_recompile()  # or each call would find out that it was done
+        graph.real_recompile()  # otherwise each call would check whether it was done
     for name, module in graph.named_children():
         if isinstance(module, EngineModule):
-            graph.__dict__[name] = module.forward  # found before the module, and without its hooks
+            graph.__dict__[name] = module.forward  # found first, without the module's hooks
     forward = graph.forward
     return lambda args: forward(*args)
 
 
 def _only_engine(graph: GraphModule) -> Callable[[list[Any]], Any] | None:
-    """Runs the engine that a whole graph is; None where there is more in the graph."""
+    """A function that runs the engine of a whole graph; None if the graph contains anything
+    else."""
     nodes = {
         op: [node for node in graph.graph.nodes if node.op == op]
         for op in ("placeholder", "get_attr", "call_method", "call_module", "call_function")
@@ -533,7 +535,7 @@ def _chosen(results: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
 
 
 def _state(tensor: torch.Tensor) -> tuple[int, int | None]:
-    """Differs where a tensor has been written to, or has other memory."""
+    """A key that changes if the tensor is written to or gets other memory."""
     return tensor.data_ptr(), None if tensor.is_inference() else tensor._version
 
 
@@ -542,7 +544,8 @@ def _is_view(node: Node) -> bool:
 
 
 def _leave_last_views(graph: GraphModule, support: _Support) -> None:
-    """Views that a part would end with cost PyTorch nothing, and lie as PyTorch's do."""
+    """Leaves views at the end of a part to PyTorch, where they cost nothing and have PyTorch's
+    strides."""
     for node in reversed(list(graph.graph.nodes)):
         if node.op != "call_function" or not _is_view(node) or node.name in support.refused:
             continue
@@ -551,13 +554,13 @@ def _leave_last_views(graph: GraphModule, support: _Support) -> None:
 
 
 def _count(graph: GraphModule) -> int:
-    """The operators, without the copies of what inputs become."""
+    """The number of operators, without copies to updated inputs."""
     nodes = graph.graph.nodes
     return sum(node.op == "call_function" and node.target is not _COPY for node in nodes)
 
 
 def _attributes(graph: GraphModule) -> dict[str, torch.Tensor]:
-    """By the node's name, the tensors that a graph has of its own."""
+    """The tensors that a graph itself holds, by node name."""
     found = {n.name: getattr(graph, str(n.target)) for n in graph.graph.nodes if n.op == "get_attr"}
     return {name: each for name, each in found.items() if isinstance(each, torch.Tensor)}
 
@@ -565,7 +568,7 @@ def _attributes(graph: GraphModule) -> dict[str, torch.Tensor]:
 def _split(
     graph: GraphModule, weights: dict[str, torch.Tensor], options: Options
 ) -> tuple[list[EngineModule], dict[str, str]]:
-    """Makes engines of the parts of a graph, in place; and says what stays, and why."""
+    """Replaces parts of a graph by engines, in place. Also returns which nodes stay, and why."""
     support = _Support(_device_of(graph))
     weights = weights | _attributes(graph)
     while True:
@@ -611,7 +614,7 @@ def _engines(
     device: torch.device,
     options: Options,
 ) -> tuple[list[EngineModule], dict[str, str]]:
-    """Puts an engine in place of each fused module; and the nodes that no layer computes."""
+    """Replaces each fused module by an engine. Also returns the nodes that no layer computes."""
     engines: list[EngineModule] = []
     refusals: dict[str, str] = {}
     sources: dict[Any, Node] = {}
@@ -655,7 +658,7 @@ def _engines(
 
 
 def _take_copies(call: Node, module: EngineModule) -> None:
-    """Lets an engine write to inputs, in place of copies to them of what it has made."""
+    """Lets an engine write its results to inputs, and removes the copies that did this."""
     for index, result in enumerate(module.results):
         source = writes_into(result)
         if source is None or source not in module.inputs:
@@ -667,7 +670,7 @@ def _take_copies(call: Node, module: EngineModule) -> None:
         users = [user for each in made for user in each.users]
         if len(users) != 1 or users[0].target is not _COPY or users[0].args != (outer, made[0]):
             continue
-        # Who else reads the input would find what is not there yet, or no longer.
+        # Another reader of the input would find a value that is too new or too old.
         if set(outer.users) == {call, users[0]} and not users[0].users:  # type: ignore[union-attr]
             module.updates.append((index, module.inputs.index(source)))
             module._is_impure = True
@@ -684,11 +687,11 @@ def _engine_of(
     device: torch.device,
     options: Options,
 ) -> tuple[EngineModule, list[Node]]:
-    """An engine for a part of a graph, and those of its placeholders that are numbers it takes.
+    """An engine for a part of a graph, and the placeholders that are numbers which it takes.
 
-    :param given: what the part's placeholders are in the whole graph. Extents that are needed and
-        that none of its tensors has become further placeholders.
-    :param sources: the nodes of the whole graph that are a symbol, so far.
+    :param given: the values of the part's placeholders in the whole graph. A needed extent that no
+        tensor of the part has becomes a further placeholder.
+    :param sources: the nodes of the whole graph that are symbols, as far as known.
     """
     while True:
         module = EngineModule(part, weights, device, options)
@@ -709,7 +712,7 @@ def _engine_of(
 
 @contextlib.contextmanager
 def _whole_operators() -> Iterator[None]:
-    """Keeps operators whole that PyTorch would write in smaller ones, where they have a layer."""
+    """Keeps operators that have a layer whole, which PyTorch would split into smaller ones."""
     try:
         from torch.export.exported_program import _override_composite_implicit_decomp
     except ImportError:
@@ -731,7 +734,7 @@ def _not_implemented(*_args: Any, **_options: Any) -> Any:
     return NotImplemented
 
 
-# Their results may be views though their schemas do not say so.
+# Operators whose results may be views, although their schemas do not say so.
 _UNSAFE = {
     f"aten::{name}"
     for name in (
@@ -748,7 +751,8 @@ def _wants_gradients(inputs: Sequence[Any]) -> bool:
 
 
 def _is_of_module(node: Node) -> bool:
-    """Whether a module has the input; others whose address stays are caches, which change."""
+    """Whether the input belongs to a module. Other inputs with a fixed address are caches, which
+    change."""
     source = getattr(node.meta.get("grapharg"), "source", None)
     source = getattr(node, "_dynamo_source", None) or source
     kind = getattr(source, "guard_source", None) if source is not None else None
@@ -756,7 +760,7 @@ def _is_of_module(node: Node) -> bool:
 
 
 def _static_inputs(graph: GraphModule, inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
-    """Parameters and buffers among a graph's inputs, by their indices."""
+    """Parameters and buffers among a graph's inputs, by index."""
     found = {}
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
     for index, (node, tensor) in enumerate(zip(placeholders, inputs)):
@@ -768,20 +772,20 @@ def _static_inputs(graph: GraphModule, inputs: Sequence[Any]) -> dict[int, torch
 
 
 def backend(graph: GraphModule, inputs: Sequence[Any], **settings: Any) -> Callable[..., Any]:
-    """What ``torch.compile(module, backend="opwright")`` calls for each graph.
+    """The function that ``torch.compile(module, backend="opwright")`` calls for each graph.
 
     The largest parts that layers can compute become engines; other operators stay with PyTorch, and
     the logger ``opwright.torch`` says which and why. Parameters and buffers are parts of the
-    engines, which are built again when these have changed. Where gradients are wanted the whole
-    graph stays with PyTorch, with a warning.
+    engines, which are built again when these have changed. If gradients are wanted, the whole graph
+    stays with PyTorch, with a warning.
 
-    :param graph: of the operators that were traced.
-    :param inputs: examples of its arguments.
+    :param graph: the graph of traced operators.
+    :param inputs: examples of the graph's arguments.
     :param settings: ``options``: a dict of ``fp16``, ``bf16``, ``timing`` and ``timing_cache``, as
         `opwright.build` has them, and ``min_nodes``: a part of fewer operators (3) stays with
         PyTorch, unless it is the whole graph.
-    :returns: what computes the graph.
-    :raises TypeError: for options that there are not.
+    :returns: a function that computes the graph.
+    :raises TypeError: for unknown options.
     """
     options = Options(**(settings.get("options") or {}))
     if _wants_gradients(inputs):
@@ -799,7 +803,7 @@ def backend(graph: GraphModule, inputs: Sequence[Any], **settings: Any) -> Calla
         context = TracingContext.try_get()
         infos = getattr(context.fw_metadata, "input_info", []) if context is not None else []
         for index, info in enumerate(infos):
-            if info.mutates_data:  # a cache, say
+            if info.mutates_data:  # for example a cache
                 weights = {i: tensor for i, tensor in weights.items() if i != index}
         return _compile(lowered, weights, options)
 
@@ -820,7 +824,7 @@ def _compile(
     total = _count(graph)
     _numbers_from_inputs(graph)
     by_name = {placeholders[index].name: tensor for index, tensor in weights.items()}
-    with _disable_current_modes():  # of fake tensors, which constants are not
+    with _disable_current_modes():  # modes of fake tensors, but constants are real
         remove_conversions(graph)
         fold_constants(graph, {}, graph.register_buffer)
         engines, refused = _split(graph, by_name, options)

@@ -1,4 +1,5 @@
-"""Complex numbers, each tensor as the two of its real and imaginary parts; Fourier transforms."""
+"""Complex numbers, where each tensor is a pair of real and imaginary part, and Fourier
+transforms."""
 
 from __future__ import annotations
 
@@ -9,15 +10,15 @@ from typing import Any, NamedTuple
 import torch
 
 from .._core import DataType, ElementWiseOperation, ITensor, UnaryOperation
-from . import _layers, _movement, _pooling, _reductions  # noqa: F401 (they fill CONVERTERS)
+from . import _layers, _movement, _pooling, _reductions  # noqa: F401 (they fill CONVERTERS
 from ._converters import CONVERTERS, Converter, converter
 from ._elementwise import _atan2, _hypot
 from ._writer import Unsupported, Writer, known
 
 _OP = ElementWiseOperation
 COMPLEX: dict[Any, Converter] = {}
-"""The converters of operators with complex operands or results, by the overload. Complex operands
-come as `Complex`, what is complex comes back so; `Writer.meta` is that of real and imaginary parts."""
+"""The converters of operators with complex operands or results, by overload. They take and return
+complex tensors as `Complex`. `Writer.meta` describes the real and imaginary parts."""
 
 
 class Complex(NamedTuple):
@@ -30,14 +31,14 @@ class Complex(NamedTuple):
 
 
 def is_complex(value: Any) -> bool:
-    """Whether a fake tensor's elements are complex, or one of several tensors is."""
+    """Whether a fake tensor, or one of several, is complex."""
     if isinstance(value, (list, tuple)):
         return any(map(is_complex, value))
     return isinstance(value, torch.Tensor) and value.dtype.is_complex
 
 
 def real_meta(value: Any) -> Any:
-    """Fake tensors as the real parts of what they are."""
+    """Fake tensors of the real parts."""
     if isinstance(value, (list, tuple)):
         return [real_meta(each) for each in value]
     if not is_complex(value):
@@ -52,7 +53,7 @@ def real_meta(value: Any) -> Any:
 
 
 def stacked(w: Writer, z: Complex) -> ITensor:
-    """As torch.view_as_real: the parts along a new last axis."""
+    """The parts along a new last axis, as torch.view_as_real gives them."""
     axis = len(z.real.shape)
     both = w.concatenate([w.unsqueeze(part, [axis]) for part in z], axis)
     w.stacks[id(both)] = both, z
@@ -60,7 +61,7 @@ def stacked(w: Writer, z: Complex) -> ITensor:
 
 
 def unstacked(w: Writer, x: ITensor) -> Complex:
-    """As torch.view_as_complex."""
+    """The inverse of `stacked`, as torch.view_as_complex."""
     axis = len(x.shape) - 1
     return Complex(*(w.gather(x, w.full(i, DataType.INT64), axis) for i in range(2)))
 
@@ -70,7 +71,7 @@ def complex_converter(target: Any) -> Converter | None:
 
 
 def _part(value: Any, which: int) -> Any:
-    """Of arguments: the real or the imaginary part of what is complex; the rest as it is."""
+    """The real or imaginary part of a complex argument; other arguments unchanged."""
     if isinstance(value, Complex):
         return value[which]
     if isinstance(value, complex):
@@ -87,7 +88,8 @@ def _joined(real: Any, imag: Any) -> Any:
 
 
 def _by_parts(*names: str) -> None:
-    """What makes each part of the result of that part of its operands."""
+    """Registers operators that compute each part of the result from the same part of the
+    operands."""
     table: dict[Any, Converter] = {}
     converter(*names, table=table)(_by_parts)
     for target in table:
@@ -118,7 +120,7 @@ def _complex(*names: str) -> Callable[[Converter], Converter]:
 
 
 def _parts(w: Writer, value: Any) -> tuple[Any, Any]:
-    """Real and imaginary part of a tensor or number; 0 where it is real."""
+    """The real and imaginary part of a tensor or number. The imaginary part of a real one is 0."""
     if isinstance(value, Complex):
         return value
     if isinstance(value, complex):
@@ -131,7 +133,7 @@ def _is_real(value: Any) -> bool:
 
 
 def _spread(w: Writer, real: Any, imag: Any) -> Complex:
-    """Parts of which one may be a number, or broadcast to the other."""
+    """Makes a complex tensor of two parts. One may be a number, or broadcast to the other."""
     shape = list(w.meta.shape)
     parts = [w.expand(w.tensor(part, w.dtype, len(shape)), shape) for part in (real, imag)]
     return Complex(*parts)
@@ -292,7 +294,7 @@ def _div(w: Writer, a: Any, b: Any) -> Complex:
 
 
 def complex_of(real: Any, imag: Any) -> Any:
-    """Of two tensors, or of two numbers."""
+    """A complex tensor of two tensors, or a complex number of two numbers."""
     return Complex(real, imag) if isinstance(real, ITensor) else complex(real, imag)
 
 
@@ -329,7 +331,7 @@ def _pow(w: Writer, z: Complex, exponent: Any) -> Complex:
 
 
 def _bilinear(*names: str) -> None:
-    """Products of two operands."""
+    """Registers operators that are products of two operands."""
     table: dict[Any, Converter] = {}
     converter(*names, table=table)(_bilinear)
     for target in table:
@@ -362,12 +364,12 @@ def _einsum(w: Writer, equation: str, tensors: Sequence[Any], **options: Any) ->
 
 # Fourier transforms, by products with matrices
 
-_MOST_POINTS = 512  # in one product; longer transforms are made of shorter ones
-_LARGEST = 1 << 24  # elements of a matrix
+_MOST_POINTS = 512  # the most points of one product; longer transforms are composed of shorter ones
+_LARGEST = 1 << 24  # the most elements of a matrix
 
 
 def _angles(rows: int, columns: int, points: int) -> torch.Tensor:
-    """Row by column, in turns of 1 / points. Exact where the product is large."""
+    """The angle of row times column, in turns of 1 / points. Exact even for large products."""
     turns = torch.outer(torch.arange(rows), torch.arange(columns)) % points
     return turns.double() * (2 * math.pi / points)
 
@@ -380,7 +382,7 @@ def _matrix(w: Writer, blocks: Sequence[Sequence[torch.Tensor]]) -> ITensor:
 
 
 def _halves(w: Writer, x: ITensor) -> Complex:
-    """What lies side by side along the last axis."""
+    """The two halves of the last axis as real and imaginary part."""
     rank, sizes = len(x.shape), w.sizes(x)
     half = x.shape[-1] // 2
     shape = [*sizes[:-1], half]
@@ -396,12 +398,12 @@ def _points(x: ITensor) -> int:
 
 
 def _divisor(points: int) -> int:
-    """The one that is nearest to the root; 1 of a prime."""
+    """The largest divisor up to the square root; 1 for a prime."""
     return next(d for d in range(math.isqrt(points), 0, -1) if points % d == 0)
 
 
 def _transform(w: Writer, z: Complex, sign: int) -> Complex:
-    """Along the last axis, not scaled."""
+    """The Fourier transform along the last axis, not scaled."""
     points = _points(z.real)
     first = _divisor(points)
     if points <= _MOST_POINTS or first == 1:
@@ -415,7 +417,7 @@ def _transform(w: Writer, z: Complex, sign: int) -> Complex:
     swap = [*range(rank), rank + 1, rank]
     table = Complex(*(w.reshape(part, [*outer, first, last]) for part in z))
     table = Complex(*(w.transpose(part, swap) for part in table))
-    table = _transform(w, table, sign)  # along what were columns
+    table = _transform(w, table, sign)  # along the former columns
     angles = _angles(last, first, points)
     factors = (w.constant(f.float()) for f in (torch.cos(angles), sign * torch.sin(angles)))
     x, y = table
@@ -429,7 +431,7 @@ def _transform(w: Writer, z: Complex, sign: int) -> Complex:
 
 
 def _along(w: Writer, value: Any, dim: int, run: Callable[[Any], Any]) -> Any:
-    """Runs with the axis moved to the end."""
+    """Calls `run` with the axis moved to the end, and moves it back."""
     rank = len(value.shape)
     axes = [axis for axis in range(rank) if axis != dim % rank] + [dim % rank]
     back = [axes.index(axis) for axis in range(rank)]
@@ -443,7 +445,7 @@ def _along(w: Writer, value: Any, dim: int, run: Callable[[Any], Any]) -> Any:
 
 
 def _scaled(w: Writer, value: Any, normalization: int, points: int) -> Any:
-    """By PyTorch's numbers: 0 not at all, 1 by the root of the points, 2 by the points."""
+    """Divides by PyTorch's normalization: 0 nothing, 1 the root of the points, 2 the points."""
     if normalization == 0:
         return value
     factor = 1 / (math.sqrt(points) if normalization == 1 else points)
@@ -461,7 +463,7 @@ def _fft_c2c(w: Writer, z: Complex, dims: Any, normalization: int, forward: bool
 
 
 def _of_real(w: Writer, x: ITensor, onesided: bool) -> Complex:
-    """Along the last axis."""
+    """The Fourier transform of a real tensor along the last axis."""
     points = _points(x)
     bins = points // 2 + 1 if onesided else points
     if points <= _MOST_POINTS or _divisor(points) == 1:
@@ -481,7 +483,8 @@ def _fft_r2c(w: Writer, x: ITensor, dims: Any, normalization: int, onesided: boo
 
 
 def _to_real(w: Writer, z: Complex, points: int) -> ITensor:
-    """Along the last axis, of which the second half of the bins is left out: their conjugates."""
+    """The real result of a transform along the last axis. The second half of the bins is left out:
+    they are the conjugates of the first."""
     bins = _points(z.real)
     if bins != points // 2 + 1:
         raise Unsupported(f"{bins} bins of {points} points")
@@ -499,7 +502,8 @@ def _to_real(w: Writer, z: Complex, points: int) -> ITensor:
     rest = [w.slice(part, start, shape, [1] * (rank - 1) + [-1]) for part in z]
     rest[1] = w.unary(UnaryOperation.NEG, rest[1])
     whole = Complex(*(w.concatenate(list(pair), rank - 1) for pair in zip(z, rest)))
-    # The imaginary parts of the first and, of an even number, the middle bin do not count.
+    # The imaginary parts of the first bin and, if the number is even, of the middle bin are
+    # ignored.
     keeps = torch.ones(points)
     keeps[0] = 0
     if points % 2 == 0:

@@ -1,4 +1,4 @@
-"""Which function writes the layers of which operator of PyTorch."""
+"""The table of functions that write layers for PyTorch's operators."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import torch
 
 Converter = Callable[..., Any]
 CONVERTERS: dict[Any, Converter] = {}
-"""By the operator's overload. A converter is called with the Writer and the operator's arguments,
-where tensors are those of the network; it returns a tensor, or a tuple of them."""
+"""Converters by the operator's overload. A converter takes the Writer and the operator's arguments,
+with the network's tensors. It returns a tensor or a tuple of tensors."""
 FOREIGN: dict[str, Converter] = {}
-"""The same of operators that other libraries define, as "transformers::grouped_mm_fallback"."""
+"""Converters of operators that other libraries define, such as
+"transformers::grouped_mm_fallback"."""
 
 
 def converter(
     *names: str, table: dict[Any, Converter] = CONVERTERS
 ) -> Callable[[Converter], Converter]:
-    """Registers a converter for operators of ATen, as "conv2d" or "add.Tensor", in a table, and of
-    other libraries."""
+    """Registers a converter for operators of ATen, such as "conv2d" or "add.Tensor", or of other
+    libraries, in a table."""
 
     def decorate(function: Converter) -> Converter:
         for name in names:

@@ -1,4 +1,4 @@
-"""Operators of torch.library, which users define, as plugins."""
+"""Operators that users define with torch.library become plugins."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _OWN = {"aten", "prim", "prims", "higher_order", "inductor", "_c10d_functional",
 
 
 def custom_converter(target: Any) -> Converter | None:
-    """The converter of an operator that is not PyTorch's own; None for those."""
+    """The converter of an operator that is not PyTorch's own; None for PyTorch's own."""
     if not isinstance(target, torch._ops.OpOverload) or target.namespace in _OWN:
         return None
     return functools.partial(_add_plugin, target)
 
 
 def _plugin(target: torch._ops.OpOverload, operator: _Operator) -> Any:
-    """The plugin that is registered by the operator's name, or else one that calls the operator."""
+    """The plugin with the operator's name, or else one that calls the operator."""
     namespace, _, name = target._schema.name.partition("::")
     try:
         return getattr(getattr(trtp.op, namespace), name)
@@ -58,7 +58,7 @@ def _add_plugin(target: torch._ops.OpOverload, w: Writer, *args: Any, **options:
         if number is None:
             raise Unsupported(f"its argument '{name}' is an extent that is not known")
         attributes[name] = number
-    # Where it has both, an engine for a GPU takes the kernel rather than the call of Python.
+    # If the plugin has both, an engine for a GPU uses the kernel instead of the Python call.
     compiled = True if w.on_gpu and has_kernel(target) else None
     layer = w.network.add_plugin(op(*tensors, **attributes), compiled)
     outputs = tuple(layer.get_output(i) for i in range(layer.num_outputs))

@@ -1,4 +1,4 @@
-"""Operators that compute each element of its own, and reductions."""
+"""Operators that compute each element by itself, and reductions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ _unary("reciprocal", UnaryOperation.RECIP)
 
 
 def _of_floats(name: str, op: UnaryOperation, otherwise: Any) -> None:
-    """`otherwise`: what it is of integers, from the writer and the tensor."""
+    """Registers a unary operator of floats. `otherwise(writer, tensor)` is its result for
+    integers."""
 
     @converter(name)
     def convert(w: Writer, x: ITensor) -> ITensor:
@@ -57,7 +58,7 @@ for _name in ("isinf", "isnan"):
 
 @converter("erfc")
 def _erfc(w: Writer, x: ITensor) -> ITensor:
-    """1 - erf(x), which is 0 for x above 4, where it is below 2e-8."""
+    """1 - erf(x). It is 0 for x above 4, where the true value is below 2e-8."""
     error = w.unary(UnaryOperation.ERF, w.cast(x, w.dtype))
     return w.binary(ElementWiseOperation.SUB, 1, error, w.dtype)
 
@@ -266,7 +267,7 @@ def _div(w: Writer, a: Any, b: Any) -> ITensor:
 def _div_rounded(w: Writer, a: Any, b: Any, rounding_mode: str | None = None) -> ITensor:
     if rounding_mode == "floor":
         return _floor_divide(w, a, b)
-    quotient = w.binary(ElementWiseOperation.DIV, a, b, w.dtype)  # of integers towards 0
+    quotient = w.binary(ElementWiseOperation.DIV, a, b, w.dtype)  # integers are rounded towards 0
     return quotient if rounding_mode is None else _trunc(w, quotient)
 
 
@@ -274,7 +275,7 @@ def _div_rounded(w: Writer, a: Any, b: Any, rounding_mode: str | None = None) ->
 def _floor_divide(w: Writer, a: Any, b: Any) -> ITensor:
     if w.dtype not in _FLOATS:
         return w.binary(ElementWiseOperation.FLOOR_DIV, a, b, w.dtype)
-    # A quotient that is rounded up to the next whole number would be 1 too large: 1 / 0.1 is 9.
+    # A quotient that rounding lifts to the next whole number would be 1 too large: 1 // 0.1 is 9.
     ratio = w.binary(ElementWiseOperation.DIV, a, b, w.dtype)
     rest, b = _fmod(w, a, b), w.tensor(b, w.dtype)
     whole = w.binary(
@@ -299,7 +300,7 @@ def _remainder(w: Writer, a: Any, b: Any) -> ITensor:
 
 
 def _has_other_sign(w: Writer, rest: ITensor, b: ITensor) -> ITensor:
-    """Whether something remains, whose sign the divisor does not have."""
+    """Whether the rest is not 0 and has another sign than the divisor."""
     first, second = (w.binary(ElementWiseOperation.LESS, x, 0.0, w.dtype) for x in (rest, b))
     differs = w.binary(ElementWiseOperation.XOR, first, second, DataType.BOOL)
     is_zero = w.binary(ElementWiseOperation.EQUAL, rest, 0.0, w.dtype)
@@ -341,7 +342,7 @@ def _minimum(w: Writer, a: ITensor, b: ITensor) -> ITensor:
 def _number_of(name: str, choose: Any) -> None:
     @converter(name)
     def convert(w: Writer, a: ITensor, b: ITensor) -> ITensor:
-        """The number, where the other one is none."""
+        """The other operand if one is NaN."""
         y = choose(w, a, b)
         if not is_float(y):
             return y
@@ -396,11 +397,11 @@ def _log1p(w: Writer, x: ITensor) -> ITensor:
 
 @converter("atan2")
 def _atan2(w: Writer, y: ITensor, x: ITensor) -> ITensor:
-    """The arc tangent of the quotient, turned by half a circle where x is negative."""
+    """The arc tangent of the quotient, turned by half a circle if x is negative."""
     op, dtype = ElementWiseOperation, w.dtype
     y, x = w.cast(y, dtype), w.cast(x, dtype)
     angle = w.unary(UnaryOperation.ATAN, w.binary(op.DIV, y, x))
-    # 0 / 0 and infinity / infinity are not numbers; their angles are multiples of a quarter of pi.
+    # 0 / 0 and infinity / infinity are NaN. Their angles are multiples of a quarter of pi.
     at_origin = w.binary(op.AND, w.binary(op.EQUAL, y, 0), w.binary(op.EQUAL, x, 0))
     angle = w.select(at_origin, y, angle)
     endless = w.binary(op.AND, *(w.unary(UnaryOperation.ISINF, each) for each in (y, x)))
@@ -415,7 +416,7 @@ def _atan2(w: Writer, y: ITensor, x: ITensor) -> ITensor:
 
 
 def _is_negative(w: Writer, x: ITensor) -> ITensor:
-    """Whether the sign is negative, of -0.0, too."""
+    """Whether the sign is negative. This includes -0.0."""
     op = ElementWiseOperation
     below = w.binary(op.LESS, x, 0)
     if not is_float(x):
@@ -426,7 +427,7 @@ def _is_negative(w: Writer, x: ITensor) -> ITensor:
 
 @converter("angle")
 def _angle(w: Writer, x: ITensor) -> ITensor:
-    """Of real numbers: pi where they are negative."""
+    """The angle of real numbers: pi for negative ones, else 0."""
     below = w.binary(ElementWiseOperation.LESS, x, 0)
     angle = w.mul(w.cast(below, w.dtype), math.pi)
     if not is_float(x):
@@ -441,7 +442,8 @@ def _signbit(w: Writer, x: ITensor) -> ITensor:
 
 @converter("hypot")
 def _hypot(w: Writer, a: ITensor, b: ITensor) -> ITensor:
-    """By the quotient of the smaller and the larger one, so that no square overflows."""
+    """The length of a vector, from the quotient of the smaller and the larger side, so that no
+    square overflows."""
     op = ElementWiseOperation
     a, b = (w.unary(UnaryOperation.ABS, w.cast(x, w.dtype)) for x in (a, b))
     most, least = w.binary(op.MAX, a, b), w.binary(op.MIN, a, b)
@@ -496,7 +498,7 @@ def _or_equal(name: str, op: ElementWiseOperation) -> None:
         dtype = w.promoted(a, b)
         if dtype == DataType.BOOL:
             dtype = DataType.INT32
-        # Not "not less": that would be true of NaN.
+        # The negation of "less" would be true for NaN.
         strict, equal = (w.binary(each, a, b, dtype) for each in (op, ElementWiseOperation.EQUAL))
         return w.binary(ElementWiseOperation.OR, strict, equal)
 
@@ -575,7 +577,7 @@ def _same(w: Writer, x: ITensor, **_options: Any) -> ITensor:
 
 @converter("_assert_tensor_metadata", "_assert_scalar", "_assert_async.msg")
 def _nothing(w: Writer, *_args: Any, **_options: Any) -> None:
-    """PyTorch has checked it, by its guards or while it traced."""
+    """Adds no layer for an assertion: PyTorch has checked it, by its guards or while it traced."""
 
 
 @converter("dropout", "feature_dropout", "alpha_dropout")

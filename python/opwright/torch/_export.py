@@ -1,4 +1,4 @@
-"""Modules and exported programs of PyTorch as networks."""
+"""Converts PyTorch modules and exported programs to networks."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ Range = tuple[list[int], list[int], list[int]]
 
 
 class Exported(NamedTuple):
-    """A network, and what an optimization profile says of its inputs."""
+    """A network, and the ranges of its inputs for an optimization profile."""
 
     network: _core.INetworkDefinition
     shapes: dict[str, Range]
-    """For each input of dynamic shape its smallest, typical and largest one."""
+    """The smallest, typical and largest shape of each input of dynamic shape."""
     values: dict[str, Range]
-    """For each input that is a number, likewise."""
+    """The smallest, typical and largest value of each input that is a number."""
 
 
 def decompositions() -> dict[Any, Any]:
-    """PyTorch's decompositions of the operators that have no layer."""
+    """PyTorch's decompositions of operators without a layer."""
     table = torch.export.default_decompositions()
     return {op: function for op, function in table.items() if find_converter(op) is None}
 
 
 def _buffer_as_constant(program: torch.export.ExportedProgram) -> tuple[str, str] | None:
-    """A buffer whose memory a constant of the program has, too, and that constant.
+    """A buffer that shares its memory with a constant of the program, and that constant.
 
-    Where a tensor is a buffer and an attribute of an object that is no module, as in transformers'
-    static caches, the exporter makes an input of each.
+    If a tensor is both a buffer and an attribute of an object that is not a module, as in
+    transformers' static caches, the exporter makes an input of each.
     """
     tensors = {**program.state_dict, **program.constants}
     specs = program.graph_signature.input_specs
@@ -71,10 +71,10 @@ def export(
     kwargs: Mapping[str, Any] | None,
     dynamic_shapes: Any,
 ) -> torch.export.ExportedProgram:
-    """The program of a module, in operators that have layers.
+    """Exports a module as a program of operators that have layers.
 
     :raises Error: for a module in training mode that changes its buffers, and for a program that
-        has a buffer as a constant, too.
+        also has a buffer as a constant.
     """
     training = isinstance(model, torch.nn.Module) and model.training
     if isinstance(model, torch.nn.Module):
@@ -87,7 +87,7 @@ def export(
             args = (args,)
         module, given = model, (tuple(args or ()), dict(kwargs or {}))
         model = torch.export.export(module, *given, dynamic_shapes=dynamic_shapes)
-        if _buffer_as_constant(model):  # strict tracing tells that they are the same tensor
+        if _buffer_as_constant(model):  # strict tracing recognizes that both are the same tensor
             model = torch.export.export(module, *given, dynamic_shapes=dynamic_shapes, strict=True)
     elif args is not None or kwargs is not None or dynamic_shapes is not None:
         raise TypeError(
@@ -116,9 +116,9 @@ def _bounds(
     ranges: Mapping[Any, Any],
     given: Mapping[Any, tuple[int, int, int]] | None = None,
 ) -> tuple[int, int, int | None]:
-    """Smallest, typical and largest value of an extent; None where it has no bound.
+    """Smallest, typical and largest value of an extent; None if it has no upper bound.
 
-    :param given: the same of symbols that the caller knows more of.
+    :param given: the same for symbols of which the caller knows more.
     """
     if not isinstance(extent, torch.SymInt):
         return extent, extent, extent
@@ -162,9 +162,9 @@ def _range(
 def _given_extents(
     program: torch.export.ExportedProgram, shapes: Mapping[str, Any]
 ) -> dict[Any, tuple[int, int, int]]:
-    """The ranges that symbols have by the shapes that the caller gives.
+    """The ranges of symbols that follow from the caller's shapes.
 
-    :raises Error: for one that the program excludes.
+    :raises Error: for a range that the program excludes.
     """
     given: dict[Any, tuple[int, int, int]] = {}
     for node in program.graph.nodes:
@@ -178,7 +178,7 @@ def _given_extents(
             if not isinstance(extent, torch.SymInt):
                 continue
             least, _, most = _bounds(extent, program.range_constraints)
-            # PyTorch takes 0 and 1, too, where it was not asked for another minimum.
+            # PyTorch also takes 0 and 1, unless another minimum was requested.
             if (least > 2 and low[axis] < least) or (most is not None and high[axis] > most):
                 raise _core.Error(
                     f"axis {axis} of input '{node.name}' goes from {low[axis]} to {high[axis]} in "
@@ -191,7 +191,8 @@ def _given_extents(
 
 
 def _relate(importer: Importer, inputs: Sequence[tuple[torch.fx.Node, _core.ITensor]]) -> None:
-    """Equal extents of inputs get one name; what is computed from others is said to be that."""
+    """Gives equal extents of inputs one name. Declares extents that are computed from others as
+    such."""
     for node, tensor in inputs:
         for axis, extent in enumerate(input_type(value_of(node))[1]):
             if isinstance(extent, torch.SymInt):
@@ -220,15 +221,17 @@ def _relate(importer: Importer, inputs: Sequence[tuple[torch.fx.Node, _core.ITen
 
 
 def _changed(program: torch.export.ExportedProgram) -> dict[str, str]:
-    """The buffers and arguments that a program writes to, and the outputs of what they become.
+    """The buffers and arguments that a program writes to, and the names of outputs with their new
+    values.
 
-    :raises Error: for other state that it changes, and for names that are taken.
+    :raises Error: for other state that the program changes, and for names that are taken.
     """
     changed = {}
     for result in program.graph_signature.output_specs:
         if result.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
             changed[str(result.target)] = f"next_{result.target}"
-        # A token only keeps calls in order; what makes one is refused where it has no layer.
+        # A token only keeps calls in order. An operator that makes one is refused if it has no
+        # layer.
         elif result.kind not in (OutputKind.USER_OUTPUT, OutputKind.TOKEN):
             raise _core.Error(
                 f"the module changes '{result.target}' when it runs ({result.kind.name}), which an "
@@ -255,7 +258,7 @@ def _changed(program: torch.export.ExportedProgram) -> dict[str, str]:
 
 
 def _output_names(program: torch.export.ExportedProgram, count: int) -> list[str]:
-    """The keys of a dict, or numbers."""
+    """Names of the outputs: the keys of a dict, or numbers."""
     if count == 1:
         return ["output"]
     spec = program.call_spec.out_spec
@@ -270,7 +273,7 @@ def _output_names(program: torch.export.ExportedProgram, count: int) -> list[str
 
 
 def _updates(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
-    """The nodes that a buffer or argument becomes, and that can write into it."""
+    """The nodes with the new value of a buffer or argument that can write into its memory."""
     nodes = {node.name: node for node in program.graph.nodes}
     sources = {
         str(spec.target if spec.kind == InputKind.BUFFER else spec.arg.name): spec.arg.name
@@ -292,7 +295,7 @@ def _updates(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
 def _given(
     program: torch.export.ExportedProgram, changed: Mapping[str, str]
 ) -> dict[torch.fx.Node, torch.Tensor]:
-    """The placeholders that are parameters, buffers and constants, and what they are."""
+    """The placeholders of parameters, buffers and constants, with their tensors."""
     tensors = {**program.state_dict, **program.constants}
     names = {
         spec.arg.name: tensors[spec.target]
@@ -315,9 +318,9 @@ def network_of(
 ) -> Exported:
     """Writes an exported program, in operators that have layers, into an empty network.
 
-    :param shapes: ranges that the caller gives, by the input's name, rather than the program.
+    :param shapes: ranges by input name from the caller, which override the program's.
     :param on_gpu: whether the engine is for a GPU.
-    :raises Error: naming what has no layer.
+    :raises Error: naming the operator that has no layer.
     """
     changed, outputs = _changed(program), _result_names(program)
     tensors = {**program.state_dict, **program.constants}
@@ -354,7 +357,7 @@ def network_of(
                     made[id(tensor)] = importer.writer.constant(tensor)
                 except Unsupported as error:
                     raise _core.Error(f"'{spec.target}': {error}") from error
-                # An output of the same name, the key of a dict, keeps it.
+                # An output of the same name (the key of a dict) keeps the name.
                 suffix = ".value" if spec.target in outputs else ""
                 made[id(tensor)].name = f"{spec.target}{suffix}"
             importer.bind(node, made[id(tensor)])
@@ -392,7 +395,7 @@ def network_of(
 
 
 def _result_names(program: torch.export.ExportedProgram) -> list[str]:
-    """The outputs' names, and of what is none an empty one."""
+    """The outputs' names; empty for results that are not outputs."""
     changed = _changed(program)
     specs = program.graph_signature.output_specs
     own = sum(spec.kind == OutputKind.USER_OUTPUT for spec in specs)
@@ -414,7 +417,7 @@ def _mark_outputs(program: torch.export.ExportedProgram, importer: Importer) -> 
                 f"two outputs are called '{name}': the engine returns so what the module makes of "
                 "its buffer; call the key of the dict that forward returns otherwise"
             )
-    # Results come first, what buffers and arguments have become follows.
+    # Results come first, then the new values of buffers and arguments.
     order = sorted(range(len(specs)), key=lambda i: specs[i].kind != OutputKind.USER_OUTPUT)
     names, results = [names[i] for i in order], [results[i] for i in order]
     for name, value in zip(names, results):

@@ -1,4 +1,4 @@
-"""Parts of a graph that are the same in every run, where no layer computes them: PyTorch does, once."""
+"""Folds constant parts of a graph that no layer computes. PyTorch computes them once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from ._importer import is_double_number, is_number, obstacle, value_of
 
-_LARGEST = 1 << 24  # elements of a constant that is made here
+_LARGEST = 1 << 24  # the most elements of a constant that is made here
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -27,7 +27,7 @@ def _is_pure(node: Node) -> bool:
 
 
 def _constants(graph: GraphModule, given: Mapping[Node, torch.Tensor]) -> dict[Node, Any]:
-    """The nodes that depend on no input; by each its tensor, or None where it is not computed yet."""
+    """The nodes that depend on no input, with their tensors, or None if not computed yet."""
     found: dict[Node, Any] = dict(given)
     for node in graph.graph.nodes:
         if node.op == "get_attr":
@@ -44,7 +44,7 @@ def _constants(graph: GraphModule, given: Mapping[Node, torch.Tensor]) -> dict[N
 
 
 def _compute(node: Node, known: dict[Node, Any]) -> Any:
-    """:raises Exception: whatever the operator raises."""
+    """Computes a node and its operands. Exceptions of operators pass."""
     if known[node] is None:
         args, options = torch.fx.node.map_arg(
             (node.args, node.kwargs), lambda each: _compute(each, known)
@@ -54,7 +54,7 @@ def _compute(node: Node, known: dict[Node, Any]) -> Any:
 
 
 def _is_wanted(node: Node) -> bool:
-    """Whether it has FP64, or else no layer."""
+    """Whether the node cannot be a layer, or has an FP64 number as an operand."""
     if not isinstance(value_of(node), torch.Tensor):
         return False
     return bool(obstacle(node)) or any(is_double_number(each) for each in node.all_input_nodes)
@@ -70,7 +70,7 @@ def _is_small(node: Node) -> bool:
 
 
 def _substitute(value: Any, symbols: Mapping[Any, Any]) -> Any:
-    """A fake tensor whose extents no longer have these symbols."""
+    """A fake tensor with these symbols replaced in its extents."""
 
     def known(extent: Any) -> Any:
         if not isinstance(extent, torch.SymInt) or not extent.node.expr.free_symbols & set(symbols):
@@ -102,8 +102,8 @@ _CONVERSIONS = [
 
 
 def remove_conversions(graph: GraphModule) -> None:
-    """Removes, in place, conversions of numbers to the type that they have, as PyTorch writes them
-    of Python's numbers."""
+    """Removes, in place, conversions of numbers to the type that they already have. PyTorch writes
+    such conversions for Python's numbers."""
     for node in list(graph.graph.nodes):
         if node.op != "call_function" or node.target not in _CONVERSIONS:
             continue
@@ -124,9 +124,9 @@ def fold_constants(
     given: Mapping[Node, torch.Tensor],
     hold: Callable[[str, torch.Tensor], None],
 ) -> None:
-    """Computes, in place, what no layer does and what is the same in every run.
+    """Replaces, in place, nodes that no layer computes and that are the same in every run.
 
-    :param given: placeholders that never change, and what they are.
+    :param given: placeholders that never change, with their tensors.
     :param hold: keeps a tensor under the name that a get_attr node will have.
     """
     known = _constants(graph, given)
@@ -141,7 +141,7 @@ def fold_constants(
         try:
             value = _compute(node, known)
         except Exception:
-            continue  # its own message comes when it is run
+            continue  # the operator's own message appears when it is run
         if isinstance(value, torch.Tensor):
             name = f"_folded_{number}"
             hold(name, value)
@@ -164,7 +164,7 @@ def fold_constants(
 
 
 def _replace(node: Node, value: Any) -> None:
-    """A number in place of the node that is known to be it."""
+    """Replaces a node by the number that it is known to be."""
     for user in list(node.users):
         if user.op == "output":
             continue

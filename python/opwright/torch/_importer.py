@@ -1,4 +1,4 @@
-"""A graph of PyTorch's operators becomes layers of a network."""
+"""Converts a graph of PyTorch's operators to layers of a network."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ from ._converters import CONVERTERS, FOREIGN, Converter
 from ._custom_ops import custom_converter
 from ._writer import TO_NETWORK, Unsupported, Writer
 
-# What makes a number of a tensor of one element.
+# Operators that make a number of a one-element tensor.
 _ELEMENTS = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.item.default)
 NUMBERS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-# What writes into a copy of its first operand, so that it can write into the operand itself.
+# Operators that write into a copy of their first operand, so they can write into the operand
+# itself.
 _WRITES = {
     torch.ops.aten.index_copy.default,
     torch.ops.aten.index_put.default,
@@ -43,7 +44,7 @@ _WRITES = {
 
 
 def writes_into(node: Node) -> Node | None:
-    """The placeholder in whose memory the node's result may be; None where it is another's."""
+    """The placeholder in whose memory the node's result may lie; None if there is none."""
     if node.op != "call_function" or node.target not in _WRITES:
         return None
     source = node.args[0]
@@ -51,7 +52,7 @@ def writes_into(node: Node) -> Node | None:
 
 
 def value_of(node: Node) -> Any:
-    """What PyTorch knows of a node's result: a fake tensor, a number, or several."""
+    """PyTorch's description of a node's result: a fake tensor, a number, or several."""
     return node.meta.get("val", node.meta.get("example_value"))
 
 
@@ -60,10 +61,10 @@ def is_number(node: Node) -> bool:
 
 
 def is_double_number(node: Node) -> bool:
-    """An input or constant that is one FP64 number.
+    """Whether the node is an input or constant that is a single FP64 number.
 
-    PyTorch has so the numbers of Python that it traces and those of NumPy. It computes in the type
-    of the tensor that such a one is combined with.
+    PyTorch represents traced numbers of Python and NumPy in this way. It computes in the type of
+    the tensor that such a number is combined with.
     """
     value = value_of(node)
     is_number = isinstance(value, torch.Tensor) and value.dim() == 0 and value.dtype == torch.double
@@ -85,7 +86,7 @@ def _flat(value: Any) -> list[Any]:
 
 
 def obstacle(node: Node) -> str:
-    """Why a node cannot be a layer, as far as its operator and its types say; empty if it can."""
+    """Why a node cannot be a layer, according to its operator and types; empty if it can."""
     if node.target is operator.getitem or is_number(node):
         return ""
     inputs = [value_of(each) for each in node.all_input_nodes if not is_double_number(each)]
@@ -102,8 +103,8 @@ def obstacle(node: Node) -> str:
 
 
 def input_type(value: torch.Tensor) -> tuple[torch.dtype, list[Any]]:
-    """The type and shape of what a network has for a tensor: of complex numbers that of
-    torch.view_as_real."""
+    """The type and shape of a network's tensor for a PyTorch tensor. Complex tensors become those
+    of torch.view_as_real."""
     if value.dtype == torch.complex64:
         return torch.float32, [*value.shape, 2]
     return value.dtype, list(value.shape)
@@ -112,8 +113,8 @@ def input_type(value: torch.Tensor) -> tuple[torch.dtype, list[Any]]:
 class Importer:
     """Adds the nodes of a graph to a network.
 
-    :param network: what layers are added to.
-    :param constant: what a get_attr node's name refers to, a tensor.
+    :param network: the network to add layers to.
+    :param constant: returns the tensor for the name of a get_attr node.
     """
 
     def __init__(
@@ -122,11 +123,12 @@ class Importer:
         self.writer = Writer(network)
         self.values: dict[Node, Any] = {}
         self.in_place: set[Node] = set()
-        """Nodes whose result an input becomes, in its own memory where their layer can do so."""
+        """Nodes whose result updates an input, in the input's memory if their layer can do so."""
         self._constant = constant
 
     def bind(self, node: Node, tensor: _core.ITensor) -> None:
-        """Gives a placeholder its tensor, of complex numbers that of torch.view_as_real."""
+        """Gives a placeholder its tensor, which for complex numbers is that of
+        torch.view_as_real."""
         value = value_of(node)
         self.values[node] = unstacked(self.writer, tensor) if is_complex(value) else tensor
         if isinstance(value, torch.Tensor):
@@ -141,7 +143,8 @@ class Importer:
         self.bind(node, self.writer.constant(tensor.float() if is_double_number(node) else tensor))
 
     def output_of(self, node: Node) -> _core.ITensor:
-        """What a node's result is as an output, of complex numbers that of torch.view_as_real."""
+        """The output tensor of a node's result. Complex numbers are stacked as by
+        torch.view_as_real."""
         value = self.values[node]
         return stacked(self.writer, value) if isinstance(value, Complex) else value
 
@@ -159,9 +162,9 @@ class Importer:
     def add(self, node: Node) -> None:
         """Adds the layers of a node.
 
-        :raises Unsupported: and adds nothing that matters, where no layer computes it.
+        :raises Unsupported: no layer computes the node. Nothing that matters is added.
         """
-        if is_number(node):  # its expression is written where it is used
+        if is_number(node):  # the number's expression is written where it is used
             self._learn_element(node)
             return
         if node.op == "get_attr":
@@ -195,7 +198,7 @@ class Importer:
         args, options = self._argument(node.args), self._argument(node.kwargs)
         try:
             result = convert(self.writer, *args, **options)
-        except Exception as error:  # whatever a converter did not foresee has its operator's name
+        except Exception as error:  # an unforeseen error gets the operator's name
             refusal = Unsupported(f"{describe(node)}: {error}")
             refusal.symbol = getattr(error, "symbol", None)
             raise refusal from error
@@ -212,7 +215,7 @@ class Importer:
                     self.writer.learn(tensor, meta)
 
     def _learn_element(self, node: Node) -> None:
-        """A number that is an element of a tensor may be an extent."""
+        """Notes a number that is an element of a tensor, since it may be an extent."""
         if node.target not in _ELEMENTS or not isinstance(value_of(node), torch.SymInt):
             return
         element = self.writer.reshape(self._argument(node.args[0]), [1])
@@ -220,7 +223,7 @@ class Importer:
         self.writer.learn_extent(value_of(node).node.expr, extent)
 
     def _check(self, node: Node, tensor: _core.ITensor, meta: torch.Tensor) -> None:
-        """What the converter made must be what PyTorch would have made."""
+        """Checks that the converter's result has the type and shape of PyTorch's result."""
         shape = list(tensor.shape)
         differs = len(shape) != meta.dim() or any(
             isinstance(theirs, int) and ours not in (-1, theirs)
@@ -234,7 +237,7 @@ class Importer:
 
 
 def _used(node: Node) -> set[int] | None:
-    """Which of its results other nodes take; None where one takes them as a whole."""
+    """The indices of results that other nodes use; None if a node uses all results together."""
     used: set[int] = set()
     for user in node.users:
         index = user.args[1] if user.target is operator.getitem else None
@@ -246,7 +249,7 @@ def _used(node: Node) -> set[int] | None:
 
 
 def describe(node: Node) -> str:
-    """The node, with the line of the program that it comes from."""
+    """The node as text, with the line of the program that it comes from."""
     target = node.target
     if target is getattr(torch.ops.higher_order, "with_effects", None):
         target = node.args[1]  # type: ignore[assignment]

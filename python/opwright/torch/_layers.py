@@ -49,7 +49,7 @@ def _convolve(
         before, after = [t // 2 for t in total], [t - t // 2 for t in total]
     else:
         before = after = spread(padding, count)
-    beyond = [0] * count  # rows that no element of the input reaches
+    beyond = [0] * count  # rows of the output that no input element reaches
     if transposed:
         after = [p - extra for p, extra in zip(before, spread(output_padding, count))]
         beyond, after = [max(-p, 0) for p in after], [max(p, 0) for p in after]
@@ -117,7 +117,7 @@ def _conv_transpose(
 
 
 def _vector_product(w: Writer, a: ITensor, b: ITensor) -> ITensor:
-    """torch.matmul's, where one of them has one axis."""
+    """The product of torch.matmul if an operand has one axis."""
     x = w.unsqueeze(a, [0]) if len(a.shape) == 1 else a
     y = w.unsqueeze(b, [1]) if len(b.shape) == 1 else b
     product = w.matmul(x, y)
@@ -156,7 +156,7 @@ def _addbmm(
 
 
 def _combined(w: Writer, c: ITensor, product: ITensor, beta: Any, alpha: Any) -> ITensor:
-    """alpha times the product and beta times c."""
+    """alpha times the product plus beta times c."""
     if alpha != 1:
         product = w.binary(ElementWiseOperation.PROD, product, alpha, w.dtype)
     if beta == 0:
@@ -169,7 +169,7 @@ def _combined(w: Writer, c: ITensor, product: ITensor, beta: Any, alpha: Any) ->
 def _einsum(w: Writer, equation: str, operands: Sequence[ITensor], path: Any = None) -> ITensor:
     terms, arrow, result = equation.replace(" ", "").partition("->")
     parts = terms.split(",")
-    # The axes that an ellipsis stands for get letters; of operands with fewer these are the last.
+    # Axes of an ellipsis get letters. An operand with fewer such axes gets the last letters.
     counts = [
         len(x.shape) - len(part.replace("...", "")) if "..." in part else 0
         for part, x in zip(parts, operands)
@@ -189,7 +189,7 @@ def _einsum(w: Writer, equation: str, operands: Sequence[ITensor], path: Any = N
 def _bilinear(
     w: Writer, a: ITensor, b: ITensor, weight: ITensor, bias: ITensor | None = None
 ) -> ITensor:
-    """Of a [..., i], b [..., j] and the weight [k, i, j]: [..., k]."""
+    """The bilinear product [..., k] of a [..., i], b [..., j] and the weight [k, i, j]."""
     k, i, j = list(weight.shape)
     matrix = w.reshape(w.transpose(weight, [1, 0, 2]), [i, k * j])
     partial = w.reshape(w.matmul(a, matrix), [*w.sizes(a)[:-1], k, j])
@@ -274,7 +274,7 @@ def _step(extent: int, result: int, align: bool, scale: float | None) -> float:
 def _interpolation_weights(
     kernel: Any, reach: int, extent: int, result: int, align: bool, scale: float | None
 ) -> torch.Tensor:
-    """Which part each element of an axis has in each of the result's."""
+    """The weight of each element of an axis in each element of the result."""
     step, places = _step(extent, result, align, scale), torch.arange(result, dtype=torch.double)
     centers = places * step if align else (places + 0.5) * step - 0.5
     centers = centers.clamp(min=0) if reach == 1 else centers
@@ -290,8 +290,8 @@ def _interpolation_weights(
 def _reduction_weights(
     kernel: Any, reach: int, extent: int, result: int, align: bool, scale: float | None
 ) -> torch.Tensor:
-    """Which part each element of an axis has in each of the result's: the kernel is as wide as the
-    result's elements are where these are fewer."""
+    """The weight of each element of an axis in each element of the result. If the result has fewer
+    elements, the kernel is as wide as one of them."""
     step = _step(extent, result, align, scale)
     width = max(step, 1.0)
     centers = step * (torch.arange(result, dtype=torch.double) + 0.5)
@@ -308,8 +308,8 @@ def _extents_known(w: Writer, x: ITensor) -> bool:
 
 
 def _in_bits(weights: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """Weights of 16 bits, as PyTorch and Pillow have them for bytes: as integers, and the bits behind
-    the point."""
+    """Weights as 16-bit integers, which PyTorch and Pillow use for bytes, and the number of
+    fraction bits."""
     bits, most = 0, float(weights.max())
     while bits < 22 and int(0.5 + most * 2 ** (bits + 1)) < 1 << 15:
         bits += 1
@@ -319,7 +319,8 @@ def _in_bits(weights: torch.Tensor) -> tuple[torch.Tensor, int]:
 def _resample(
     w: Writer, x: ITensor, weights_of: Any, kernel: Any, reach: int, align: bool, scales: Any
 ) -> ITensor:
-    """By a product for columns and one for rows. Bytes are rounded behind each of them."""
+    """Resamples by one product for columns and one for rows. Bytes are rounded after each
+    product."""
     y, is_bytes = w.cast(x, DataType.FLOAT), x.dtype == DataType.UINT8
     given = [*(scales or ()), None, None][:2]
     for axis in (1, 0):
@@ -351,12 +352,12 @@ def _upsample_smoothed(name: str, kernel: Any, reach: int) -> None:
 
 
 _upsample_smoothed("_upsample_bilinear2d_aa", _hat, 1)
-_upsample_smoothed("_upsample_bicubic2d_aa", _keys_of(-0.5), 2)  # as Pillow has it
+_upsample_smoothed("_upsample_bicubic2d_aa", _keys_of(-0.5), 2)  # the same parameter as in Pillow
 
 
 def _nearest_places(extent: int, result: int, scale: float | None) -> list[int]:
-    """What PyTorch takes for each element: it multiplies by a step that is rounded to FP32, which may
-    lead to the element before a whole place."""
+    """The source index of each element in PyTorch. PyTorch multiplies by a step that is rounded to
+    FP32, so a whole index may be rounded down to the one before."""
     if result in (extent, 2 * extent):
         return [i * extent // result for i in range(result)]
     step = torch.tensor(1 / scale if scale else extent / result, dtype=torch.float)
@@ -396,9 +397,9 @@ def _grid_sampler(
 
 # Recurrent networks
 
-# Where PyTorch's gates are in the layer's order: iofc of ifgo, zrh of rzn.
+# Indices of PyTorch's gates in the layer's order: iofc from ifgo, zrh from rzn.
 _GATES = {"lstm": [0, 3, 1, 2], "gru": [1, 0, 2], "rnn": [0]}
-# The numbers of what the layer's cells compute with: RELU, TANH and SIGMOID.
+# Numbers of the activations of the layer's cells: RELU, TANH and SIGMOID.
 _RELU, _TANH, _SIGMOID = range(3)
 _ACTIVATIONS = {
     "rnn": [_TANH],
@@ -531,7 +532,7 @@ def _logsumexp(w: Writer, x: ITensor, dim: Any, keepdim: bool = False) -> ITenso
     axes = [dim] if isinstance(dim, int) else list(dim)
     x = w.cast(x, w.dtype)
     most = w.reduce(ReduceOperation.MAX, x, axes, True)
-    # An infinite one is left in the powers: its difference from itself is no number.
+    # An infinite maximum is not subtracted, since its difference from itself is NaN.
     endless = w.unary(UnaryOperation.ISINF, most)
     most = w.select(endless, w.full(0, x.dtype, len(x.shape)), most)
     power = w.unary(UnaryOperation.EXP, w.binary(ElementWiseOperation.SUB, x, most))
@@ -544,7 +545,7 @@ def _logsumexp(w: Writer, x: ITensor, dim: Any, keepdim: bool = False) -> ITenso
 def _cosine_similarity(
     w: Writer, a: ITensor, b: ITensor, dim: int = 1, eps: float = 1e-8
 ) -> ITensor:
-    if list(a.shape) != list(b.shape):  # they broadcast before they are measured
+    if list(a.shape) != list(b.shape):  # operands broadcast before their norms are computed
         a, b = w.broadcast(a, b)
 
     def norm(x: ITensor) -> ITensor:

@@ -24,7 +24,7 @@ from ._writer import TO_TORCH, Extent, Unsupported, Writer, all_known, known
 _SUM, _SUB = ElementWiseOperation.SUM, ElementWiseOperation.SUB
 
 
-# Views. The shape of a result is what PyTorch's fake tensors say.
+# Views. The shape of a result is that of PyTorch's fake tensor.
 
 
 @converter(
@@ -92,9 +92,9 @@ def _repeat(w: Writer, x: ITensor, repeats: Sequence[Any]) -> ITensor:
 
 
 def _dense_axes(base: Any) -> list[int]:
-    """The axes of a tensor in the order in which its elements lie, without gaps.
+    """The axes of a tensor in memory order. The elements must lie without gaps.
 
-    :raises Unsupported: where they lie otherwise.
+    :raises Unsupported: the elements have gaps or overlap.
     """
     axes = sorted(range(base.dim()), key=lambda axis: (-base.stride(axis), base.shape[axis]))
     expected = 1
@@ -134,14 +134,14 @@ def _as_strided(
 
 
 def _start(w: Writer, x: ITensor, axis: int, start: Any) -> Extent:
-    """Where a slice of PyTorch begins: negative numbers count from the end."""
+    """The start of a PyTorch slice. Negative numbers count from the end."""
     number = known(start)
     if number is None:
         if start.node.expr.is_nonnegative:
             return start
         extent, op = w.size(x, axis), ElementWiseOperation
         back = w.arithmetic(op.MIN, w.arithmetic(op.MAX, w.arithmetic(_SUB, 0, start), 0), 1)
-        shift = w.arithmetic(op.PROD, extent, back)  # the extent if it is negative, or 0
+        shift = w.arithmetic(op.PROD, extent, back)  # the extent if the start is negative, else 0
         return w.arithmetic(op.MAX, w.arithmetic(_SUM, start, shift), 0)
     extent = w.size(x, axis)
     if number >= 0:
@@ -184,7 +184,7 @@ def _select(w: Writer, x: ITensor, dim: int, index: Any) -> ITensor:
 
 
 def _parts(w: Writer, x: ITensor, dim: int) -> list[ITensor]:
-    """What a split gives, by the extents that PyTorch's fake tensors have."""
+    """The parts of a split, by the extents of PyTorch's fake tensors."""
     rank = len(x.shape)
     axis = dim % rank
     offset: Extent = 0
@@ -235,7 +235,7 @@ def _roll(w: Writer, x: ITensor, shifts: Sequence[Any], dims: Sequence[int] = ()
 @converter("cat", "concat")
 def _cat(w: Writer, tensors: Sequence[ITensor], dim: int = 0) -> ITensor:
     rank = len(w.meta.shape)
-    # PyTorch takes tensors of shape [0] for nothing.
+    # PyTorch ignores tensors of shape [0].
     kept = [x for x in tensors if len(x.shape) == rank and x.shape[dim] != 0]
     return w.concatenate([w.cast(x, w.dtype) for x in kept or tensors], dim)
 
@@ -266,7 +266,7 @@ def _pad(
     for i, before in enumerate(pads[::2]):
         start[rank - 1 - i] = w.arithmetic(_SUB, 0, before)
     if mode == "circular" and any(known(p) is None or p < 0 for p in pads):
-        # What is cut off does not come around.
+        # Elements that negative padding cuts off do not wrap around.
         if not all_known(pads):
             raise Unsupported("circular padding whose extents are not known")
         begin, extents = [0] * rank, w.sizes(x)
@@ -315,13 +315,13 @@ def _gather(w: Writer, x: ITensor, dim: int, index: ITensor, sparse_grad: bool =
 
 
 def _joined_indices(w: Writer, indices: Sequence[ITensor]) -> ITensor:
-    """[..., n] for GatherMode.ND of several tensors that broadcast."""
+    """Joins several broadcasting index tensors to [..., n] for GatherMode.ND."""
     if len(indices) == 1:
         index = indices[0]
         return w.unsqueeze(w.cast(index, DataType.INT64), [len(index.shape)])
     aligned = w.align(*[w.cast(index, DataType.INT64) for index in indices])
     whole = aligned[0]
-    for other in aligned[1:]:  # of the broadcast shape
+    for other in aligned[1:]:  # `whole` gets the broadcast shape
         whole = w.add(whole, w.binary(_SUB, other, other))
     nothing = w.binary(_SUB, whole, whole)
     parts = [w.unsqueeze(w.add(index, nothing), [len(whole.shape)]) for index in aligned]
@@ -329,7 +329,7 @@ def _joined_indices(w: Writer, indices: Sequence[ITensor]) -> ITensor:
 
 
 def _from_end(w: Writer, x: ITensor, axes: Sequence[int], indices: Sequence[ITensor]) -> list[Any]:
-    """Indices that are not negative."""
+    """The indices with negative ones counted from the start instead of the end."""
     result = []
     for axis, index in zip(axes, indices):
         index = w.cast(index, DataType.INT64)
@@ -342,8 +342,8 @@ def _from_end(w: Writer, x: ITensor, axes: Sequence[int], indices: Sequence[ITen
 def _places(
     w: Writer, x: ITensor, indices: Sequence[ITensor | None]
 ) -> tuple[list[int], list[Any]]:
-    """The axes that are indexed, and for each its indices, none negative; a mask is the places
-    where it is true, along as many axes as it has."""
+    """The indexed axes, and the indices of each, none negative. A mask stands for the places where
+    it is true, along all its axes."""
     axes: list[int] = []
     found: list[Any] = []
     axis = 0
@@ -375,7 +375,7 @@ def _index(w: Writer, x: ITensor, indices: Sequence[ITensor | None]) -> ITensor:
     joined = _joined_indices(w, present)
     y = w.network.add_gather_v2(x, joined, GatherMode.ND).get_output(0)
     if axes != list(range(first, first + count)):
-        return y  # what the indices gave stays in front
+        return y  # the axes of the indices stay in front
     chosen = len(y.shape) - (rank - count)
     order = [*range(chosen, chosen + first), *range(chosen), *range(chosen + first, len(y.shape))]
     return w.transpose(y, order)
@@ -400,7 +400,7 @@ def _index_put(
     rank, first, count = len(x.shape), axes[0], len(axes)
     front = [*axes, *(i for i in range(rank) if i not in axes)]
     joined = _joined_indices(w, present)
-    chosen = len(joined.shape) - 1  # axes of the values that the indices gave
+    chosen = len(joined.shape) - 1  # number of axes that come from the indices
     moved = w.transpose(x, front)
     shape = [*w.sizes(joined)[:-1], *w.sizes(moved)[count:]]
     if axes == list(range(first, first + count)) and first:
@@ -422,7 +422,7 @@ def _masked_select(w: Writer, x: ITensor, mask: ITensor) -> ITensor:
 
 @converter("masked_scatter")
 def _masked_scatter(w: Writer, x: ITensor, mask: ITensor, source: ITensor) -> ITensor:
-    """Where the mask is true, the elements of the source one after the other."""
+    """Replaces elements where the mask is true by the elements of the source in order."""
     extents = list(w.meta.shape)
     x = w.expand(x, extents)
     chosen = w.reshape(w.cast(w.expand(mask, extents), DataType.INT64), [-1])
@@ -435,7 +435,7 @@ def _masked_scatter(w: Writer, x: ITensor, mask: ITensor, source: ITensor) -> IT
 
 
 def _updates(w: Writer, index: ITensor, source: ITensor) -> ITensor:
-    """As many elements of the source as there are indices."""
+    """The part of the source with as many elements as there are indices."""
     if list(source.shape) == list(index.shape):
         return source
     rank = len(index.shape)
@@ -489,7 +489,7 @@ def _scatter_reduce(
     mean = reduce == "mean"
     kind = "sum" if mean else reduce
     if not include_self:
-        # What an update meets counts no longer: it is what changes nothing.
+        # The old element is excluded, so it is replaced by the neutral element of the reduction.
         least, most = (-math.inf, math.inf) if is_float(x) else _integer_limits(x.dtype)
         neutral = {"sum": 0, "prod": 1, "amax": least, "amin": most}[kind]
         x = _scatter_value(w, x, dim, index, neutral)
@@ -532,7 +532,7 @@ def _integer_limits(dtype: DataType) -> tuple[int, int]:
 
 
 def _along(w: Writer, x: ITensor, dim: int, index: ITensor, source: ITensor, how: str) -> ITensor:
-    """Slices of the source put into x along an axis."""
+    """Writes slices of the source into x along an axis."""
     if len(x.shape) == 0:
         x = w.unsqueeze(x, [0])
         source = w.reshape(source, [-1])
@@ -674,7 +674,7 @@ def _arange(w: Writer, *bounds: Any, **_options: Any) -> ITensor:
 
 
 def _triangle(w: Writer, x: ITensor, diagonal: int, upper: bool) -> ITensor:
-    """Where a matrix keeps its elements, [rows, columns] of BOOL."""
+    """A mask [rows, columns] of the elements that a triangular matrix keeps."""
     extents = [w.size(x, -2), w.size(x, -1)]
     if all_known(extents):
         ones = torch.ones(extents[0], extents[1], dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Normalization: of batches, layers, groups and instances."""
+"""Normalization of batches, layers, groups and instances."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ._writer import Unsupported, Writer, all_known, known, network_type
 
 
 def _channels(w: Writer, parameter: ITensor, rank: int) -> ITensor:
-    """[C] as [1, C, 1, ...]."""
+    """Reshapes [C] to [1, C, 1, ...]."""
     return w.reshape(parameter, [1, parameter.shape[0], *[1] * (rank - 2)])
 
 
@@ -34,9 +34,9 @@ def _batch_norm(
     variance: ITensor,
     epsilon: float,
 ) -> ITensor:
-    """With the running statistics, of which the compiler makes a part of the convolution.
+    """Normalizes with the running statistics, which the compiler folds into a convolution.
 
-    Coefficients are FP32, as PyTorch's kernels compute them of narrow types, too.
+    Coefficients are FP32, as in PyTorch's kernels for narrow types.
     """
     exact = functools.partial(w.cast, dtype=DataType.FLOAT)
     deviation = w.unary(UnaryOperation.SQRT, w.add(exact(variance), epsilon))
@@ -55,7 +55,7 @@ def _batch_norm(
 def _batch_norm_by_itself(
     w: Writer, x: ITensor, weight: ITensor | None, bias: ITensor | None, epsilon: float
 ) -> ITensor:
-    """With the statistics of x, as a module has that tracks none."""
+    """Normalizes with the statistics of x, as a module without running statistics does."""
     axes = [axis for axis in range(len(x.shape)) if axis != 1]
     exact = w.cast(x, DataType.FLOAT)
     average = ReduceOperation.AVG
@@ -127,7 +127,7 @@ def _normalize(
     shape: Sequence[int],
     groups: int = 1,
 ) -> ITensor:
-    """Scale and bias are of that shape, with as many axes as x."""
+    """Normalizes over axes. Scale and bias have the shape `shape`, with as many axes as x."""
     ones = torch.ones(1, dtype=torch.float32)
 
     def parameter(value: ITensor | None, otherwise: float) -> ITensor:
@@ -162,7 +162,7 @@ def layer_norm(
 def _statistics(
     w: Writer, x: ITensor, axes: Sequence[int], epsilon: float, shape: Sequence[Any]
 ) -> list[ITensor | None]:
-    """The means, and what deviations from them were multiplied by; None of what nobody uses."""
+    """The means and the factors of the deviations; None for each that is not used."""
     found: list[ITensor | None] = [None, None]
     if not (w.uses(1) or w.uses(2)):
         return found
@@ -226,7 +226,7 @@ def _group_norm(
         whole = w.unsqueeze(x, list(range(rank, 4)))
         y = _group_norm(w, whole, groups, weight, bias, epsilon)
         return w.squeeze(y, list(range(rank, 4)))
-    # One group is all channels, which the axes say: to the layer it would be instances.
+    # The axes express a single group of all channels. The layer would take it for instances.
     first = 1 if groups == 1 else 2
     return _normalize(w, x, range(first, rank), weight, bias, epsilon, shape, groups)
 

@@ -1,4 +1,4 @@
-"""Pooling, and windows that are taken out of a tensor."""
+"""Pooling, and extraction of windows from a tensor."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _pool(
     strides = spread(stride, count) if stride else list(windows)
     pads = spread(padding, count)
     for i, extent in enumerate(list(x.shape)[len(x.shape) - count :]):
-        if ceil_mode and 0 <= extent + 2 * pads[i] < windows[i]:  # one window, which has all
+        if ceil_mode and 0 <= extent + 2 * pads[i] < windows[i]:  # one window over everything
             windows[i], strides[i] = extent + 2 * pads[i], 1
     if count == 1:
         windows, strides, pads = [1, *windows], [1, *strides], [0, *pads]
@@ -56,18 +56,20 @@ def _pool(
 # Windows as indices
 
 Indices = list[list[int]]
-"""Of an axis: what elements each window has, all windows as many; one may stand there twice."""
+"""The elements of each window of an axis. All windows have the same number; an element may occur
+twice."""
 
 
 def _window_indices(
     extent: int, window: int, stride: int, padding: int, dilation: int, ceil_mode: bool
 ) -> Indices:
-    """The elements of a pooling's windows; what would lie in the padding is another element."""
+    """The elements of a pooling's windows. Places in the padding are replaced by another
+    element."""
     covered = dilation * (window - 1) + 1
     count = (extent + 2 * padding - covered) / stride + 1
     windows = math.ceil(count) if ceil_mode else math.floor(count)
     if ceil_mode and (windows - 1) * stride >= extent + padding:
-        windows -= 1  # it would begin behind the tensor
+        windows -= 1  # the last window would begin behind the tensor
     found = []
     for number in range(windows):
         first = number * stride - padding
@@ -79,7 +81,7 @@ def _window_indices(
 
 
 def _adaptive_indices(extent: int, windows: int) -> Indices:
-    """The windows of adaptive pooling: the i-th begins at floor(i extent / windows) and ends before
+    """The windows of adaptive pooling. Window i begins at floor(i extent / windows) and ends before
     ceil((i + 1) extent / windows)."""
     ends = [(i * extent // windows, -(-(i + 1) * extent // windows)) for i in range(windows)]
     most = max(end - begin for begin, end in ends)
@@ -87,7 +89,7 @@ def _adaptive_indices(extent: int, windows: int) -> Indices:
 
 
 def _maximum_of(w: Writer, x: ITensor, axes: Sequence[Indices], with_indices: bool) -> Any:
-    """The largest element of each window over the last axes, and where it stands in them."""
+    """The largest element of each window over the last axes, and its index in them."""
     rank, count = len(x.shape), len(axes)
     own = list(x.shape)[rank - count :]
     for i, indices in enumerate(axes):
@@ -113,7 +115,7 @@ def _maximum_of(w: Writer, x: ITensor, axes: Sequence[Indices], with_indices: bo
 
 
 def _fixed(x: ITensor, count: int) -> list[int]:
-    """The last extents."""
+    """The last `count` extents, which must be known."""
     extents = list(x.shape)[len(x.shape) - count :]
     if min(extents) < 0:
         raise Unsupported(f"windows over extents that are not known: {list(x.shape)}")
@@ -169,7 +171,7 @@ def _avg_pool(name: str, count: int) -> None:
 
 
 def _wanted(x: ITensor, size: Any, count: int) -> list[int]:
-    """The extents that adaptive pooling makes."""
+    """The output extents of adaptive pooling."""
     own = list(x.shape)[len(x.shape) - count :]
     wanted = [o if s is None else known(s) for s, o in zip(spread(size, count), own)]
     if any(extent is None or extent < 0 for extent in wanted):
@@ -178,7 +180,7 @@ def _wanted(x: ITensor, size: Any, count: int) -> list[int]:
 
 
 def _even(own: Sequence[int], wanted: Sequence[int]) -> bool:
-    """Whether all windows are of one extent and do not overlap."""
+    """Whether all windows have the same extent and do not overlap."""
     return all(o >= 0 and s > 0 and o % s == 0 for o, s in zip(own, wanted))
 
 
@@ -193,7 +195,7 @@ def _adaptive_avg_pool(name: str, count: int) -> None:
             window = [o // s for o, s in zip(own, wanted)]
             return _pool(w, PoolingType.AVERAGE, x, window, window, 0, count, False)
         for i, (extent, windows) in enumerate(zip(_fixed(x, count), wanted)):
-            # The means over one axis are a product with a matrix of weights.
+            # A product with a matrix of weights computes the means over one axis.
             weights = torch.zeros(extent, windows)
             for number, indices in enumerate(_adaptive_indices(extent, windows)):
                 members = sorted(set(indices))
@@ -236,7 +238,7 @@ def _col2im(
     padding: Any,
     stride: Any,
 ) -> ITensor:
-    """nn.Fold's: columns put back, and added up where windows overlap."""
+    """The operator of nn.Fold: puts columns back and adds them up where windows overlap."""
     batched = len(x.shape) == 3
     layer = w.operator(
         "Col2Im",
@@ -255,7 +257,8 @@ def _col2im(
 def _unfold_backward(
     w: Writer, x: ITensor, sizes: Any, dimension: int, size: int, step: int
 ) -> ITensor:
-    """The windows of an axis, which the last one has, added up where they overlap."""
+    """Puts the windows of an axis, whose elements the last axis has, back and adds them up where
+    they overlap."""
     rank = len(x.shape) - 1
     axis = dimension % rank
     outer = [i for i in range(rank) if i != axis]
@@ -279,7 +282,7 @@ def _unfold_backward(
 
 @converter("unfold")
 def _unfold(w: Writer, x: ITensor, dimension: int, size: int, step: int) -> ITensor:
-    """The windows of an axis, their elements along a new last one."""
+    """The windows of an axis, with their elements along a new last axis."""
     rank = len(x.shape)
     if rank == 0:
         return w.unsqueeze(x, [0])
@@ -300,7 +303,7 @@ def _unfold(w: Writer, x: ITensor, dimension: int, size: int, step: int) -> ITen
 def _im2col(
     w: Writer, x: ITensor, window: Any, dilation: Any, padding: Any, stride: Any
 ) -> ITensor:
-    """nn.Unfold's: the elements of each window as a column."""
+    """The operator of nn.Unfold: the elements of each window as a column."""
     batched = len(x.shape) == 4
     if not batched:
         x = w.unsqueeze(x, [0])

@@ -1,4 +1,5 @@
-"""Random numbers of an engine's own: by each layer with a seed of its own, the same in each call."""
+"""Random numbers of the engine. Each layer has its own seed and draws the same numbers in each
+call."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from ._converters import CONVERTERS, Converter, converter
 from ._writer import Unsupported, Writer, all_known, known
 
 RANDOM: dict[Any, Converter] = {}
-"""The converters of operators that PyTorch's generator feeds, by the overload."""
+"""The converters of operators that use PyTorch's generator, by overload."""
 
 
 def _drawn(w: Writer, kind: FillOperation, alpha: float, beta: float) -> ITensor:
-    """FP32, of the present operator's shape: evenly between alpha and beta, or of that mean and
-    deviation."""
+    """FP32 numbers in the current operator's shape: uniform between alpha and beta, or normal with
+    that mean and deviation."""
     shape = list(w.meta.shape)
     fixed = all_known(shape)
     layer = w.operator(

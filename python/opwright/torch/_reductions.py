@@ -1,4 +1,4 @@
-"""Reductions, sorting and what is added up along an axis."""
+"""Reductions, sorting and sums along an axis."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _extreme(w: Writer, op: TopKOperation, x: ITensor, dim: int, keep: bool) -> 
         return w.with_axis([x], lambda x: _extreme(w, op, x, 0, True))
     axis, dtype = dim % len(x.shape), x.dtype
     x = w.cast(x, DataType.INT32) if dtype == DataType.BOOL else x
-    # The first NaN is the least and the greatest here; where elements are sorted it is the greatest.
+    # For PyTorch's minimum and maximum the first NaN wins. In sorting, NaN is the greatest.
     is_negated = op == TopKOperation.MIN and is_float(x)
     if is_negated:
         x, op = w.unary(UnaryOperation.NEG, x), TopKOperation.MAX
@@ -241,7 +241,7 @@ def _log_softmax(w: Writer, x: ITensor, dim: int, *_args: Any) -> ITensor:
 
 
 def _order(w: Writer, sequence: ITensor, values: ITensor, right: bool) -> ITensor:
-    """How many elements of the sequences, along their last axis, come before each value."""
+    """The number of elements of the sequences, along the last axis, that come before each value."""
     x, y = w.align(
         w.unsqueeze(sequence, [len(sequence.shape) - 1]), w.unsqueeze(values, [len(values.shape)])
     )
@@ -281,7 +281,7 @@ def _bucketize(
 
 @converter("_cdist_forward")
 def _cdist(w: Writer, a: ITensor, b: ITensor, p: float, _mode: Any = None) -> ITensor:
-    """The distance of each row of one to each of the other."""
+    """The distance of each row of `a` to each row of `b`."""
     x, y = w.unsqueeze(a, [len(a.shape) - 1]), w.unsqueeze(b, [len(b.shape) - 2])
     difference = w.binary(ElementWiseOperation.SUB, *w.align(x, y))
     return _vector_norm(w, difference, p, [-1])
@@ -304,12 +304,12 @@ def _histc(w: Writer, x: ITensor, bins: int = 100, min: float = 0, max: float = 
         is_one = w.binary(op.EQUAL, least, most)
         least = w.select(is_one, rounded(w.binary(op.SUB, least, 1, working)), least)
         most = w.select(is_one, rounded(w.binary(op.SUM, most, 1, working)), most)
-    # Elements that are no number, or beyond the range, are not counted.
+    # NaN and elements beyond the range are not counted.
     outside = w.binary(op.OR, w.binary(op.LESS, x, least), w.binary(op.GREATER, x, most))
     if is_float(x):
         outside = w.binary(op.OR, outside, w.unary(UnaryOperation.ISNAN, x))
     counts = w.unary(UnaryOperation.NOT, outside)
-    # The order in which PyTorch rounds.
+    # Rounds in the same order as PyTorch.
     offset = w.binary(op.PROD, rounded(w.binary(op.SUB, x, least)), bins, working)
     place = w.binary(op.DIV, rounded(offset), rounded(w.binary(op.SUB, most, least)))
     place = w.select(counts, rounded(place), w.full(0, working, 1))
@@ -329,18 +329,20 @@ def _grouped_mm(
     bias: ITensor | None = None,
     out_dtype: Any = None,
 ) -> ITensor:
-    """Rows of a [rows, inner], of which group g ends before offs[g], times b [groups, inner, columns]."""
+    """Multiplies rows of a [rows, inner] with the matrix of their group in b [groups, inner,
+    columns]. Group g ends before row offs[g]."""
     if len(a.shape) == 3 and len(b.shape) == 3 and offs is None:
         return w.cast(w.matmul(a, b), w.dtype)
     if len(a.shape) != 2 or len(b.shape) != 3 or offs is None or bias is not None:
         raise Unsupported("groups of columns, or of what is summed, and a bias")
     op = ElementWiseOperation
-    # All rows times all matrices, [groups, rows, columns]; each row keeps its own group's.
+    # Multiplies all rows with all matrices, [groups, rows, columns]. Each row keeps its own group's
+    # product.
     products = w.matmul(w.unsqueeze(a, [0]), b)
     row = w.unsqueeze(w.numbers(w.size(a, 0)), [0])
     ends = w.unsqueeze(w.cast(offs, DataType.INT64), [1])
     is_before = w.cast(w.binary(op.LESS, row, ends), DataType.INT32)
-    # Ends grow, so that the first end behind a row is that of its group.
+    # Ends grow, so the first end behind a row belongs to the row's group.
     group = w.reduce(ReduceOperation.SUM, is_before, [0], True)
     number = w.unsqueeze(w.numbers(w.size(b, 0)), [1])
     left = w.binary(op.SUB, w.size(b, 0), number, DataType.INT64)

@@ -1,4 +1,5 @@
-"""Running products, maxima and logarithms of sums; medians and elements by their rank; bags of embeddings."""
+"""Running products, maxima and logarithms of sums; medians and order statistics; bags of
+embeddings."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ def _part(w: Writer, x: ITensor, axis: int, start: int, extent: int) -> ITensor:
 
 
 def _scan(w: Writer, tensors: Sequence[ITensor], dim: int, combine: Combine) -> list[ITensor]:
-    """What combines each element with all before it, by doubling (Hillis and Steele, 1986).
+    """Combines each element with all elements before it, by doubling (Hillis and Steele, 1986).
 
-    :param combine: associative, of those that come first and those that come later.
+    :param combine: an associative function of the earlier and the later elements.
     """
     axis = dim % len(tensors[0].shape)
     extent = tensors[0].shape[axis]
@@ -64,14 +65,14 @@ def _logcumsumexp(w: Writer, x: ITensor, dim: int) -> ITensor:
         most = w.binary(_OP.MAX, a[0], b[0])
         difference = w.binary(_OP.SUB, w.binary(_OP.MIN, a[0], b[0]), most)
         rest = w.unary(UnaryOperation.LOG, w.add(w.unary(UnaryOperation.EXP, difference), 1.0))
-        same = w.binary(_OP.EQUAL, a[0], b[0])  # of infinities there is no difference
+        same = w.binary(_OP.EQUAL, a[0], b[0])  # equal infinities have no difference
         return [w.add(most, w.select(same, w.full(math.log(2), most.dtype, len(most.shape)), rest))]
 
     return w.with_axis([x], lambda x: _scan(w, [x], dim, join)[0])
 
 
 def _running_extreme(name: str, is_later: ElementWiseOperation) -> None:
-    """The values, and the last places that have them. What is no number (NaN) stays."""
+    """Registers a running extreme: the values, and their last indices. NaN stays."""
 
     @converter(name)
     def convert(w: Writer, x: ITensor, dim: int) -> Any:
@@ -102,13 +103,14 @@ _running_extreme("cummin", _OP.LESS)
 
 
 def _smallest(w: Writer, x: ITensor, axis: int, k: int) -> tuple[ITensor, ITensor]:
-    """The k smallest in their order, and where they were."""
+    """The k smallest elements in order, and their indices."""
     layer = w.network.add_topk(x, TopKOperation.MIN, k, 1 << axis, DataType.INT64)
     return layer.get_output(0), layer.get_output(1)
 
 
 def _of_rank(w: Writer, x: ITensor, dim: int, keepdim: bool, k: int | None) -> Any:
-    """The k-th smallest along an axis; None: the lower median, which is NaN where one is."""
+    """The k-th smallest element along an axis; None: the lower median, which is NaN if an element
+    is NaN."""
 
     def run(x: ITensor) -> Any:
         axis = dim % len(x.shape)
@@ -164,7 +166,7 @@ def _embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> Any:
-    """Sums (mode 0) or means (1) of rows, those between two offsets each."""
+    """Sums (mode 0) or means (mode 1) of the rows between two offsets."""
     if mode not in (0, 1):
         raise Unsupported("maxima of bags of embeddings")
     if any(w.uses(i) for i in (1, 2, 3)):
@@ -173,7 +175,7 @@ def _embedding_bag(
     if include_last_offset:
         bags = w.arithmetic(_OP.SUB, bags, 1)
         offsets = w.slice(offsets, [0], [bags], [1])
-    # The bag of an index is as many as begin at it or before, less one.
+    # The bag of an index is the number of bags that begin at or before it, minus one.
     begins = w.expand(w.full(0, DataType.INT32, 1), [w.arithmetic(_OP.SUM, count, 1)])
     ones = w.expand(w.full(1, DataType.INT32, 1), [bags])
     begins = w.scatter(begins, offsets, ones, ScatterMode.ELEMENT, 0, "add")
@@ -214,7 +216,7 @@ def _diagonal_scatter(
 def _put(
     w: Writer, x: ITensor, index: ITensor, source: ITensor, accumulate: bool = False
 ) -> ITensor:
-    """By places in the whole tensor."""
+    """Writes elements by their index in the flattened tensor."""
     flat, shape = w.reshape(x, [-1]), w.sizes(x)
     updates = w.reshape(w.cast(source, x.dtype), [-1])
     how = "add" if accumulate else "none"

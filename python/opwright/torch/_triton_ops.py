@@ -1,4 +1,4 @@
-"""The kernel of an operator that torch.library.triton_op defines, compiled into an engine."""
+"""Compiles the kernel of an operator of torch.library.triton_op into an engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _numbers = itertools.count()
 
 
 def has_kernel(target: torch._ops.OpOverload) -> bool:
-    """Whether the operator is one of torch.library.triton_op, with one kernel."""
+    """Whether torch.library.triton_op defined the operator with a single kernel."""
     try:
         from torch._library.triton import get_triton_kernels_for_op
     except ImportError:
@@ -35,7 +35,7 @@ def has_kernel(target: torch._ops.OpOverload) -> bool:
 
 
 class _Launch:
-    """The one launch that an operator makes, as PyTorch traces it without running it."""
+    """The single launch of an operator, which PyTorch traces without running it."""
 
     def __init__(self, name: str, graph: Graph):
         from torch._higher_order_ops.triton_kernel_wrap import (
@@ -63,7 +63,7 @@ class _Launch:
         (output,) = [node for node in graph.nodes if node.op == "output"]
         results = output.args[0] if isinstance(output.args[0], (list, tuple)) else output.args
         self.outputs: list[str] = []
-        """The parameters that the results are written through."""
+        """The parameters through which the results are written."""
         for result in results:
             if result.target is not operators.getitem or result.args[0] is not launch:
                 self.fail("it returns something that its kernel does not write")
@@ -78,14 +78,15 @@ class _Launch:
 
 
 def _reordered(kernel: Any, calls: Mapping[str, str], parameters: Sequence[str]) -> Any:
-    """A kernel of other parameters, which calls one: parameter by parameter, what it is given."""
+    """A kernel with `parameters` that calls the given one. `calls` has the value of each
+    parameter."""
     import triton
 
     name = f"opwright_{kernel.fn.__name__}"
     passed = ", ".join(f"{theirs}={ours}" for theirs, ours in calls.items())
     text = f"def {name}({', '.join(parameters)}):\n    kernel({passed})\n"
     place = f"<opwright.torch {next(_numbers)}>"
-    # Triton reads the source of what it compiles.
+    # Triton reads the source of the function that it compiles.
     linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
     namespace = {"kernel": kernel, "__name__": kernel.fn.__module__}
     exec(compile(text, place, "exec"), namespace)
@@ -100,7 +101,7 @@ def compile_kernel(
     outputs: Sequence[Any],
     arch: str | None = None,
 ) -> tuple[str, Any, Any, Any]:
-    """What an ``aot_impl`` returns, for these descriptors."""
+    """The result of an ``aot_impl`` for these descriptors."""
     extents = _Extents(_EXAMPLES[0], True)
     with FakeTensorMode(shape_env=extents.env):
         fakes = [
@@ -148,7 +149,7 @@ def compile_kernel(
             )
     names = [f"x{i}" for i in range(len(inputs))] + extra_names
     names += [f"y{i}" for i in range(len(outputs))]
-    # A constexpr that is not a number has no annotation to be known by.
+    # Constexprs are annotated, since Triton does not recognize one that is not a number.
     wrapped = _reordered(kernel, calls, [*names, *(f"{key}: 'tl.constexpr'" for key in constexprs)])
     arguments = trtp.SymExprs.from_tuple(extra)
     code = aot.triton(

@@ -1,4 +1,5 @@
-"""Writes layers of a network in the terms of PyTorch: promoted types, symbolic extents, axes from the end."""
+"""Writes layers of a network by PyTorch's rules: promoted types, symbolic extents, axes from the
+end."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class Unsupported(Exception):
     """Why an operator cannot be a layer."""
 
     symbol: Any = None
-    """The extent of PyTorch's that would have to be known."""
+    """The PyTorch extent that would have to be known."""
 
 
 class UnknownExtent(Unsupported):
@@ -52,7 +53,7 @@ class UnknownExtent(Unsupported):
 
 
 def known(extent: Any) -> int | None:
-    """The number that an extent is in every run; None for one that is not known."""
+    """The number that an extent is in every run; None if it is not known."""
     if isinstance(extent, int):
         return int(extent)
     if isinstance(extent, torch.SymInt):
@@ -74,7 +75,7 @@ def scalar_type(value: Any) -> torch.dtype:
 
 
 def spread(values: int | Sequence[Any], count: int) -> list[Any]:
-    """One number for each spatial axis."""
+    """A list with one value for each spatial axis."""
     values = [values] if isinstance(values, int) else list(values)
     return values * count if len(values) == 1 else values
 
@@ -82,43 +83,44 @@ def spread(values: int | Sequence[Any], count: int) -> list[Any]:
 class Writer:
     """A network that is being written.
 
-    :param network: what layers are added to.
+    :param network: the network to add layers to.
     """
 
     def __init__(self, network: _core.INetworkDefinition):
         self.network = network
         self.meta: Any = None
-        """What PyTorch's fake tensors say of the present operator's result."""
+        """PyTorch's fake tensor of the current operator's result."""
         self.inputs: list[Any] = []
-        """What they say of the operands that are tensors, each once."""
+        """The fake tensors of the operands, each once."""
         self.used: set[int] | None = None
-        """Which of the present operator's results are used; None: all."""
+        """The indices of the current operator's used results; None: all."""
         self.in_place = False
-        """Whether the present operator's result takes the place of an input that it writes to."""
+        """Whether the current operator's result replaces an input that it writes to."""
         self.on_gpu = False
         """Whether the engine is for a GPU."""
         self.stacks: dict[int, tuple[ITensor, Any]] = {}
-        """Tensors whose last axis has the parts of complex numbers, by id, and these."""
+        """Tensors whose last axis has the parts of complex numbers, by id, with the complex
+        values."""
         self.symbols: dict[sympy.Symbol, ITensor] = {}
-        """The extents that symbols are, INT64 of shape [1]."""
+        """The extents for symbols, as INT64 of shape [1]."""
         self.numbers_given: set[sympy.Symbol] = set()
-        """The symbols among them that are numbers which the program takes."""
+        """The symbols that are numbers which the program takes."""
         self._extents: dict[Any, Extent] = {}
 
     def uses(self, result: int) -> bool:
-        """Whether somebody uses that result of the present operator."""
+        """Whether that result of the current operator is used."""
         return self.used is None or result in self.used
 
     # Types
 
     @property
     def dtype(self) -> DataType:
-        """The type of the present operator's first result."""
+        """The type of the current operator's first result."""
         meta = self.meta[0] if isinstance(self.meta, (tuple, list)) else self.meta
         return network_type(meta.dtype)
 
     def promoted(self, *values: Any) -> DataType:
-        """The type that PyTorch computes in with these tensors and numbers."""
+        """The type in which PyTorch computes with these tensors and numbers."""
         stand_ins: list[Any] = []
         for value in values:
             if isinstance(value, ITensor):
@@ -139,7 +141,7 @@ class Writer:
     # Constants
 
     def constant(self, tensor: torch.Tensor) -> ITensor:
-        """A tensor of PyTorch as a constant, without a copy where it is dense and on the host."""
+        """A PyTorch tensor as a constant. A dense tensor on the host is not copied."""
         network_type(tensor.dtype)
         tensor = tensor.detach().cpu().contiguous()
         return self.network.add_constant(list(tensor.shape), tensor).get_output(0)
@@ -149,7 +151,7 @@ class Writer:
         return self.constant(torch.full((1,) * rank, value, dtype=TO_TORCH[dtype]))
 
     def numbers(self, extent: Extent) -> ITensor:
-        """0, 1 and so on, INT64, as many as the extent."""
+        """The INT64 numbers from 0 to below the extent."""
         count = known(extent)
         if count is not None:
             return self.constant(torch.arange(count))
@@ -178,7 +180,7 @@ class Writer:
     # Extents
 
     def extent(self, extent: Extent) -> ITensor:
-        """As a tensor, INT64 of shape [1]."""
+        """The extent as a tensor, INT64 of shape [1]."""
         if isinstance(extent, ITensor):
             return extent
         number = known(extent)
@@ -198,7 +200,7 @@ class Writer:
         return self.concatenate([self.extent(value) for value in values], 0)
 
     def size(self, x: ITensor, axis: int) -> Extent:
-        """The extent of an axis, as a number where it is known."""
+        """The extent of an axis, as a number if it is known."""
         if x.shape[axis] >= 0:
             return x.shape[axis]
         shape = self.network.add_shape(x).get_output(0)
@@ -208,14 +210,14 @@ class Writer:
         return [self.size(x, axis) for axis in range(len(x.shape))]
 
     def arithmetic(self, op: ElementWiseOperation, a: Extent, b: Extent) -> Extent:
-        """Of extents; a number where both are."""
+        """An operation on extents; a number if both are."""
         x, y = known(a), known(b)
         if x is not None and y is not None:
             return _ARITHMETIC[op](x, y)
         return self.network.add_elementwise(self.extent(a), self.extent(b), op).get_output(0)
 
     def learn(self, x: ITensor, meta: Any) -> None:
-        """The symbols that are extents of a tensor whose fake tensor is `meta`."""
+        """Notes the symbols that are extents of a tensor with the fake tensor `meta`."""
         for axis, extent in enumerate(meta.shape):
             if not isinstance(extent, torch.SymInt):
                 continue
@@ -225,7 +227,7 @@ class Writer:
                 self.symbols[expr] = self.network.add_slice(shape, [axis], [1], [1]).get_output(0)
 
     def learn_extent(self, expr: Any, extent: ITensor) -> None:
-        """An expression that is the element of a tensor, INT64 of shape [1]."""
+        """Notes that an expression is the element of a tensor, INT64 of shape [1]."""
         if expr.is_Symbol:
             self.symbols[expr] = extent
             self.numbers_given.add(expr)
@@ -267,7 +269,8 @@ class Writer:
         raise Unsupported(f"the extent {expr} has {name}, which no layer computes")
 
     def _real(self, expr: Any) -> ITensor | float:
-        """A number that is computed of extents, in FP32 as [1]; as a number where it is known."""
+        """A number that is computed from extents, as FP32 of shape [1], or as a number if it is
+        known."""
         if expr.is_number:
             return float(expr)
         if expr.is_integer:
@@ -289,7 +292,7 @@ class Writer:
         return result
 
     def mark_output(self, tensor: ITensor, name: str) -> None:
-        """Makes a tensor an output, also one that is an input, or another output, already."""
+        """Makes a tensor an output, even if it is already an input or another output."""
         if tensor.is_network_input or tensor.is_network_output:
             tensor = self.network.add_identity(tensor).get_output(0)
         tensor.name = name
@@ -301,14 +304,14 @@ class Writer:
         return self.network.add_unary(x, op).get_output(0)
 
     def align(self, *tensors: ITensor) -> list[ITensor]:
-        """With axes of extent 1 in front, so that all have as many."""
+        """The tensors with axes of extent 1 in front, so that all have the same rank."""
         rank = max(len(x.shape) for x in tensors)
         return [self.unsqueeze(x, list(range(rank - len(x.shape)))) for x in tensors]
 
     def binary(
         self, op: ElementWiseOperation, a: Any, b: Any, dtype: DataType | None = None
     ) -> ITensor:
-        """Of tensors and numbers, in a type; None: the promoted one."""
+        """An operation on tensors and numbers in a type; None: the promoted type."""
         if dtype is None:
             dtype = self.promoted(a, b)
         rank = max(len(x.shape) for x in (a, b) if isinstance(x, ITensor))
@@ -342,7 +345,7 @@ class Writer:
         return layer.get_output(0)
 
     def reshape(self, x: ITensor, shape: Sequence[Extent]) -> ITensor:
-        """To extents of which one may be -1."""
+        """Reshapes to these extents. One of them may be -1."""
         layer = self.network.add_shuffle(x)
         layer.zero_is_placeholder = False
         if sum(known(extent) is None for extent in shape) == 1 and -1 not in shape:
@@ -397,7 +400,9 @@ class Writer:
         return layer.get_output(0)
 
     def on_two_axes(self, x: ITensor, count: int, run: Callable[[ITensor], ITensor]) -> ITensor:
-        """Of a batch with that number of spatial axes, of which layers have two at least."""
+        """Calls `run` with a batch that has at least two spatial axes, as layers require, and
+        restores the shape. `count` is the number of spatial axes of x, whose batch axis may be
+        absent."""
         batched = len(x.shape) == count + 2
         if not batched:
             x = self.unsqueeze(x, [0])
@@ -409,13 +414,13 @@ class Writer:
         return y if batched else self.squeeze(y, [0])
 
     def expand(self, x: ITensor, shape: Sequence[Extent]) -> ITensor:
-        """Broadcasts; an extent of -1 stays."""
+        """Broadcasts to the shape. An extent of -1 keeps the tensor's."""
         rank = len(shape)
         x = self.unsqueeze(x, list(range(rank - len(x.shape))))
         extents = [self.size(x, i) if known(e) == -1 else e for i, e in enumerate(shape)]
         strides = []
         for axis, extent in enumerate(extents):
-            own = x.shape[axis]  # of symbols PyTorch knows that they stay
+            own = x.shape[axis]  # PyTorch knows that symbolic extents stay
             strides.append(int(own != 1 or known(extent) == 1))
         return x if all(strides) else self.slice(x, [0] * rank, extents, strides)
 
@@ -431,7 +436,7 @@ class Writer:
         return self.network.add_gather(x, indices, axis % len(x.shape)).get_output(0)
 
     def broadcast(self, a: ITensor, b: ITensor) -> list[ITensor]:
-        """Both with the shape that they broadcast to."""
+        """Both tensors, expanded to their broadcast shape."""
         a, b = self.align(a, b)
         whole = [p if q == 1 else q for p, q in zip(self.sizes(a), self.sizes(b))]
         return [self.expand(x, whole) for x in (a, b)]
@@ -442,7 +447,7 @@ class Writer:
         return layer.get_output(0)
 
     def with_axis(self, tensors: Sequence[ITensor], run: Callable[..., Any]) -> Any:
-        """Runs with tensors that have an axis; those of scalars have one of extent 1."""
+        """Calls `run` with tensors that have an axis. Scalars get one of extent 1."""
         scalar = len(tensors[0].shape) == 0
         given = [self.unsqueeze(x, [0]) if len(x.shape) == 0 else x for x in tensors]
         results = run(*given)
@@ -458,7 +463,7 @@ class Writer:
         return layer.get_output(0)
 
     def operator(self, kind: str, inputs: Sequence[ITensor | None], **parameters: Any) -> Any:
-        """A layer of an operator, or with parameters, that the API does not have."""
+        """A layer of an operator, or with parameters, that the public API lacks."""
         return self.network._add_operator(kind, parameters, list(inputs))
 
     def scatter(
@@ -470,8 +475,8 @@ class Writer:
         axis: int = 0,
         reduction: str = "none",
     ) -> ITensor:
-        """A copy of x with the updates in it, or x itself where `in_place` holds and it is an
-        input; the reduction is that of ONNX's ScatterND."""
+        """A copy of x with the updates, or x itself if `in_place` holds and x is an input. The
+        reductions are those of ONNX's ScatterND."""
         number = ("none", "add", "mul", "min", "max").index(reduction)
         layer = self.operator(
             "Scatter",
@@ -484,7 +489,7 @@ class Writer:
         return layer.get_output(0)
 
     def matmul(self, a: ITensor, b: ITensor, ta: bool = False, tb: bool = False) -> ITensor:
-        """Of stacks of matrices; leading axes broadcast."""
+        """The product of stacks of matrices. Leading axes broadcast."""
         op = _core.MatrixOperation
         x, y = self.align(a, b)
         kinds = [op.TRANSPOSE if flag else op.NONE for flag in (ta, tb)]
@@ -498,8 +503,8 @@ def network_type(dtype: torch.dtype) -> DataType:
 
 
 def _plain(value: Any) -> Any:
-    """A number of Python."""
-    # For promotion alone, where a value is not known:
+    """The value as a Python number."""
+    # An unknown value is only used for type promotion.
     if isinstance(value, torch.SymInt):
         return 2
     if isinstance(value, torch.SymFloat):
@@ -510,7 +515,7 @@ def _plain(value: Any) -> Any:
 
 
 def _rational(expr: Any) -> Any:
-    """Exact quotients for PyTorch's floats and true divisions."""
+    """Replaces PyTorch's floats and true divisions by exact quotients."""
     name = type(expr).__name__
     if expr.is_Float:
         return sympy.nsimplify(expr, rational=True)

@@ -13,26 +13,26 @@
 
 namespace opwright {
 
-/// The IExprBuilder that a plugin describes its output shapes with. Expressions belong to it.
+/// The IExprBuilder with which a plugin describes its output shapes. It owns the expressions.
 ///
-/// Plugins call through noexcept methods and use what they get without looking, so a failure (such
-/// as a division by the constant 0) gives the constant 0 and throws at check().
+/// Plugins call noexcept methods and use results unchecked. So a failure, such as a division by the
+/// constant 0, returns the constant 0, and check() throws it.
 class ExprBuilder final : public IExprBuilder, public apiv::VExprBuilder {
  public:
-  /// Size tensors are declared through `context`; not every generation of plugins has them.
+  /// `context` declares size tensors. Some generations of plugins have none.
   ExprBuilder(InferContext& context, int num_outputs, bool has_size_tensors = true);
   ~ExprBuilder() noexcept override;
 
   const IDimensionExpr* wrap(const Expr& expr);
   DimsExprs wrap(std::span<const Expr> dims);
-  /// The expression behind what a plugin gave back, null when it is not this builder's.
+  /// The expression that a plugin returned; null if it is not from this builder.
   const Expr* unwrap(const IDimensionExpr* expr) const;
-  /// The shape that a plugin gave back. Throws Error that begins with `subject`, "getOutputShapes()
-  /// gave output 0", for what is none.
+  /// The shape that a plugin returned. Throws Error for an invalid shape. The message begins with
+  /// `subject`, "getOutputShapes() gave output 0".
   SymShape unwrap(const DimsExprs& dims, std::string_view subject) const;
   /// Throws the first failure since construction.
   void check() const;
-  /// False once the builder has ended, for bindings whose objects may outlive it.
+  /// False once the builder is destroyed. For bindings whose objects may outlive it.
   std::shared_ptr<const bool> is_alive() const { return is_alive_; }
   /// Whether output `output` was declared as a size tensor.
   bool is_size_tensor(int output) const { return size_tensors_[output]; }

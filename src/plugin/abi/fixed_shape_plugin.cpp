@@ -14,15 +14,15 @@
 namespace opwright {
 namespace {
 
-/// In the upper byte of getTensorRTVersion() of adapters, where no version has it. Foreign objects
-/// may have been compiled without run-time types, so that a cast could not ask them.
+/// Marks adapters in the upper byte of getTensorRTVersion(), which no version uses. A cast could
+/// not find them: foreign objects may have been compiled without run-time types.
 constexpr uint32_t kAdapted = 0x20;
 
 uint32_t upper_byte(const IPluginV2& plugin) {
   return static_cast<uint32_t>(plugin.getTensorRTVersion()) >> 24U;
 }
 
-/// Types that the format of floating tensors is meant for.
+/// Types to which the format of floating tensors applies.
 bool has_float_format(DataType type) { return is_floating(type) || type == DataType::kINT8; }
 
 Dims without_batch(const Dims& dims) {
@@ -37,7 +37,7 @@ std::vector<PluginTensorDesc> without_batch(std::span<const PluginTensorDesc> de
   return rest;
 }
 
-/// The first extent that all inputs share; 1 where there are none.
+/// The first extent, which all inputs share; 1 without inputs.
 int32_t batch_of(std::span<const Dims> inputs) {
   int64_t batch = 1;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -116,7 +116,7 @@ class FixedShapePlugin : public IPluginV2DynamicExt {
     });
   }
 
-  /// These plugins hear of shapes while an engine is built and keep them among what they serialize.
+  /// Tells the plugin its shapes while an engine is built. The plugin serializes them.
   void configurePlugin(DynamicPluginTensorDesc const* in, int32_t num_inputs,
                        DynamicPluginTensorDesc const* out, int32_t num_outputs) noexcept override {
     if (is_initialized_) return;
@@ -142,7 +142,7 @@ class FixedShapePlugin : public IPluginV2DynamicExt {
   int32_t enqueue(PluginTensorDesc const* inputs, PluginTensorDesc const* outputs,
                   void const* const* in, void* const* out, void* workspace,
                   cudaStream_t stream) noexcept override {
-    // Without inputs the outputs have the batch.
+    // Without inputs, the outputs have the batch.
     const Dims& first = inputs != nullptr ? inputs[0].dims : outputs[0].dims;
     return plugin_->enqueue(static_cast<int32_t>(first.d[0]), in, out, workspace, stream);
   }
@@ -169,7 +169,7 @@ class FixedShapePlugin : public IPluginV2DynamicExt {
     }
   }
 
-  /// A clone of `plugin`, adapted as this one; null where there is none.
+  /// An adapted clone of `plugin`; null if it cannot be cloned.
   template <class Adapter>
   IPluginV2DynamicExt* cloned() const noexcept {
     return guarded<IPluginV2DynamicExt*>(nullptr, [&]() -> IPluginV2DynamicExt* {
@@ -198,7 +198,7 @@ class FixedShapePlugin : public IPluginV2DynamicExt {
   }
 };
 
-/// One type and format for all floating inputs and outputs.
+/// An adapter with one type and format for all floating inputs and outputs.
 class ExtPlugin final : public FixedShapePlugin {
  public:
   using FixedShapePlugin::FixedShapePlugin;
@@ -213,7 +213,7 @@ class ExtPlugin final : public FixedShapePlugin {
         return false;
     }
     if (!has_float_format(port.type)) return port.format == TensorFormat::kLINEAR;
-    // It is never asked about these.
+    // These plugins are never asked about these formats.
     if (port.format == TensorFormat::kCHW4 || port.format == TensorFormat::kCHW16 ||
         port.format == TensorFormat::kCHW32)
       return false;
@@ -249,7 +249,7 @@ class ExtPlugin final : public FixedShapePlugin {
   }
 };
 
-/// A type and a format for each input and output.
+/// An adapter with a type and a format for each input and output.
 class IoExtPlugin final : public FixedShapePlugin {
  public:
   using FixedShapePlugin::FixedShapePlugin;

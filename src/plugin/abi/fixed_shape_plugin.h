@@ -4,17 +4,17 @@
 
 namespace opwright {
 
-/// An IPluginV2Ext or IPluginV2IOExt as an IPluginV2DynamicExt; it takes the plugin over. Those are
-/// for fixed shapes, and know nothing of the first axis, the batch: they are given the extents
-/// behind it and, in enqueue(), its size. `version` is the plugin's own.
+/// Adapts an IPluginV2Ext or IPluginV2IOExt as an IPluginV2DynamicExt and takes the plugin over.
+/// These plugins are for fixed shapes, and do not know the first axis, the batch. They get the
+/// extents after it and, in enqueue(), its size. `version` is that of the plugin.
 IPluginV2DynamicExt* adapt_fixed_shapes(IPluginV2* plugin, PluginVersion version);
 
-/// The plugin that was adapted; any other plugin itself.
+/// The adapted plugin; the plugin itself if it is not adapted.
 IPluginV2& plugin_as_given(IPluginV2& plugin);
 const IPluginV2& plugin_as_given(const IPluginV2& plugin);
 
-/// The version in the upper byte of getTensorRTVersion(), whatever language implements it. Throws
-/// what a callback left behind.
+/// The version in the upper byte of getTensorRTVersion(), in any language. Throws the exception
+/// that a callback left behind.
 PluginVersion plugin_version(const IPluginV2& plugin);
 
 }  // namespace opwright

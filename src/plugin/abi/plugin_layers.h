@@ -9,14 +9,14 @@ namespace opwright {
 /// The layer of a V2 plugin.
 class PluginV2Layer final : public Layer {
  public:
-  /// The network's own.
+  /// The network's clone of the plugin.
   IPluginV2& plugin() const { return *plugin_v2_of(*op()); }
 };
 
 /// The layer of an IPluginV3.
 class PluginV3Layer final : public Layer {
  public:
-  /// The network's own.
+  /// The network's clone of the plugin.
   IPluginV3& plugin() const { return *plugin_of(*op()); }
 };
 

@@ -11,7 +11,8 @@ namespace {
 constexpr const char* kSizeNames[] = {"gridX",  "gridY",  "gridZ",    "blockX",
                                       "blockY", "blockZ", "sharedMem"};
 
-/// The scalar, or nothing and why in `refused`, which keeps the first reason.
+/// Reads a scalar. On failure, returns nothing and puts the reason into `refused`, which keeps the
+/// first reason.
 std::optional<QuickScalar> read(ISymExpr* object, const ExprBuilder& builder,
                                 const std::string& what, std::string& refused) {
   const auto refuse = [&](const std::string& why) {
@@ -52,7 +53,7 @@ void QuickLaunchParams::take(KernelCode& code) const {
   Expr* const to[] = {&code.grid[0],  &code.grid[1],  &code.grid[2],      &code.block[0],
                       &code.block[1], &code.block[2], &code.shared_memory};
   for (int size = 0; size < kCount; ++size) {
-    if (size == kSharedMem && !sizes_[size]) continue;  // none is what most kernels need
+    if (size == kSharedMem && !sizes_[size]) continue;  // most kernels need no shared memory
     require(sizes_[size].has_value(), kSizeNames[size], " was not set");
     const Expr& value = sizes_[size]->value.value;
     const int64_t least = size >= kBlockX && size <= kBlockZ ? 1 : 0;

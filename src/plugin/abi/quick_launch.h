@@ -10,19 +10,20 @@
 
 namespace opwright {
 
-/// A scalar that a plugin gave. It is read when it is set, so the plugin may reuse or drop the
-/// object; getters give back the pointer.
+/// A scalar that a plugin set. It is read at once, so that the plugin may reuse or drop the object;
+/// getters return the pointer.
 struct QuickScalar {
   ISymExpr* object = nullptr;
   KernelArgument value;
 };
 
-/// What a plugin's getLaunchParams() fills. Expressions must come from `builder`, which outlives
-/// it. What cannot be taken is refused, as the interface says, and is an Error at take().
+/// Receives the results of a plugin's getLaunchParams(). Expressions must come from `builder`,
+/// which outlives it. Invalid values are refused, as the interface says, and take() throws Error
+/// for them.
 class QuickLaunchParams final : public IKernelLaunchParams, private IKernelLaunchParamsImpl {
  public:
   explicit QuickLaunchParams(const ExprBuilder& builder) : builder_(builder) { mImpl = this; }
-  /// Writes grid, block and shared memory. Throws Error for one that is missing, refused or
+  /// Writes grid, block and shared memory. Throws Error for a value that is missing, refused or
   /// negative.
   void take(KernelCode& code) const;
 
@@ -51,11 +52,11 @@ class QuickLaunchParams final : public IKernelLaunchParams, private IKernelLaunc
   std::string refused_;
 };
 
-/// The extra arguments that a plugin's getLaunchParams() fills, likewise.
+/// Receives the extra arguments of a plugin's getLaunchParams() in the same way.
 class QuickArguments final : public ISymExprs, private ISymExprsImpl {
  public:
   explicit QuickArguments(const ExprBuilder& builder) : builder_(builder) { mImpl = this; }
-  /// Writes the extra arguments. Throws Error for one that is missing or refused.
+  /// Writes the extra arguments. Throws Error for an argument that is missing or refused.
   void take(KernelCode& code) const;
 
  private:

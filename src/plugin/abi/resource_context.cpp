@@ -10,7 +10,7 @@ namespace opwright {
 
 namespace {
 
-constexpr uint64_t kDeviceAlignment = 64;  // what Device::allocate() promises
+constexpr uint64_t kDeviceAlignment = 64;  // the alignment of Device::allocate()
 
 std::shared_ptr<IGpuAllocator> allocator_for(const KernelArgs& args) {
   if (args.services == nullptr) return std::make_shared<DeviceAllocator>(args.device);

@@ -23,7 +23,7 @@ namespace opwright {
 
 namespace {
 
-/// What a plan stores.
+/// The stored form of a V2 plugin in a plan.
 struct StoredV2 {
   CreatorIdentity id;
   int num_inputs = 0;
@@ -41,14 +41,15 @@ struct StoredV2 {
   }
 };
 
-/// The types, the formats and the ranges of shapes that a plugin is configured for.
+/// Types, formats and ranges of shapes for configuring a plugin.
 struct Configuration {
   explicit Configuration(const KernelArgs& args)
       : inputs(describe(args.inputs)), outputs(describe(args.outputs)) {}
   std::vector<DynamicPluginTensorDesc> inputs, outputs;
 };
 
-/// A language's binding knows what its plugins define; loading the libraries takes a while.
+/// Whether the plugin uses library handles. Loading the libraries takes a while. A language's
+/// binding knows which methods its plugins define.
 bool wants_library_handles(const V2Plugin& plugin) {
   if (!plugin.is_python()) return true;
   const auto* face = dynamic_cast<const AttachmentLimits*>(&plugin.object());
@@ -100,7 +101,7 @@ class AttachedV2 {
   }
 
  private:
-  /// Sets the extents of a run.
+  /// Sets the extents for a run.
   static void resolve(std::span<const Shape> shapes, std::span<DynamicPluginTensorDesc> configured,
                       std::span<PluginTensorDesc> run) {
     set_extents(run, shapes);
@@ -108,7 +109,7 @@ class AttachedV2 {
   }
 
   const std::string layer_;
-  const ResourceContext context_;  // outlives the plugin, as do its handles
+  const ResourceContext context_;  // outlives the plugin, as the handles do
   std::shared_ptr<const LibraryHandles> handles_;
   Configuration configuration_;
   std::vector<PluginTensorDesc> inputs_, outputs_;
@@ -117,7 +118,8 @@ class AttachedV2 {
   const Device* const device_;
 };
 
-/// Configured, it is initialized, and contexts get clones.
+/// The model of a V2 plugin. When it is configured, it is initialized, too, and contexts get
+/// clones.
 class V2Model final : public PluginModel {
  public:
   V2Model(V2Plugin plugin, int num_inputs, size_t workspace_size = 0)
@@ -164,8 +166,8 @@ class V2Model final : public PluginModel {
     return search_formats(search, plugin_.prefix(query.layer));
   }
 
-  /// TensorRT times every instance of a V2 plugin. What it serializes would tell instances apart,
-  /// but may be asked for only once a plugin is configured and initialized.
+  /// TensorRT times every instance of a V2 plugin. Its serialized form would tell instances apart,
+  /// but may only be asked for once a plugin is configured and initialized.
   std::optional<std::string> timing_key() const override { return std::nullopt; }
 
   PluginModelPtr configure(const KernelArgs& args) const override {
@@ -223,7 +225,7 @@ class V2Model final : public PluginModel {
     });
   }
 
-  /// Configures the plugin and returns the bytes of workspace that it wants then.
+  /// Configures the plugin and returns the bytes of workspace that it then needs.
   static size_t configure(const V2Plugin& plugin, const KernelArgs& args) {
     const Configuration configuration(args);
     plugin.configure(args.layer, configuration.inputs, configuration.outputs);

@@ -31,7 +31,8 @@ CreatorIdentity identity_of(const IPluginV2& plugin, std::string_view layer) {
   return id;
 }
 
-/// To be called before clone(), too: plugins of other generations have fewer virtual methods.
+/// Throws Error for unsupported plugins. Called even before clone(), because plugins of other
+/// generations have fewer virtual methods.
 CreatorIdentity check_supported(const IPluginV2& plugin, std::string_view layer) {
   const PluginVersion version = plugin_version(plugin);
   CreatorIdentity id = identity_of(plugin, layer);
@@ -125,10 +126,10 @@ size_t V2Plugin::workspace_size(std::string_view layer,
 
 Blob V2Plugin::serialize(std::string_view layer) const {
   const size_t size = call(layer, [&] { return object_->getSerializationSize(); });
-  constexpr size_t kMostBytes = size_t{1} << 32U;  // beyond what anybody keeps in a plugin
+  constexpr size_t kMostBytes = size_t{1} << 32U;  // more bytes than anybody keeps in a plugin
   if (size > kMostBytes) reject(layer, "getSerializationSize() returned ", size, " bytes");
   return Blob::make(size, [&](void* to) {
-    std::memset(to, 0, size);  // a plugin that writes less does not store what was there before
+    std::memset(to, 0, size);  // a plugin that writes fewer bytes stores no old memory
     call(layer, [&] { object_->serialize(to); });
   });
 }

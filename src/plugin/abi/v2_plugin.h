@@ -11,10 +11,10 @@
 
 namespace opwright {
 
-/// Whether the creator makes V2 plugins: an IPluginCreator.
+/// Whether the creator is an IPluginCreator, which makes V2 plugins.
 bool is_v2_creator(const IPluginCreatorInterface& creator);
 
-/// Ends a V2 plugin.
+/// Terminates and destroys a V2 plugin.
 struct DestroyV2 {
   void operator()(IPluginV2* plugin) const {
     if (is_initialized) call_plugin_quietly([&] { plugin->terminate(); });
@@ -23,13 +23,13 @@ struct DestroyV2 {
   bool is_initialized = false;
 };
 
-/// A V2 plugin that is owned: destroy() ends it. One of the kinds for fixed shapes is adapted.
+/// An owned V2 plugin, which destroy() ends. Plugins for fixed shapes are adapted.
 class V2Plugin : public CalledPlugin {
  public:
-  /// Takes the plugin over. Throws Error, that names the layer where there is one, for a kind that
-  /// does not run, and when type, version or namespace is null.
+  /// Takes the plugin over. Throws Error for an unsupported kind, and when type, version or
+  /// namespace is null. The message names the layer if there is one.
   explicit V2Plugin(IPluginV2* plugin, std::string_view layer = {});
-  /// Throws Error when the plugin is of a kind that does not run, or cannot be cloned.
+  /// Throws Error when plugins of this kind are not supported, or the plugin cannot be cloned.
   static V2Plugin clone(const IPluginV2& plugin);
   /// Throws Error when the plugin cannot be cloned.
   V2Plugin clone(std::string_view layer = {}) const;
@@ -41,14 +41,14 @@ class V2Plugin : public CalledPlugin {
   void set_namespace(const std::string& plugin_namespace);
 
   int num_outputs(std::string_view layer) const;
-  /// configurePlugin().
+  /// Calls configurePlugin().
   void configure(std::string_view layer, std::span<const DynamicPluginTensorDesc> inputs,
                  std::span<const DynamicPluginTensorDesc> outputs) const;
-  /// getWorkspaceSize() for the largest shapes of the descriptors.
+  /// Calls getWorkspaceSize() for the largest shapes of the descriptors.
   size_t workspace_size(std::string_view layer, std::span<const DynamicPluginTensorDesc> inputs,
                         std::span<const DynamicPluginTensorDesc> outputs) const;
   Blob serialize(std::string_view layer) const;
-  /// initialize(), which terminate() follows at the end. Throws Error when it fails.
+  /// Calls initialize(); terminate() follows at the end. Throws Error when it fails.
   void initialize(std::string_view layer);
 
  private:

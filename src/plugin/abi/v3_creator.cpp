@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kOne = "PLUGIN CREATOR_V3ONE";
 constexpr std::string_view kQuick = "PLUGIN CREATOR_V3QUICK";
 
-/// Calls `one` or `quick` with the creator as the class that it is.
+/// Calls `one` or `quick` with the creator as its class.
 template <class One, class Quick>
 auto visit(IPluginCreatorInterface& creator, One&& one, Quick&& quick) {
   if (is_kind(creator, kOne)) return one(static_cast<IPluginCreatorV3One&>(creator));

@@ -16,7 +16,7 @@ namespace opwright {
 
 namespace {
 
-/// What a plan stores.
+/// The stored form of a V3 plugin in a plan.
 struct StoredV3 {
   CreatorIdentity id;
   int num_inputs = 0;
@@ -51,7 +51,7 @@ std::vector<OutputInfo> V3Model::infer(InferContext& context) const {
 }
 
 std::vector<Candidate> V3Model::candidates(const CandidateQuery& query) const {
-  const V3Plugin clone = plugin_.clone();  // it is configured in passing
+  const V3Plugin clone = plugin_.clone();  // is configured while it is asked
   std::vector<Candidate> candidates;
   for (Candidate& candidate : combinations(clone, query)) {
     std::vector<DynamicPluginTensorDesc> inputs, outputs;
@@ -82,7 +82,7 @@ Attributes V3Model::store(std::string_view) const {
   return std::move(writer.attributes);
 }
 
-/// Of a plugin whose object for the runtime has no build part only the ports are known.
+/// Checks the plugin. If its runtime object has no build part, only the ports can be checked.
 void V3Model::check(const StoredPorts& ports, const KernelArgs& args) const {
   plugin_.check_ports(ports, args, inputs_);
   if (!plugin_.has_build()) return;
@@ -148,7 +148,7 @@ PluginModelPtr load_plugin_v3(const Attributes& attributes, const OperatorLoadCo
   require(stored.num_inputs >= 0 && stored.num_shape_inputs >= 0 && stored.workspace_size >= 0,
           "layer '", context.layer,
           "': a stored V3 plugin has a negative number of inputs or bytes");
-  constexpr int kMostInputs = 1 << 20;  // their sum is a number, too
+  constexpr int kMostInputs = 1 << 20;  // limits their sum, too
   require(stored.num_inputs <= kMostInputs && stored.num_shape_inputs <= kMostInputs, "layer '",
           context.layer, "': a stored V3 plugin has ", stored.num_inputs, " inputs and ",
           stored.num_shape_inputs, " shape inputs; at most ", kMostInputs, " can be");
@@ -158,7 +158,8 @@ PluginModelPtr load_plugin_v3(const Attributes& attributes, const OperatorLoadCo
           str(id));
   require(is_v3_creator(*creator), "layer '", context.layer, "': the creator of plugin ", str(id),
           " implements neither IPluginCreatorV3One nor IPluginCreatorV3Quick");
-  // An engine stores a plugin itself only where it is called; a compiled kernel stands alone.
+  // An engine only stores a plugin itself if it is called. A compiled kernel does not need its
+  // plugin.
   std::unique_ptr<IPluginV3> plugin =
       create_v3(*creator, id, context.layer, stored.fields, TensorRTPhase::kRUNTIME,
                 QuickPluginCreationRequest::kSTRICT_JIT);

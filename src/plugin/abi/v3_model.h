@@ -17,7 +17,7 @@ namespace opwright {
 
 struct OperatorLoadContext;
 
-/// What the models of both families of IPluginV3, One and Quick, have in common: kind "PluginV3".
+/// Common base of the models of both families of IPluginV3, One and Quick: kind "PluginV3".
 class V3Model : public PluginModel {
  public:
   V3Model(V3Plugin plugin, V3Inputs inputs, size_t workspace_size)
@@ -40,51 +40,50 @@ class V3Model : public PluginModel {
   const V3Plugin& plugin() const { return plugin_; }
   V3Inputs inputs() const { return inputs_; }
   size_t workspace_size() const { return workspace_size_; }
-  /// The ports of the plugin's tensors, inputs first: without its shape inputs.
+  /// The ports of the plugin's tensors, inputs first, without its shape inputs.
   std::vector<DynamicPluginTensorDesc> describe_all(std::span<const PortDesc> inputs,
                                                     std::span<const PortDesc> outputs) const;
-  /// A clone that is configured for the ports in `args`.
+  /// A clone of the plugin that is configured for the ports in `args`.
   V3Plugin configured(const KernelArgs& args) const;
-  /// The inputs, and the outputs that share their memory, as `clone` says.
+  /// Pairs of an input and an output that shares its memory, as `clone` says.
   std::vector<std::pair<int, int>> aliases(const V3Plugin& clone,
                                            const CandidateQuery& query) const;
 
  private:
-  /// What timing keys begin with.
+  /// The beginning of timing keys.
   virtual const char* family() const = 0;
-  /// The combinations of types and formats that `clone` says it has.
+  /// The combinations of types and formats that `clone` supports.
   virtual std::vector<Candidate> combinations(const V3Plugin& clone,
                                               const CandidateQuery& query) const = 0;
-  /// Throws Error unless `clone` has, or can have, the types and formats that a plan stores.
-  /// Whether it has them, so that it can be asked for its tactics.
+  /// Throws Error unless `clone` supports, or may support, the types and formats in a plan. Returns
+  /// whether it lists them, so that it can be asked for its tactics.
   virtual bool check_combination(const V3Plugin& clone, const StoredPorts& ports,
                                  const KernelArgs& args) const = 0;
-  /// The bytes of workspace that a configured plugin wants.
+  /// The bytes of workspace that a configured plugin needs.
   virtual size_t wanted_workspace(const V3Plugin& configured, const KernelArgs& args) const = 0;
 
   const V3Plugin plugin_;
   const V3Inputs inputs_;
-  const size_t workspace_size_;  ///< of one that is configured
+  const size_t workspace_size_;  ///< of a configured plugin
 };
 
-/// A plugin of the One family, or the Quick family. Of the latter, one with an
+/// The model of a plugin of the One or the Quick family. A plugin of the Quick family with an
 /// IPluginV3QuickAOTBuild is compiled.
 PluginModelPtr make_v3_one(V3Plugin plugin, V3Inputs inputs, size_t workspace_size);
 PluginModelPtr make_v3_quick(V3Plugin plugin, V3Inputs inputs);
 
-/// The operator of an IPluginV3: kind "PluginV3". It keeps a clone of the plugin. It takes
-/// `num_inputs` tensors and after them `num_shape_inputs` shape tensors, whose values the plugin
-/// gets as expressions. Throws Error when the plugin lacks a part that a build needs or cannot be
-/// cloned.
+/// The operator of an IPluginV3: kind "PluginV3". It keeps a clone of the plugin. Its inputs are
+/// `num_inputs` tensors, then `num_shape_inputs` shape tensors, whose values the plugin gets as
+/// expressions. Throws Error when the plugin lacks a part that a build needs, or cannot be cloned.
 OperatorPtr make_plugin_v3_operator(IPluginV3& plugin, int num_inputs, int num_shape_inputs);
-/// The same, owning the plugin itself.
+/// The same, but owns the plugin itself.
 OperatorPtr adopt_plugin_v3(std::unique_ptr<IPluginV3> plugin, int num_inputs,
                             int num_shape_inputs);
-/// The plugin of an operator of kind "PluginV3", for people who want to look at it; null for other
+/// The plugin of an operator of kind "PluginV3", for inspection by the user; null for other
 /// operators.
 IPluginV3* plugin_of(const Operator& op);
 
-/// Makes a configured plugin again from what a plan stores.
+/// Makes a configured plugin again from its stored form in a plan.
 PluginModelPtr load_plugin_v3(const Attributes& attributes, const OperatorLoadContext& context);
 
 }  // namespace opwright

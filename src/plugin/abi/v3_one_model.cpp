@@ -16,7 +16,7 @@ namespace {
 
 class AttachedV3One {
  public:
-  /// `plugin` is the caller's own clone.
+  /// `plugin` is a clone that belongs to the caller.
   AttachedV3One(V3Plugin plugin, const KernelArgs& args, int num_inputs)
       : layer_(args.layer),
         context_(args),
@@ -56,7 +56,7 @@ class AttachedV3One {
     IPluginV3* const attached =
         plugin.call(layer_, [&] { return plugin.one().runtime->attachToContext(&context_); });
     if (attached == nullptr) plugin.reject(layer_, "attachToContext() returned null");
-    // Some plugins return themselves instead of a clone.
+    // Some plugins return themselves, not a clone.
     if (attached == &plugin.object()) return plugin;
     std::string refused = "it is of the Quick family";
     try {
@@ -76,7 +76,8 @@ class AttachedV3One {
   const Device* const device_;
 };
 
-/// Configured, since a plugin may serialize what configurePlugin() told it.
+/// The model of a plugin of the One family. A stored one is configured, because a plugin may
+/// serialize what configurePlugin() told it.
 class V3OneModel final : public V3Model {
  public:
   using V3Model::V3Model;

@@ -21,7 +21,7 @@ IPluginCapability* core_of(IPluginV3& plugin) {
                      [&] { return plugin.getCapabilityInterface(PluginCapabilityType::kCORE); });
 }
 
-/// The name that the plugin's core part gives, for messages.
+/// The name in the plugin's core part, for messages.
 std::string name_of(IPluginV3& plugin) {
   IPluginCapability* const core = core_of(plugin);
   const char* const name = call_plugin("", [&]() -> const char* {
@@ -34,7 +34,7 @@ std::string name_of(IPluginV3& plugin) {
   return name != nullptr ? str('\'', name, '\'') : "without a core part";
 }
 
-// What the build parts of the two families call differently.
+// Methods that the build parts of the two families call differently.
 
 int32_t get_output_types(const IPluginV3OneBuild& build, std::vector<DataType>& outputs,
                          const std::vector<DataType>& inputs, const std::vector<int32_t>&) {
@@ -133,7 +133,7 @@ V3QuickParts V3Plugin::quick_parts() const {
     parts.aot = static_cast<IPluginV3QuickAOTBuild*>(parts.build);
   parts.runtime = static_cast<IPluginV3QuickRuntime*>(
       part(PluginCapabilityType::kRUNTIME, "runtime", "PLUGIN_V3QUICK_RUNTIME"));
-  // A compiled kernel needs nothing of its plugin at run time.
+  // A compiled kernel does not need its plugin at run time.
   require(parts.runtime != nullptr || parts.aot != nullptr, "plugin ", str(identity()),
           " has no runtime part: getCapabilityInterface(kRUNTIME) is null, and its build part is "
           "no IPluginV3QuickAOTBuild, which would bring a compiled kernel");
@@ -311,7 +311,7 @@ std::vector<SymShape> V3Plugin::infer_shapes(const InferContext& context, ExprBu
 std::vector<PluginTensorDesc> V3Plugin::list_combinations(
     std::string_view layer, std::span<const DynamicPluginTensorDesc> ports, int num_inputs) const {
   IPluginV3QuickBuild* const build = quick().build;
-  // A number that no plugin means, rather than memory for it.
+  // No plugin means a larger number. The limit avoids allocating memory for it.
   constexpr int32_t kMaxCombinations = 10000;
   const auto num_outputs = static_cast<int32_t>(ports.size()) - num_inputs;
   const int32_t count = call(layer, [&] {

@@ -21,7 +21,7 @@ namespace {
 
 class AttachedV3Quick {
  public:
-  /// `plugin` is the caller's own clone.
+  /// `plugin` is a clone that belongs to the caller.
   AttachedV3Quick(V3Plugin plugin, const KernelArgs& args, int num_inputs)
       : layer_(args.layer),
         plugin_(std::move(plugin)),
@@ -72,8 +72,8 @@ class AttachedV3Quick {
   Ports inputs_, outputs_;
 };
 
-/// The ports of a candidate as a plugin describes them that brings a compiled kernel: extents are
-/// the symbols of KernelCode.
+/// The ports of a candidate, as a plugin with a compiled kernel sees them: extents are the symbols
+/// of KernelCode.
 class LaunchContext final : public InferContext {
  public:
   explicit LaunchContext(const KernelArgs& args) : tensors_(args.inputs.size()) {
@@ -92,7 +92,7 @@ class LaunchContext final : public InferContext {
   Expr declare_size_tensor(int, const Expr&, const Expr&) override {
     return Expr::symbol(num_extents_ + num_sizes_++);
   }
-  /// Throws Error for an expression over sizes that are known only when the kernel has run.
+  /// Throws Error for an expression over sizes that are known only after the kernel has run.
   void check(const Expr& expr, const char* what) const {
     std::vector<bool> sizes(static_cast<size_t>(num_extents_ + num_sizes_), false);
     for (int i = 0; i < num_sizes_; ++i) sizes[static_cast<size_t>(num_extents_ + i)] = true;
@@ -106,15 +106,16 @@ class LaunchContext final : public InferContext {
   int num_extents_ = 0, num_sizes_ = 0;
 };
 
-/// What the code of the last getKernel() needs; empty where that is not known.
+/// The target that the code of the last getKernel() needs; empty if it is not known.
 std::string kernel_target(const IPluginV3QuickAOTBuild* build) {
-  // Other libraries may be compiled without the type information that a cast needs.
+  // A cast needs type information. Other languages' libraries may be compiled without it.
   if (build->getAPILanguage() != APILanguage::kPYTHON) return {};
   const auto* target = dynamic_cast<const KernelTarget*>(build);
   return target != nullptr ? target->kernel_target() : std::string();
 }
 
-/// Configured, since a plugin may serialize what configurePlugin() told it.
+/// The model of a plugin of the Quick family. A stored one is configured, because a plugin may
+/// serialize what configurePlugin() told it.
 class V3QuickModel final : public V3Model {
  public:
   V3QuickModel(V3Plugin plugin, V3Inputs inputs) : V3Model(std::move(plugin), inputs, 0) {}
@@ -214,7 +215,7 @@ bool V3QuickModel::check_combination(const V3Plugin& clone, const StoredPorts& p
     if (same_types && is_same) return true;
     has_types |= same_types;
   }
-  // So it is where no `autotune` lists layouts.
+  // Combinations look so when no `autotune` lists layouts.
   if (clone.may_lack_autotune() && has_types && is_linear) return false;
   ports.reject("the engine stores ", opwright::str(*args.candidate),
                ", which is none of the combinations of types and formats that "

@@ -9,12 +9,12 @@
 
 namespace opwright {
 
-/// The kernel of a plugin whose code is called, whatever its interface. `Attached` is the plugin in
-/// a context and is made in place. Its methods are domain(), on_shape_change(), enqueue(),
-/// description() as Kernel's, and capture_obstacle(), asked where there is a domain: what needs
-/// none, C++ code, may be captured.
+/// The kernel of a plugin whose code is called, for all plugin interfaces. `Attached` is the plugin
+/// in a context and is made in place. Its methods domain(), on_shape_change(), enqueue(),
+/// description() and capture_obstacle() are those of Kernel. capture_obstacle() is only asked if
+/// there is a domain: code that needs none, C++ code, may be captured.
 ///
-/// A template, so that a run makes two indirect calls: the kernel's and the plugin's own.
+/// It is a template, so that a run makes only two indirect calls: the kernel's and the plugin's.
 template <class Attached>
 class CallbackKernel final : public Kernel {
  public:

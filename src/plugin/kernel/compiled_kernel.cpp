@@ -16,7 +16,7 @@ namespace opwright {
 
 namespace {
 
-/// What a plan stores.
+/// The stored form of a compiled kernel in a plan.
 struct StoredKernel {
   KernelLaunch launch;
   template <class V>
@@ -27,7 +27,7 @@ struct StoredKernel {
 
 class CompiledKernel final : public PlannedOperator {
  public:
-  /// `object` may run.
+  /// `object` is permitted to run.
   CompiledKernel(KernelLaunch launch, CodeObject object)
       : launch_(std::move(launch)), object_(std::move(object)) {}
 
@@ -43,11 +43,12 @@ class CompiledKernel final : public PlannedOperator {
     return std::find(inputs.begin(), inputs.end(), input) != inputs.end();
   }
 
-  /// The code does not say what it makes of its inputs.
+  /// The code has no inference of its outputs.
   bool can_infer() const override { return false; }
   std::vector<OutputInfo> infer(InferContext&) const override { return {}; }
 
-  /// What the kernel does with its ports is the code's business, which needs permission.
+  /// Checks what can be checked. How the code uses its ports is unknown, which is why it needs
+  /// permission.
   void check(const KernelArgs& args) const override {
     const bool on_host = args.device == nullptr || args.device->is_host();
     const LaunchValues values(launch_, object_.name, args);

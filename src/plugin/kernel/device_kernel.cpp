@@ -15,12 +15,12 @@ namespace opwright {
 
 namespace {
 
-/// Of scratch buffers: what compilers for GPUs ask for.
+/// Alignment of scratch buffers, as compilers for GPUs expect it.
 constexpr size_t kScratchAlignment = 256;
-/// Of all scratch buffers, more than any device has.
+/// The most bytes of all scratch buffers, more than any device has.
 constexpr size_t kMaxScratch = size_t{1} << 48U;
 
-/// With the kernel's name before what the device says.
+/// Loads the function. Puts the kernel's name before the device's error.
 std::shared_ptr<const DeviceFunction> load(const LaunchValues& values, const Device& device,
                                            const CodeObject& object) {
   try {
@@ -44,7 +44,7 @@ class DeviceKernel final : public Kernel {
         maps_(values_, args) {
     const int expected = function_->num_parameters();
     const size_t given = values_.num_arguments();
-    // They get null, as from the compiler's own launcher.
+    // Pointers that the code does not read are null, as from the compiler's own launcher.
     if (std::cmp_not_equal(expected, given))
       values_.add_null_pointers(
           device_.backend().code_format().unread_pointers(object, values_.launch().symbol, given));
@@ -67,9 +67,11 @@ class DeviceKernel final : public Kernel {
                         args.services != nullptr ? args.services->last_use : nullptr);
     for (size_t i = 0; i < pointed_.size(); ++i)
       values_.set_pointer_argument(pointed_[i], device_values_.data() + i * sizeof(int64_t));
-    // Those that are 0 whatever the shapes need no copy in a run, which might be captured.
-    upload(nullptr);
-    device_.synchronize(nullptr);
+    // Values that are 0 for all shapes need no copy in a run, which may be captured. The copy does
+    // not use the default queue: it would wait for the captured queue and break the capture.
+    const std::shared_ptr<void> queue = device_.make_queue();
+    upload(queue.get());
+    device_.synchronize(queue.get());
   }
 
   std::string description() const override { return "compiled:" + values_.launch().symbol; }
@@ -101,10 +103,10 @@ class DeviceKernel final : public Kernel {
 
  private:
   struct Scratch {
-    size_t offset = 0, room = 0, bytes = 0;  ///< `room` at the profile's maximum
+    size_t offset = 0, room = 0, bytes = 0;  ///< `room`: bytes at the profile's maximum
   };
 
-  /// Where scratch buffers lie in the workspace.
+  /// Places scratch buffers in the workspace.
   void plan_scratch(const KernelLaunch& launch, const KernelArgs& args) {
     if (launch.scratch.empty()) return;
     std::vector<int64_t> largest;
@@ -192,7 +194,7 @@ class DeviceKernel final : public Kernel {
   const LaunchLimits limits_;
   void* const* arguments_ = nullptr;
   LaunchShape shape_;
-  /// Whether there is more to do than to launch.
+  /// Whether a run does more than launch.
   bool is_special_ = true;
   bool is_launched_ = true;
   std::vector<Scratch> scratch_;

@@ -29,7 +29,7 @@ namespace opwright {
 
 namespace {
 
-/// What the processor can do, as Linux names it.
+/// The processor's features, as Linux names them.
 const std::set<std::string>& host_features() {
   static const std::set<std::string> features = [] {
     std::set<std::string> found;
@@ -71,7 +71,7 @@ const std::vector<std::string>* level_features(std::string_view target) {
   return nullptr;
 }
 
-/// Compilers and Linux name some features differently.
+/// Linux's name of a feature. Compilers name some features differently.
 std::string as_linux_names_it(std::string feature) {
   std::replace(feature.begin(), feature.end(), '.', '_');
   if (feature == "bmi") return "bmi1";
@@ -163,9 +163,9 @@ HostCode::HostCode(const CodeObject& object, std::string_view what)
 
 HostCode::~HostCode() {
   dlclose(handle_);
-  // The dynamic linker knows libraries by their path. One that stays resident (it has unique
-  // symbols, say) would be found in place of the next that gets this descriptor's number, so the
-  // number is not given back then.
+  // The dynamic linker knows libraries by their path, which has the descriptor's number. A library
+  // may stay resident, for example if it has unique symbols. It would be found in place of the next
+  // library with this number, so the number is not given back then.
   if (void* resident = dlopen(path_.c_str(), RTLD_LAZY | RTLD_NOLOAD))
     dlclose(resident);
   else
@@ -174,7 +174,7 @@ HostCode::~HostCode() {
 
 namespace {
 
-/// Code that is loaded, or being loaded.
+/// Code that is loaded or being loaded.
 struct LoadedCodes {
   struct Loaded {
     uint64_t hash;
@@ -186,7 +186,8 @@ struct LoadedCodes {
   std::condition_variable changed;
   std::list<Loaded> loaded;
 };
-/// The child of a fork loads code again, since what another thread was loading never gets done.
+/// A forked child loads code again, because loading by the parent's threads never ends in the
+/// child.
 struct CodesOfProcess : PerProcess<LoadedCodes> {
   CodesOfProcess() : PerProcess([] { return std::make_unique<LoadedCodes>(); }) {}
 };
@@ -196,8 +197,8 @@ struct CodesOfProcess : PerProcess<LoadedCodes> {
 std::shared_ptr<const HostCode> HostCode::load(const CodeObject& object, std::string_view what) {
   LoadedCodes& codes = Library::part<CodesOfProcess>().get();
   std::list<LoadedCodes::Loaded>& loaded = codes.loaded;
-  // Within the constructors of a library, which the dynamic linker runs under a lock of its own: to
-  // wait there for what another thread loads could be to wait for each other.
+  // Greater than 0 within the constructors of a library, which the dynamic linker runs under a lock
+  // of its own. Waiting there for another thread's loading could be a deadlock.
   static thread_local int nesting = 0;
 
   const uint64_t hash = hash_bytes(object.bytes.bytes());
@@ -211,7 +212,7 @@ std::shared_ptr<const HostCode> HostCode::load(const CodeObject& object, std::st
     });
   };
   auto entry = find();
-  // So that two threads do not load the same bytes twice.
+  // Waits so that two threads do not load the same bytes twice.
   while (entry != loaded.end() && entry->is_loading && nesting == 0) {
     codes.changed.wait(lock);
     entry = find();

@@ -11,11 +11,11 @@ namespace opwright {
 
 namespace {
 
-/// The function's own calling convention: args[i] points to argument i.
+/// The calling convention of the function: args[i] points to argument i.
 using HostFunction = void(void** args, int64_t x, int64_t y, int64_t z);
 
-/// A run cannot be interrupted, and a cell takes a nanosecond at least. As much as the grid of a
-/// GPU has in x.
+/// The most cells of a grid, as many as a GPU's grid has in x. A run cannot be interrupted, and a
+/// cell takes at least a nanosecond.
 constexpr int64_t kMaxCells = std::numeric_limits<int32_t>::max();
 
 class HostKernel final : public Kernel {

@@ -9,8 +9,8 @@
 
 namespace opwright {
 
-/// The kernel of host code. `name` of the plugin and the kernel is for messages. Throws Error when
-/// the launch does not fit the ports in `args`.
+/// The kernel of host code. `name` names plugin and kernel in messages. Throws Error when the
+/// launch does not fit the ports in `args`.
 std::unique_ptr<Kernel> make_host_kernel(const KernelLaunch& launch, std::string name,
                                          std::shared_ptr<const HostCode> code,
                                          const KernelArgs& args);

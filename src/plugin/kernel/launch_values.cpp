@@ -151,7 +151,7 @@ std::string LaunchValues::describe_arguments() const {
              count(num_outputs_, "output"), scratch, maps);
 }
 
-/// The first of the launch's expressions that has no value for the symbols.
+/// The first expression of the launch that cannot be evaluated for the symbols.
 std::string LaunchValues::find_failing() const {
   std::vector<std::pair<std::string, int32_t>> parts;
   for (int i = 0; i < 3; ++i) {

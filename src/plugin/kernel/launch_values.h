@@ -13,8 +13,8 @@
 
 namespace opwright {
 
-/// The launch of a compiled kernel with its expressions evaluated, and the block of its arguments:
-/// what the kernels of all devices share. Messages name the layer and the kernel.
+/// The launch of a compiled kernel with evaluated expressions, and the block of its arguments. The
+/// kernels of all devices share it. Messages name the layer and the kernel.
 class LaunchValues {
  public:
   /// Throws Error for a launch that does not fit the ports.
@@ -22,11 +22,11 @@ class LaunchValues {
 
   const KernelLaunch& launch() const { return launch_; }
   void set_shapes(std::span<const Shape> inputs, std::span<const Shape> outputs);
-  /// The elements of an input, as far as it is a shape input of the kernel.
+  /// Sets the elements of an input; only shape inputs of the kernel use them.
   void set_values(int input, std::span<const int64_t> elements);
-  /// Evaluates the launch and checks it, as far as all devices have the same rules.
+  /// Evaluates the launch and checks the rules that all devices share.
   void evaluate();
-  /// Writes the extra arguments, once the caller has checked the rest.
+  /// Writes the extra arguments, after the caller has checked the other values.
   void accept();
   void set_pointers(void const* const* inputs, void* const* outputs) {
     for (size_t i = 0; i < num_inputs_; ++i) pointers_[i] = const_cast<void*>(inputs[i]);
@@ -35,23 +35,23 @@ class LaunchValues {
   void set_scratch(size_t number, void* address) {
     pointers_[num_inputs_ + num_outputs_ + number] = address;
   }
-  /// Where the bytes of a tensor map, which is an argument itself, are.
+  /// Address of the bytes of a tensor map, which are an argument.
   void* tensor_map(size_t number) { return maps_[number].bytes; }
-  /// How many elements an input has.
+  /// The number of elements of an input.
   int64_t elements(int32_t input) const { return elements_[static_cast<size_t>(input)]; }
-  /// For parameters behind all others. To be called before arguments().
+  /// Adds null pointers for parameters behind all others. Called before arguments().
   void add_null_pointers(size_t count) { arguments_.insert(arguments_.end(), count, &null_); }
-  /// What pointer arguments point to: at first host memory that has the values.
+  /// Sets the address in a pointer argument; at first it is host memory with the value.
   void set_pointer_argument(size_t argument, void* address) {
     scalars_[argument].address = address;
   }
 
-  /// Inputs, extra arguments, outputs, scratch, tensor maps, or in the launch's order: each entry
-  /// points to an argument.
+  /// Pointers to the arguments: inputs, extra arguments, outputs, scratch, tensor maps, or in the
+  /// launch's order.
   void** arguments() { return arguments_.data(); }
   size_t num_arguments() const { return arguments_.size(); }
   int64_t value(int32_t instruction) const { return values_[instruction]; }
-  /// The number of the grid's cells, up to a number that is larger than any grid.
+  /// The number of the grid's cells, capped above the size of any grid.
   int64_t cells() const { return cells_; }
 
   /// "layer 'l': compiled kernel 'ns::plugin kernel': "
@@ -75,15 +75,15 @@ class LaunchValues {
       float float32;
       double float64;
     };
-    void* address = nullptr;  ///< of the value, which is what a pointer argument is
+    void* address = nullptr;  ///< the argument itself if it is a pointer: address of the value
   };
-  /// As large and aligned as devices have them.
+  /// Has the size and the alignment that devices need.
   struct alignas(64) TensorMap {
     std::byte bytes[128]{};
   };
   struct ShapeInput {
     size_t input;
-    size_t first, count;  ///< among the symbols
+    size_t first, count;  ///< numbers of its symbols
   };
 
   void add_shape_input(int32_t input, std::span<const PortDesc> ports);
@@ -102,7 +102,7 @@ class LaunchValues {
   std::vector<Scalar> scalars_;
   std::vector<void*> pointers_;
   std::vector<TensorMap> maps_;
-  std::vector<int64_t> elements_;  // of each input
+  std::vector<int64_t> elements_;  // number of elements, per input
   std::vector<void*> arguments_;
   void* null_ = nullptr;
   int64_t cells_ = 0;

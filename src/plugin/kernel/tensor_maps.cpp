@@ -10,7 +10,7 @@
 namespace opwright {
 namespace {
 
-/// Of an input's address and of strides.
+/// Alignment of an input's address and of strides.
 constexpr int64_t kAlignment = 16;
 constexpr int64_t kMostExtent = int64_t{1} << 32;
 constexpr int64_t kMostStride = (int64_t{1} << 40) - 1;
@@ -38,7 +38,7 @@ void TensorMaps::evaluate(const KernelLaunch::TensorMap& from, Map& to) const {
   const int64_t size = bits(from.type) / 8;
   TensorMapShape& shape = to.shape;
   shape = {.type = from.type, .box = from.box, .steps = from.steps};
-  // Of the last element, in a range that no product of an extent and a stride leaves.
+  // Place of the last element. The type holds any sum of products of an extent and a stride.
   __int128 last = 0;
   for (size_t axis = 0; axis < from.extents.size(); ++axis) {
     const int64_t extent = values_.value(from.extents[axis]);

@@ -9,25 +9,26 @@
 
 namespace opwright {
 
-/// The tensor maps of a launch on a device: made when shapes change, and again for an input that
-/// lies elsewhere than in the run before.
+/// The tensor maps of a launch on a device. They are made when shapes change, and again when an
+/// input lies elsewhere than in the run before.
 class TensorMaps {
  public:
   /// The launch's values outlive the object.
   TensorMaps(LaunchValues& values, const KernelArgs& args);
   bool empty() const { return maps_.empty(); }
-  /// Evaluates them for new shapes. Throws Error for one that does not describe memory of its
+  /// Evaluates the maps for new shapes. Throws Error for a map that does not describe memory of its
   /// input.
   void prepare();
-  /// For a launch with these inputs. An input that is not aligned as maps must be is copied first.
+  /// Makes the maps for a launch with these inputs. An input without the alignment of maps is
+  /// copied first.
   void bind(void const* const* inputs, Queue queue);
 
  private:
   struct Map {
     TensorMapShape shape;
-    const void* address = nullptr;  ///< that it was made for; null: none
-    DeviceMemory copy;              ///< of an input that is not aligned
-    size_t bytes = 0;               ///< of the input
+    const void* address = nullptr;  ///< the map's address; null: not made yet
+    DeviceMemory copy;              ///< aligned copy of the input
+    size_t bytes = 0;               ///< bytes of the input
   };
 
   void evaluate(const KernelLaunch::TensorMap& from, Map& to) const;

@@ -12,7 +12,7 @@ namespace opwright {
 
 namespace {
 
-// More combinations than anybody would wait for to be timed.
+// Nobody would wait for the timing of more combinations.
 constexpr size_t kMaxCombinations = 10000;
 
 std::string_view trim(std::string_view text) {
@@ -34,7 +34,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 DataType parse(std::string_view text, DataType) { return parse_data_type(text); }
 TensorFormat parse(std::string_view text, TensorFormat) { return parse_tensor_format(text); }
 
-/// Why a port cannot be of the type, to go on from "input 0 is FP32 in the network, ".
+/// The reason why a port cannot have the type, after "input 0 is FP32 in the network, ".
 std::string why_not(const CandidateQuery& query, const PortDesc& port, DataType type) {
   if (query.strongly_typed) return "which is strongly typed";
   if (!is_floating(port.type.dtype)) return "and only floating types are cast";
@@ -129,10 +129,10 @@ std::string AutoTuneCombination::join(const Entries<T>& entries) {
   return text;
 }
 
-/// The values of all entries for every choice.
+/// The values of all entries for every choice of alternatives.
 template <class T>
 std::vector<std::vector<T>> AutoTuneCombination::choices(const Entries<T>& entries) {
-  // One number for all tied lists, one for each free list.
+  // All tied lists share one index; each free list has its own.
   size_t tied = 1;
   const Entry<T>* first_tied = nullptr;
   for (const Entry<T>& entry : entries) {
@@ -198,7 +198,7 @@ std::vector<Candidate> AutoTuneCombination::expand(std::span<const PortDesc> inp
     for (const PortDesc& input : inputs) types[0].push_back(input.type.dtype);
     for (const PortDesc& output : outputs) types[0].push_back(output.type.dtype);
   }
-  // A single layout is written once for all ports, so its alternatives move together.
+  // A single layout stands for all ports, so its alternatives move together.
   Entries<TensorFormat> layouts = formats_;
   if (one_layout_ && !by_position_) layouts.assign(ports, formats_[0]);
   if (layouts.empty()) {
@@ -290,7 +290,7 @@ std::vector<Candidate> expand(std::span<const AutoTuneCombination> combinations,
       fail("layer '", query.layer, "': autotune of plugin '", plugin, "': ", error.what());
     }
     for (Candidate& candidate : expanded) {
-      // What is said of inputs that are absent makes no difference.
+      // Types and formats of absent inputs do not matter.
       for (size_t i = 0; i < query.inputs.size(); ++i)
         if (!query.inputs[i].present) candidate.inputs[i] = query.inputs[i].type;
       if (std::string reason = obstacle(candidate, query); !reason.empty()) {

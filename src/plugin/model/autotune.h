@@ -11,39 +11,40 @@
 namespace opwright {
 
 /// Types, formats and tactics in which a plugin can run, as text. Entries of `io_types` and
-/// `layouts` are separated by commas, one for each input and then each output. Within an entry `|`
-/// separates alternatives that move together across all entries that have them, `*` alternatives
-/// that are free of each other. One layout stands for all ports; without types, the ports have the
-/// network's.
+/// `layouts` are separated by commas: one for each input, then one for each output. Within an
+/// entry, `|` separates alternatives that move together across all entries with `|`. `*` separates
+/// alternatives that are independent of other entries. One layout stands for all ports. Without
+/// types, the ports have the network's.
 ///
 /// All methods throw Error quoting the text when it does not follow this grammar.
 class AutoTuneCombination {
  public:
   AutoTuneCombination() = default;
-  /// Empty text: not given. Text is checked against the number of ports by expand().
+  /// Empty text: not given. expand() checks text against the number of ports.
   AutoTuneCombination(const std::string& io_types, const std::string& layouts,
                       std::vector<int64_t> tactics = {});
 
-  /// Sets the entries of these ports. A port that was set already is an error.
+  /// Sets the entries of these ports. Throws Error for a port that was set already.
   void pos(std::span<const int> ports, const std::string& types,
            const std::string& layouts = "LINEAR");
-  /// Positive integers without repetition; `names` (for logs) is empty or has one for each.
+  /// Sets tactics: positive integers without repetition. `names` (for logs) is empty or has one for
+  /// each.
   void tactics(std::vector<int64_t> tactics, std::vector<std::string> names = {});
   const std::vector<int64_t>& tactics() const { return tactics_; }
-  /// What was given, as the constructor takes it, or what pos() was called with; an entry is empty
-  /// where pos() was not called yet.
+  /// The text of the constructor, or of pos(). An entry is empty if pos() was not called for it
+  /// yet.
   std::string io_types() const { return join(types_); }
   std::string layouts() const { return join(formats_); }
 
-  /// Every combination of types and formats with every tactic (0 where there is none), `|` lists
-  /// before `*` lists, rightmost alternatives varying fastest. Types and formats are not checked
-  /// against anything.
+  /// Every combination of types and formats with every tactic (0 if there is none). `|` lists vary
+  /// before `*` lists, and the rightmost alternatives vary fastest. Types and formats are not
+  /// checked.
   std::vector<Candidate> expand(std::span<const PortDesc> inputs,
                                 std::span<const PortDesc> outputs) const;
 
  private:
   enum class Kind : uint8_t { kUnset, kTied, kFree };
-  /// What one port may have. A single alternative is kTied with a list of one.
+  /// The alternatives of one port. A single alternative is kTied with a list of one.
   template <class T>
   struct Entry {
     Kind kind = Kind::kUnset;
@@ -64,24 +65,25 @@ class AutoTuneCombination {
 
   Entries<DataType> types_;
   Entries<TensorFormat> formats_;
-  bool one_layout_ = false;  ///< formats_ has one entry that stands for all
+  bool one_layout_ = false;  ///< formats_ has one entry that stands for all ports
   bool by_position_ = false;
   std::vector<int64_t> tactics_;
   std::vector<std::string> tactic_names_;
 };
 
-/// The types that a port may have: the network's first, then, unless the network is strongly typed,
-/// FP32 and those lower precisions that the query allows, INT8 where the tensor has a scale. Types
-/// that are not floating stay.
+/// The types that a port may have. The network's type comes first. Unless the network is strongly
+/// typed, FP32 and the lower precisions that the query allows follow, with INT8 only if the tensor
+/// has a scale. Types that are not floating stay.
 std::vector<DataType> allowed_types(const CandidateQuery& query, const PortDesc& port);
 /// The network's types, for messages: "FP32, INT32 -> FP32".
 std::string describe_types(const CandidateQuery& query);
-/// Why a combination cannot be: the first port with a type that is not allowed or a format that its
-/// rank cannot have. Empty where it can be.
+/// Why a combination is not possible: the first port whose type is not allowed or whose rank cannot
+/// have the format. Empty if it is possible.
 std::string obstacle(const Candidate& candidate, const CandidateQuery& query);
 
-/// Expands all combinations, drops those that cannot be, which it tells the query, and repetitions.
-/// Throws Error naming `plugin` and the layer, with the reasons, when nothing is left.
+/// Expands all combinations. Drops repetitions, and combinations that are not possible, which it
+/// reports to the query. Throws Error naming `plugin` and the layer, with the reasons, when none is
+/// left.
 std::vector<Candidate> expand(std::span<const AutoTuneCombination> combinations,
                               const CandidateQuery& query, std::string_view plugin);
 

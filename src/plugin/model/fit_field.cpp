@@ -72,7 +72,8 @@ std::optional<std::vector<double>> read_numbers(const FieldValue& field) {
   return std::vector<double>(integers->begin(), integers->end());
 }
 
-/// Rounding is fine, except that of integers and beyond the largest number.
+/// Throws Error unless the type can hold the numbers. Values may be rounded, but integers must stay
+/// exact, and finite values finite.
 void check_reals(const FieldValue& from, const std::vector<double>& values, const FieldValue& to) {
   const std::vector<double> made = *read_reals(to);
   const auto integers = read_integers(from);
@@ -84,7 +85,7 @@ void check_reals(const FieldValue& from, const std::vector<double>& values, cons
   }
 }
 
-/// The field with its elements as another type.
+/// The field with its elements converted to another type.
 FieldValue convert(const FieldValue& value, PluginFieldType type) {
   if (value.type == type) return value;
   FieldValue converted{value.name, type, value.length, {}, value.extents};
@@ -92,7 +93,7 @@ FieldValue convert(const FieldValue& value, PluginFieldType type) {
     if (const auto reals = read_numbers(value)) {
       const Blob data = write_reals(*reals, type);
       check_reals(value, *reals, {value.name, type, value.length, data});
-      // One spare byte keeps empty arrays distinct from no data.
+      // One spare byte distinguishes empty arrays from no data.
       converted.data = Blob(std::make_shared<Blob>(data), data.data(), data.size() - 1);
       return converted;
     }
@@ -114,7 +115,7 @@ FieldValue convert(const FieldValue& value, PluginFieldType type) {
   fail("must be ", name(type), ", but is ", name(value.type));
 }
 
-/// Runs what says in its errors how an attribute must be, and who and which one before that.
+/// Runs `work`. Its errors say how an attribute must be; adds the owner and the attribute in front.
 template <class Work>
 auto for_attribute(std::string_view owner, std::string_view attribute, Work&& work) {
   try {
@@ -161,7 +162,7 @@ std::string type_name(const FunctionParameter& attribute) {
   return "one of " + names;
 }
 
-/// What a field is, for messages.
+/// Describes a field for messages.
 std::string describe(const FieldValue& value) {
   if (value.type != PluginFieldType::kCHAR) return str(value.length, " of ", name(value.type));
   return value.extents ? str("a list of ", value.extents->size(), " texts")
@@ -200,7 +201,7 @@ const Enumerator* find_enumerator(const FieldValue& value, const FunctionParamet
   return find([&](const Enumerator& e) { return e.number == *value.data.as<int64_t>(); });
 }
 
-/// A list of texts as a creator gets it: each ends with a null.
+/// Joins a list of texts for a creator: each text ends with a null.
 FieldValue join_texts(const FieldValue& list) {
   std::string all;
   for (const std::string_view text : texts_of(list)) all.append(text).push_back('\0');
@@ -208,7 +209,7 @@ FieldValue join_texts(const FieldValue& list) {
           copy_terminated(all.data(), all.size())};
 }
 
-/// What a language knows beyond the types of the elements.
+/// Checks what a language knows beyond the elements' types.
 void check_kind(const RawValue& raw, const FunctionParameter& attribute) {
   using Kind = RawValue::Kind;
   using Form = RawValue::Form;
@@ -226,7 +227,7 @@ void check_kind(const RawValue& raw, const FunctionParameter& attribute) {
       case AttributeForm::kEnum:
         fits &= raw.kind == Kind::kText || raw.kind == Kind::kNumber;
         break;
-      case AttributeForm::kArray:  // whose numbers may be booleans, as NumPy has it
+      case AttributeForm::kArray:  // numbers may be booleans, as in NumPy
         fits &= raw.kind == Kind::kBool || (raw.kind == Kind::kNumber && !attribute.is_bool);
         break;
       default: {
@@ -237,7 +238,7 @@ void check_kind(const RawValue& raw, const FunctionParameter& attribute) {
       }
     }
   }
-  // By kinds: one, and a list of them.
+  // Per kind: one value, and a list of values.
   static constexpr const char* kShown[][2] = {{"another", "a list"},
                                               {"a number", "a list of numbers"},
                                               {"a boolean", "a list of booleans"},
@@ -305,7 +306,7 @@ FieldValue fit(const RawValue& raw, const FunctionParameter& attribute) {
     fitted.extents.reset();
   } else if (is_empty_list(value) &&
              (is_sequence(attribute) || attribute.form == AttributeForm::kArray)) {
-    // What type it has in a model says nothing.
+    // An empty list's type in a model has no meaning.
     fitted = {attribute.name, attribute.type, 0, copy_terminated(nullptr, 0)};
     if (is_texts) fitted.extents.emplace();
   } else if (attribute.type != PluginFieldType::kCHAR) {
@@ -325,7 +326,7 @@ FieldValue fit(const RawValue& raw, PluginFieldType declared) {
   require(raw.obstacle.empty(), raw.obstacle);
   const FieldValue& value = raw.value;
   const bool is_texts = value.type == PluginFieldType::kCHAR && value.extents;
-  // What type an empty list has in a model says nothing.
+  // An empty list's type in a model has no meaning.
   if (value.length == 0 && !is_texts) return {value.name, declared, 0, copy_terminated(nullptr, 0)};
   FieldValue fitted = convert(is_texts ? join_texts(value) : value, declared);
   fitted.data = copy_terminated(fitted.data.data(), fitted.data.size());

@@ -23,10 +23,10 @@ class Enumeration {
     for (const PortDesc& output : search.query.outputs) add_port(output);
   }
 
-  /// Accepted combinations, each the types of inputs and outputs.
+  /// Finds accepted combinations: the types of inputs, then of outputs.
   std::vector<std::vector<PortType>> run() {
-    // Wider sets of formats come later, so that a plugin whose limit is small is not tried in
-    // exotic layouts of its last port alone.
+    // Wider sets of formats come later. So a plugin with a small limit is not only tried with
+    // exotic layouts of its last port.
     for (const int formats : {kLinear, kDevice, kAll}) {
       formats_ = formats;
       queries_left_ = kMaxQueries;
@@ -37,8 +37,8 @@ class Enumeration {
 
  private:
   enum { kLinear, kDevice, kAll };
-  // A plugin that accepts whatever it is asked port by port, and then nothing at the last one,
-  // would keep the build busy for ever.
+  // Limits the search: a plugin may accept everything port by port, but nothing at its last port,
+  // which would keep the build busy for ever.
   static constexpr int kMaxQueries = 20000;
 
   void add_port(const PortDesc& port) {
@@ -89,7 +89,7 @@ class Enumeration {
     descs_[pos] = describe(*ports_[pos], {type, format});
     --queries_left_;
     if (search_.supports(static_cast<int>(pos), descs_)) visit(pos + 1);
-    // What follows `pos` was left by the last attempt; this port is set again before it is asked.
+    // Ports after `pos` keep values of the last attempt. Each port is set again before it is asked.
   }
 
   const FormatSearch& search_;

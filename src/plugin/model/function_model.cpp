@@ -28,7 +28,7 @@ std::string owner_of(const FunctionPlugin& definition, std::string_view layer) {
   return str("layer '", layer, "': plugin '", id_of(definition), "'");
 }
 
-/// Of two outputs in one memory, only the one that is written last would be right.
+/// Throws Error if two outputs share an input's memory: only the last one written would be right.
 void check_aliases(const std::string& owner, const std::vector<int>& inputs) {
   for (size_t o = 0; o < inputs.size(); ++o) {
     if (inputs[o] < 0) continue;
@@ -49,7 +49,7 @@ void require_implementation(const FunctionPlugin& definition, FunctionMode mode,
                                                         " function for the ", name_of(device)));
 }
 
-/// Takes away the candidates whose aliased outputs have another type or format than their input.
+/// Removes candidates whose aliased outputs differ from their input in type or format.
 void drop_split_aliases(const std::string& owner, const CandidateQuery& query,
                         std::vector<Candidate>& candidates) {
   std::string reason;
@@ -72,7 +72,7 @@ void drop_split_aliases(const std::string& owner, const CandidateQuery& query,
           "move together, as in AutoTuneCombination(\"FP32|FP16, FP32|FP16\")");
 }
 
-/// What `autotune` gives, or the types of the network.
+/// The candidates that `autotune` returns, or one with the network's types.
 std::vector<Candidate> list_candidates(const FunctionPlugin& definition,
                                        const FieldValues& attributes, const CandidateQuery& query) {
   if (!definition.has_autotune()) {
@@ -88,8 +88,8 @@ std::vector<Candidate> list_candidates(const FunctionPlugin& definition,
   return candidates;
 }
 
-/// A definition with a layer's attributes. One that is configured, whose `impl` is called, has
-/// those that `impl` takes, as an engine stores no others.
+/// A definition with a layer's attributes. A configured model, whose `impl` is called, only has the
+/// attributes that `impl` takes, because an engine stores no others.
 class FunctionModel final : public PluginModel {
  public:
   FunctionModel(std::shared_ptr<const FunctionPlugin> definition, FieldValues attributes,
@@ -116,7 +116,7 @@ class FunctionModel final : public PluginModel {
     check_aliases(owner, aliased);
     return outputs;
   }
-  /// `register` and `autotune` may want attributes that `impl` does not take.
+  /// `register` and `autotune` may need attributes that `impl` does not take.
   bool can_infer() const override {
     return std::ranges::all_of(definition_->parameters(), [&](const FunctionParameter& parameter) {
       return !parameter.is_attribute() || has_attribute(parameter.name);
@@ -188,7 +188,7 @@ class FunctionModel final : public PluginModel {
     check_inputs(definition_->parameters(), present, owner(args.layer));
     ports.require_counts(args.inputs.size(), definition_->num_outputs(),
                          [](size_t) { return true; });
-    // Without one of them nobody could be asked for the outputs.
+    // The outputs can only be inferred with all of these attributes.
     for (const std::string& name : definition_->impl_attributes())
       if (!has_attribute(name))
         ports.reject("the engine does not store its attribute '", name, "', which impl takes");
@@ -230,7 +230,7 @@ class FunctionModel final : public PluginModel {
     }
   }
 
-  /// An engine needs no `autotune` where it runs. One that is there is asked.
+  /// Checks the candidate with `autotune`, if there is one. A running engine does not need it.
   void check_candidate(const StoredPorts& ports, const KernelArgs& args) const {
     if (!definition_->has_autotune() || !can_infer()) {
       check_untuned(ports, args);
@@ -252,9 +252,9 @@ class FunctionModel final : public PluginModel {
     };
     try {
       if (is_given()) return;
-    } catch (const Error&) {  // none of what it gives can be in a network of these types
+    } catch (const Error&) {  // none of its results is possible in a network with these types
     }
-    // An engine does not say which types the network had; what was tuned was FP32 there mostly.
+    // The engine does not store the network's types. Tuned types were mostly FP32 there.
     for (auto* side : {&inputs, &outputs})
       for (PortDesc& port : *side)
         if (is_floating(port.type.dtype) || is_quantized(port)) port.type.dtype = DataType::kFLOAT;
@@ -264,15 +264,15 @@ class FunctionModel final : public PluginModel {
                    ", which autotune does not give");
   }
 
-  /// What no `autotune` can give. Layouts are not looked at: a tensor tells `impl` its own, and
-  /// each can hold the shape.
+  /// Rejects candidates that no `autotune` can return. Layouts are not checked: a tensor tells
+  /// `impl` its layout, and each layout can hold the shape.
   static void check_untuned(const StoredPorts& ports, const KernelArgs& args) {
     ports.require_tactic_number(std::numeric_limits<int64_t>::max());
     const bool takes_quantized = std::ranges::any_of(args.inputs, is_quantized);
     for (size_t o = 0; o < args.inferred.size(); ++o) {
       const PortDesc& output = args.outputs[o];
       const DataType stored = output.type.dtype, described = args.inferred[o].dtype;
-      // Each port is tuned by itself, and `register` is asked with the inputs' types as tuned.
+      // Each port is tuned separately, and `register` gets the inputs' tuned types.
       const bool is_tuned =
           (is_floating(stored) || is_quantized(output)) &&
           (is_floating(described) || (described == DataType::kINT8 && takes_quantized));
@@ -290,7 +290,7 @@ class FunctionModel final : public PluginModel {
   const CreatorIdentity identity_;
   const FieldValues attributes_;
   const FunctionMode mode_;
-  const FunctionOutputs outputs_;  ///< of one that is configured
+  const FunctionOutputs outputs_;  ///< of a configured model
 };
 
 }  // namespace

@@ -10,11 +10,11 @@ namespace opwright {
 
 struct OperatorLoadContext;
 
-/// The operator of a function plugin: kind "FunctionPlugin". In mode kCompiled, plans
-/// have a CompiledKernel of it.
+/// The operator of a function plugin: kind "FunctionPlugin". In mode kCompiled, plans store its
+/// CompiledKernel.
 OperatorPtr make_function_operator(std::shared_ptr<const FunctionPlugin> definition,
                                    FieldValues attributes, FunctionMode mode);
-/// Makes the configured plugin again from what a plan stores.
+/// Makes a configured plugin again from its stored form in a plan.
 PluginModelPtr load_function_plugin(const Attributes& attributes,
                                     const OperatorLoadContext& context);
 }  // namespace opwright

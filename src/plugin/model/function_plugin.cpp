@@ -80,7 +80,7 @@ void register_function_plugin(std::shared_ptr<const FunctionPlugin> definition) 
   std::string id = id_of(*definition);
   Definitions& all = definitions();
   const std::lock_guard lock(all.mutex);
-  // What was there before is destroyed after the lock is given back.
+  // The previous definition is destroyed after the lock is released.
   std::swap(all.by_id[std::move(id)], definition);
 }
 
@@ -97,7 +97,7 @@ void deregister_function_plugin(const std::string& plugin_namespace, const std::
 std::shared_ptr<const FunctionPlugin> find_function_plugin(
     const std::string& plugin_namespace, const std::string& name,
     std::span<const std::shared_ptr<const FunctionPlugin>> first) {
-  // Of several with an id the last one counts, as for those of the process.
+  // The last definition with an id counts, as for the process's definitions.
   for (auto each = first.rbegin(); each != first.rend(); ++each)
     if ((*each)->plugin_namespace() == plugin_namespace && (*each)->name() == name) return *each;
   Definitions& all = definitions();

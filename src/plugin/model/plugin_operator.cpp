@@ -12,7 +12,7 @@ namespace opwright {
 
 namespace {
 
-/// All that code compiled for `args` may depend on.
+/// Everything that code compiled for `args` may depend on.
 std::string compilation_key(const KernelArgs& args) {
   std::string key =
       str(args.candidate->tactic, ' ', args.device ? args.device->architecture() : "");
@@ -52,8 +52,8 @@ PlannedOperatorPtr PluginOperator::compiled(const KernelArgs& args) const {
     const auto found = compiled_.find(key);
     if (found != compiled_.end()) return found->second;
   }
-  // Compiling runs code of the plugin, so no lock is held; what a second thread compiled
-  // meanwhile is as good.
+  // Compiling runs the plugin's code, so no lock is held. A second thread may compile the same
+  // meanwhile; either result serves.
   KernelCode code = model_->compile(args);
   if (args.device != nullptr)
     code.object.target = args.device->backend().code_format().target(code.object);

@@ -34,12 +34,12 @@ class PluginOperator final : public Operator {
   PlannedOperatorPtr compiled(const KernelArgs& args) const;
 
   const PluginModelPtr model_;
-  // Each kernel is compiled once, so that the one that was timed is the one that the plan stores.
+  // Each kernel is compiled once, so that the plan stores the kernel that was timed.
   mutable std::mutex mutex_;
   mutable std::map<std::string, PlannedOperatorPtr> compiled_;
 };
 
-/// A plugin of any kind in a plan, which names it and stores what makes it again.
+/// A plugin of any kind in a plan. The plan stores its kind and the attributes that make it again.
 class PlannedPlugin final : public PlannedOperator {
  public:
   /// `model` is configured; `layer` is for messages.
@@ -65,8 +65,7 @@ class PlannedPlugin final : public PlannedOperator {
   const std::string layer_;
 };
 
-/// The model behind a plugin's operator as the adapter's class `Model`; null where the operator is
-/// another.
+/// The model of a plugin's operator as the adapter's class `Model`; null for any other operator.
 template <class Model>
 const Model* model_of(const Operator& op) {
   return dynamic_cast<const Model*>(op.plugin());

@@ -1,4 +1,4 @@
-"""Where scripts look for the errors of ONNX Runtime."""
+"""The package in which scripts look for ONNX Runtime's errors."""
 
 from . import onnxruntime_pybind11_state
 

@@ -1,4 +1,4 @@
-"""The errors and options of `opwright.onnxruntime` under the module name that ONNX Runtime has for them."""
+"""The errors and options of `opwright.onnxruntime`, under ONNX Runtime's module name."""
 
 from .._errors import (
     EngineError,

@@ -1,0 +1,1 @@
+"""Python plugins for the native module, and the places of their code."""

@@ -1,0 +1,1 @@
+"""Stand-ins for TensorRT: its names, its package, its prefix."""
