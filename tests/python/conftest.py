@@ -10,8 +10,8 @@ import pytest
 
 import opwright as trt
 from opwright.aot import _nvrtc
+from paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 # Ray would put a function of its own in the place of print, which tests of the same process compile.
 os.environ["RAY_TQDM_PATCH_PRINT"] = "0"
 
@@ -65,7 +65,7 @@ def plugin_dir() -> Path:
     if "OPWRIGHT_TEST_PLUGIN_DIR" in os.environ:
         return Path(os.environ["OPWRIGHT_TEST_PLUGIN_DIR"])
     folder = ROOT / "build" / "dev" / "tests" / "cpp" / "plugins"
-    assert (folder / "circ_pad_plugin.so").is_file(), "the plugins are not built: make build"
+    assert (folder / "circ_pad_plugin.so").is_file(), "the plugins are not built: make setup"
     return folder
 
 

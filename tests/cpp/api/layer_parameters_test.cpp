@@ -1,7 +1,7 @@
 // Layers get their parameters after they were added, in any order. What does not fit is an error
 // when it is asked for or built, not before. Results against numbers computed by hand. Core does it
-// for both languages, and tests/python/test_layer_parameters.py goes through the layers; here is
-// what C++ has of its own: Permutation, weights, names made of an index, errors told to the
+// for both languages, and tests/python/layers/test_layer_parameters.py goes through the layers;
+// here is what C++ has of its own: Permutation, weights, names made of an index, errors told to the
 // recorder.
 
 #include <functional>

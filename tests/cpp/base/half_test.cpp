@@ -36,9 +36,9 @@ struct Format {
 
   /// The magnitude pattern nearest to `x` >= 0, ties to even patterns, by binary search.
   int nearest(double x) const {
-    int low = 0, high = (1 << sign_bit()) - 1;
-    while (std::isnan(value(high)) || std::isinf(value(high))) --high;
-    const int largest = high;
+    // Behind the largest number are infinity and all that is not a number, or one pattern of that.
+    const int largest = (1 << sign_bit()) - (has_infinity ? 1 << mantissa_bits : 1) - 1;
+    int low = 0, high = largest;
     if (x >= value(largest)) {
       if (!has_infinity) return largest;
       const double next = value(largest) + (value(largest) - value(largest - 1));

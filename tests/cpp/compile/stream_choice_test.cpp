@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plan/streams.h"
+#include "plan/stream_groups.h"
 
 namespace opwright {
 namespace {

@@ -305,23 +305,24 @@ TEST_F(Tuning, MemoryThatRunsOutIsAskedForOnceMoreThenTheCandidateIsLeftOut) {
 TEST_F(Tuning, ACancelledBuildKeepsTheTimesThatItTook) {
   TestBehaviour behaviour;
   behaviour.candidates = [](const CandidateQuery& query) { return tactics(query, 3); };
-  int runs = 0;
-  behaviour.run_as = [&](const Candidate& candidate) {
-    if (candidate.tactic == 1) ++runs;
-  };
+  std::map<int64_t, int> runs;
+  behaviour.run_as = [&](const Candidate& candidate) { ++runs[candidate.tactic]; };
   behaviour.run = copy;
   add(behaviour);
   config_.timing_cache = std::make_shared<TimingCache>(get_device(DeviceType::kCPU).identity());
   config_.interrupt_check = [&] {
-    if (runs > 0) throw BuildCancelledError("enough");
+    if (runs[1] > 0) throw BuildCancelledError("enough");
   };
   EXPECT_THROW(compile(network_, config_), BuildCancelledError);
-  EXPECT_EQ(config_.timing_cache->size(), 1u) << "of the first candidate";
+  // On a slow machine the second candidate is done before the next check.
+  EXPECT_GE(config_.timing_cache->size(), 1u);
+  EXPECT_EQ(runs[2], 0);
   EXPECT_EQ(logger_.warnings, "");
   config_.interrupt_check = {};
-  runs = 0;
+  runs.clear();
   const Plan plan = compile(network_, config_);
-  EXPECT_GT(runs, 0);
+  EXPECT_EQ(runs[0], 0) << "its time was kept";
+  EXPECT_GT(runs[2], 0);
   EXPECT_EQ(config_.timing_cache->size(), 3u);
 }
 

@@ -112,7 +112,7 @@ TEST(SourceCompat, PluginV2WithinNvinfer1) {
   nvinfer1::IPluginV2* const plugin = creator.deserializePlugin("layer", &factor, sizeof(factor));
   // The upper byte is the plugin's kind: 3 for IPluginV2DynamicExt. The rest is the API level.
   EXPECT_EQ(plugin->getTensorRTVersion() >> 24, 3);
-  EXPECT_EQ(plugin->getTensorRTVersion() & 0xFFFFFF, NV_TENSORRT_MAJOR * 10000);
+  EXPECT_EQ(plugin->getTensorRTVersion() & 0xFFFFFF, NV_TENSORRT_VERSION);
 
   auto* const scale = static_cast<nvinfer1::IPluginV2DynamicExt*>(plugin);
   nvinfer1::PluginTensorDesc desc{};

@@ -111,7 +111,7 @@ TEST(EmbeddedLibrary, ComesBeforeWhatIsRegistered) {
   Behavior behavior;
   behavior.name = "circ_pad_plugin";
   TestCreator creator(behavior);
-  creator.refuse = true;
+  behavior.can_make = false;
   const Plan plan = build_with({kCircPad});
   const Plan bare = build_with({});
   PluginRegistry registry(&PluginRegistry::global());

@@ -70,24 +70,6 @@ TEST(PluginEngine, RunsTheFastestTactic) {
   EXPECT_EQ(used, 2);
 }
 
-TEST(PluginEngine, FailingPluginLeavesTheContextUsable) {
-  Behavior b;
-  b.enqueue = copy_input;
-  TestCreator creator(b);
-  PluginRegistry registry;
-  ASSERT_TRUE(registry.registerCreator(creator, ""));
-  const Plan plan = build(adopt_plugin_v3(std::make_unique<TestPlugin>(b), 1, 0), {2});
-  LoadOptions options;
-  options.plugins = &registry;
-  const auto engine = Engine::load(plan, options);
-  b.enqueue = [](auto...) { return 3; };
-  const std::string message = thrown_error([&] { run(engine, {1, 2}, {1, 2}); });
-  EXPECT_CONTAINS(message, "the plugin");
-  EXPECT_CONTAINS(message, "enqueue() returned 3");
-  b.enqueue = copy_input;
-  EXPECT_EQ(run(engine, {1, 2}, {1, 2}), (std::vector<float>{1, 2}));
-}
-
 TEST(PluginEngine, CompiledKernelTravelsInTheFile) {
   KernelCode code;
   code.name = "row_sums";

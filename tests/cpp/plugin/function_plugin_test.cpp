@@ -571,7 +571,7 @@ TEST_F(Lookup, CreatorsGetWhatTheyDeclareInTheirOrder) {
   EXPECT_CONTAINS(thrown_error([&] { make_plugin_for_node(n, &registry, flags); }), "is a graph");
   n.obstacles.clear();
   n.attributes.clear();
-  creator.refuse = true;
+  b.can_make = false;
   EXPECT_CONTAINS(thrown_error([&] { make_plugin_for_node(n, &registry, flags); }),
                   "refused the attributes (none); it declares: branch: UNKNOWN, alpha: FLOAT32");
 }

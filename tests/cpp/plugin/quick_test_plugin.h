@@ -1,11 +1,10 @@
 #pragma once
 
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "opwright/NvInferRuntime.h"
+#include "plugin/behavior.h"
 
 namespace opwright {
 
@@ -22,43 +21,6 @@ class TestSymExpr final : public ISymExpr {
  private:
   IDimensionExpr const* expr_ = nullptr;
   PluginArgDataType type_ = PluginArgDataType::kINT32;
-};
-
-/// How a QuickTestPlugin behaves; all its clones share it.
-struct QuickBehavior {
-  bool aot = false, has_runtime = true;
-  APILanguage language = APILanguage::kCPP;
-  int num_outputs = 1;
-  int num_inputs = -1;         ///< that it takes, where it looks
-  std::vector<int32_t> ranks;  ///< that getOutputDataTypes() was told
-  std::function<int32_t(DataType*, DataType const*)> types = [](DataType* out, DataType const* in) {
-    out[0] = in[0];
-    return 0;
-  };
-  std::function<int32_t(DimsExprs const*, DimsExprs*, IExprBuilder&)> shapes =
-      [](DimsExprs const* in, DimsExprs* out, IExprBuilder&) {
-        out[0] = in[0];
-        return 0;
-      };
-  /// Combinations of the type and format of each port.
-  std::vector<std::vector<std::pair<DataType, TensorFormat>>> combinations = {
-      {{DataType::kFLOAT, TensorFormat::kLINEAR}, {DataType::kFLOAT, TensorFormat::kLINEAR}}};
-  int32_t combination_count = -1;  ///< where it is not their number
-  /// For the type of input 0 in the last configurePlugin().
-  std::function<std::vector<int32_t>(DataType)> tactics = [](DataType) {
-    return std::vector<int32_t>{};
-  };
-  std::function<int32_t(int32_t)> aliased = [](int32_t) { return -1; };
-  std::function<int32_t(PluginTensorDesc const*, void const* const*, void* const*, Dims const*,
-                        Dims const*, int32_t tactic)>
-      enqueue = [](auto...) { return 0; };
-  std::function<int32_t(DimsExprs const*, IKernelLaunchParams&, ISymExprs&, IExprBuilder&,
-                        int32_t tactic)>
-      launch = [](auto&&...) { return 0; };
-  std::function<int32_t(PluginTensorDesc const*, char const**, char**, int32_t*, int32_t tactic)>
-      kernel = [](auto...) { return 0; };
-  int32_t configure_status = 0, set_tactic_status = 0;
-  DimsExprs kept{};  ///< what getOutputShapes() was last given of input 0
 };
 
 /// A plugin of the Quick family whose every answer a test can set. It serializes
@@ -104,13 +66,17 @@ class QuickTestPlugin final : public IPluginV3,
     QuickTestPlugin& p_;
   };
 
-  explicit QuickTestPlugin(QuickBehavior& b, int32_t configured_type = -1)
-      : b_(b), configured_type_(configured_type) {}
+  explicit QuickTestPlugin(Behavior& b, int32_t configured_type = -1)
+      : b_(b), configured_type_(configured_type) {
+    ++b_.live;
+  }
+  ~QuickTestPlugin() noexcept override { --b_.live; }
   IPluginCapability* getCapabilityInterface(PluginCapabilityType type) noexcept override {
     switch (type) {
       case PluginCapabilityType::kCORE:
-        return static_cast<IPluginV3QuickCore*>(this);
+        return b_.has_core ? static_cast<IPluginV3QuickCore*>(this) : nullptr;
       case PluginCapabilityType::kBUILD:
+        if (!b_.has_build) return nullptr;
         return b_.aot
                    ? static_cast<IPluginV3QuickBuild*>(static_cast<IPluginV3QuickAOTBuild*>(this))
                    : &build_;
@@ -119,37 +85,40 @@ class QuickTestPlugin final : public IPluginV3,
     }
     return nullptr;
   }
-  QuickTestPlugin* clone() noexcept override { return new QuickTestPlugin(b_, configured_type_); }
+  QuickTestPlugin* clone() noexcept override {
+    ++b_.clones;
+    return b_.can_clone ? new QuickTestPlugin(b_, configured_type_) : nullptr;
+  }
   APILanguage getAPILanguage() const noexcept override { return b_.language; }
-  char const* getPluginName() const noexcept override { return "quick_test"; }
-  char const* getPluginVersion() const noexcept override { return "1"; }
-  char const* getPluginNamespace() const noexcept override { return "ns"; }
+  char const* getPluginName() const noexcept override { return b_.name.c_str(); }
+  char const* getPluginVersion() const noexcept override { return b_.version.c_str(); }
+  char const* getPluginNamespace() const noexcept override { return b_.plugin_namespace.c_str(); }
 
-  int32_t getOutputDataTypes(DataType* out, int32_t, DataType const* in, int32_t const* ranks,
+  int32_t getOutputDataTypes(DataType* out, int32_t m, DataType const* in, int32_t const* ranks,
                              int32_t n) const noexcept override {
     b_.ranks.assign(ranks, ranks + n);
     if (b_.num_inputs >= 0 && n != b_.num_inputs) return 1;
-    return b_.types(out, in);
+    return b_.types(out, m, in, n);
   }
-  int32_t getOutputShapes(DimsExprs const* in, int32_t n, DimsExprs const*, int32_t, DimsExprs* out,
-                          int32_t, IExprBuilder& builder) noexcept override {
+  int32_t getOutputShapes(DimsExprs const* in, int32_t n, DimsExprs const* shapes, int32_t s,
+                          DimsExprs* out, int32_t m, IExprBuilder& builder) noexcept override {
     if (b_.num_inputs >= 0 && n != b_.num_inputs) return 1;
     b_.kept = in[0];
-    return b_.shapes(in, out, builder);
+    return b_.shapes(in, n, shapes, s, out, m, builder);
   }
-  int32_t configurePlugin(DynamicPluginTensorDesc const* in, int32_t,
-                          DynamicPluginTensorDesc const*, int32_t) noexcept override {
+  int32_t configurePlugin(DynamicPluginTensorDesc const* in, int32_t n,
+                          DynamicPluginTensorDesc const* out, int32_t m) noexcept override {
     configured_type_ = static_cast<int32_t>(in[0].desc.type);
-    return b_.configure_status;
+    return b_.configure(in, n, out, m);
   }
-  int32_t getNbSupportedFormatCombinations(DynamicPluginTensorDesc const*, int32_t,
-                                           int32_t) noexcept override {
-    return b_.combination_count >= 0 ? b_.combination_count
-                                     : static_cast<int32_t>(b_.combinations.size());
+  int32_t getNbSupportedFormatCombinations(DynamicPluginTensorDesc const* ports, int32_t n,
+                                           int32_t m) noexcept override {
+    listed_ = b_.combinations.empty() ? supported_combinations(b_, ports, n, m) : b_.combinations;
+    return b_.combination_count >= 0 ? b_.combination_count : static_cast<int32_t>(listed_.size());
   }
   int32_t getSupportedFormatCombinations(DynamicPluginTensorDesc const*, int32_t, int32_t,
                                          PluginTensorDesc* listed, int32_t) noexcept override {
-    for (auto const& combination : b_.combinations)
+    for (auto const& combination : listed_)
       for (auto const& [type, format] : combination) {
         listed->type = type;
         listed->format = format;
@@ -165,7 +134,7 @@ class QuickTestPlugin final : public IPluginV3,
   int32_t getValidTactics(int32_t* tactics, int32_t) noexcept override {
     const std::vector<int32_t> all = b_.tactics(static_cast<DataType>(configured_type_));
     std::copy(all.begin(), all.end(), tactics);
-    return 0;
+    return b_.tactics_status;
   }
   int32_t setTactic(int32_t tactic) noexcept override {
     tactic_ = tactic;
@@ -180,29 +149,33 @@ class QuickTestPlugin final : public IPluginV3,
                     char const** name, char** code, int32_t* size) noexcept override {
     return b_.kernel(in, name, code, size, tactic_);
   }
-  int32_t enqueue(PluginTensorDesc const* in, PluginTensorDesc const*, void const* const* inputs,
-                  void* const* outputs, Dims const* input_strides, Dims const* output_strides,
-                  int32_t, int32_t, cudaStream_t) noexcept override {
-    return b_.enqueue(in, inputs, outputs, input_strides, output_strides, tactic_);
+  int32_t enqueue(PluginTensorDesc const* in, PluginTensorDesc const* out,
+                  void const* const* inputs, void* const* outputs, Dims const* input_strides,
+                  Dims const* output_strides, int32_t, int32_t, cudaStream_t) noexcept override {
+    b_.input_strides = input_strides;
+    b_.output_strides = output_strides;
+    return b_.enqueue(in, out, inputs, outputs, nullptr, tactic_);
   }
   PluginFieldCollection const* getFieldsToSerialize() noexcept override {
+    if (b_.fields_are_null) return nullptr;
     field_ = PluginField("configured_type", &configured_type_, PluginFieldType::kINT32, 1);
     fields_ = {1, &field_};
     return &fields_;
   }
 
  private:
-  QuickBehavior& b_;
+  Behavior& b_;
   Build build_{*this};
   int32_t configured_type_;
   int32_t tactic_ = -1;
+  std::vector<std::vector<std::pair<DataType, TensorFormat>>> listed_;
   PluginField field_;
   PluginFieldCollection fields_{};
 };
 
 class QuickTestCreator final : public IPluginCreatorV3Quick {
  public:
-  explicit QuickTestCreator(QuickBehavior& b) : b_(b) {}
+  explicit QuickTestCreator(Behavior& b) : b_(b) {}
   IPluginV3* createPlugin(AsciiChar const* name, AsciiChar const* nspace,
                           PluginFieldCollection const* fc, TensorRTPhase phase,
                           QuickPluginCreationRequest request) noexcept override {
@@ -211,21 +184,20 @@ class QuickTestCreator final : public IPluginCreatorV3Quick {
     last_request = request;
     const int32_t type = fc->nbFields == 1 ? *static_cast<int32_t const*>(fc->fields[0].data) : -1;
     last_type = type;
-    return refuse ? nullptr : new QuickTestPlugin(b_, type);
+    return b_.can_make ? new QuickTestPlugin(b_, type) : nullptr;
   }
   PluginFieldCollection const* getFieldNames() noexcept override { return nullptr; }
-  char const* getPluginName() const noexcept override { return "quick_test"; }
-  char const* getPluginVersion() const noexcept override { return "1"; }
-  char const* getPluginNamespace() const noexcept override { return "ns"; }
+  char const* getPluginName() const noexcept override { return b_.name.c_str(); }
+  char const* getPluginVersion() const noexcept override { return b_.version.c_str(); }
+  char const* getPluginNamespace() const noexcept override { return b_.plugin_namespace.c_str(); }
 
   std::string given;
   TensorRTPhase last_phase{};
   QuickPluginCreationRequest last_request{};
   int32_t last_type = -1;
-  bool refuse = false;
 
  private:
-  QuickBehavior& b_;
+  Behavior& b_;
 };
 
 }  // namespace opwright

@@ -1,18 +1,12 @@
 // What operators of plugins check of a plan, which comes from a file: PlannedOperator::check().
 
 #include <functional>
+#include <optional>
 
 #include "network/operator_registry.h"
-#include "plugin/abi/v2_model.h"
-#include "plugin/abi/v3_model.h"
 #include "plugin/compile_for_test.h"
 #include "plugin/kernel/compiled_kernel.h"
-#include "plugin/plugin_operators.h"
-#include "plugin/plugin_test.h"
-#include "plugin/quick_test_plugin.h"
-#include "plugin/registry/registry.h"
-#include "plugin/test_plugins.h"
-#include "plugin/v2_test_plugin.h"
+#include "plugin/plugin_kinds.h"
 
 namespace opwright {
 namespace {
@@ -44,51 +38,66 @@ std::string error_with(const PlannedOperator& op, const std::function<void(Step&
   return thrown_error([&] { step.check(op); });
 }
 
-/// That every kind of plugin refuses.
-void expect_ports_are_checked(const PlannedOperator& op) {
-  Step{}.check(op);
-  EXPECT_CONTAINS(error_with(op, [](Step& s) { s.inputs.clear(); }),
-                  "layer 'test layer': plugin '");
-  EXPECT_CONTAINS(error_with(op, [](Step& s) { s.inputs.push_back(s.inputs[0]); }),
-                  "gives it 2 inputs, with types of 2, and it takes 1");
-  EXPECT_CONTAINS(error_with(op, [](Step& s) { s.inputs[0].present = false; }),
-                  "input 0 is absent in the engine");
-  EXPECT_CONTAINS(error_with(op, [](Step& s) { s.outputs.clear(); }), "gives it 0 outputs");
-  EXPECT_CONTAINS(error_with(op, [](Step& s) { s.outputs.push_back(s.outputs[0]); }),
-                  "gives it 2 outputs, with types of 2, and it has 1");
-  EXPECT_CONTAINS(error_with(op, [](Step& s) { s.outputs[0].present = false; }),
-                  "output 0 is absent");
-  EXPECT_CONTAINS(error_with(op, [](Step& s) { s.tactic = 7; }), "stores the tactic 7");
-}
-
-class StoredV3 : public testing::Test {
+class Stored : public testing::TestWithParam<PluginKind> {
  protected:
-  void SetUp() override { registry_.registerCreator(creator_, ""); }
-  void TearDown() override { registry_.deregisterCreator(creator_); }
-
   /// As an engine stores it, for FP32, with so many bytes of workspace.
-  PlannedOperatorPtr load(int num_inputs = 1, int num_shape_inputs = 0) {
-    TestPlugin plugin(b_);
-    const OperatorPtr op = make_plugin_v3_operator(plugin, num_inputs, num_shape_inputs);
+  PlannedOperatorPtr load(int shape_inputs = 0) {
+    if (!registered_) registered_.emplace(GetParam(), b_, registry_);
+    const OperatorPtr op = make_plugin(GetParam(), b_, 1, shape_inputs);
     const Step step;
     std::vector<PortDesc> inputs = step.inputs;
-    if (num_shape_inputs > 0) inputs.push_back(port(DT::kINT64, {2}));
+    if (shape_inputs > 0) inputs.push_back(port(DT::kINT64, {2}));
     const Candidate candidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
-    const PlannedOperatorPtr special = op->plan(make_args(candidate, inputs, step.outputs));
+    const PlannedOperatorPtr planned = op->plan(make_args(candidate, inputs, step.outputs));
+    kind_ = planned->kind();
+    stored_ = planned->attributes();
+    return load_stored();
+  }
+  PlannedOperatorPtr load_stored() {
     OperatorLoadContext context;
     context.layer = "test layer";
     context.plugins = &registry_;
-    return load_operator("PluginV3", special->attributes(), context);
+    return load_operator(kind_, stored_, context);
   }
 
   Behavior b_;
-  TestCreator creator_{b_};
+  std::optional<RegisteredPlugin> registered_;
   PluginRegistry registry_{&PluginRegistry::global()};
+  std::string kind_;
+  Attributes stored_;
 };
 
-TEST_F(StoredV3, PortsAreThoseOfThePlugin) { expect_ports_are_checked(*load()); }
+std::string kind_of(const testing::TestParamInfo<PluginKind>& info) { return name_of(info.param); }
+using enum PluginKind;
+class StoredPlugin : public Stored {};
+INSTANTIATE_TEST_SUITE_P(, StoredPlugin, testing::Values(kV3, kQuick, kV2), kind_of);
+class StoredAsked : public Stored {};  // has a supportsFormatCombination() and a workspace
+INSTANTIATE_TEST_SUITE_P(, StoredAsked, testing::Values(kV3, kV2), kind_of);
+class StoredV3OrQuick : public Stored {};
+INSTANTIATE_TEST_SUITE_P(, StoredV3OrQuick, testing::Values(kV3, kQuick), kind_of);
+class StoredV3 : public Stored {};
+INSTANTIATE_TEST_SUITE_P(, StoredV3, testing::Values(kV3), kind_of);
+class StoredQuick : public Stored {};
+INSTANTIATE_TEST_SUITE_P(, StoredQuick, testing::Values(kQuick), kind_of);
 
-TEST_F(StoredV3, TypesAndFormatsAreAskedFor) {
+TEST_P(StoredPlugin, PortsAreThoseOfThePlugin) {
+  const PlannedOperatorPtr op = load();
+  Step{}.check(*op);
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.inputs.clear(); }),
+                  "layer 'test layer': plugin '");
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.inputs.push_back(s.inputs[0]); }),
+                  "gives it 2 inputs, with types of 2, and it takes 1");
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.inputs[0].present = false; }),
+                  "input 0 is absent in the engine");
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs.clear(); }), "gives it 0 outputs");
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs.push_back(s.outputs[0]); }),
+                  "gives it 2 outputs, with types of 2, and it has 1");
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs[0].present = false; }),
+                  "output 0 is absent");
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.tactic = 7; }), "stores the tactic 7");
+}
+
+TEST_P(StoredAsked, TypesAndFormatsAreAskedFor) {
   const PlannedOperatorPtr op = load();
   EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs[0].type.dtype = DT::kHALF; }),
                   "output 0 is stored as FP16, which supportsFormatCombination() refuses");
@@ -96,7 +105,16 @@ TEST_F(StoredV3, TypesAndFormatsAreAskedFor) {
                   "input 0 is stored as FP32:HWC, which supportsFormatCombination() refuses");
 }
 
-TEST_F(StoredV3, TacticsAreThoseForTheConfiguration) {
+TEST_P(StoredQuick, TypesAndFormatsAreListed) {
+  const PlannedOperatorPtr op = load();
+  EXPECT_TRUE(op->can_infer());
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs[0].type.dtype = DT::kHALF; }),
+                  "the engine stores FP32 -> FP16, which is none of the combinations");
+  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.inputs[0].type.format = TF::kHWC; }),
+                  "which is none of the combinations");
+}
+
+TEST_P(StoredV3OrQuick, TacticsAreThoseForTheConfiguration) {
   b_.tactics = [](DT type) { return type == DT::kFLOAT ? std::vector{3, 5} : std::vector{9}; };
   const PlannedOperatorPtr op = load();
   for (const int64_t tactic : {3, 5}) {
@@ -111,7 +129,7 @@ TEST_F(StoredV3, TacticsAreThoseForTheConfiguration) {
                   "stores the tactic 4294967299");
 }
 
-TEST_F(StoredV3, TheWorkspaceIsAsLargeAsThePluginWants) {
+TEST_P(StoredAsked, TheWorkspaceIsAsLargeAsThePluginWants) {
   b_.workspace = 1000;
   const PlannedOperatorPtr op = load();
   Step{}.check(*op);
@@ -120,7 +138,7 @@ TEST_F(StoredV3, TheWorkspaceIsAsLargeAsThePluginWants) {
                   "it wants 1001 bytes of workspace, and the engine stores 1000");
 }
 
-TEST_F(StoredV3, AliasedOutputsHaveTheirInputsType) {
+TEST_P(StoredV3, AliasedOutputsHaveTheirInputsType) {
   b_.aliased = [](int32_t) { return 0; };
   b_.supports = [](auto...) { return true; };
   const PlannedOperatorPtr op = load();
@@ -128,8 +146,8 @@ TEST_F(StoredV3, AliasedOutputsHaveTheirInputsType) {
                   "output 0 is stored as FP16 but aliased to input 0, which is FP32");
 }
 
-TEST_F(StoredV3, ShapeInputsCanBeReadOnTheHost) {
-  const PlannedOperatorPtr op = load(1, 1);
+TEST_P(StoredV3OrQuick, ShapeInputsCanBeReadOnTheHost) {
+  const PlannedOperatorPtr op = load(1);
   Step good;
   good.inputs.push_back(port(DT::kINT64, {2}));
   good.check(*op);
@@ -148,23 +166,24 @@ TEST_F(StoredV3, ShapeInputsCanBeReadOnTheHost) {
                   "must be a scalar or a vector of constant length");
 }
 
-TEST_F(StoredV3, WithoutABuildPartThePortsAreKnown) {
-  const PlannedOperatorPtr whole = load();
-  EXPECT_TRUE(whole->can_infer());
-  TestPlugin plugin(b_);
-  const Attributes stored = whole->attributes();
+TEST_P(StoredV3OrQuick, WithoutABuildPartThePortsAreKnown) {
+  EXPECT_TRUE(load()->can_infer());
   b_.has_build = false;
-  OperatorLoadContext context;
-  context.layer = "test layer";
-  context.plugins = &registry_;
-  const PlannedOperatorPtr op = load_operator("PluginV3", stored, context);
+  const PlannedOperatorPtr op = load_stored();
   EXPECT_FALSE(op->can_infer());
   Step{}.check(*op);
   EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.inputs.clear(); }), "gives it 0 inputs");
   EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs.clear(); }), "it has at least one");
 }
 
-TEST_F(StoredV3, InfersAsInANetwork) {
+TEST_P(StoredPlugin, InfersAsInANetwork) {
+  const PlannedOperatorPtr op = load();
+  EXPECT_TRUE(op->can_infer());
+  TestContext context({tensor(DT::kFLOAT, {2, 3})});
+  EXPECT_EQ(constant_shape(op->infer(context)[0].dims), Shape({2, 3}));
+}
+
+TEST_P(StoredV3OrQuick, InfersSizes) {
   b_.num_outputs = 2;
   b_.types = [](DT* out, int32_t, DT const* in, int32_t) {
     out[0] = in[0];
@@ -194,66 +213,16 @@ TEST_F(StoredV3, InfersAsInANetwork) {
   EXPECT_EQ(constant_shape(outputs[0].dims), Shape({6}));
 }
 
-TEST_F(StoredV3, NumbersOfInputsAreBounded) {
-  Attributes stored = load()->attributes();
-  for (Attribute& attribute : stored)
+TEST_P(StoredV3OrQuick, NumbersOfInputsAreBounded) {
+  load();
+  for (Attribute& attribute : stored_)
     if (attribute.name == "num_inputs" || attribute.name == "num_shape_inputs")
       attribute.value = int64_t{0x7fffffff};
-  OperatorLoadContext context;
-  context.layer = "test layer";
-  context.plugins = &registry_;
-  EXPECT_CONTAINS(thrown_error([&] { load_operator("PluginV3", stored, context); }),
+  EXPECT_CONTAINS(thrown_error([&] { load_stored(); }),
                   "has 2147483647 inputs and 2147483647 shape inputs");
 }
 
-class StoredQuick : public testing::Test {
- protected:
-  void SetUp() override { registry_.registerCreator(creator_, "ns"); }
-  void TearDown() override { registry_.deregisterCreator(creator_); }
-
-  PlannedOperatorPtr load() {
-    QuickTestPlugin plugin(b_);
-    const OperatorPtr op = make_plugin_v3_operator(plugin, 1, 0);
-    const Step step;
-    const Candidate candidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
-    stored_ = op->plan(make_args(candidate, step.inputs, step.outputs))->attributes();
-    return load_stored();
-  }
-  PlannedOperatorPtr load_stored() {
-    OperatorLoadContext context;
-    context.layer = "test layer";
-    context.plugins = &registry_;
-    return load_operator("PluginV3", stored_, context);
-  }
-
-  QuickBehavior b_;
-  QuickTestCreator creator_{b_};
-  PluginRegistry registry_{&PluginRegistry::global()};
-  Attributes stored_;
-};
-
-TEST_F(StoredQuick, PortsAreThoseOfThePlugin) { expect_ports_are_checked(*load()); }
-
-TEST_F(StoredQuick, TypesAndFormatsAreListed) {
-  const PlannedOperatorPtr op = load();
-  EXPECT_TRUE(op->can_infer());
-  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs[0].type.dtype = DT::kHALF; }),
-                  "the engine stores FP32 -> FP16, which is none of the combinations");
-  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.inputs[0].type.format = TF::kHWC; }),
-                  "which is none of the combinations");
-}
-
-TEST_F(StoredQuick, TacticsAreThoseForTheConfiguration) {
-  b_.tactics = [](DT type) { return type == DT::kFLOAT ? std::vector{4} : std::vector{9}; };
-  const PlannedOperatorPtr op = load();
-  Step good;
-  good.tactic = 4;
-  good.check(*op);
-  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.tactic = 9; }),
-                  "stores the tactic 9, and it has 4");
-}
-
-TEST_F(StoredQuick, FunctionsOfPythonMayLackAutotune) {
+TEST_P(StoredQuick, FunctionsOfPythonMayLackAutotune) {
   b_.language = APILanguage::kPYTHON;
   const PlannedOperatorPtr op = load();
   const auto with = [](int64_t tactic, TF format) {
@@ -278,60 +247,13 @@ TEST_F(StoredQuick, FunctionsOfPythonMayLackAutotune) {
   EXPECT_CONTAINS(error_with(*op, with(4, TF::kHWC)), "which is none of the combinations");
 }
 
-TEST_F(StoredQuick, NothingIsCompiledFromAFilesFields) {
+TEST_P(StoredQuick, NothingIsCompiledFromAFilesFields) {
   load();
   b_.aot = true;
   int launches = 0;
   b_.launch = [&](auto&&...) { return ++launches; };
   EXPECT_CONTAINS(thrown_error([&] { load_stored(); }), "nothing is compiled while it is loaded");
   EXPECT_EQ(launches, 0);
-}
-
-class StoredV2 : public testing::Test {
- protected:
-  void SetUp() override { registry_.registerCreator(creator_, ""); }
-  void TearDown() override { registry_.deregisterCreator(creator_); }
-
-  PlannedOperatorPtr load() {
-    const OperatorPtr op = adopt_plugin_v2(V2Plugin(new V2TestPlugin(b_, 5)), 1);
-    const Step step;
-    const Candidate candidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
-    const PlannedOperatorPtr special = op->plan(make_args(candidate, step.inputs, step.outputs));
-    OperatorLoadContext context;
-    context.layer = "test layer";
-    context.plugins = &registry_;
-    return load_operator("PluginV2", special->attributes(), context);
-  }
-
-  V2Behavior b_;
-  V2TestCreator creator_{b_};
-  PluginRegistry registry_{&PluginRegistry::global()};
-};
-
-TEST_F(StoredV2, PortsAreThoseOfThePlugin) { expect_ports_are_checked(*load()); }
-
-TEST_F(StoredV2, TypesAndFormatsAreAskedFor) {
-  const PlannedOperatorPtr op = load();
-  EXPECT_TRUE(op->can_infer());
-  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.outputs[0].type.dtype = DT::kHALF; }),
-                  "output 0 is stored as FP16, which supportsFormatCombination() refuses");
-  EXPECT_CONTAINS(error_with(*op, [](Step& s) { s.inputs[0].type.format = TF::kCHW16; }),
-                  "input 0 is stored as FP32:CHW16, which supportsFormatCombination() refuses");
-}
-
-TEST_F(StoredV2, TheWorkspaceIsAsLargeAsThePluginWants) {
-  b_.workspace = 64;
-  const PlannedOperatorPtr op = load();
-  Step{}.check(*op);
-  b_.workspace = 65;
-  EXPECT_CONTAINS(error_with(*op, [](Step&) {}),
-                  "it wants 65 bytes of workspace, and the engine stores 64");
-}
-
-TEST_F(StoredV2, InfersAsInANetwork) {
-  const PlannedOperatorPtr op = load();
-  TestContext context({tensor(DT::kFLOAT, {2, 3})});
-  EXPECT_EQ(constant_shape(op->infer(context)[0].dims), Shape({2, 3}));
 }
 
 KernelCode kernel() {

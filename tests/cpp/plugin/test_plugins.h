@@ -1,68 +1,12 @@
 #pragma once
 
 #include <cstring>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "opwright/NvInferRuntime.h"
+#include "plugin/behavior.h"
 
 namespace opwright {
-
-/// How a TestPlugin behaves; all its clones share it.
-struct Behavior {
-  std::string name = "test_plugin", version = "1", plugin_namespace;
-  int num_outputs = 1;
-  int num_inputs = -1;  ///< that it takes beside shape inputs, where it looks
-  bool has_core = true, has_build = true, has_runtime = true, can_clone = true;
-  bool attach_returns_itself = false, attach_returns_null = false, fields_are_null = false;
-  std::function<IPluginV3*()> attach;
-  std::function<int32_t(DataType*, int32_t, DataType const*, int32_t)> types =
-      [](DataType* out, int32_t n, DataType const* in, int32_t) {
-        for (int32_t i = 0; i < n; ++i) out[i] = in[0];
-        return 0;
-      };
-  std::function<int32_t(DimsExprs const*, int32_t, DimsExprs const*, int32_t, DimsExprs*, int32_t,
-                        IExprBuilder&)>
-      shapes = [](DimsExprs const* in, int32_t, DimsExprs const*, int32_t, DimsExprs* out,
-                  int32_t n, IExprBuilder&) {
-        for (int32_t i = 0; i < n; ++i) out[i] = in[0];
-        return 0;
-      };
-  std::function<bool(int32_t, DynamicPluginTensorDesc const*, int32_t, int32_t)> supports =
-      [](int32_t pos, DynamicPluginTensorDesc const* p, int32_t, int32_t) {
-        return p[pos].desc.format == TensorFormat::kLINEAR && p[pos].desc.type == p[0].desc.type;
-      };
-  std::function<int32_t(DynamicPluginTensorDesc const*, int32_t, DynamicPluginTensorDesc const*,
-                        int32_t)>
-      configure = [](auto...) { return 0; };
-  /// For the type of input 0 in the last configurePlugin().
-  std::function<std::vector<int32_t>(DataType)> tactics = [](DataType) {
-    return std::vector<int32_t>{};
-  };
-  std::function<int32_t(int32_t)> aliased = [](int32_t) { return -1; };
-  std::function<int32_t(PluginTensorDesc const*, PluginTensorDesc const*, void const* const*,
-                        void* const*, void*, int32_t tactic)>
-      enqueue = [](auto...) { return 0; };
-  std::function<int32_t(PluginTensorDesc const*, PluginTensorDesc const*)> shape_change =
-      [](auto...) { return 0; };
-  char const* timing_cache_id = "";
-  char const* metadata = nullptr;
-  size_t workspace = 0;
-  int format_limit = 100;
-  int32_t tactics_status = 0, set_tactic_status = 0;
-  APILanguage language = APILanguage::kCPP;
-  int live = 0, clones = 0;  ///< objects alive, clone() calls
-};
-
-/// Output 0 gets the bytes of input 0, both FP32.
-inline int32_t copy_input(PluginTensorDesc const* in, PluginTensorDesc const*,
-                          void const* const* inputs, void* const* outputs, void*, int32_t) {
-  size_t bytes = sizeof(float);
-  for (int32_t i = 0; i < in[0].dims.nbDims; ++i) bytes *= static_cast<size_t>(in[0].dims.d[i]);
-  std::memcpy(outputs[0], inputs[0], bytes);
-  return 0;
-}
 
 /// A plugin whose every answer a test can set. It serializes `configured_type`, the type of input 0
 /// that configurePlugin() told.
@@ -197,7 +141,7 @@ class TestCreator final : public IPluginCreatorV3One {
       if (f.type == PluginFieldType::kCHAR) given += static_cast<char const*>(f.data);
       given += ";";
     }
-    return refuse ? nullptr : new TestPlugin(b_);
+    return b_.can_make ? new TestPlugin(b_) : nullptr;
   }
   PluginFieldCollection const* getFieldNames() noexcept override {
     names_ = {static_cast<int32_t>(declared.size()), declared.data()};
@@ -210,7 +154,6 @@ class TestCreator final : public IPluginCreatorV3One {
   std::vector<PluginField> declared;
   std::string layer, given;
   TensorRTPhase last_phase = TensorRTPhase::kBUILD;
-  bool refuse = false;
 
  private:
   Behavior& b_;

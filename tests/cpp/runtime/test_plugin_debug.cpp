@@ -523,9 +523,9 @@ std::string first_error(OperatorPtr op, IPluginRegistry* registry) {
 }
 
 TEST(PluginDebug, V2PluginsAreChecked) {
-  V2Behavior b;
+  Behavior b;
   b.workspace = 8;
-  b.enqueue = [](Descs, Descs, void const* const*, void* const* outputs, void* workspace) {
+  b.enqueue = [](Descs, Descs, auto, void* const* outputs, void* workspace, int32_t) {
     std::memset(workspace, 0, 9);
     std::memset(outputs[0], 0, 48);
     return 0;
@@ -535,13 +535,14 @@ TEST(PluginDebug, V2PluginsAreChecked) {
   registry.registerCreator(creator, "");
   const std::string message =
       first_error(adopt_plugin_v2(V2Plugin(new V2TestPlugin(b, 7)), 1), &registry);
-  EXPECT_CONTAINS(message, "layer 'the plugin': plugin 'v2_test_plugin' (version 1, namespace '')");
+  EXPECT_CONTAINS(message, "layer 'the plugin': plugin 'test_plugin' (version 1, namespace '')");
   EXPECT_CONTAINS(message, "1 bytes behind the end of the workspace (8 bytes)");
 }
 
 TEST(PluginDebug, QuickPluginsAreChecked) {
-  QuickBehavior b;
-  b.enqueue = [](Descs, void const* const*, void* const* outputs, auto, auto, int32_t) {
+  Behavior b;
+  b.plugin_namespace = "ns";
+  b.enqueue = [](Descs, Descs, auto, void* const* outputs, auto, int32_t) {
     std::memset(outputs[0], 0, 52);
     return 0;
   };
@@ -550,7 +551,7 @@ TEST(PluginDebug, QuickPluginsAreChecked) {
   registry.registerCreator(creator, "");
   QuickTestPlugin plugin(b);
   const std::string message = first_error(make_plugin_v3_operator(plugin, 1, 0), &registry);
-  EXPECT_CONTAINS(message, "plugin 'quick_test' (version 1, namespace 'ns'), call 1");
+  EXPECT_CONTAINS(message, "plugin 'test_plugin' (version 1, namespace 'ns'), call 1");
   EXPECT_CONTAINS(message, "4 bytes behind the end of output 0 ('y': FP32 4x3)");
 }
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "runtime/api_border.h"
+#include "api/border.h"
 #include "runtime/fake_plan.h"
 
 namespace opwright {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import plugin_kinds
 import pytest
+
+import plugin_kinds
 
 
 @pytest.fixture

@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import plugin_kinds
 import pytest
 from onnx import TensorProto, helper
-from plugin_kinds import CLASSES, KINDS, LINEAR, Behaviour
 
 import opwright as trt
+import plugin_kinds
+from paths import SUPPORT
+from plugin_kinds import CLASSES, KINDS, LINEAR, Behaviour
 from plugin_testing import build, network, wrap
 
 X = np.random.default_rng(0).random((2, 3, 5, 7), np.float32)
@@ -138,7 +139,7 @@ def test_saved_and_loaded_in_a_fresh_process(make_plugin, tmp_path):
         made.build(X.shape, fields={"pads": pads}).save(tmp_path / kind)
         ids[kind] = made.id
     np.save(tmp_path / "x.npy", X)
-    path = [str(Path(__file__).parent), str(Path(__file__).parents[1]), *sys.path]
+    path = [str(Path(__file__).parent), str(SUPPORT), *sys.path]
     program = FRESH.format(path=path, ids=ids)
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True

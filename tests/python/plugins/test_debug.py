@@ -6,9 +6,9 @@ import ctypes
 
 import numpy as np
 import pytest
-from plugin_kinds import KINDS, VERSION, Behaviour
 
 import opwright as trt
+from plugin_kinds import KINDS, VERSION, Behaviour
 from v3_plugins import Log
 
 X = np.random.default_rng(0).standard_normal((4, 5), np.float32)

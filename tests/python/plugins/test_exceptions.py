@@ -8,11 +8,11 @@ import traceback
 import weakref
 
 import numpy as np
-import plugin_kinds
 import pytest
-from plugin_kinds import CLASSES, KINDS, Behaviour
 
 import opwright as trt
+import plugin_kinds
+from plugin_kinds import CLASSES, KINDS, Behaviour
 
 X = np.random.default_rng(0).random((2, 3), np.float32)
 

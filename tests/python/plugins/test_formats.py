@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from plugin_kinds import LINEAR, Behaviour
 
 import opwright as trt
 import opwright.plugin as trtp
+from plugin_kinds import LINEAR, Behaviour
 from v3_plugins import layers_of
 
 F = trt.TensorFormat

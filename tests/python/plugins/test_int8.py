@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from plugin_kinds import CLASSES, LINEAR, Behaviour
 
 import opwright as trt
+from plugin_kinds import CLASSES, LINEAR, Behaviour
 from plugin_testing import network
 from v3_plugins import layers_of
 

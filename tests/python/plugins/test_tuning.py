@@ -9,9 +9,9 @@ import sys
 
 import numpy as np
 import pytest
-from plugin_kinds import LINEAR, Behaviour
 
 import opwright as trt
+from plugin_kinds import LINEAR, Behaviour
 from plugin_testing import network
 from v3_plugins import Log, layers_of
 

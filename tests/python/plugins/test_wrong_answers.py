@@ -6,11 +6,11 @@ import re
 from typing import Any, NamedTuple
 
 import numpy as np
-import plugin_kinds
 import pytest
-from plugin_kinds import CLASSES
 
 import opwright as trt
+import plugin_kinds
+from plugin_kinds import CLASSES
 
 X = np.random.default_rng(0).random((2, 3), np.float32)
 V3, QUICK, V2 = CLASSES
