@@ -6,8 +6,9 @@ FUZZ_SEED ?= 1
 VENV_PYTHON := .venv/bin/python
 # The modules whose tests run threads of their own, for ThreadSanitizer.
 TSAN_TESTS ?= $(notdir $(wildcard $(addprefix tests/cpp/,threads base plugin runtime)))
-# Tests that kill processes by their names, or answer many clients at once.
-ALONE = tests/python/test_ray.py tests/python/test_serving.py
+# Tests that kill processes of Python by their names, or answer many clients at once.
+ALONE = tests/python/serving/test_ray.py tests/python/serving/test_serving.py
+ALONE_EXAMPLES = 'tests/python/project/test_docs.py::test_the_code_runs[docs/ray.md]'
 # Libraries that stand for a GPU's.
 EMULATION = build/dev/tests/emulation
 FUZZ_MODELS = $(VENV_PYTHON) tools/model_fuzzer.py --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --out build/fuzz/models
@@ -18,7 +19,7 @@ SHELL := /bin/bash
 export TIMEFORMAT := === %0lR
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo docs lint bench clean test-cpp test-python test-sanitizers test-asan test-tsan test-fuzz test-aarch64 wheels dist release site
+.PHONY: help setup build test demo docs lint bench clean test-cpp test-python test-workers test-alone test-sanitizers test-asan test-tsan test-fuzz fuzz-scripts fuzz-tactics fuzz-models fuzz-program test-aarch64 wheels dist release site
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,9 +38,13 @@ test: setup lint test-cpp test-python ## set up, lint, C++ tests, Python tests
 test-cpp: setup
 	time ctest --test-dir build/dev --output-on-failure --no-tests=error -j $(JOBS)
 
-test-python: setup
-	time $(VENV_PYTHON) -m pytest -n $(JOBS) --maxprocesses=8 --dist=loadfile --durations=30 $(addprefix --ignore=,$(ALONE))
-	time $(VENV_PYTHON) -m pytest $(ALONE)
+test-python: test-workers test-alone
+
+test-workers: setup
+	time $(VENV_PYTHON) -m pytest -n $(JOBS) --maxprocesses=8 --dist=loadfile --durations=30 $(addprefix --ignore=,$(ALONE)) --deselect=$(ALONE_EXAMPLES)
+
+test-alone: setup
+	time $(VENV_PYTHON) -m pytest $(ALONE) $(ALONE_EXAMPLES)
 
 docs: setup ## write the API reference, docs/reference, from the docstrings
 	$(VENV_PYTHON) tools/reference.py
@@ -59,16 +64,30 @@ test-tsan: setup
 	time cmake --build --preset tsan --target $(addprefix test_,$(TSAN_TESTS))
 	time ctest --preset tsan --no-tests=error -j $(JOBS) -R '^($(subst $(eval ) ,|,$(strip $(TSAN_TESTS))))\.'
 
+# Most of these use one processor, so $(JOBS) of them run at a time.
+FUZZERS = $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.cpp))) fuzz-scripts fuzz-tactics fuzz-models fuzz-program
+
 test-fuzz: setup ## build the fuzz targets and run each for FUZZ_SECONDS, random engines without sanitizers, too
 	$(call PRESET,asan) > /dev/null
-	time cmake --build --preset asan --target fuzz_targets
-	time tools/fuzz.sh build/asan/tests/fuzz $(FUZZ_SECONDS)
+	time cmake --build --preset asan --target fuzz_targets opwright_cli
+	time $(MAKE) --no-print-directory --jobs=$(JOBS) --output-sync=target --keep-going $(FUZZERS)
+	time $(VENV_PYTHON) tools/tactic_coverage.py --quick --device cuda --jobs $(JOBS)
+
+fuzz_%:
+	@tools/fuzz.sh build/asan/tests/fuzz/$@ $(FUZZ_SECONDS)
+
+fuzz-scripts:
 	@mkdir -p build/fuzz/run_scripts
 	build/dev/tests/fuzz/run_scripts --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED) --out build/fuzz/run_scripts
+
+fuzz-tactics:
 	$(VENV_PYTHON) tools/tactic_coverage.py --quick --device cpu --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
-	OPWRIGHT_CUDA_DRIVER=$(EMULATION)/libcuda.so.1 OPWRIGHT_NVRTC=$(EMULATION)/libnvrtc.so.13 $(FUZZ_MODELS) --compositions --device cuda
-	cmake --build --preset asan --target opwright_cli
-	$(FUZZ_MODELS) --program build/asan/cli/opwright
+
+fuzz-models:
+	OPWRIGHT_CUDA_DRIVER=$(EMULATION)/libcuda.so.1 OPWRIGHT_NVRTC=$(EMULATION)/libnvrtc.so.13 $(FUZZ_MODELS)/cuda --compositions --device cuda
+
+fuzz-program:
+	$(FUZZ_MODELS)/program --program build/asan/cli/opwright
 
 test-aarch64: setup ## build for aarch64 with Debian's cross compiler, and test that under QEMU
 	$(VENV_PYTHON) tools/aarch64.py test

@@ -25,18 +25,18 @@ ROOT = TOP / "build" / "aarch64-root"
 BUILD = TOP / "build" / "aarch64"
 TRIALS = BUILD / "src" / "opwright-trials"
 SITE = ROOT / "usr" / "lib" / "python3" / "dist-packages"
-# The root's Python, and compilers under the names that tests call them by, for this machine.
+# Programs for this machine: the root's Python, and compilers under the names that tests use.
 PYTHON = ROOT / "python"
 CROSS = ROOT / "cross"
 PROGRAMS = {"aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu", "qemu-aarch64": "qemu-user"}
 PACKAGES = """libc6-dev libstdc++-12-dev libhwy-dev libprotozero-dev libflatbuffers-dev libxxhash-dev
 libcli11-dev libgtest-dev libpython3-dev python3""".split()
-# What builds the extension and tests it, in the versions that .venv has.
+# Packages that build and test the extension, in the versions of .venv.
 WHEELS = "nanobind numpy onnx onnxruntime ml_dtypes pytest".split()
-# Folders of tests/cpp; those of GPUs need the emulated driver, which is not for this.
+# Folders of tests/cpp. Tests of GPUs need the emulated driver, which does not support aarch64.
 MODULES = """api base compile control cpu deferred network onnx operators plan plugin runtime
 symbolic threads""".split()
-# What QEMU's emulation of a process fails at: programs that start themselves anew or cannot be
+# Tests that fail in QEMU's emulation of a process: programs that restart themselves or cannot be
 # started, children of a process with threads.
 NOT_UNDER_QEMU = [
     "ParallelDefault.FollowsTheEnvironment",
@@ -45,11 +45,15 @@ NOT_UNDER_QEMU = [
     "TrialProcess.WithoutItsProgramOneWarningSaysSo",
 ]
 # Tests of tests/python that need no other framework and start no other program.
-PYTHON_TESTS = """builder_config check_classes check_tensors context_names cumulative
-data_dependent_layers device_memory dims direct_io dynamic_quantization element_values
-error_recorder extreme_values fill growth idle_taps integer_products layer_parameters
-layer_precision network onnx_backend onnx_control_flow onnx_signal onnx_standard_operators
-plugin_classes plugin_functions plugin_v2 pointwise_plugins refit save scatter types""".split()
+PYTHON_TESTS = """builder/builder_config builder/growth check/check_classes check/check_tensors
+engine/context_names engine/device_memory engine/dims engine/error_recorder engine/refit
+engine/save from_onnx/onnx_backend from_onnx/onnx_control_flow from_onnx/onnx_signal
+from_onnx/onnx_standard_operators gpu/direct_io layers/cumulative layers/data_dependent_layers
+layers/dynamic_quantization layers/element_values layers/extreme_values layers/fill
+layers/idle_taps layers/integer_products layers/layer_parameters layers/layer_precision
+layers/network layers/scatter package/types plugins/data plugins/debug plugins/exceptions
+plugins/formats plugins/int8 plugins/plugin_classes plugins/plugin_functions plugins/plugin_v2
+plugins/pointwise_plugins plugins/tuning plugins/wrong_answers""".split()
 
 
 def run(*command: str | Path, **settings: object) -> None:
@@ -64,7 +68,7 @@ def write_script(path: Path, *command: str | Path) -> None:
 
 
 def make_startable(program: Path) -> None:
-    """A script takes the place of the program, which lies beside it then."""
+    """Replaces the program by a script and keeps the program beside it."""
     if program.read_bytes()[:4] != b"\x7fELF":
         return
     own = program.with_name(f"{program.name}.aarch64")
@@ -73,14 +77,14 @@ def make_startable(program: Path) -> None:
 
 
 def make_real(program: Path) -> None:
-    """The program takes its place back, for what is installed from there."""
+    """Puts the program back in its place, for installing from there."""
     own = program.with_name(f"{program.name}.aarch64")
     if own.exists():
         own.replace(program)
 
 
 def unpack_debian_packages() -> None:
-    """PACKAGES and all that they need. apt works in a folder of its own, not on the system."""
+    """Unpacks PACKAGES and their dependencies. apt works in its own folder, not on the system."""
     apt = ROOT / "apt"
     for folder in ["state/lists/partial", "cache/archives/partial"]:
         (apt / folder).mkdir(parents=True)
@@ -98,7 +102,7 @@ def unpack_debian_packages() -> None:
     apt_get = ["apt-get", "-qq", *(part for option in options for part in ("-o", option))]
     run(*apt_get, "update")
     run(*apt_get, "install", "--yes", "--download-only", *PACKAGES)
-    # As Debian's base has them: what packages bring for /lib lies in /usr/lib.
+    # As in Debian's base system, files of packages for /lib lie in /usr/lib.
     for name in ["bin", "lib", "sbin"]:
         (ROOT / "usr" / name).mkdir(parents=True, exist_ok=True)
         (ROOT / name).symlink_to(f"usr/{name}")
@@ -119,12 +123,12 @@ def unpack_python_packages() -> None:
     for wheel in (ROOT / "wheels").glob("*.whl"):
         zipfile.ZipFile(wheel).extractall(SITE)
     shutil.rmtree(ROOT / "wheels")
-    # Python's tests start Python by its script, too.
+    # Python's tests also start Python by its script.
     write_script(PYTHON, "qemu-aarch64", "-L", ROOT, python)
     (SITE / "executable.pth").write_text(f"import sys; sys.executable = {str(PYTHON)!r}\n")
 
 
-# What libraries ask for that want to know the processor: QEMU shows this machine's otherwise.
+# File that libraries read to identify the processor. Otherwise QEMU shows this machine's.
 CPUINFO = """\
 processor\t: 0
 Features\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 cpuid
@@ -155,7 +159,7 @@ def make_root() -> None:
 
 
 def definitions() -> dict[str, Path]:
-    """CMake's, where it would look at this machine's Python."""
+    """Definitions for CMake, which would otherwise use this machine's Python."""
     (headers,) = (ROOT / "usr" / "include").glob("python3.*")
     cuda = next(Path(p) for p in sys.path if (Path(p) / "nvidia/cu13/include/cuda.h").exists())
     return {
@@ -174,7 +178,8 @@ def build(*targets: str) -> None:
 
 
 def make_wheel(folder: Path) -> Path:
-    """By scikit-build-core of this machine, which takes the platform and suffix from variables."""
+    """Makes a wheel with this machine's scikit-build-core, which takes the platform and suffix from
+    variables."""
     make_root()
     make_real(TRIALS)
     (python,) = (ROOT / "usr" / "bin").glob("python3.[0-9]*")
@@ -196,7 +201,8 @@ def make_wheel(folder: Path) -> Path:
 
 
 def environment() -> dict[str, str]:
-    """What is compiled by tests is for the root; what else they start is this machine's."""
+    """The environment of tests: compilers compile for the root, other programs are this
+    machine's."""
     return os.environ | {"PATH": f"{CROSS}{os.pathsep}{os.environ['PATH']}"}
 
 
@@ -223,8 +229,8 @@ def test_python() -> None:
     make_startable(SITE / "opwright" / "lib" / "opwright-trials")
     program = ROOT / "opwright"
     write_script(program, "qemu-aarch64", "-L", ROOT, BUILD / "cli" / "opwright")
-    tests = [f"tests/python/test_{name}.py" for name in PYTHON_TESTS]
-    tests.append("tests/python/plugins")
+    files = [name.replace("/", "/test_") for name in PYTHON_TESTS]
+    tests = [f"tests/python/{name}.py" for name in files]
     env = environment() | {
         "OPWRIGHT_PROGRAM": str(program),
         "OPWRIGHT_TEST_PLUGIN_DIR": str(BUILD / "tests" / "cpp" / "plugins"),

@@ -3,10 +3,11 @@
     .venv/bin/python tools/abi.py [--library libopwright.so]    says what has changed
     .venv/bin/python tools/abi.py --record                      writes the record of this version
 
-Recorded are the exported functions of the public headers, the virtual tables of their classes in full,
-the layout of classes and structures, and the values of enumerations. What a plugin was compiled with
-must stay as it is: a break needs a new minor version while the major one is 0, and a new major one
-after that. clang 14 tells the tables and layouts (https://itanium-cxx-abi.github.io/cxx-abi/abi.html).
+The record has the exported functions of the public headers, the complete virtual tables of their
+classes, the layout of classes and structures, and the values of enumerations. The interface that a
+plugin was compiled with must not change: a break needs a new minor version while the major one is
+0, and a new major one after that. clang 14 prints the tables and layouts
+(https://itanium-cxx-abi.github.io/cxx-abi/abi.html).
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ ROOT = Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include" / "opwright"
 RECORDS = ROOT / "tests" / "abi"
 Interface = dict[str, dict[str, list[str]]]
-# Classes that applications and plugins implement: the library calls their tables, so a function that
-# theirs lacks cannot be called. The others' objects come from the library, which may have more.
+# Classes that applications and plugins implement. The library calls their virtual tables, so it
+# cannot call a function that they lack. Objects of other classes come from the library, which may
+# add functions.
 IMPLEMENTED_OUTSIDE = re.compile(
     r"::(IPlugin(?!Registry|Resource$)|ILogger|IProfiler|IProgressMonitor|IErrorRecorder|IGpu|"
     r"IOutputAllocator|IStream|IDebugListener|IVersionedInterface|IAlgorithmSelector|IInt8)"
@@ -50,7 +52,7 @@ def without_comments(text: str) -> str:
 
 
 def headers() -> list[Path]:
-    """Those with declarations; Nv*.h are other names of them."""
+    """The headers with declarations. Nv*.h are other names of them."""
     return [path for path in sorted(HEADERS.glob("*.h")) if not path.name.startswith("Nv")]
 
 
@@ -70,7 +72,7 @@ def scopes_of(text: str) -> list[tuple[str, str, str]]:
             if kind:
                 before = text[: match.start()].rstrip()
                 stack.append((depth, name))
-                if kind != "namespace" and not before.endswith(">"):  # no template
+                if kind != "namespace" and not before.endswith(">"):  # not a template
                     found.append((kind, "::".join(part for _, part in stack), text[match.end() :]))
         else:
             if stack and stack[-1][0] == depth:
@@ -99,7 +101,7 @@ def declared() -> tuple[list[str], dict[str, list[str]], list[str]]:
 
 def tables_and_layouts(classes: list[str], folder: Path) -> tuple[dict, dict]:
     includes = "".join(f'#include "opwright/{path.name}"\n' for path in headers())
-    # The key function, where a compiler writes the table; its slot comes last.
+    # The key function makes the compiler write the table. Its slot comes last.
     lines = [includes, "template <class T> constexpr unsigned long size = sizeof(T);"]
     for number, name in enumerate(classes):
         lines.append(f"static_assert(size<{name}> > 0);")
@@ -120,10 +122,10 @@ def tables_and_layouts(classes: list[str], folder: Path) -> tuple[dict, dict]:
     for number, body in re.findall(blocks, dump, re.M | re.S):
         slots = re.findall(r"^ *\d+ \| (?!offset_to_top)(.+(?<! RTTI))$", body, re.M)
         slots = [re.sub(r" \[(pure|deleted)\]$", "", slot) for slot in slots]
-        # A class that overrides it names it anew; the slot is the same.
+        # An overriding class gives the slot its own name, but the slot is the same.
         slots = [re.sub(r"\bopwright::(?:\w+::)*(\w+\()", r"\1", slot) for slot in slots]
         slots = [re.sub(r"^Derived\d+::~\w+\(\)", "destructor", slot) for slot in slots]
-        # A class without virtual functions has the key's slot alone.
+        # A class without virtual functions has only the key function's slot.
         if len(slots) > 1:
             tables[classes[int(number)]] = slots[:-1]
     layouts = {}
@@ -156,7 +158,7 @@ def enumerators(enumerations: dict[str, list[str]], folder: Path) -> dict[str, l
 
 
 def exported(functions: list[str], library: Path) -> dict[str, list[str]]:
-    """The symbols of the headers' functions that the library has."""
+    """The symbols of the headers' functions that the library exports."""
     names = run("nm", "-D", "--defined-only", "--format=posix", library).splitlines()
     symbols = [line.split()[0] for line in names]
     found = {}
@@ -180,7 +182,7 @@ def interface(library: Path) -> Interface:
 
 
 def compare(old: Interface, new: Interface) -> tuple[list[str], list[str]]:
-    """(what breaks those who were built with the old one, what was added)."""
+    """(changes that break programs built with the old interface, additions)."""
     breaks, additions = [], []
     for kind in old:
         for name, before in old[kind].items():
@@ -219,14 +221,15 @@ def number_of(text: str) -> tuple[int, ...]:
 
 
 def last_record(before_or_at: str) -> Path | None:
-    """The newest release's record that is no newer than a version."""
+    """The record of the newest release up to a version."""
     records = [path for path in RECORDS.glob("*.json")]
     records = [path for path in records if number_of(path.stem) <= number_of(before_or_at)]
     return max(records, key=lambda path: number_of(path.stem), default=None)
 
 
 def may_break(old: str, new: str) -> bool:
-    """As semantic versions say (https://semver.org): while the major version is 0, the minor one."""
+    """Whether the version may break the interface (https://semver.org): a new major version, or a
+    new minor one while the major one is 0."""
     a, b = number_of(old), number_of(new)
     return a[:1] != b[:1] or (a[0] == 0 and a[:2] != b[:2])
 

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Tries the README in a system that has nothing yet: `make demo`, then every block of the README.
+# Tries the README in an empty system: `make demo`, then every block of the README.
 #
 #   sudo tools/bare_root.sh FOLDER [SUITE [MIRROR]]
 #
-# SUITE is bookworm (Debian 12) or noble (Ubuntu 24.04). Needs root, the package debootstrap, a network and
-# 6 GB. FOLDER is made, or used again. Signatures of Ubuntu's packages are checked where the host has Ubuntu's
-# keyring. Variables of pip (PIP_*), of proxies (*_proxy) and SSL_CERT_FILE are taken along; COPY names files
-# and folders that are copied to the same place in there.
+# SUITE is bookworm (Debian 12) or noble (Ubuntu 24.04). Needs root, the package debootstrap, a
+# network and 6 GB. FOLDER is made, or used again. Signatures of Ubuntu's packages are checked if
+# the host has Ubuntu's keyring. Variables of pip (PIP_*), of proxies (*_proxy) and SSL_CERT_FILE
+# are passed on. COPY names files and folders that are copied to the same place in FOLDER.
 set -euo pipefail
 folder=${1:?usage: $0 FOLDER [SUITE [MIRROR]]}
 suite=${2:-bookworm}
@@ -19,8 +19,8 @@ source=$(cd "$(dirname "$0")/.." && pwd)
 command -v debootstrap > /dev/null || { echo "$0: apt-get install debootstrap" >&2; exit 1; }
 
 if [ ! -e "$folder/etc/os-release" ]; then
-  # What the README asks for, and make and certificates, which every machine that cloned it has.
-  # Debian 12's debootstrap has no script for noble; those of all newer suites are the same one.
+  # Packages that the README requires, with make and certificates, which every machine with a clone
+  # has. Debian 12's debootstrap has no script for noble, but all newer suites share one script.
   debootstrap --variant=minbase --components="$components" \
     --include=make,python3,ca-certificates,g++ "$suite" "$folder" "$mirror" "$family"
 fi
@@ -45,7 +45,7 @@ inside() {
 echo "== make demo"
 inside "make demo"
 echo "== the README's blocks"
-# Nothing else is there that the tests need, and nothing else is built: as with who reads the README.
+# Nothing else that the tests need is installed or built, as for a reader of the README.
 inside ".venv/bin/python -m pip install -q pytest
-  .venv/bin/python -m pytest -q tests/python/test_docs.py -k README"
+  .venv/bin/python -m pytest -q tests/python/project/test_docs.py -k README"
 echo "== $(. "$folder/etc/os-release"; echo "$PRETTY_NAME"): the README is true"

@@ -47,7 +47,7 @@ def dependencies(files: list[Path]) -> str:
 
 
 def copyright_of(licenses: Path) -> str:
-    """One text of our license, of NOTICE, and of the licenses of what is in the package."""
+    """A single text of our license, NOTICE, and the licenses of the package's contents."""
     texts = {name: (licenses / name).read_text() for name in ("NOTICE", "LICENSE")}
     others = sorted((licenses / "third-party").iterdir())
     texts |= {f"third-party/{path.name}": path.read_text() for path in others}
@@ -55,7 +55,7 @@ def copyright_of(licenses: Path) -> str:
 
 
 def project_name() -> str:
-    """As pyproject.toml has it: the package's makers go by it."""
+    """The project's name in pyproject.toml, which stands for the package's maintainers."""
     found = re.search(r'^name = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert found is not None
     return found[1].capitalize()
@@ -76,7 +76,7 @@ def make(archive: Path) -> Path:
         for folder in (root / "DEBIAN", root / "usr" / "bin", libraries, documents):
             folder.mkdir(parents=True)
         shutil.copy(prefix / "bin" / "opwright", root / "usr" / "bin")
-        # Not in a folder of PATH: there may be TensorRT's own.
+        # Not in a folder of PATH, which may have TensorRT's own trtexec.
         (libraries / "bin").mkdir()
         (libraries / "bin" / "trtexec").symlink_to("../../../bin/opwright")
         for part in ("bash-completion", "zsh", "fish", "man"):

@@ -1,4 +1,4 @@
-"""Lint: the width of pages, clang-format 14, ruff, mypy, clang-tidy on C++ files changed since HEAD."""
+"""Lint: the width of pages, clang-format 14, clang on CUDA headers, ruff, mypy, clang-tidy on changed C++ files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def run(name: str, command: list[str]) -> bool:
 
 
 def write_commands(folder: Path) -> set[str]:
-    """The build's compile_commands.json with each file of a unity build by itself; the files that it has."""
+    """Writes the build's compile_commands.json with an entry for each file of a unity build.
+    Returns the files."""
     commands = []
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         file = entry["file"]
@@ -59,6 +60,22 @@ def wraps_prose() -> bool:
     return good
 
 
+def checks_device_headers() -> bool:
+    """Checks the CUDA headers with clang, except those that expect more names than prelude.cuh and
+    the type Index."""
+    folder = ROOT / "src" / "backend" / "gpu" / "device"
+    expects_more = re.compile(r"// Expects (?!prelude\.cuh\.|the type Index\.)")
+    files = sorted(set(folder.glob("*.cuh")) - {folder / "prelude.cuh"})
+    headers = [path for path in files if not expects_more.search(path.read_text())]
+    options = "-x cuda --cuda-gpu-arch=sm_86 --cuda-device-only -nocudainc -nocudalib -std=c++17 -fsyntax-only -Werror"
+    quiet = ["-Wno-unknown-cuda-version", "-Wno-pragma-once-outside-header"]
+    names = ["-include", "tools/device_names.cuh", "-include", str(folder / "prelude.cuh")]
+    return run(
+        f"clang, {len(headers)} CUDA headers",
+        ["clang-14", *options.split(), *quiet, *names, *map(str, headers)],
+    )
+
+
 def main() -> int:
     good = wraps_prose()
     present = git("ls-files", "--cached", "--others", "--exclude-standard", "*.cpp", "*.h", "*.cuh")
@@ -67,19 +84,21 @@ def main() -> int:
         print("-- lint: clang-format-14 is not installed, C++ formatting not checked")
     elif sources:
         good &= run("clang-format", ["clang-format-14", "--dry-run", "-Werror", *sources])
+    if shutil.which("clang-14"):
+        good &= checks_device_headers()
     good &= run("ruff", [sys.executable, "-m", "ruff", "check", "--quiet", "."])
     good &= run("mypy", [sys.executable, "-m", "mypy", "--no-error-summary"])
     changed = git("diff", "--name-only", "--diff-filter=AM", "HEAD", "--", "src/*.cpp", "cli/*.cpp")
     if changed and shutil.which("clang-tidy-14"):
         folder = ROOT / "build" / "lint"
-        built = write_commands(folder)  # a build has not the files of other processors
+        built = write_commands(folder)  # a build lacks the files for other processors
         changed = [path for path in changed if str(ROOT / path) in built]
         if len(changed) > TIDY_AT_MOST:
             print(f"-- lint: {len(changed)} changed files, clang-tidy on the first {TIDY_AT_MOST}")
         tidy = ["clang-tidy-14", "--quiet", "-p", str(folder), "--warnings-as-errors=*"]
         tidy.append(
             "--extra-arg=-Wno-unknown-warning-option"
-        )  # GCC's, in the commands of its build
+        )  # the build's commands have GCC's options
         if changed:
             good &= run("clang-tidy", [*tidy, *changed[:TIDY_AT_MOST]])
     return 0 if good else 1

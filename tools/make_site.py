@@ -1,8 +1,8 @@
 """Makes the documentation's site, build/site/html, with MkDocs Material: make site.
 
-The repository's pages are the site's pages, at the same paths, so links need no second form. Files that
-a page links to are copied beside them, and the licenses of MkDocs and of its theme, whose scripts and icons
-the site has. A warning fails the build.
+The repository's pages are the site's pages, at the same paths, so links need no second form. Files
+that a page links to are copied beside the pages. So are the licenses of MkDocs and its theme, whose
+scripts and icons the site contains. A warning fails the build.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ FENCE = re.compile(r"^```(\w+) +(.*)$", re.MULTILINE)
 
 
 def fence(match: re.Match[str]) -> str:
-    """A block's first line as MkDocs wants it: what the tests read there is a title or nothing."""
+    """A block's first line in MkDocs' form. Words for the tests become a title or disappear."""
     file = re.search(r"file=(\S+)", match[2])
     return f"```{match[1]}" + (f' title="{file[1]}"' if file else "")
 
 
 def listed_pages() -> set[str]:
-    """The pages that mkdocs.yml puts into the navigation."""
+    """The pages in the navigation of mkdocs.yml."""
     text = (ROOT / "mkdocs.yml").read_text()
     nav = yaml.safe_load(text[text.index("\nnav:") :])["nav"]
     pages = set()
@@ -47,7 +47,7 @@ def listed_pages() -> set[str]:
 
 
 def gather(pages: Path) -> None:
-    """Copies all pages, and what they link to, into a folder."""
+    """Copies all pages, and the files that they link to, into a folder."""
     shutil.rmtree(pages, ignore_errors=True)
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
@@ -80,7 +80,8 @@ def copy_licenses(html: Path) -> None:
     for package in ("mkdocs", "mkdocs-material"):
         for file in files(package) or []:
             if file.name.startswith("LICENSE"):
-                # The package's own lies in its metadata, those of icons in the icons' folders.
+                # The package's own license lies in its metadata, licenses of icons in the icons'
+                # folders.
                 part = "" if ".dist-info" in str(file) else f"-{file.parent.name}"
                 target = html / "assets" / "licenses" / f"{package}{part}"
                 target.parent.mkdir(parents=True, exist_ok=True)

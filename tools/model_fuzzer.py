@@ -7,24 +7,26 @@
     python3 tools/model_fuzzer.py --device cuda
     python3 tools/model_fuzzer.py --compositions
 
-A case is a valid graph of one to eight nodes that its seed and number make again: operators that the
-parser takes over, random types, attributes and shapes, extents of zero and one among them. It runs in a
-child process, so that a crash or a hang costs one case; what is right with fixed shapes is built once more with open
-ones, and run at two. Where the two references disagree or one of
-them refuses, either result will do; where both refuse, the engine may refuse with `opwright.Error`.
+A case is a valid graph of one to eight nodes, which its seed and number reproduce. It has operators
+that the parser supports, with random types, attributes and shapes, including extents of zero and
+one. It runs in a child process, so that a crash or a hang costs only one case. A case that is right
+with fixed shapes is built again with open ones and run at two sets of shapes. If the two references
+disagree or one of them refuses, either result is accepted. If both refuse, the engine may refuse
+with `opwright.Error`.
 
-With --compositions a case is what fusion and the choice of tactics see (random_compositions.py), at sizes up to a
-million elements, and results are as exact as the roundings of their types and sums allow (rounding_bounds.py).
+With --compositions a case exercises fusion and the choice of tactics (random_compositions.py), at
+sizes up to a million elements. Results must be as exact as the roundings of their types and sums
+allow (rounding_bounds.py).
 
-With --tactics each tactic that can compute a layer is timed, and compared with a reference by the build itself
-(`verify="strict"`, `all_tactics`); the last line counts the kernels' tactics and types that came up, and --record FILE
-writes them.
+With --tactics the build itself times each tactic that can compute a layer and compares it with a
+reference (`verify="strict"`, `all_tactics`). The last line counts the kernels' tactics and types
+that occurred, and --record FILE writes them.
 
-With --program the native program builds and runs each model, too: one with sanitizers finds what harms memory without
-a wrong result.
+With --program the native program also builds and runs each model. A program with sanitizers finds
+memory errors that do not change results.
 
-A finding is a folder with model.onnx, inputs.npz and report.txt, made as small as whole nodes can be
-left out. The exit status is 1 where something was found.
+A finding is a folder with model.onnx, inputs.npz and report.txt. The model is made small by leaving
+out whole nodes. The exit status is 1 if there is a finding.
 """
 
 from __future__ import annotations
@@ -55,16 +57,16 @@ from random_onnx import Generator  # noqa: E402
 from rounding_bounds import Bounds  # noqa: E402
 
 CASE_SECONDS = 30
-# Of a GPU each tactic is compiled.
+# On a GPU each tactic is compiled.
 CASE_SECONDS_OF_ALL_TACTICS = 300
-# What a model with such a node computes depends on a generator of random numbers: shapes and types count.
+# Operators whose results are random numbers. Only shapes and types are compared.
 RANDOM = {
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
     "RandomUniformLike",
 }  # fmt: skip
 # A sum that is rounded to an integer may fall on either side.
 ROUNDED = {"DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "QuantizeLinear", "Resize"}
-# Refusals that are known; the patterns are those of the engine's messages.
+# Known refusals, as patterns of the engine's messages.
 LIMITS = (
     r"Cumulative '.*': input 1 \(axis\) must be one constant integer",
     r"\(Resize\): .*give the inputs fixed shapes",
@@ -95,7 +97,7 @@ class Case:
 
 
 def run_reference(case: Case) -> list[np.ndarray] | None:
-    """What the standard's own implementation computes, None where it refuses."""
+    """The results of the standard's own implementation; None if it refuses."""
     from onnx.reference import ReferenceEvaluator
 
     try:
@@ -108,7 +110,7 @@ def run_reference(case: Case) -> list[np.ndarray] | None:
 
 
 def run_onnx_runtime(case: Case) -> list[np.ndarray] | None:
-    """What ONNX Runtime computes, None where it refuses."""
+    """The results of ONNX Runtime; None if it refuses."""
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)
@@ -129,9 +131,10 @@ def run_onnx_runtime(case: Case) -> list[np.ndarray] | None:
 
 
 def slice_by_the_standard(case: Case) -> list[np.ndarray] | None:
-    """What Slice's text says of bounds: counted from the end where they are negative, then clamped, a start to
-    [0, n - 1] and an end to [-1, n - 1] where the step is negative. Of bounds beyond the axis the reference takes
-    NumPy's, ONNX Runtime has others for the largest integers."""
+    """Slice by the standard's text: negative bounds count from the end, then bounds are clamped.
+    With a negative step a start is clamped to [0, n - 1] and an end to [-1, n - 1]. For bounds
+    beyond the axis the reference follows NumPy, and ONNX Runtime differs for the largest
+    integers."""
     if case.operators != ["Slice"]:
         return None
     known = {tensor.name: numpy_helper.to_array(tensor) for tensor in case.model.graph.initializer}
@@ -152,12 +155,12 @@ def slice_by_the_standard(case: Case) -> list[np.ndarray] | None:
     return [data]
 
 
-# Where the references contradict each other, by operator.
+# Results by the standard's text, for operators whose references contradict each other.
 BY_THE_STANDARD = {"Slice": slice_by_the_standard}
 
 
 def references(case: Case) -> list[list[np.ndarray]]:
-    """The results of those that compute something of the types and shapes that the standard infers."""
+    """The results of references that have the types and shapes which the standard infers."""
     found = [results for results in (run_reference(case), run_onnx_runtime(case)) if results]
     rule = BY_THE_STANDARD.get(case.operators[0]) if len(case.operators) == 1 else None
     if rule and len(found) == 2 and not all(map(np.array_equal, *found)):
@@ -188,7 +191,7 @@ def fits(declared: onnx.ValueInfoProto, array: np.ndarray) -> bool:
 
 
 def types_of(model: onnx.ModelProto) -> set[int]:
-    """Element types that the model names, so that a narrow one widens the tolerance."""
+    """Element types in the model. A narrow type widens the tolerance."""
     kinds = {value.type.tensor_type.elem_type for value in model.graph.input}
     kinds |= {tensor.data_type for tensor in model.graph.initializer}
     for node in model.graph.node:
@@ -199,7 +202,7 @@ def types_of(model: onnx.ModelProto) -> set[int]:
 def difference(
     case: Case, got: np.ndarray, expected: np.ndarray, slack: np.ndarray | float = 0.0
 ) -> str | None:
-    """What is wrong with an output, None where it is near enough."""
+    """The fault of an output; None if it is close enough."""
     if got.dtype != expected.dtype:
         return f"type {got.dtype}, expected {expected.dtype}"
     if got.shape != expected.shape:
@@ -231,7 +234,7 @@ def difference(
 
 
 def node_case(case: Case, node: onnx.NodeProto, known: dict[str, np.ndarray]) -> Case:
-    """The node as a model of its own."""
+    """A model of only this node."""
     names = {name for name in node.input if name}
     for attribute in node.attribute:
         names |= {name for inner in attribute.g.node for name in inner.input if name in known}
@@ -251,9 +254,9 @@ def node_case(case: Case, node: onnx.NodeProto, known: dict[str, np.ndarray]) ->
 
 
 def expectations(case: Case) -> dict[str, list[np.ndarray]] | None:
-    """What each tensor may be, node by node; None where both references refuse one.
+    """The accepted values of each tensor, node by node; None if both references refuse a node.
 
-    A reference that knows no node of some kind judges the others.
+    A reference that does not support one kind of node still judges the others.
     """
     known = dict(case.inputs)
     for tensor in case.model.graph.initializer:
@@ -270,7 +273,8 @@ def expectations(case: Case) -> dict[str, list[np.ndarray]] | None:
 
 
 def moved(case: Case, expected: list[np.ndarray], name: str) -> list[np.ndarray | float]:
-    """How far an output moves when inputs do by a few roundings: ill-conditioned ones are not findings."""
+    """The change of an output when inputs change by a few roundings. Ill-conditioned outputs are
+    not findings."""
     rng = np.random.default_rng(0)
     kinds = types_of(case.model)
     rounding = 1e-6
@@ -296,8 +300,8 @@ def moved(case: Case, expected: list[np.ndarray], name: str) -> list[np.ndarray 
 
 
 def judge(case: Case, device: str, bounded: bool = False) -> tuple[str, str]:
-    """A verdict, "ok", "refused", "wrong" or "raised", and what led to it. With `bounded` results are as exact as the
-    roundings of their types and sums allow, not only near."""
+    """A verdict, "ok", "refused", "wrong" or "raised", and its reason. With `bounded`, results must
+    be as exact as the roundings of their types and sums allow, not only close."""
     import opwright
     from opwright import onnx_backend
 
@@ -338,7 +342,7 @@ def differences(
                 messages.append(f"output '{value.name}': {message}")
             if message or bounds.is_complete(value.name):
                 continue
-            # Of sums in BF16 the references make more roundings than anybody who sums in FP32.
+            # References round sums in BF16 more often than code that sums in FP32.
             exact = bounds.known[value.name].value.astype(results[0].dtype)
             results = [*results, exact]
         wrong = [difference(case, got[value.name], result) for result in results]
@@ -354,8 +358,8 @@ def differences(
 
 
 def with_open_extents(case: Case) -> tuple[onnx.ModelProto, dict[str, tuple[Any, ...]]]:
-    """The model with a name for each extent but 0 and 1 of its inputs, equal ones being called alike, and their
-    ranges."""
+    """The model with names for all input extents but 0 and 1, and their ranges. Equal extents get
+    the same name."""
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     shapes: dict[str, tuple[Any, ...]] = {}
@@ -377,8 +381,8 @@ def with_open_extents(case: Case) -> tuple[onnx.ModelProto, dict[str, tuple[Any,
 def judge_open(
     case: Case, accepted: dict[str, list[np.ndarray]], device: str, bounds: Bounds | None
 ) -> tuple[str, str]:
-    """The same with extents that are open until the engine runs, at the shapes of the case and at others. What does
-    not work for all shapes of a range is refused by right."""
+    """Judges the case with extents that are open until the engine runs, at the case's shapes and at
+    others. The engine may refuse a model that does not work for all shapes of a range."""
     import opwright
 
     model, shapes = with_open_extents(case)
@@ -397,7 +401,7 @@ def judge_open(
         if inputs is grown:
             case = Case(case.model, inputs)
             known = expectations(case)
-            # What follows a node over which the references disagree has no reference.
+            # There is no reference behind a node over which the references disagree.
             if known is None or any(
                 difference(case, results[0], other)
                 for results in known.values()
@@ -411,7 +415,7 @@ def judge_open(
         except opwright.Error:
             continue
         got = made if isinstance(made, dict) else {names[0]: made}
-        for name, array in got.items():  # double precision is FP32
+        for name, array in got.items():  # the engine computes double precision in FP32
             if name in accepted and accepted[name][0].dtype == np.float64:
                 got[name] = array.astype(np.float64)
         if not set(names) <= set(got):
@@ -424,8 +428,8 @@ def judge_open(
 
 
 def judge_tactics(case: Case, device: str) -> tuple[str, str, list[dict[str, Any]]]:
-    """Whether all tactics that can compute the model's layers agree with the build's own reference, with fixed extents
-    and in a third of the cases with open ones, and which there were."""
+    """Whether all tactics that can compute the model's layers agree with the build's own reference,
+    and which tactics there were. Extents are fixed, and in a third of the cases also open."""
     import opwright
 
     model, shapes = with_open_extents(case)
@@ -448,7 +452,8 @@ def judge_tactics(case: Case, device: str) -> tuple[str, str, list[dict[str, Any
 
 
 def ran(layer: dict[str, Any], device: str) -> list[dict[str, Any]]:
-    """The layer's candidates, all of which the build has run, as tools/tactic_coverage.py reads them."""
+    """The layer's candidates, in the form that tools/tactic_coverage.py reads. The build has run
+    all of them."""
 
     def ports(which: str, types: str) -> list[list[str]]:
         made = []
@@ -495,7 +500,7 @@ def judge_program(case: Case, program: str, device: str) -> tuple[str, str]:
     return "ok", ""
 
 
-# ---- The child that judges, and the parent that watches it.
+# ---- The child process that judges, and the parent that watches it.
 
 
 def make_case(seed: int, number: int, compositions: bool = False) -> Case:
@@ -506,7 +511,7 @@ def make_case(seed: int, number: int, compositions: bool = False) -> Case:
 
 
 def serve(program: str | None, device: str, compositions: bool, tactics: bool) -> int:
-    """Judge the cases that come as lines, "make SEED NUMBER FOLDER" or "judge FOLDER"."""
+    """Judge the cases on stdin, in lines "make SEED NUMBER FOLDER" or "judge FOLDER"."""
     import opwright  # noqa: F401  (the parent's clock runs from the first case)
 
     def say(**what: Any) -> None:
@@ -538,7 +543,7 @@ def serve(program: str | None, device: str, compositions: bool, tactics: bool) -
 
 
 class Judge:
-    """A child process; another takes over after a crash or a hang."""
+    """A child process that judges cases. A new one replaces it after a crash or a hang."""
 
     def __init__(self, program: str | None, device: str, compositions: bool, tactics: bool) -> None:
         self._options = ["--device", device, *(["--program", program] if program else [])]
@@ -558,7 +563,7 @@ class Judge:
             self._child = None
 
     def ask(self, *words: object) -> dict[str, Any]:
-        """The verdict; "lost" where a reference, not the engine, crashed or hung."""
+        """The verdict; "lost" if a reference, not the engine, crashed or hung."""
         if self._child is None:
             self._rest = b""
             self._errors.seek(0)
@@ -605,7 +610,7 @@ class Judge:
 
 
 def part_of(case: Case, outputs: list[str], cut: bool) -> Case | None:
-    """The nodes that these outputs need; with `cut` the last node alone, fed by the reference."""
+    """The nodes that these outputs need; with `cut` only the last node, fed by the reference."""
     graph = case.model.graph
     needed, kept = set(outputs), []
     for node in reversed(graph.node):
@@ -691,7 +696,7 @@ def describe(case: Case) -> str:
 
 
 def likeness(verdict: str, operators: list[str], message: str) -> str:
-    """Findings that are alike are written once."""
+    """A key that is equal for similar findings, which are written once."""
     text = re.sub(r"'[^']*'|[-+\d.]+(e[-+]?\d+)?|\[[^\]]*\]|\([^)]*\)", "", message)
     if verdict == "refused":
         return f"{verdict} {operators[-1]} {text}"[:120]

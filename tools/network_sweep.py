@@ -3,13 +3,16 @@
     python3 tools/network_sweep.py --device cuda --types fp16 bf16 --timing --jobs 6 --out out/networks
     python3 tools/network_sweep.py --networks torchvision/densenet121 transformers/llama --device cpu
 
-Networks have random weights: those of torchvision (classification, segmentation, detection's backbones, video, optical
-flow), timm and transformers that are installed. Each is built in a process of its own, so that one that crashes, hangs
-or loses the GPU costs itself. Processes share one timing cache. `--seconds` ends the sweep; what is left is named.
+Networks have random weights. They are those of torchvision (classification, segmentation,
+detection's backbones, video, optical flow), timm and transformers, if installed. Each is built in a
+process of its own, so that a crash, a hang or the loss of the GPU affects only this network.
+Processes share one timing cache. `--seconds` ends the sweep, which then names the remaining
+networks.
 
-An error is |ours - reference| / |reference| in norms; the reference is the network in FP64 with the weights and inputs
-as the type rounds them. PyTorch's own error in the type stands beside it. A network is right where ours is at most
-twice PyTorch's, or below what the type resolves. The exit status is 1 where one is wrong or ends its process.
+An error is |ours - reference| / |reference| in norms. The reference is the network in FP64 with
+weights and inputs rounded to the type. PyTorch's own error in the type stands beside ours. A
+network is right if our error is at most twice PyTorch's, or below the type's resolution. The exit
+status is 1 if a network is wrong or ends its process.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-# What is below needs no comparison with PyTorch's error: some roundings of the type.
+# Errors below these need no comparison with PyTorch's error: they are a few roundings of the type.
 RESOLVED = {"fp32": 1e-4, "fp16": 4e-3, "bf16": 3e-2}
 
 TORCHVISION = {
@@ -75,7 +78,7 @@ def timm_network(name: str) -> tuple[Any, tuple[Any, ...]]:
 
 
 def transformers_network(name: str) -> tuple[Any, dict[str, Any]]:
-    sys.path.insert(0, str(ROOT / "tests" / "python"))
+    sys.path.insert(0, str(ROOT / "tests" / "python" / "support"))
     import transformers_models
 
     make, inputs = transformers_models.MODELS[name]
@@ -83,7 +86,7 @@ def transformers_network(name: str) -> tuple[Any, dict[str, Any]]:
 
 
 def all_networks() -> list[str]:
-    """The names of all networks of the packages that are here."""
+    """The names of all networks of the installed packages."""
     import importlib.util as find
     import re
 
@@ -91,10 +94,10 @@ def all_networks() -> list[str]:
     if find.find_spec("torchvision"):
         names += [f"torchvision/{kind}/{name}" for kind, of in TORCHVISION.items() for name in of]
     if find.find_spec("transformers"):
-        text = (ROOT / "tests/python/transformers_models.py").read_text().partition("MODELS")[2]
+        text = (ROOT / "tests/python/support/transformers_models.py").read_text().partition("MODELS")[2]
         names += [f"transformers/{name}" for name in re.findall(r'^    "(\w+)": \(', text, re.M)]
     if find.find_spec("timm"):
-        text = (ROOT / "tests/python/test_timm_models.py").read_text()
+        text = (ROOT / "tests/python/from_torch/test_timm_models.py").read_text()
         listed = text.partition('NAMES = """')[2].partition('"""')[0].split()
         names += [f"timm/{name}" for name in listed]
     return names
@@ -104,8 +107,8 @@ def all_networks() -> list[str]:
 
 
 def prepared(name: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The network in evaluation, its positional and its named inputs. Normalizations have the statistics of what they
-    meet, so that numbers neither grow nor vanish over many layers."""
+    """The network in evaluation mode, and its positional and named inputs. Normalizations have the
+    statistics of their inputs, so that numbers neither grow nor vanish over many layers."""
     import torch
 
     torch.manual_seed(0)
@@ -118,7 +121,7 @@ def prepared(name: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     else:
         module, inputs = transformers_network(*rest)
     for parameter in module.parameters():
-        if parameter.numel() and parameter.abs().max() == 0:  # what would hide all before it
+        if parameter.numel() and parameter.abs().max() == 0:  # zeros would hide all layers before
             torch.nn.init.normal_(parameter, std=0.05)
     norms = [m for m in module.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
     if norms:
@@ -147,7 +150,8 @@ def leaves_of(result: Any) -> list[Any]:
 
 
 def distance(got: Any, want: Any) -> float:
-    """The largest relative error of the outputs, in norms; infinite where one is finite and the other is not."""
+    """The largest relative error of the outputs, in norms; infinite if only one of two is
+    finite."""
     import torch
 
     worst = 0.0
@@ -173,7 +177,7 @@ def turned(tree: Any, to: Any) -> Any:
 
 
 def exact_leaves(module: Any, args: Any, kwargs: Any) -> list[Any]:
-    """The outputs in FP64, or in FP32 where PyTorch has an operator for no wider type."""
+    """The outputs in FP64, or in FP32 if PyTorch supports an operator in no wider type."""
     import torch
 
     try:
@@ -213,7 +217,7 @@ def one(
             module, args, kwargs=kwargs or None, device=device, timing=timing, **options
         )
         seconds = time.monotonic() - started
-        # What is no tensor is part of the engine.
+        # Arguments that are not tensors are part of the engine.
         given = {key: x for key, x in kwargs.items() if isinstance(x, torch.Tensor)}
         ours, again = (leaves_of(engine(*args, **given)) for _ in range(2))
     error, their_error = distance(ours, exact), distance(theirs, exact)
@@ -227,7 +231,7 @@ def one(
     }  # fmt: skip
 
 
-# ---- All of them.
+# ---- All networks.
 
 
 def run_one(name: str, type_name: str, arguments: argparse.Namespace, end: float) -> dict[str, Any]:
@@ -319,7 +323,8 @@ def main() -> int:
         import opwright
 
         text = f"{type(error).__name__}: {error}"
-        # What the export refuses, or PyTorch cannot run in the type, is no finding.
+        # A network that the export refuses, or that PyTorch cannot run in the type, is not a
+        # finding.
         ours = isinstance(error, opwright.Error)
         made = {"verdict": "refused" if ours else "not exported", "note": text}
     print("@" + json.dumps(made), flush=True)

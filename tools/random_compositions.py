@@ -1,9 +1,11 @@
-"""Random ONNX models as fusion and the choice of tactics see them, for tools/model_fuzzer.py --compositions.
+"""Random ONNX models that exercise fusion and the choice of tactics, for tools/model_fuzzer.py
+--compositions.
 
-A model has one kernel that others are fused into, or two: a product, convolution, attention, normalization, reduction,
-pooling or resize. Element-wise chains, casts, quantization, moves and residuals come before and behind it. Extents are
-1, primes, multiples of vectors and tiles and one more; a tensor has up to a million elements. Operands have each shape
-that broadcasts.
+A model has one or two kernels into which others are fused: a product, convolution, attention,
+normalization, reduction, pooling or resize. Element-wise chains, casts, quantization, moves and
+residuals come before and behind a kernel. Extents are 1, primes, multiples of vectors and tiles,
+and one more than these. A tensor has up to a million elements. Operands have all shapes that
+broadcast.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from rounding_bounds import BF16
 F8 = np.dtype(ml_dtypes.float8_e4m3fn)
 
 MOST_ELEMENTS = 1 << 20
-# Products of more multiplications than this take the references too long.
+# Limit of a product's multiplications. The references take too long for more.
 MOST_WORK = 1 << 26
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129)
 LONG_EXTENTS = (256, 257, 384, 511, 512, 768, 1000, 1024, 1031, 2048, 4099)
@@ -29,7 +31,7 @@ CHANNELS = (1, 2, 3, 4, 5, 8, 13, 16, 17, 24, 32, 33, 48, 64, 65)
 
 SMOOTH = """Abs Cos Elu Erf Exp Gelu HardSwish LeakyRelu Mish Neg Relu Sigmoid Sin Softplus Softsign Tanh""".split()
 BINARY = "Add Sub Mul Max Min Div PRelu Where Pow".split()
-# Sums of these stay exact where operands are multiples of a power of two and small.
+# Operators whose results stay exact if operands are small multiples of a power of two.
 LINEAR = set(
     """Add Sub Mul MatMul Gemm Conv ConvTranspose ReduceSum Sum GlobalAveragePool AveragePool Concat Slice Pad
     Transpose Reshape DequantizeLinear Relu Neg Abs Max Min""".split()
@@ -37,7 +39,7 @@ LINEAR = set(
 
 
 def is_exact(value: Array) -> bool:
-    """Whether FP32 sums of such numbers are the same in each order."""
+    """Whether FP32 sums of these numbers are the same in each order."""
     if value.dtype != F32:
         return False
     with np.errstate(all="ignore"):
@@ -46,7 +48,7 @@ def is_exact(value: Array) -> bool:
 
 
 def has_tie(extent: int, size: int) -> bool:
-    """Whether a place of a nearest Resize is in the middle between two elements, or on an edge."""
+    """Whether a nearest Resize samples the middle between two elements, or an edge."""
     # The place of element i is ((2 i + 1) extent - size) / (2 size).
     return any(((2 * i + 1) * extent - size) % (2 * size) == size for i in range(size))
 
@@ -69,7 +71,7 @@ class Composer(Generator):
         return int(self.one_of(LONG_EXTENTS if long and self.chance(0.3) else EXTENTS))
 
     def fitted(self, shape: Sequence[int], keep: Sequence[int] = (), most: int = 0) -> list[int]:
-        """The shape with its largest extents made smaller until it has few enough elements."""
+        """The shape with its largest extents reduced until it has few enough elements."""
         extents = list(shape)
         most = most or self.one_of([2000, 20000, 200000, MOST_ELEMENTS])
         while math.prod(extents) > most:
@@ -88,7 +90,7 @@ class Composer(Generator):
         return super().values(F32, shape, low, high).astype(BF16)
 
     def hold(self, value: Array, constant: float = 0.4) -> Tensor:
-        """BF16, which NumPy does not know, comes in as FP32."""
+        """A new input or initializer. NumPy lacks BF16, so a BF16 input is FP32 with a Cast."""
         if value.dtype != BF16 or self.chance(constant):
             return super().hold(value, 1 if value.dtype == BF16 else constant)
         wide = super().hold(value.astype(F32), 0)
@@ -99,7 +101,7 @@ class Composer(Generator):
         return self.hold(self.values(kind, shape), constant)
 
     def operand(self, shape: Sequence[int], more: bool = True) -> tuple[int, ...]:
-        """A shape that broadcasts to this one; with `more` now and then one that widens it."""
+        """A shape that broadcasts to this one. With `more`, sometimes one that widens this one."""
         made = [extent if self.chance(0.5) else 1 for extent in shape]
         made = made[self.integer(0, len(made)) if self.chance(0.6) else 0 :]
         small = math.prod(shape) < 5000
@@ -162,7 +164,7 @@ class Composer(Generator):
         return self.hold(self.values(self.at.dtype, shape, 2, 8), 0.6)
 
     def residual(self) -> bool:
-        """An operation with an earlier result of a shape that broadcasts, itself among them."""
+        """An operation with an earlier result, or with itself, whose shape broadcasts."""
         others = []
         for tensor in self.tensors:
             if tensor.dtype != self.at.dtype:
@@ -178,7 +180,7 @@ class Composer(Generator):
         return self.push(self.one_of(["Add", "Add", "Mul", "Sub", "Max"]), pair)
 
     def cast(self) -> bool:
-        """To another floating type, and often back."""
+        """A cast to another floating type, and often back."""
         kind = self.at.dtype
         other = self.one_of([F16, F16, BF16]) if kind == F32 else F32
         number = onnx.helper.np_dtype_to_tensor_dtype
@@ -187,8 +189,8 @@ class Composer(Generator):
         return self.chance(0.4) or self.push("Cast", [self.at], to=number(kind))
 
     def quantize(self) -> bool:
-        """Bytes and back, by one scale or one for each index of an axis. Of what sums may round it is a step that
-        nobody can check."""
+        """Quantizes to bytes and back, with one scale or one for each index of an axis. Only for
+        exact values: for rounded sums nobody can check the step."""
         if not self.at.exact or self.at.dtype != F32 or not self.at.rank:
             return self.unary()
         axis = self.integer(0, self.at.rank - 1)
@@ -317,7 +319,8 @@ class Composer(Generator):
         return self.push(operator, inputs_, **attributes, **({"group": group} if group > 1 else {}))
 
     def attention(self) -> bool:
-        """Two products, a softmax, and what exporters write between them."""
+        """Attention as exporters write it: two products, a softmax, and the operators between
+        them."""
         batch, heads = self.one_of([1, 2]), self.one_of([1, 2, 3])
         rows, keys = self.side(), self.side()
         size, values = self.one_of([8, 16, 24, 32, 40, 64, 80, 128]), self.one_of([8, 16, 32, 64])
@@ -343,9 +346,10 @@ class Composer(Generator):
         return self.push("Softmax", [self.at], axis=-1) and self.push("MatMul", [self.at, v])
 
     def quantized_product(self) -> bool:
-        """A product of bytes or of FP8, as models with quantizers write it: a factor for the activations, and for the
-        weights one, one for each of their columns, or one for each block of a column. All factors are powers of two,
-        and the sums so short that FP32 adds them up exactly."""
+        """A product of bytes or of FP8, as quantizers write it. There is one factor for the
+        activations. The weights have one factor, one for each column, or one for each block of a
+        column. All factors are powers of two, and sums are so short that FP32 adds them up
+        exactly."""
         m, k, n = self.side(), self.one_of([1, 3, 8, 16, 17, 32, 64, 65, 96, 128]), self.side()
         is_convolution = self.chance(0.4)
         shape = (
@@ -401,7 +405,7 @@ class Composer(Generator):
         return True
 
     def zero_point(self, kind: np.dtype[Any], shape: Sequence[int]) -> Tensor:
-        """FP8 has 0 alone."""
+        """A zero point. For FP8 it is always 0."""
         codes = (
             np.zeros(shape, kind)
             if kind == F8
@@ -410,7 +414,8 @@ class Composer(Generator):
         return self.hold(codes, 1)
 
     def product_of_codes(self) -> bool:
-        """MatMulNBits: weights of 4 or 8 bits with a factor, and now and then a zero point, for each block."""
+        """MatMulNBits: weights of 4 or 8 bits with a factor, and sometimes a zero point, for each
+        block."""
         m, n = self.side(), self.side()
         block = self.one_of([16, 32, 64, 128])
         k = self.one_of([block, block, 2 * block, block + 16, 3 * block - 8])
@@ -490,7 +495,7 @@ class Composer(Generator):
         ]
         mode = self.one_of(["nearest", "linear"])
         if mode == "nearest" and any(map(has_tie, self.at.shape[2:], sizes[2:])):
-            return False  # references go by a rounded scale
+            return False  # references use a rounded scale
         return self.push("Resize", [self.at, None, None, self.ints(sizes)], mode=mode)
 
     def elementwise(self) -> bool:
@@ -503,7 +508,7 @@ class Composer(Generator):
     # ---- The model.
 
     def source(self, shape: Sequence[int]) -> bool:
-        """The input of a kernel. What comes before keeps its shape."""
+        """The input of a kernel. Operators before it keep its shape."""
         self.at = self.drawn(self.type, shape, 0)
         if self.chance(0.15):
             order = [int(axis) for axis in self.rng.permutation(len(shape))]
@@ -537,7 +542,7 @@ class Composer(Generator):
         for _ in range(self.one_of([0, 1, 1, 2, 2, 3, 4, 6])):
             if self.nodes and self.at.value.size:
                 self.step()
-        # BF16, which NumPy does not know, goes out as FP32.
+        # NumPy lacks BF16, so BF16 outputs are cast to FP32.
         left = {name for node in self.nodes for name in node.input}
         for tensor in [t for t in self.tensors if t.dtype == BF16 and t.name not in left]:
             self._add(Made("Cast", [tensor], {"to": onnx.TensorProto.FLOAT}), self.evaluate)
@@ -549,6 +554,6 @@ class Composer(Generator):
             if self.types[name].type.tensor_type.elem_type != onnx.TensorProto.BFLOAT16
             and (name not in read or self.chance(0.12))
         ]
-        if not outputs:  # huge ones of BF16 alone, which nothing is computed from
+        if not outputs:  # only huge BF16 tensors, from which nothing is computed
             return Composer(self.rng).model(evaluate)
         return self._model(self.nodes, outputs), self.fed

@@ -1,4 +1,5 @@
-"""Random valid ONNX models for tools/model_fuzzer.py: what an operator takes stands here, in Generator.make_*."""
+"""Random valid ONNX models for tools/model_fuzzer.py. Generator.make_* know the operands of each
+operator."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 Array = np.ndarray
-# A graph and its inputs; what the references compute, none where all refuse.
+# Takes a graph and its inputs. Returns the results of the references; empty if all refuse.
 Evaluate = Callable[[onnx.ModelProto, dict[str, Array]], list[list[Array]]]
 
 F32, F16, F64 = np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.float64)
@@ -21,12 +22,13 @@ FLOATS = (F32, F16)
 INTEGERS = (I32, I64, I8, U8)
 NUMBERS = FLOATS + INTEGERS
 ALL = (*NUMBERS, BOOL)
-# The odds of the types, where an operator has a choice.
+# The odds of the types if an operator has a choice.
 WEIGHTS = {F32: 8, F16: 2, F64: 1, I8: 1, U8: 1, I32: 2, I64: 3, BOOL: 1}
-# Operators before 13 have other inputs; after 25 ONNX Runtime knows few.
+# Before opset 13 operators have other inputs. After 25 ONNX Runtime supports few.
 OPSETS = (13, 15, 17, 18, 19, 20, 21, 22, 22, 23, 24, 25)
 
-# Results of these are exact where their inputs are, so that a step (Floor, Equal, ArgMax) may follow.
+# Operators whose results are exact for exact inputs, so that a step (Floor, Equal, ArgMax) may
+# follow.
 EXACT = set(
     """Abs And ArgMax ArgMin BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike Ceil
     CenterCropPad Clip Compress Concat Constant ConstantOfShape DepthToSpace Equal Expand EyeLike Flatten Floor
@@ -35,7 +37,7 @@ EXACT = set(
     Round ScatterND Shape Sign Size Slice SpaceToDepth Split Squeeze Tile TopK Transpose Trilu Unique Unsqueeze
     Where Xor""".split()
 )
-# A small change of an input may be a large one of the output: these take exact values.
+# Operators that need exact values, since a small change of an input may change the output much.
 STEEP = set(
     """Acos Acosh ArgMax ArgMin Asin Atanh BitCast Cast CastLike Ceil Col2Im Compress CumProd DequantizeLinear Det
     Div DynamicQuantizeLinear Equal Floor GlobalLpPool Greater GreaterOrEqual Hardmax IsInf IsNaN Less LessOrEqual
@@ -59,7 +61,7 @@ VARIADIC = "Max Min Sum Mean".split()
 
 @dataclass
 class Tensor:
-    """A tensor of the graph and what it holds."""
+    """A tensor of the graph and its value."""
 
     name: str
     value: Array
@@ -80,7 +82,7 @@ class Tensor:
 
 @dataclass
 class Made:
-    """A node to be: its inputs, None for one that is left out."""
+    """A node to add. A None among its inputs stands for an omitted one."""
 
     operator: str
     inputs: Sequence[Tensor | None]
@@ -89,7 +91,7 @@ class Made:
 
 
 class Generator:
-    #: Larger results are outputs only.
+    #: Larger results are only outputs.
     usable_kinds: Sequence[np.dtype[Any]] = ALL
     most_elements = 8000
 
@@ -123,7 +125,7 @@ class Generator:
         return bool(self.rng.random() < probability)
 
     def integer(self, low: int, high: int) -> int:
-        """Both ends included."""
+        """A random integer. Both ends are included."""
         return int(self.rng.integers(low, high + 1))
 
     def one_of(self, values: Sequence[Any]) -> Any:
@@ -150,7 +152,8 @@ class Generator:
     def values(
         self, kind: np.dtype[Any], shape: Sequence[int], low: int = -8, high: int = 8
     ) -> Array:
-        """Quarters, that 16 bits hold exactly; whole numbers; truth values."""
+        """Random values of the type: quarters, which 16 bits hold exactly, whole numbers, or truth
+        values."""
         drawn = self.rng.integers(low, high + 1, shape)
         if kind == BOOL:
             return (drawn % 2).astype(BOOL)
@@ -165,7 +168,7 @@ class Generator:
         return f"{letter}{self.names}"
 
     def hold(self, value: Array, constant: float = 0.4) -> Tensor:
-        """A new input or, as likely as `constant` says, an initializer with these elements."""
+        """A new input or, with probability `constant`, an initializer with these elements."""
         is_constant = self.chance(constant)
         tensor = Tensor(self._named("c" if is_constant else "x"), value, True)
         (self.constants if is_constant else self.inputs)[tensor.name] = value
@@ -177,14 +180,14 @@ class Generator:
         return self.hold(self.values(kind, shape, low, high), 0.25)
 
     def ints(self, values: Sequence[int] | Array | int, kind: np.dtype[Any] = I64) -> Tensor:
-        """A parameter: axes, pads, a shape."""
+        """A tensor for a parameter such as axes, pads or a shape."""
         return self.hold(np.asarray(values, kind), 0.7)
 
     def take(
         self, kinds: Sequence[np.dtype[Any]] = ALL, low: int = 0, high: int = 4, empty: bool = True,
         most: int = 4000,
     ) -> Tensor:  # fmt: skip
-        """A tensor that is there, else a new one."""
+        """An existing tensor, or else a new one."""
         fit = [
             t
             for t in self.tensors
@@ -193,7 +196,7 @@ class Generator:
             and t.value.size <= most
             and (empty or t.value.size)
         ]
-        # New results sooner than old ones, so that graphs get deep.
+        # Prefers new results to old ones, so that graphs get deep.
         if fit and self.chance(0.75):
             return fit[-1 - min(int(self.rng.geometric(0.6)) - 1, len(fit) - 1)]
         return self.fresh(self.kind(kinds), self.shape(low, high, empty))
@@ -223,7 +226,7 @@ class Generator:
         return self.integer(-rank, rank - 1)
 
     def optional(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """Some of them."""
+        """Some of the attributes."""
         return {name: value for name, value in attributes.items() if self.chance(0.6)}
 
     # ---- Families.
@@ -262,7 +265,7 @@ class Generator:
             first = self.fresh(
                 self.kind((F32, F16, I32, I64)), self.shape(0, 3), 0 if self.chance(0.5) else -8
             )
-            # A root of an integer would be rounded, that of a negative one is nothing.
+            # A root of an integer would be rounded, and a negative number has none.
             kinds = (F32, I64) if first.dtype.kind == "f" else (I32, I64)
             second = self.fresh(self.kind(kinds), self.partner(first).shape, 0, 4)
         return Made(operator, [first, second], attributes)
@@ -286,11 +289,11 @@ class Generator:
         )
 
     def _reduce(self, operator: str) -> Made:
-        # Of integers the reference truncates each exponential.
+        # For integers the reference truncates each exponential.
         kinds = FLOATS if operator == "ReduceLogSumExp" else (F32, F16, I32, I64)
         data = self.take(kinds, empty=self.chance(0.3))
         if operator == "ReduceLogSum" and data.dtype.kind == "i":
-            # The logarithm of zero or less is no integer.
+            # The logarithm of zero or less is not an integer.
             data = self.fresh(data.dtype, self.shape(empty=False), 1)
         attributes: dict[str, Any] = self.optional({"keepdims": self.integer(0, 1)})
         count = self.integer(0, data.rank)
@@ -724,7 +727,7 @@ class Generator:
             modes += ["max", "min"]
         mode = self.one_of(modes)
         if mode == "none":
-            # Each element once: the order of several writes is open.
+            # Each element is written once, since the order of several writes is undefined.
             drawn = np.argsort(self.rng.random(data.shape), axis)
             indices = drawn[tuple(slice(0, e) for e in shape)].astype(I64)
         else:
@@ -1150,7 +1153,8 @@ class Generator:
             self.integer(1, 4),
             self.integer(1, 4),
         )
-        # The reference, which alone knows this layout, leaves out lengths, clipping and other directions.
+        # Only the reference supports this layout, and it ignores lengths, clipping and other
+        # directions.
         layout = int(self.chance(0.2) and self.opset >= 14 and directions == "forward")
         shape = (batch, length, width) if layout else (length, batch, width)
         state = (batch, d, hidden) if layout else (d, batch, hidden)
@@ -1293,7 +1297,7 @@ class Generator:
             "reduction": self.one_of(["none", "mean", "sum"]), "ignore_index": self.integer(0, c),
         })  # fmt: skip
         if "ignore_index" in attributes:
-            # A mean over nothing is not a number.
+            # A mean over nothing is NaN.
             attributes["reduction"] = self.one_of(["none", "sum"])
         outputs = self.one_of([1, 2]) if operator == "SoftmaxCrossEntropyLoss" else 1
         return Made(
@@ -1306,7 +1310,7 @@ class Generator:
     def make_SoftmaxCrossEntropyLoss(self) -> Made:
         return self._loss("SoftmaxCrossEntropyLoss")
 
-    # ---- Random numbers: shapes and types alone can be compared.
+    # ---- Random numbers: only shapes and types can be compared.
 
     def _random(self, operator: str) -> Made:
         attributes = self.optional({"dtype": onnx.TensorProto.FLOAT, "seed": 3.0})
@@ -1382,7 +1386,8 @@ class Generator:
         )  # fmt: skip
 
     def _add(self, made: Made, evaluate: Evaluate) -> bool:
-        """Whether one of the references takes the node; what it computes is kept then."""
+        """Adds the node if a reference accepts it, and keeps the results. Returns whether it
+        did."""
         inputs = list(made.inputs)
         while inputs and inputs[-1] is None:
             inputs.pop()
@@ -1424,7 +1429,8 @@ class Generator:
                 and np.allclose(value, other[i], near, 1e-5)
                 for other in results[1:]
             )
-            # What nothing should be computed from is an output only: doubtful, huge, of another type.
+            # Doubtful or huge results, or those of another type, are only outputs: nothing is
+            # computed from them.
             usable = (
                 value.dtype in self.usable_kinds
                 and agree
@@ -1455,7 +1461,8 @@ class Generator:
             self.tensors = everything
             added = self._add(made, evaluate)
             if not added and not self.nodes and self.chance(0.1) and self.refused:
-                # Both references refuse: the engine must do so in its own way or compute something.
+                # Both references refuse. The engine must refuse with its own error or compute
+                # something.
                 self.nodes.append(self.refused)
                 break
         if not self.nodes:

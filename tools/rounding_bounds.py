@@ -1,16 +1,19 @@
-"""What a model computes in double precision, and how far a result may be from that: for tools/model_fuzzer.py.
+"""Evaluates a model in double precision and bounds the errors of results: for
+tools/model_fuzzer.py.
 
-Each node is evaluated by the standard's reference on doubles. A tensor's error is bounded elementwise from the errors
-of what its node reads, by the unit roundoff of its type and the length of its sums (Higham, Accuracy and Stability of
-Numerical Algorithms, chapter 3), whatever their order:
+Each node is evaluated by the standard's reference on doubles. A tensor's error is bounded
+elementwise from the errors of its node's operands, by the unit roundoff of its type and the length
+of its sums (Higham, Accuracy and Stability of Numerical Algorithms, chapter 3), whatever their
+order:
 
 - moves, negations, maxima and the like pass errors on;
 - a sum of n products errs by n * u / (1 - n * u) times the sum of the products' magnitudes, u being FP32's roundoff;
 - a tensor between nodes may be stored, and rounded to its type, or not: docs/internals/roundings.md;
 - a Cast always rounds.
 
-An output is rounded once to its type. So what is exact before has to be the nearest number of the type, bit by bit:
-moves, casts, maxima, and one addition, subtraction or multiplication of what was given.
+An output is rounded once to its type. So an exact value must become the nearest number of the type,
+bit by bit: moves, casts, maxima, and a single addition, subtraction or multiplication of given
+values.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from onnx import helper, numpy_helper
 
 Array = np.ndarray[Any, Any]
 BF16 = np.dtype(ml_dtypes.bfloat16)
-# Half the distance of 1 and the next number, and the smallest number of the type.
+# Half the distance from 1 to the next number, and the smallest number of each type.
 ROUNDOFF = {np.dtype(np.float32): 2.0**-24, np.dtype(np.float16): 2.0**-11, BF16: 2.0**-8}
 SMALLEST = {np.dtype(np.float32): 2.0**-149, np.dtype(np.float16): 2.0**-24, BF16: 2.0**-133}
 UNIT = 2.0**-24
@@ -43,23 +46,24 @@ MOVES = {
     "Identity",
     "Expand",
 }
-# Of what they give, the error is at most the largest of those of what they read.
+# Operators whose error is at most the largest error of their operands.
 LARGEST = {"Relu", "Neg", "Abs", "Max", "Min", "Clip"}
 SUMS = {"ReduceSum", "ReduceMean", "GlobalAveragePool", "AveragePool"}
 PRODUCTS = {"MatMul", "Gemm", "Conv", "ConvTranspose"}
-# Functions of one number that vary little where the number does.
+# Functions of one number that vary little if the number does.
 SMOOTH = {
     "Cos", "Elu", "Erf", "Exp", "Gelu", "HardSwish", "LeakyRelu", "Mish", "Sigmoid", "Sin", "Softplus", "Softsign",
     "Tanh",
 }  # fmt: skip
-# Roundings of an approximation of them, beside the absolute error of what it adds up from numbers near 1.
+# Roundings of an approximation of these functions, beside the absolute error of sums of numbers
+# near 1.
 FUNCTION_ROUNDINGS = 16
 
 
 @dataclass
 class Known:
-    """A tensor: the value in double precision, its type, and a bound of the error before it is stored; None where
-    nothing is known of that."""
+    """A tensor: its value in double precision, its type, and a bound of its error before it is
+    stored, or None if no bound is known."""
 
     value: Array
     kind: np.dtype[Any]
@@ -70,13 +74,13 @@ class Known:
         return self.kind in ROUNDOFF
 
     def stored(self) -> Array | None:
-        """The error of whoever reads it, which may be rounded or not."""
+        """The error that a reader sees. The stored value may be rounded or not."""
         if self.error is None or not self.is_float or self.is_given:
             return self.error
         with np.errstate(all="ignore"):
             return self.error + rounding(self.value, self.error, self.kind)
 
-    is_given: bool = False  # the model's, or exactly a number of the type
+    is_given: bool = False  # given by the model, or exactly a number of the type
 
 
 def rounding(value: Array, error: Array, kind: np.dtype[Any]) -> Array:
@@ -84,7 +88,7 @@ def rounding(value: Array, error: Array, kind: np.dtype[Any]) -> Array:
 
 
 def conv_transpose(node: onnx.NodeProto, x: Array, w: Array, bias: Array | None = None) -> Array:
-    """The reference takes seconds, and of groups adds the bias of others."""
+    """ConvTranspose. The reference takes seconds, and with groups adds the bias of other groups."""
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     padding = attributes.get("auto_pad", b"NOTSET")
     if "output_shape" in attributes:
@@ -98,7 +102,7 @@ def conv_transpose(node: onnx.NodeProto, x: Array, w: Array, bias: Array | None 
     ]
     pads = attributes.get("pads", [0] * 2 * rank) if padding == b"NOTSET" else [0] * 2 * rank
     if padding in (b"SAME_UPPER", b"SAME_LOWER"):
-        # The extents are those of x times the strides.
+        # The output extents are those of x times the strides.
         totals = [e - n * s for e, n, s in zip(extents, x.shape[2:], strides)]
         if min(totals) < 0:
             raise NotImplementedError
@@ -130,7 +134,7 @@ def conv_transpose(node: onnx.NodeProto, x: Array, w: Array, bias: Array | None 
 
 
 def evaluate(node: onnx.NodeProto, opset: int, inputs: list[Array | None]) -> list[Array]:
-    """The standard's reference of the node alone, on doubles."""
+    """The standard's reference for a single node, on doubles."""
     from onnx.reference import ReferenceEvaluator
 
     if node.op_type == "ConvTranspose":
@@ -162,7 +166,8 @@ def gamma(count: float) -> float:
 
 
 class Bounds:
-    """Of the tensors of a model whose nodes the reference takes on doubles."""
+    """Values and error bounds of a model's tensors, as far as the reference evaluates the nodes on
+    doubles."""
 
     def __init__(self, model: onnx.ModelProto, inputs: dict[str, Array]) -> None:
         self.opset = model.opset_import[0].version
@@ -173,7 +178,8 @@ class Bounds:
             value = array.astype(np.float64) if kind in ROUNDOFF else array
             error = np.zeros(array.shape) if kind in ROUNDOFF else None
             self.known[name] = Known(value, kind, error, True)
-        # Scales behind a convolution go into its weights, which are rounded to their type once more.
+        # Scales behind a convolution are folded into its weights, which are rounded to their type
+        # once more.
         self.scales = any(
             node.op_type in ("BatchNormalization", "Mul", "Div") for node in model.graph.node
         )
@@ -183,7 +189,7 @@ class Bounds:
                 self.add(node)
             except (
                 Exception
-            ):  # the reference does not take doubles there, or something before was not known
+            ):  # the reference does not support doubles, or an operand is not known
                 continue
 
     def add(self, node: onnx.NodeProto) -> None:
@@ -214,7 +220,7 @@ class Bounds:
         if kind not in ROUNDOFF:
             return
         with np.errstate(all="ignore"):
-            # What is read of a narrow type is rounded to that type before, and of FP32 when it is computed.
+            # A narrow operand is rounded to its type before, an FP32 operand when it is computed.
             first = x.value.astype(x.kind)
             value, error = first.astype(kind).astype(np.float64), x.error
             if error is not None and error.any():
@@ -224,7 +230,7 @@ class Bounds:
         self.known[node.output[0]] = Known(value, kind, error, is_exact)
 
     def again(self, node: onnx.NodeProto, read: list[Known | None], floats: list[Array]) -> Array:
-        """The node on other numbers, such as magnitudes or errors."""
+        """Evaluates the node on other numbers, such as magnitudes or errors."""
         left = iter(floats)
         inputs = [None if k is None else next(left) if k.is_float else k.value for k in read]
         return evaluate(node, self.opset, inputs)[0]
@@ -300,13 +306,13 @@ class Bounds:
     ) -> Array:
         at = read[0].value if read[0] else value
         moved = np.zeros(value.shape)
-        # Waves come back within a large error, and are at most 1 as steep as their argument.
+        # Periodic functions repeat within a large error. Their slope is at most 1.
         is_wave = node.op_type in ("Cos", "Sin")
         if is_wave:
             moved = np.minimum(error, 2)
         for step in () if is_wave else (error, -error, error / 2, -error / 2):
             moved = np.maximum(moved, np.abs(self.again(node, read, [at + step]) - value))
-        # What a function makes of numbers that cancel is as exact as the numbers.
+        # A function of numbers that cancel is only as exact as these numbers.
         return 2 * moved + FUNCTION_ROUNDINGS * UNIT * (np.abs(value) + np.abs(at) + 1)
 
     def of_power(
@@ -317,7 +323,7 @@ class Bounds:
         at, exponent = read[0].value, read[1].value
         moved = np.zeros(value.shape)
         for step in (errors[0], -errors[0], errors[0] / 2, -errors[0] / 2):
-            # A number that is not negative stays so.
+            # A nonnegative number stays nonnegative.
             other = np.where(at >= 0, np.maximum(at + step, 0), at + step)
             moved = np.maximum(moved, np.abs(self.again(node, read, [other, exponent]) - value))
         turns = 1 + np.abs(exponent * np.log(np.maximum(np.abs(at), 2.0**-149)))
@@ -331,12 +337,13 @@ class Bounds:
         x = floats[0]
         shape = [-1 if axis == 1 else 1 for axis in range(x.ndim)]
         scale, bias, mean, variance = (array.reshape(shape) for array in floats[1:])
-        # Factor and shift are FP32, whatever the type.
+        # Factor and shift are FP32 for all types.
         factor = scale / np.sqrt(variance + attributes.get("epsilon", 1e-5))
         magnitude = np.abs(factor)
         sums = magnitude * (np.abs(x) + errors[0] + np.abs(mean)) + np.abs(bias)
         error = magnitude * errors[0] + gamma(8) * sums
-        # Behind a convolution the shift becomes its bias, which is rounded to its type.
+        # Behind a convolution the shift becomes the convolution's bias, which is rounded to its
+        # type.
         return error + ROUNDOFF[kind] * np.abs(bias - factor * mean) if self.convolves else error
 
     def of_product(
@@ -363,20 +370,20 @@ class Bounds:
         if self.scales and node.op_type.startswith("Conv"):
             relative += 2 * ROUNDOFF[kind]
         if node.op_type == "Gemm" and kind in (BF16, np.float16):
-            # It is a product, two factors and an addition, and each may be stored.
+            # Gemm is a product, two factors and an addition. Each result may be stored.
             relative += 3 * ROUNDOFF[kind]
-        # The difference of two sums in double precision has their roundings.
+        # The difference of two sums in double precision has the roundings of both.
         return np.maximum(carried, 0) + (relative + 2.0**-50 * count) * largest
 
     def is_complete(self, name: str) -> bool:
-        """Whether each element of the output has a bound, so that nothing else has to be asked."""
+        """Whether each element of the output has a bound, so that no other reference is needed."""
         known = self.known.get(name)
         if known is None or known.error is None:
             return False
         return bool(np.isfinite(known.value + known.error).all())
 
     def difference(self, name: str, got: Array) -> str | None:
-        """What is wrong with an output by its bound; None where it is within, or there is no bound."""
+        """The fault of an output by its bound; None if it is within the bound or there is none."""
         known = self.known.get(name)
         if (
             known is None

@@ -1,10 +1,10 @@
-"""Set up what using the package or testing it needs: system packages, .venv, the build.
+"""Set up everything for using or testing the package: system packages, .venv, the build.
 
     python3 tools/setup.py [package]
 
-`package` stops at the package in .venv and what the demo runs with; without it follows what the
-tests need, and the tests are built. Standard library only: it starts under the system's Python. A
-step whose inputs have not changed is skipped.
+`package` stops at the package in .venv and the requirements of the demo. Without it the
+requirements of the tests follow, and the tests are built. It uses only the standard library, since
+it starts under the system's Python. A step whose inputs have not changed is skipped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Program(NamedTuple):
     name: str
 
 
-# Debian and Ubuntu package -> what shows that it is there: a header, a program, a path.
+# Debian and Ubuntu package -> a header, program or path that shows that it is installed.
 REQUIRED = {
     "libhwy-dev": "hwy/highway.h",
     "libprotozero-dev": "protozero/pbf_reader.hpp",
@@ -41,8 +41,8 @@ REQUIRED = {
     "libgtest-dev": "gtest/gtest.h",
     "libbenchmark-dev": "benchmark/benchmark.h",
 }
-# Without these a part of the tests is left out: the check of the formatting, the sanitizers and fuzz
-# targets, the pages in a browser. Rebuilds are faster with the first.
+# Without these packages some tests are left out: the check of the formatting, the sanitizers and
+# fuzz targets, the pages in a browser. The first package makes rebuilds faster.
 OPTIONAL = {
     "ccache": Program("ccache"),
     "clang-format-14": Program("clang-format-14"),
@@ -51,12 +51,12 @@ OPTIONAL = {
     "libclang-rt-14-dev": Path("/usr/lib/llvm-14/lib/clang"),
     "chromium": Program("chromium"),
 }
-# The parts of pyproject.toml's optional dependencies that the package and the demo use.
+# The optional dependencies in pyproject.toml that the package and the demo use.
 PACKAGE_EXTRAS = ["cuda", "demo"]
-# NVIDIA's plugin package, of which tests/conformance uses the Python files. In the environment it
-# would be in the way of `python -m opwright tensorrt`.
+# NVIDIA's plugin package, whose Python files tests/conformance uses. Installed in the environment
+# it would conflict with `python -m opwright tensorrt`.
 NVIDIA_PLUGINS = "tensorrt-cu13-bindings>=11.4,<12"
-# PyPI has these too, for a machine where no system package can be installed.
+# PyPI also has these, for a machine on which no system package can be installed.
 FROM_PYPI = {"cmake": "cmake>=3.25,<5", "ninja-build": "ninja>=1.11,<2"}
 
 
@@ -69,7 +69,7 @@ def fail(message: str) -> None:
 
 
 def is_present(probe: str | Program | Path, compiler: str) -> bool:
-    """Whether a header (str), a program or a path is there."""
+    """Whether a header (str), a program or a path exists."""
     if isinstance(probe, Path):
         return probe.exists()
     if isinstance(probe, Program):
@@ -92,7 +92,7 @@ def cmake_is_recent() -> bool:
 
 
 def missing_packages(for_tests: bool) -> tuple[list[str], list[str], list[str]]:
-    """The missing packages: required, those that PyPI has too, optional."""
+    """The missing packages: required ones, those that PyPI also has, optional ones."""
     compiler = os.environ.get("CXX", "c++")
     required = []
     if not shutil.which(compiler):
@@ -118,7 +118,7 @@ def missing_packages(for_tests: bool) -> tuple[list[str], list[str], list[str]]:
 
 
 def apt_prefix() -> list[str] | None:
-    """How apt-get can be called here without asking for anything, or None."""
+    """The command prefix with which apt-get runs without questions, or None."""
     if not shutil.which("apt-get"):
         return None
     if os.geteuid() == 0:
@@ -130,7 +130,7 @@ def apt_prefix() -> list[str] | None:
 
 
 def install_system_packages(for_tests: bool) -> list[str]:
-    """Install what is missing; returns the requirements to take from PyPI instead."""
+    """Install the missing packages. Returns the requirements to take from PyPI instead."""
     required, from_pypi, optional = missing_packages(for_tests)
     wanted = required + from_pypi + optional
     prefix = apt_prefix()
@@ -140,7 +140,8 @@ def install_system_packages(for_tests: bool) -> list[str]:
         apt = [*prefix, *env, "apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=120"]
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
         subprocess.run([*apt, "update"], **quiet)
-        # One by one for the optional: a distribution that lacks one still gets the others.
+        # Optional packages are installed one by one, so that a distribution which lacks one gets
+        # the others.
         must = required + from_pypi
         for group in ([must] if must else []) + [[package] for package in optional]:
             subprocess.run([*apt, "install", "--no-install-recommends", *group], **quiet)
@@ -167,7 +168,8 @@ def make_environment() -> None:
 
 
 def requirements(for_tests: bool) -> list[str]:
-    """What pyproject.toml names for building and running the package, and for testing it."""
+    """The requirements in pyproject.toml for building and running the package, and for testing
+    it."""
     reader = (
         "import json, sys\n"
         "try: import tomllib\n"
@@ -204,7 +206,7 @@ def install_requirements(for_tests: bool, from_pypi: list[str]) -> None:
         say("Python packages: complete")
         return
     say(f"Python packages: installing {len(wanted)} requirements and what they need")
-    # What is imported is compiled to byte code then, all of it takes as long as unpacking it.
+    # Byte code is compiled at import. Compiling everything takes as long as unpacking it.
     pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-compile"]
     if subprocess.run([*pip, *wanted]).returncode != 0:
         fail("pip could not install the requirements; its message is above")
@@ -238,7 +240,7 @@ def build_inputs() -> list[bytes]:
 
 
 def run_build(command: list[str | Path], what: str) -> None:
-    """Run a build with its progress shown, and all that it says where it fails."""
+    """Run a build and show its progress. If it fails, show all of its output."""
     started = time.monotonic()
     env = os.environ | {"PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ['PATH']}"}
     lines: list[str] = []
@@ -280,12 +282,12 @@ def install_package() -> None:
 
 
 def build_tests() -> None:
-    """Build what is left of build/dev: the C++ tests, their plugins and the benchmarks."""
+    """Build the rest of build/dev: the C++ tests, their plugins and the benchmarks."""
     run_build(["cmake", "--build", BUILD], "tests")
 
 
 def show_progress(text: str) -> None:
-    """On a terminal one line that is rewritten; in a log every twentieth step."""
+    """Show progress: on a terminal in one line that is rewritten, in a log every twentieth step."""
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns - 1
         print(f"\r\033[K{text[:width]}", end="", flush=True)

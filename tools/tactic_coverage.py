@@ -1,14 +1,15 @@
 """Counts which tactics of which kernels were run, on the CPU and on a GPU, of all that there are.
 
-    python3 tools/tactic_coverage.py --seconds 600 --page docs/results/tactic-coverage-DATE.md
-    python3 tools/tactic_coverage.py --device cpu --quick
+    python3 tools/tactic_coverage.py --quick --page docs/results/tactic-coverage-DATE.md
+    python3 tools/tactic_coverage.py --device cpu --seconds 600
     python3 tools/tactic_coverage.py --device cuda --only tests --tests 'OpenRecurrence*' --out build/tactics/a
     python3 tools/tactic_coverage.py --records build/tactics/*/cuda-*
 
-What there is, the kernels declare (`Backend::kernel_tactics`). The C++ tests of kernels, test_cpu and test_cuda, run
-all tactics that their shapes can have, each class once (OPWRIGHT_ALL_TACTICS=once), and tools/model_fuzzer.py those of
-random compositions and of random single operators. Each notes what kernels listed and what was run, with types and
-shapes (OPWRIGHT_TACTICS, --record).
+Kernels declare the tactics that exist (`Backend::kernel_tactics`). The C++ tests of kernels,
+test_cpu and test_cuda, run all tactics that their shapes allow, each class once
+(OPWRIGHT_ALL_TACTICS=once). tools/model_fuzzer.py runs those of random compositions and of random
+single operators. Each records the tactics that kernels listed and those that were run, with types
+and shapes (OPWRIGHT_TACTICS, --record).
 
 A class is a kernel, one of its tactics, the type and format of its first port, and the kind of its shapes:
 
@@ -17,12 +18,14 @@ A class is a kernel, one of its tactics, the type and format of its first port, 
 - "vectors": neighbours in all tensors fill whole accesses of 16 bytes
 - "odd": somewhere they do not
 
-Of all classes that kernels list for what is drawn, those that nobody ran are named. The exit status is 1 where a
-tactic that exists was not run and is not named in NEEDS, one was run that no kernel declares, or something failed.
-Of the emulated GPU all takes hours. It can be run in parts: --only names what runs, --tests those of the C++ tests,
-each part with a folder for its records (--out). --records counts them together.
+The page names the classes that kernels listed but that were not run. The exit status is 1 if a
+tactic that exists was not run, if one was run that no kernel declares, or if something failed.
 
-With --quick the tests are `AllTactics` alone, and tactics that were not run are no failure.
+With --quick only the tests of QUICK run, each tactic once, whatever the type and the shapes
+(OPWRIGHT_ALL_TACTICS=least). The fuzzer then runs only if --seconds says how long. Without --quick,
+all of the emulated GPU takes hours. It can be run in parts: --only names what runs, --tests those
+of the C++ tests, each part with a folder for its records (--out). --records counts them together.
+--jobs processes share the C++ tests.
 
 The GPU is the emulated one unless OPWRIGHT_CUDA_DRIVER names another.
 """
@@ -37,6 +40,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -46,21 +50,43 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "build" / "dev" / "tests"
 BITS = {"FP32": 32, "FP16": 16, "BF16": 16, "INT32": 32, "INT64": 64, "INT4": 4, "FP4": 4}
 ACCESS_BITS = 128
-# What cannot run on a machine without it.
-NEEDS = {
-    ("cpu", "MatrixMultiply", "integer loop"): "",
-}
-# oneDNN names what it has for the processor: "brgconv:avx512_core via HWC".
+# oneDNN names its implementation for the processor: "brgconv:avx512_core via HWC".
 DNNL = "oneDNN"
 
 PARTS = ("tests", "compositions", "operators")
+
+# Tests that run every tactic, those of a small shape. Names that a device lacks count for nothing.
+QUICK = (
+    "AllTactics.*",
+    "All/PoolingCases.AverageWithPadding/*",
+    "All/PoolingCases.Max/*",
+    "ChannelShuffle.*",
+    "Col2Im.BlocksInThePaddingAlone",
+    "CudaProduct.RowProducts",
+    "Cumulative.EveryAxisTypeAndDirection",
+    "DiffusedCastTest.SpecialValues",
+    "Fill.UniformNumbersComeFromPhilox",
+    "KvCacheUpdate.*",
+    "KvCacheWrite.*",
+    "Lrn.EveryTypeAndFormat",
+    "MatMulNBits.*",
+    "OpenDeformableColumns.*",
+    "OpenPooling.WindowsOfThreadsWarpsAndBlocks",
+    "OpenRecurrence.AllTactics",
+    "Reformat.BetweenFloatingTypes",
+    "Reformat.LowRanksAndScalars",
+    "Reshape.*",
+    "Resize.NearestMovesEveryType",
+    "Resize.UpperSelector",
+    "RotaryEmbedding.HeadsOfSeveralPieces",
+)
 
 Class = tuple[str, str, str, str]  # kernel, tactic, type, kind of shapes
 
 
 @dataclass
 class Counts:
-    """Of one device."""
+    """Counts of one device."""
 
     exists: dict[str, list[str]] = field(default_factory=dict)
     listed: set[Class] = field(default_factory=set)
@@ -76,7 +102,7 @@ class Counts:
         return [name for name in self.exists[kind] if name not in self.tactics(kind)]
 
     def undeclared(self) -> list[str]:
-        """Of kernels that are the backend's own, not a library's."""
+        """Undeclared tactics of the backend's own kernels, not of a library's."""
         return sorted(
             f"{kind}: {tactic}"
             for kind, tactic in {(kind, tactic) for kind, tactic, _, _ in self.run | self.listed}
@@ -85,7 +111,7 @@ class Counts:
 
 
 def kind_of_shapes(ports: list[list[str]], output: list[str]) -> str:
-    """A port is its type with format, and its smallest and its largest shape."""
+    """The kind of shapes. A port is its type with format, and its smallest and largest shape."""
     if any(low != high for _, low, high in ports):
         return "open"
 
@@ -150,44 +176,47 @@ def emulated() -> dict[str, str]:
 
 
 def collect(device: str, arguments: argparse.Namespace) -> tuple[list[Path], list[str]]:
-    """Runs tests and fuzzers; their records, and what failed."""
+    """Runs tests and fuzzers. Returns their records and the failures."""
     folder = Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
+    for record in folder.glob(f"{device}-*"):
+        record.unlink()
     environment = {**emulated(), **os.environ} if device == "cuda" else dict(os.environ)
-    records = [folder / f"{device}-{part}" for part in PARTS]
-    for record in records:
-        record.unlink(missing_ok=True)
-    test = [str(TESTS / "cpp" / f"test_{device}"), "--gtest_brief=1"]
-    chosen = arguments.tests or ("AllTactics.*" if arguments.quick else "")
-    if chosen:
-        test.append(f"--gtest_filter={chosen}")
-    tests = {**environment, "OPWRIGHT_TACTICS": str(records[0])}
-    if not (arguments.quick and device == "cuda"):
-        tests["OPWRIGHT_ALL_TACTICS"] = "once"
+    failures = []
+
+    def run(record: str, command: list[str], variables: dict[str, str]) -> None:
+        print("--", " ".join(command), flush=True)
+        if subprocess.run(command, env=variables, check=False).returncode != 0:
+            failures.append(f"{device}: failed: {' '.join(command)} (the record is {record})")
+
+    if "tests" in arguments.only:
+        test = [str(TESTS / "cpp" / f"test_{device}"), "--gtest_brief=1"]
+        if chosen := arguments.tests or (":".join(QUICK) if arguments.quick else ""):
+            test.append(f"--gtest_filter={chosen}")
+        environment_of_tests = {
+            **environment,
+            "OPWRIGHT_ALL_TACTICS": "least" if arguments.quick else "once",
+            "GTEST_TOTAL_SHARDS": str(arguments.jobs),
+        }
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            for job in range(arguments.jobs):
+                record = str(folder / f"{device}-tests-{job}")
+                variables = {"OPWRIGHT_TACTICS": record, "GTEST_SHARD_INDEX": str(job)}
+                pool.submit(run, record, test, {**environment_of_tests, **variables})
     fuzzer = [sys.executable, str(ROOT / "tools" / "model_fuzzer.py"), "--tactics"]
     fuzzer += ["--device", device, "--seed", str(arguments.seed), "--out", str(folder / "found")]
     fuzzer += ["--seconds", str(arguments.seconds / 2), "--record"]
-    commands = [(test, tests), ([*fuzzer, str(records[1]), "--compositions"], environment)]
-    commands.append(([*fuzzer, str(records[2])], environment))
-    failures = []
-    for part, (command, variables) in zip(PARTS, commands):
-        if part not in arguments.only:
-            continue
-        print("--", " ".join(command), flush=True)
-        if subprocess.run(command, env=variables, check=False).returncode != 0:
-            failures.append(f"{device}: failed: {' '.join(command)}")
-    return [record for record in records if record.exists()], failures
+    for part, options in (("compositions", ["--compositions"]), ("operators", [])):
+        if part in arguments.only and arguments.seconds > 0:
+            record = str(folder / f"{device}-{part}")
+            run(record, [*fuzzer, record, *options], environment)
+    return sorted(folder.glob(f"{device}-*")), failures
 
 
-def needs(device: str, kind: str, tactic: str) -> str:
-    return NEEDS.get((device, kind, tactic), "")
-
-
-def table(device: str, counts: Counts) -> list[str]:
-    rows = [
-        "| kernel | tactics | run | classes listed | run | not run |",
-        "|---|---:|---:|---:|---:|---|",
-    ]
+def table(counts: Counts, has_classes: bool) -> list[str]:
+    classes = ["classes listed", "run"] if has_classes else []
+    rows = [f"| {' | '.join(['kernel', 'tactics', 'run', *classes, 'not run'])} |"]
+    rows.append("|---|" + "---:|" * (2 + len(classes)) + "---|")
     total = [0, 0, 0, 0]
     for kind in sorted(counts.exists):
         missing = counts.missing(kind)
@@ -196,32 +225,39 @@ def table(device: str, counts: Counts) -> list[str]:
         run = {key for key in counts.run if key[0] == kind}
         lacking = sorted({tactic for _, tactic, _, _ in listed - run} - set(missing))
         said = [f"`{name}`" for name in missing]
-        if lacking:
+        if lacking and has_classes:
             said.append("classes of " + ", ".join(f"`{name}`" for name in lacking[:4]))
             if len(lacking) > 4:
                 said[-1] += f" and {len(lacking) - 4} more"
         row = [there, there - len(missing), len(listed), len(run)]
         total = [a + b for a, b in zip(total, row)]
-        rows.append(f"| {kind} | {' | '.join(map(str, row))} | {', '.join(said)} |")
-    share = [100 * total[1] / max(1, total[0]), 100 * total[3] / max(1, total[2])]
-    rows.append(
-        f"| all | {' | '.join(map(str, total))} | {share[0]:.1f} % of tactics, {share[1]:.1f} % of classes |"
-    )
+        numbers = " | ".join(map(str, row[: 2 + len(classes)]))
+        rows.append(f"| {kind} | {numbers} | {', '.join(said)} |")
+    shares = [f"{100 * total[1] / max(1, total[0]):.1f} % of tactics"]
+    if has_classes:
+        shares.append(f"{100 * total[3] / max(1, total[2]):.1f} % of classes")
+    numbers = " | ".join(map(str, total[: 2 + len(classes)]))
+    rows.append(f"| all | {numbers} | {', '.join(shares)} |")
     return rows
 
 
 def page(found: dict[str, Counts], arguments: argparse.Namespace) -> str:
-    lines = [f"# Tactics that were run, {date.today().isoformat()}", ""]
-    lines += [
-        "`tools/tactic_coverage.py` writes this page. A kernel declares its tactics. A class is a kernel, a tactic,",
-        "the type and format of the first port, and the kind of shapes: open extents, one neighbour, whole vectors,",
-        "odd.",
-        f"Fuzzers ran {arguments.seconds:.0f} s for each device, from seed {arguments.seed}.",
-        "",
-    ]
+    text = "`tools/tactic_coverage.py` writes this page. A kernel declares its tactics."
+    if not arguments.quick:
+        text += (
+            " A class is a kernel, a tactic, the type and format of the first port, and the kind of"
+            " shapes: open extents, one neighbour, whole vectors, odd."
+        )
+    elif not arguments.records:
+        text += " The C++ tests that `--quick` names ran each tactic once."
+    if arguments.seconds > 0 and not arguments.records:
+        text += (
+            f" Fuzzers ran {arguments.seconds:.0f} s for each device, from seed {arguments.seed}."
+        )
+    lines = [f"# Tactics that were run, {date.today().isoformat()}", "", text, ""]
     names = {"cpu": "The CPU", "cuda": "The emulated GPU"}
     for device, counts in sorted(found.items()):
-        lines += [f"## {names.get(device, device)}", "", *table(device, counts), ""]
+        lines += [f"## {names.get(device, device)}", "", *table(counts, not arguments.quick), ""]
         if counts.implementations:
             implementations = ", ".join(f"`{name}`" for name in sorted(counts.implementations))
             lines += [
@@ -233,7 +269,7 @@ def page(found: dict[str, Counts], arguments: argparse.Namespace) -> str:
 
 
 def wrapped(lines: list[str], most: int = 120) -> Iterator[str]:
-    """Text in lines that the pages' lint takes; tables stay as they are."""
+    """Wraps text to the width that the pages' lint accepts. Tables stay as they are."""
     for line in lines:
         while len(line) > most and not line.startswith("|"):
             at = line.rfind(" ", 0, most)
@@ -245,9 +281,14 @@ def wrapped(lines: list[str], most: int = 120) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Count the tactics that were run.")
     parser.add_argument("--device", nargs="+", default=["cpu", "cuda"], choices=["cpu", "cuda"])
-    parser.add_argument("--seconds", type=float, default=600, help="of fuzzing for each device")
+    parser.add_argument(
+        "--seconds", type=float, help="of fuzzing for each device (600, with --quick 0)"
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="run each tactic once")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes of C++ tests"
+    )
     parser.add_argument("--only", nargs="+", default=PARTS, choices=PARTS, help="run these parts")
     parser.add_argument("--tests", metavar="FILTER", help="of the C++ tests these (--gtest_filter)")
     parser.add_argument("--records", nargs="+", type=Path, help="count these, and run nothing")
@@ -256,6 +297,8 @@ def main() -> int:
     )
     parser.add_argument("--page", type=Path, help="write the tables there")
     arguments = parser.parse_args()
+    if arguments.seconds is None:
+        arguments.seconds = 0 if arguments.quick else 600
     files: list[Path] = list(arguments.records or [])
     failures: list[str] = []
     for device in arguments.device if not files else []:
@@ -271,14 +314,12 @@ def main() -> int:
         for device, counts in found.items()
         for name in counts.undeclared()
     ]
-    if not arguments.quick:
-        for device, counts in found.items():
-            for kind in counts.exists:
-                failures += [
-                    f"{device}: not run: {kind}: {name}"
-                    for name in counts.missing(kind)
-                    if not needs(device, kind, name)
-                ]
+    failures += [
+        f"{device}: not run: {kind}: {name}"
+        for device, counts in found.items()
+        for kind in counts.exists
+        for name in counts.missing(kind)
+    ]
     print("\n".join(failures))
     return int(bool(failures))
 

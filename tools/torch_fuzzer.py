@@ -4,11 +4,13 @@
     python3 tools/torch_fuzzer.py --case 7/123
     python3 tools/torch_fuzzer.py --device cuda
 
-A module is a chain of one to eight operations on tensors of random extents and types: views with strides of their own,
-slices, casts, products, convolutions, normalizations, reductions, indexing. Inputs are dense, transposed, sliced or
-expanded. Every other case has open extents, of which inputs share some as one `torch.export.Dim`; it runs at two sets
-of extents, and a run in which shared extents differ has to be refused. What torch.export refuses is no case. A case
-runs in this process: a crash ends it with the case's name on the last line. The exit status is 1 where a case is wrong.
+A module is a chain of one to eight operations on tensors of random extents and types: views with
+strides of their own, slices, casts, products, convolutions, normalizations, reductions, indexing.
+Inputs are dense, transposed, sliced or expanded. Every other case has open extents. Inputs share
+some of them as one `torch.export.Dim`. It runs at two sets of extents, and a run in which shared
+extents differ must be refused. A module that torch.export refuses is not a case. A case runs in
+this process: a crash ends it with the case's name on the last line. The exit status is 1 if a case
+is wrong.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ BINARY: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
 
 
 class Chain(nn.Module):
-    """The operations one after the other, on the first input; others are their second operands."""
+    """The operations in order, on the first input. Other inputs are second operands."""
 
     def __init__(
         self, steps: list[Callable[[Tensor, tuple[Tensor, ...]], Tensor]], parts: list[nn.Module]
@@ -63,7 +65,7 @@ class Chain(nn.Module):
 
 
 class Drawer:
-    """Draws a module and its inputs. `x` is what the chain has computed so far, so that each step is one that fits."""
+    """Draws a module and its inputs. `x` is the chain's value so far, so that each step fits."""
 
     def __init__(self, seed: int, number: int) -> None:
         self.rng = np.random.default_rng([seed, number])
@@ -95,7 +97,7 @@ class Drawer:
             return torch.randn(1, *shape[1:]).to(self.kind).expand(shape)
         return torch.randn(shape).to(self.kind)
 
-    # Each way gives a step and its name, or None where it does not fit.
+    # Each way returns a step, or None if it does not fit.
 
     def unary(self, x: Tensor) -> Any:
         f = self.one_of(UNARY)
@@ -154,7 +156,7 @@ class Drawer:
 
     def roll(self, x: Tensor) -> Any:
         axis, turns = int(self.rng.integers(x.dim())), self.chance(0.5)
-        if not turns and self.is_open:  # refused by name
+        if not turns and self.is_open:  # the engine refuses it by name
             return None
         return lambda t, _: t.flip(axis) if turns else torch.roll(t, 1, axis)
 
@@ -259,7 +261,8 @@ class Drawer:
         return lambda t, _: F.pad(t, (1, 2))
 
     def is_fixed(self, x: Tensor, axis: int) -> bool:
-        """Whether the extent is known in a case with open extents: those that are not open do not follow views."""
+        """Whether the extent is known in a case with open extents. Fixed extents are not tracked
+        through views."""
         return not self.is_open or x.shape[axis] in self.fixed
 
     WAYS = """unary unary unary second second constant constant residual permute flatten unflatten slice concatenate
@@ -274,7 +277,7 @@ class Drawer:
         opened: list[int] = []
         if self.is_open:
             opened = sorted({int(self.rng.integers(rank)), 0})
-            for i in opened:  # an extent that no other has, so that it can be told apart
+            for i in opened:  # an extent that no other axis has, so that it can be recognized
                 shape[i] = 10 + i
         self.fixed = {
             n for i, n in enumerate(shape) if i not in opened and n not in (10, 11, 12, 13)
@@ -309,8 +312,8 @@ class Drawer:
 def differs(
     got: list[Tensor], want: tuple[Tensor, ...], exact: tuple[Tensor, ...], epsilon: float
 ) -> str | None:
-    """What is wrong. The narrowest type of the chain says how far results may be off, and so does PyTorch's own error,
-    which is large where rounding is amplified."""
+    """The fault of a result. The tolerance follows from the narrowest type of the chain and from
+    PyTorch's own error, which is large if rounding is amplified."""
     for i, (a, b, c) in enumerate(zip(got, want, exact, strict=True)):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"output {i} is {a.dtype} {tuple(a.shape)}, expected {b.dtype} {tuple(b.shape)}"
@@ -324,7 +327,8 @@ def differs(
 def in_double(
     chain: Chain, inputs: tuple[Tensor, ...], want: tuple[Tensor, ...]
 ) -> tuple[Tensor, ...]:
-    """The chain in FP64; what it gives in its types where its casts lead to parts of two types."""
+    """The chain's results in FP64, or those in its own types if its casts lead to operands of two
+    types."""
     values = [*chain.parameters(), *chain.buffers()]
     kinds = [value.dtype for value in values]
     for value in values:
