@@ -1,14 +1,17 @@
-"""Latency of whole networks in FP16 on the GPU, beside PyTorch in a CUDA graph and torch.compile(reduce-overhead), all
-in one process and in turns; with the layers of each that take longest in all, how far these are from what the memory
-and the tensor cores allow, and how long a build takes.
+"""Latency of the networks of bench/networks.py on the GPU, beside PyTorch in a CUDA graph and
+torch.compile(reduce-overhead), all in one process and in turns; with the layers of each that take longest in all, how
+far these are from what the memory and the tensor cores allow, and how long a build takes.
 
-python bench/gpu_models.py [--only NAME ...] [--peers graph compile cublaslt one-stream] [--cache FOLDER]
-                           [--markdown FILE] [--quantized FOLDER]
+python bench/gpu_models.py [--only NAME ...] [--types TYPE ...] [--peers graph compile cublaslt one-stream]
+                           [--cache FOLDER] [--markdown FILE] [--candidates FILE] [--quantized FOLDER] [--seconds S]
 
+--candidates: a file that gets a line of JSON for each network: its layers, with all candidates that were timed.
 --quantized: beside each row those of the quantized models of the network that bench/quantized_models.py has written
 there; their ratio is to our engine of FP16, their error that from ONNX Runtime's results.
+--seconds: no network is begun after this time.
 
-Weights are random. A result that differs from PyTorch's in FP32 by more than FP16's error ends the program.
+Weights are random. A result that differs from PyTorch's in FP32 by more than the type's error is reported as wrong, and
+the exit status is 1.
 """
 
 from __future__ import annotations
@@ -17,129 +20,35 @@ import argparse
 import collections
 import copy
 import io
+import json
 import math
+import sys
 import statistics
 import time
 import unittest.mock
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gpu
 import numpy as np
 import quantized_models
 import torch
+from networks import CASES, Case
 
 import opwright
 
-# Limits relative to the norm of the results, for FP16 through some fifty layers, and for layers
-# that round to bytes. A number near the border between two bytes falls on either side in different
-# sums.
-MAX_ERROR, MAX_ERROR_OF_BYTES = 0.02, 0.2
-
-
-class Case(NamedTuple):
-    name: str
-    make: Callable[[], torch.nn.Module]
-    input: Callable[[], torch.Tensor]
-    goal: float  # factor of the faster peer's time
-
-
-def calm(model: torch.nn.Module) -> torch.nn.Module:
-    """Scales residual blocks down, since with random weights each would double its input."""
-    for name, module in model.named_modules():
-        if isinstance(module, torch.nn.BatchNorm2d):
-            module.running_mean.normal_(0, 0.1)
-            module.running_var.uniform_(0.5, 1.5)
-            if name.endswith(("bn3", "conv.3")):
-                module.weight.data.fill_(0.3)
-    return model
-
-
-class Output(torch.nn.Module):
-    """The main output of a network with several outputs."""
-
-    def __init__(self, model: torch.nn.Module, key: str):
-        super().__init__()
-        self.model, self.key = model, key
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.model(x)[self.key]
-
-
-def resnet() -> torch.nn.Module:
-    import torchvision
-
-    return calm(torchvision.models.resnet50())
-
-
-def googlenet() -> torch.nn.Module:
-    import torchvision
-
-    return calm(torchvision.models.googlenet(weights=None, aux_logits=False, init_weights=False))
-
-
-def inception() -> torch.nn.Module:
-    import torchvision
-
-    return calm(torchvision.models.inception_v3(weights=None, aux_logits=False, init_weights=False))
-
-
-def squeezenet() -> torch.nn.Module:
-    import torchvision
-
-    return torchvision.models.squeezenet1_1()
-
-
-def mobilenet() -> torch.nn.Module:
-    import torchvision
-
-    return calm(torchvision.models.mobilenet_v2())
-
-
-def vit() -> torch.nn.Module:
-    import torchvision
-
-    model = torchvision.models.vit_b_16()
-    torch.nn.init.normal_(model.heads.head.weight, std=0.02)  # otherwise the weights are 0
-    return model
-
-
-def deeplab() -> torch.nn.Module:
-    import torchvision
-
-    make = torchvision.models.segmentation.deeplabv3_mobilenet_v3_large
-    return Output(calm(make(weights=None, weights_backbone=None)), "out")
-
-
-def bert() -> torch.nn.Module:
-    import transformers
-
-    config = transformers.BertConfig(attn_implementation="sdpa")
-    return Output(transformers.BertModel(config, add_pooling_layer=False), "last_hidden_state")
-
-
-def images(count: int, size: int = 224) -> Callable[[], torch.Tensor]:
-    return lambda: torch.randn(count, 3, size, size)
-
-
-def tokens(count: int, length: int) -> Callable[[], torch.Tensor]:
-    return lambda: torch.randint(0, 30000, (count, length))
-
-
-CASES = [
-    Case("ResNet-50, batch 1", resnet, images(1), 0.62),
-    Case("ResNet-50, batch 32", resnet, images(32), 0.79),
-    Case("BERT-base, 1 x 128", bert, tokens(1, 128), 0.56),
-    Case("BERT-base, 32 x 128", bert, tokens(32, 128), 0.68),
-    Case("ViT-B/16, batch 1", vit, images(1), 0.65),
-    Case("ViT-B/16, batch 32", vit, images(32), 0.75),
-    Case("DeepLabV3-MobileNet, 1 x 320", deeplab, images(1, 320), 0.68),
-    Case("MobileNetV2, batch 1", mobilenet, images(1), 1.0),
-    Case("GoogLeNet, batch 1", googlenet, images(1), 1.0),
-    Case("Inception v3, batch 1", inception, images(1, 299), 1.0),
-    Case("SqueezeNet 1.1, batch 1", squeezenet, images(1), 1.0),
-]
+# Limits relative to the norm of the results, through some fifty layers, and for layers that round
+# to bytes. A number near the border between two bytes falls on either side in different sums. A
+# network may also be off by twice what PyTorch is in the same type.
+MAX_ERRORS = {"fp16": 0.02, "bf16": 0.05, "tf32": 0.01, "fp32": 1e-4}
+MAX_ERROR, MAX_ERROR_OF_BYTES = MAX_ERRORS["fp16"], 0.2
+TYPES = {
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "tf32": torch.float32,
+    "fp32": torch.float32,
+}
 
 
 def attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, **_):
@@ -148,30 +57,31 @@ def attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=Non
     return torch.softmax(scores if attn_mask is None else scores + attn_mask, -1) @ v
 
 
-def export(model: torch.nn.Module, x: torch.Tensor) -> bytes:
+def export(model: torch.nn.Module, *inputs: torch.Tensor) -> bytes:
     file = io.BytesIO()
     with unittest.mock.patch("torch.nn.functional.scaled_dot_product_attention", attention):
-        write(model, x, file)
+        write(model, inputs, file)
     return file.getvalue()
 
 
-def write(model: torch.nn.Module, x: torch.Tensor, file: io.BytesIO) -> None:
+def write(model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], file: io.BytesIO) -> None:
+    names = ["x", *(f"x{i}" for i in range(1, len(inputs)))]
     torch.onnx.export(
-        model, (x,), file, input_names=["x"], output_names=["y"], opset_version=17, dynamo=False
+        model, inputs, file, input_names=names, output_names=["y"], opset_version=17, dynamo=False
     )
 
 
-def captured(model: torch.nn.Module, x: torch.Tensor) -> Callable[[], object]:
+def captured(model: torch.nn.Module, *inputs: torch.Tensor) -> Callable[[], object]:
     """Captures the model in a CUDA graph and returns a function that replays it."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):
-            model(x)
+            model(*inputs)
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        model(x)
+        model(*inputs)
     return graph.replay
 
 
@@ -200,14 +110,21 @@ def in_turns(functions: list[Callable[[], object]], rounds: int = 7) -> list[flo
     return [statistics.median(each) for each in times]
 
 
-def built(model: bytes, cache: Path | None) -> tuple[Any, float]:
+def built(
+    model: bytes | torch.nn.Module, cache: Path | None, *inputs: torch.Tensor
+) -> tuple[Any, float]:
+    """The engine of an ONNX model, or of a module with these inputs, and the seconds of its build."""
     start = time.perf_counter()
-    engine = opwright.build(model, device="cuda", timing_cache=cache)
+    engine = opwright.build(model, inputs or None, device="cuda", timing_cache=cache)
     return engine, time.perf_counter() - start
 
 
 def with_cublaslt(config: Any) -> None:
     config.set_tactic_sources(1 << int(opwright.TacticSource.CUBLAS_LT))
+
+
+def with_tf32(config: Any) -> None:
+    config.set_flag(opwright.BuilderFlag.TF32)
 
 
 def with_one_stream(config: Any) -> None:
@@ -261,49 +178,71 @@ def quantized(case: Case, folder: Path | None, cache: Path | None) -> list[dict[
     return rows
 
 
+def with_channels_last(x: torch.Tensor) -> torch.Tensor:
+    if x.dim() not in (4, 5):
+        return x
+    return x.to(memory_format=torch.channels_last if x.dim() == 4 else torch.channels_last_3d)
+
+
 def measure(
-    case: Case, peers: list[str], cache: Path | None, of_bytes: list[dict[str, Any]]
+    case: Case, kind: str, peers: list[str], cache: Path | None, of_bytes: list[dict[str, Any]]
 ) -> dict[str, Any]:
+    """The times of a network in a type, "fp16" and so on, of which TF32 is FP32 in ONNX."""
     torch.manual_seed(1)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     model = case.make().eval().cuda()
-    x = case.input().cuda()
+    inputs = tuple(x.cuda() for x in case.inputs())
     with torch.inference_mode():
         torch.backends.mha.set_fastpath_enabled(False)
-        expected = model(x)
-        half = copy.deepcopy(model).half()
-        if x.is_floating_point():
-            x = x.half()
-        onnx = export(half, x)
-        engine, seconds = built(onnx, cache)
+        expected = model(*inputs)
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = kind == "tf32"
+        inputs = tuple(x.to(TYPES[kind]) if x.is_floating_point() else x for x in inputs)
+        narrow = copy.deepcopy(model).to(TYPES[kind])
+        peer_error = difference(narrow(*inputs), expected)
+        del model
+    name = f"{case.name}, {kind.upper()}"
+    row: dict[str, Any] = {"name": name, "peer_error": peer_error, "goal": case.goal}
+    is_onnx = case.way == "onnx" or kind in ("tf32", "fp32") or any(p in OTHERS for p in peers)
+    with torch.no_grad():
+        source = (export(narrow, *inputs),) if is_onnx else (narrow, *inputs)
+        engine, row["build"] = (
+            built(source[0], cache, *source[1:])
+            if kind != "tf32"
+            else timed(lambda: built_with(source[0], with_tf32))
+        )
         # Timings and kernels are now cached.
-        _, again = built(onnx, cache) if cache else (None, float("nan"))
-        variants = {name: built_with(onnx, OTHERS[name]) for name in peers if name in OTHERS}
-        row: dict[str, Any] = {"name": case.name, "build": seconds, "warm": again}
-        row["error"] = difference(engine(x), expected)
-        row["peer_error"] = difference(half(x), expected)
-        if not row["error"] < MAX_ERROR:
-            raise SystemExit(f"bench/gpu_models: {case.name} is off by {row['error']:.1e}")
-        functions: dict[str, Callable[[], object]] = {"ours": lambda: engine(x)}
-        if x.dim() == 4:
-            half = half.to(memory_format=torch.channels_last)
-            x_last = x.to(memory_format=torch.channels_last)
-        else:
-            x_last = x
-        for name, variant in variants.items():
-            if not difference(variant(x), expected) < MAX_ERROR:
-                raise SystemExit(f"bench/gpu_models: {case.name} with {name} is off")
-            functions[name] = lambda variant=variant: variant(x)
+        row["warm"] = built(source[0], cache, *source[1:])[1] if cache else float("nan")
+        variants = {each: built_with(source[0], OTHERS[each]) for each in peers if each in OTHERS}
+    row["layers"] = sorted(engine.layers, key=lambda layer: -layer.get("TimeMs", 0))
+    most = max(MAX_ERRORS[kind], 2 * peer_error)
+    with torch.inference_mode():
+        row["error"] = difference(engine(*inputs), expected)
+        row["is_wrong"] = not row["error"] <= most
+        functions: dict[str, Callable[[], object]] = {"ours": lambda: engine(*inputs)}
+        for each, variant in variants.items():
+            row["is_wrong"] |= not difference(variant(*inputs), expected) <= most
+            functions[each] = lambda variant=variant: variant(*inputs)
+        for parameter in narrow.parameters():
+            parameter.data = with_channels_last(parameter.data)
+        last = tuple(with_channels_last(x) for x in inputs)
         if "graph" in peers:
-            functions["graph"] = captured(half, x_last)
+            functions["graph"] = captured(narrow, *last)
         if "compile" in peers:
-            compiled = torch.compile(half, mode="reduce-overhead")
-            functions["compile"] = lambda: compiled(x_last)
+            compiled = torch.compile(narrow, mode="reduce-overhead")
+            row["compile s"] = timed(lambda: compiled(*last))[1]
+            functions["compile"] = lambda: compiled(*last)
         times = in_turns([*functions.values(), *(other["run"] for other in of_bytes)])
         row.update(zip(functions, times))
         for other, seconds in zip(of_bytes, times[len(functions) :]):
             other["ours"] = seconds
-        row["layers"] = sorted(engine.layers, key=lambda layer: -layer.get("TimeMs", 0))
     return row
+
+
+def timed(function: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.perf_counter()
+    result = function()
+    torch.cuda.synchronize()
+    return result, time.perf_counter() - start
 
 
 def copy_speed() -> float:
@@ -371,9 +310,22 @@ def table_line(row: dict[str, Any]) -> str:
     columns = ("ours", "one-stream", "cublaslt", "graph", "compile")
     verdict = f"{row['goal']:g}" + ("" if row["ratio"] <= row["goal"] else " missed")
     times = [f"{row[k] * 1e3:.3f}" if k in row else "" for k in columns]
+    error = f"{row['error']:.1e}" + (" **wrong**" if row.get("is_wrong") else "")
+    compiled = f"{row['compile s']:.0f}" if "compile s" in row else ""
     return (
-        f"| {row['name']} | {' | '.join(times)} | {row['ratio']:.2f} | {verdict} | {row['error']:.1e} "
-        f"| {row['build']:.0f} | {row['warm']:.1f} |"
+        f"| {row['name']} | {' | '.join(times)} | {row['ratio']:.2f} | {verdict} | {error} "
+        f"| {row['build']:.0f} | {row['warm']:.1f} | {compiled} |"
+    )
+
+
+def summary(ratios: dict[str, float]) -> str:
+    """The geometric mean, the worst and the number above 1 of the ratios to the faster peer."""
+    worst = max(ratios, key=lambda name: ratios[name])
+    mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios.values()))
+    above = sum(ratio > 1 for ratio in ratios.values())
+    return (
+        f"{len(ratios)} rows: geometric mean {mean:.2f} of the faster peer, the worst "
+        f"{ratios[worst]:.2f} ({worst}), {above} above 1."
     )
 
 
@@ -398,6 +350,7 @@ def layers_of(row: dict[str, Any], memory: float, tensor: float) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--types", nargs="*", choices=TYPES, default=list(TYPES))
     parser.add_argument(
         "--peers",
         nargs="*",
@@ -408,36 +361,47 @@ def main() -> None:
     )
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--candidates", type=Path)
     parser.add_argument("--quantized", type=Path, metavar="FOLDER")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     options = parser.parse_args()
     gpu.need_gpu()
+    end = time.monotonic() + options.seconds
     memory, tensor = copy_speed(), tensor_speed()
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     lines = [
-        f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, FP16, random weights; limits: "
+        f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, random weights; limits: "
         f"{memory * 1e-12:.2f} TB/s, as a copy reached, and {tensor * 1e-12:.0f} TFLOP/s",
         "",
-    ]
-    lines += [
         "| model | ours ms | one stream | with cuBLASLt | CUDA graph | compile | ratio | goal | error | build s "
-        "| warm |"
+        "| warm | compile s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    lines += ["|---|---|---|---|---|---|---|---|---|---|---|"]
     slow: list[str] = []
+    ratios: dict[str, float] = {}
+    is_wrong = False
     print("\n".join(lines), flush=True)
-    for case in CASES:
-        if options.only and not any(name in case.name for name in options.only):
+    chosen = [
+        (case, kind)
+        for case in CASES
+        if not options.only or any(name in case.name for name in options.only)
+        for kind in case.types
+        if kind in options.types
+    ]
+    for case, kind in chosen:
+        if time.monotonic() > end:
+            print(f"{case.name}, {kind}: no time left", flush=True)
             continue
         try:
-            of_bytes = quantized(case, options.quantized, options.cache)
-            row = measure(case, options.peers, options.cache, of_bytes)
+            of_bytes = quantized(case, options.quantized, options.cache) if kind == "fp16" else []
+            row = measure(case, kind, options.peers, options.cache, of_bytes)
         except (RuntimeError, ImportError) as error:
-            lines.append(f"| {case.name} | {str(error).splitlines()[0]} |||||||||")
+            lines.append(f"| {case.name}, {kind.upper()} | {str(error).splitlines()[0]} ||||||||||")
             print(lines[-1], flush=True)
             continue
         known = [row[peer] for peer in ("graph", "compile") if peer in row]
         row["ratio"] = row["ours"] / min(known) if known else float("nan")
-        row["goal"] = case.goal
+        ratios[row["name"]] = row["ratio"]
+        is_wrong |= row["is_wrong"]
         for other in of_bytes:
             other["ratio"] = other["ours"] / row["ours"]
         for each in (row, *of_bytes):
@@ -447,8 +411,15 @@ def main() -> None:
             slowest = layers_of(each, memory, tensor)
             slow += slowest
             print("\n".join(slowest[1:]), flush=True)
+        if options.candidates:
+            with options.candidates.open("a") as file:
+                file.write(json.dumps({"name": row["name"], "layers": row["layers"]}) + "\n")
+    if ratios:
+        slow = ["", summary(ratios), *slow]
+        print(slow[1])
     if options.markdown:
         options.markdown.write_text("\n".join([*lines, *slow]) + "\n")
+    sys.exit(is_wrong)
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ def steps(engine: Any) -> str:
 def measure(case: gpu_models.Case, cache: Path) -> str:
     torch.manual_seed(1)
     model = with_activation(case.make().eval().cuda())
-    x = case.input().cuda()
+    x = case.inputs()[0].cuda()
     engines = {}
     with torch.inference_mode():
         torch.backends.mha.set_fastpath_enabled(False)

@@ -227,7 +227,7 @@ def write(case, kind: str, folder: Path) -> None:
     import torch
 
     torch.manual_seed(1)
-    module, x = case.make().eval().half(), case.input()
+    module, x = case.make().eval().half(), case.inputs()[0]
     x = x.half() if x.is_floating_point() else x
     model = export(module, x)
     if kind == "int8":
