@@ -12,6 +12,9 @@ build/cubins. A change that leaves kernels as they are prints the same lines bef
     tools/kernel_cubins.py build/before > before.txt
     tools/kernel_cubins.py build/after > after.txt
     diff before.txt after.txt
+
+With --failed only the kernels that do not compile are printed, and why; the exit status is then 1. --library names
+another NVRTC: users have older ones.
 """
 
 from __future__ import annotations
@@ -22,12 +25,13 @@ import ctypes
 import hashlib
 import os
 import re
+import sys
 import time
 from pathlib import Path
 
 import nvidia.cu13 as cuda  # python -m pip install nvidia-cuda-nvrtc
 
-LIBRARY = Path(list(cuda.__path__)[0]) / "lib" / "libnvrtc.so.13"
+INSTALLED = Path(list(cuda.__path__)[0]) / "lib" / "libnvrtc.so.13"
 KEPT = Path(__file__).resolve().parent.parent / "build" / "cubins"
 INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 
@@ -50,12 +54,19 @@ def tokens(text: str) -> str:
     return re.sub(r" ?(\W) ?", r"\1", re.sub(r"\s+", " ", text))
 
 
-def compile_source(folder: Path, source: str, architecture: str) -> tuple[bytes, float]:
-    """The cubin (for compute_90 the PTX), empty if the kernel needs other GPUs, and the seconds."""
-    nvrtc = ctypes.CDLL(str(LIBRARY))
+def compile_source(
+    library: Path, folder: Path, source: str, architecture: str
+) -> tuple[bytes, float, str]:
+    """The cubin (for compute_90 the PTX), empty if the kernel does not compile, the seconds, and what
+    NVRTC says."""
+    # NVRTC looks for its second library where the loader has it already.
+    for builtins in library.parent.glob("libnvrtc-builtins.so.*"):
+        ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
+    nvrtc = ctypes.CDLL(str(library))
     program = ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
     options = [f"--gpu-architecture={architecture}", "--std=c++17", f"--include-path={folder}"]
+    options.append("--device-as-default-execution-space")
     values = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
     begin = time.perf_counter()
     failed = nvrtc.nvrtcCompileProgram(program, len(options), values)
@@ -67,23 +78,28 @@ def compile_source(folder: Path, source: str, architecture: str) -> tuple[bytes,
     code = ctypes.create_string_buffer(size.value)
     if not failed:
         nvrtc[f"nvrtcGet{kind}"](program, code)
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(max(size.value, 1))
+    nvrtc.nvrtcGetProgramLog(program, log)
     nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-    return code.raw, seconds
+    return code.raw, seconds, log.value.decode()
 
 
-def describe(file: Path, architecture: str, again: bool) -> tuple[str, float]:
+def describe(library: Path, file: Path, architecture: str, again: bool) -> tuple[str, float, str]:
     source = file.read_text()
     name = re.findall(r'extern "C" __global__ void .*?(\w+)\((?:const|unsigned|\w+\*)', source)
     whole = tokens(included(file.parent, source, set()))
-    key = hashlib.sha256(f"{LIBRARY.stat().st_mtime} {architecture} {whole}".encode()).hexdigest()
+    key = hashlib.sha256(
+        f"{library} {library.stat().st_mtime} {architecture} {whole}".encode()
+    ).hexdigest()
     kept = KEPT / key
     if kept.exists() and not again:
-        return kept.read_text(), 0.0
-    code, seconds = compile_source(file.parent, source, architecture)
+        return kept.read_text(), 0.0, ""
+    code, seconds, log = compile_source(library, file.parent, source, architecture)
     digest = hashlib.sha256(code).hexdigest() if code else "-"
     line = f"{name[-1] if name else '?'} {architecture} {digest} {len(code)}"
     kept.write_text(line)
-    return line, seconds
+    return line, seconds, f"{file.name}: {log}"
 
 
 def main() -> None:
@@ -95,6 +111,8 @@ def main() -> None:
     parser.add_argument("--ptx", action="store_true", help="PTX in place of cubins")
     parser.add_argument("--again", action="store_true", help="compile what is kept, too")
     parser.add_argument("--seconds", action="store_true", help="end with NVRTC's time")
+    parser.add_argument("--library", type=Path, default=INSTALLED, help="NVRTC's file")
+    parser.add_argument("--failed", action="store_true", help="print only what fails, and why")
     arguments = parser.parse_args()
     KEPT.mkdir(parents=True, exist_ok=True)
     if arguments.ptx:
@@ -102,14 +120,24 @@ def main() -> None:
     files = sorted(arguments.folder.resolve().glob("*.cu"))
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
         results = [
-            pool.submit(describe, file, architecture, arguments.again)
+            pool.submit(
+                describe,
+                arguments.library.resolve(),
+                file,
+                architecture,
+                arguments.again or arguments.failed,
+            )
             for file in files
             for architecture in arguments.architectures
         ]
     lines = [result.result() for result in results]
-    print(*sorted({line for line, _ in lines}), sep="\n")
+    if arguments.failed:
+        failed = [f"{line}\n{log}" for line, _, log in lines if line.endswith(" 0")]
+        print(*failed, f"{len(failed)} of {len(lines)} do not compile", sep="\n")
+        sys.exit(bool(failed))
+    print(*sorted({line for line, _, _ in lines}), sep="\n")
     if arguments.seconds:
-        print(f"{sum(seconds for _, seconds in lines):.1f} seconds")
+        print(f"{sum(seconds for _, seconds, _ in lines):.1f} seconds")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import opwright as trt
+from decoder_reference import reference_logits
 from paths import ROOT
 
 pytestmark = [pytest.mark.usefixtures("on_gpu"), pytest.mark.nvidia]
@@ -35,8 +36,6 @@ def decoder():
 def test_greedy_tokens(decoder, tmp_path, batch, hidden):
     """Each token's logit is, within FP16's error, the best that a reference in double precision has after
     the tokens before."""
-    from test_samples_decoder import reference_logits
-
     # Heads of 32 and of 64 elements.
     size = dataclasses.replace(
         decoder.SIZES["small"], hidden=hidden, heads=8, inner=2 * hidden, vocabulary=1000
