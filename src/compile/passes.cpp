@@ -103,6 +103,8 @@ void run_passes(Graph& graph, const PassContext& context) {
   merge_projections(graph, context);
   graph.remove_dead();
   check_time();
+  split_normalizations(graph, context);
+  graph.remove_dead();
   fuse_pointwise(graph);
   graph.remove_dead();
   recognize_activations(graph);

@@ -41,18 +41,18 @@ namespace opwright {
 template <class Visitor>
 void each_builtin_operator(Visitor&& visitor) {
   const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
-  visit.template
-  operator()<Activation, Assertion, Attention, BitCast, Cast, ChannelShuffle, Col2Im, Concatenation,
-             ConditionalInputBoundary, ConditionalOutputBoundary, ConditionBoundary, Convolution,
-             Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant,
-             DiffusedCast, DynamicQuantize, Einsum, ElementWise, Fill, FusedAttention, Gather,
-             GridSample, Identity, IndexedMaxPooling, IteratorBoundary, KvCacheUpdate, KvCacheWrite,
-             LoopOutputBoundary, LpPooling, Lrn, MatMulNBits, MatrixMultiply, MaxUnpool, Moe, Nms,
-             NonZero, Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize,
-             QuantizedNormalization, RaggedSoftmax, Recurrence, RecurrenceBoundary, Reduce,
-             Reformat, Remainder, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool,
-             RotaryEmbedding, RowProduct, Scale, Scatter, Select, ShapeOf, Shuffle, Slice, Softmax,
-             Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
+  visit.template operator()<
+      Activation, Assertion, Attention, BitCast, Cast, ChannelShuffle, Col2Im, Concatenation,
+      ConditionalInputBoundary, ConditionalOutputBoundary, ConditionBoundary, Convolution,
+      Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant,
+      DiffusedCast, DynamicQuantize, Einsum, ElementWise, Fill, FusedAttention, Gather, GridSample,
+      GroupStatistics, Identity, IndexedMaxPooling, IteratorBoundary, KvCacheUpdate, KvCacheWrite,
+      LoopOutputBoundary, LpPooling, Lrn, MatMulNBits, MatrixMultiply, MaxUnpool, Moe, Nms, NonZero,
+      Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, QuantizedNormalization,
+      RaggedSoftmax, Recurrence, RecurrenceBoundary, Reduce, Reformat, Remainder, Reshape, Resize,
+      ReverseSequence, RoiAlign, RoiPool, RotaryEmbedding, RowProduct, Scale, Scatter, Select,
+      ShapeOf, Shuffle, Slice, Softmax, Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique,
+      Unsqueeze>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

@@ -70,6 +70,22 @@ std::vector<OutputInfo> QuantizedNormalization::infer(InferContext& context) con
   return {std::move(y), std::move(quantized)};
 }
 
+std::vector<OutputInfo> GroupStatistics::infer(InferContext& context) const {
+  const Inference inference(context, kKind, {"x", "scale"}, 1);
+  infer_normalized(inference, params());
+  inference.require_rank(0, 3, Dims::MAX_DIMS);
+  const SymShape& x = inference.input(0).dims;
+  const int64_t pixels = ((int64_t{1} << x.size()) - 1) & ~int64_t{3};
+  inference.require(!params().rms && (params().axes & pixels) == pixels && !(params().axes & 1),
+                    "all axes of pixels must be normalized over, and no batch");
+  SymShape dims(x.size(), Expr(1));
+  dims[0] = x[0], dims[1] = x[1];
+  if (inference.optional(1))
+    inference.require(numel(inference.input(1).dims) == x[1], inference.port(1),
+                      " must have an element for each channel");
+  return {make_output(DataType::kFLOAT, dims), make_output(DataType::kFLOAT, dims)};
+}
+
 std::vector<OutputInfo> Lrn::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"x"}, 1);
   inference.require_floating(0);

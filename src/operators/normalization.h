@@ -11,6 +11,11 @@ struct NormalizationParams {
                            ///< together with the axes
   bool rms = false;        ///< divide by the root mean square, do not subtract the mean
   bool is_v2 = false;      ///< scale and bias of groups are only per channel
+  /// The number of groups that `channels` channels of an image form, where all pixels are
+  /// normalized over.
+  int64_t groups_of(int64_t channels) const {
+    return axes & 2 ? 1 : num_groups > 1 ? num_groups : channels;
+  }
   template <class V>
   void visit(V& v) {
     v("epsilon", epsilon), v("axes", axes), v("num_groups", num_groups), v.internal("rms", rms);
@@ -47,6 +52,18 @@ class QuantizedNormalization final
   static constexpr std::string_view kKind = "QuantizedNormalization";
   static constexpr int kScale = 3, kZeroPoint = 4;
   using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
+/// What a normalization over all pixels of groups of channels needs to know of x, [N, C, ...]: the
+/// mean of each channel's group, and scale / sqrt(variance + epsilon), FP32 [N, C, 1, ...]. Inputs:
+/// x, optional scale with an element for each channel. The compiler makes it, for devices that have
+/// a kernel for it.
+class GroupStatistics final : public BuiltinOperator<GroupStatistics, NormalizationParams> {
+ public:
+  static constexpr std::string_view kKind = "GroupStatistics";
+  using BuiltinOperator::BuiltinOperator;
+  std::optional<int> num_outputs() const override { return 2; }
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 

@@ -40,14 +40,17 @@ constexpr int kAccessBytes = 16, kNarrowest = 2, kWidest = 8;
 constexpr int64_t kManyElementwise = 1 << 16, kVeryManyElements = 1 << 20;
 constexpr int64_t kLongRow = 64;
 
-/// Elements of one access: 16 bytes of the widest type among the ports, within limits.
+/// Elements of one access: 16 bytes of the widest type, within limits. An input that repeats has
+/// fewer elements, which the caches hold: several accesses may take its neighbours.
 int vector_width(std::span<const PortDesc> inputs, std::span<const PortDesc> outputs,
                  const Broadcast::Axes& axes) {
-  const int inner = static_cast<int>(axes.extents.size()) - 1;
   int widest = kNarrowest;
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (!axes.is_repeated(static_cast<int>(i), inner))
-      widest = std::max(widest, bits(inputs[i].type.dtype) / 8);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    bool repeats = false;
+    for (size_t axis = 0; axis < axes.extents.size(); ++axis)
+      repeats |= axes.is_repeated(static_cast<int>(i), static_cast<int>(axis));
+    if (!repeats) widest = std::max(widest, bits(inputs[i].type.dtype) / 8);
+  }
   for (const PortDesc& port : outputs) widest = std::max(widest, bits(port.type.dtype) / 8);
   return kAccessBytes / widest;
 }
@@ -136,7 +139,7 @@ class ElementwiseWriter {
     } else {
       const int at_once = tactic == kManyVectors ? 2 : 1;
       vectors(at_once);
-      threads = ceil_div(broadcast_.count, Expr(width_ * at_once));
+      threads = ceil_div(broadcast_.count, Expr(int64_t{width_} * at_once));
     }
     return source_.finish(text_, blocks_for(threads, kThreads), kThreads);
   }
