@@ -79,6 +79,7 @@ namespace opwright::cuda {
 
 /// CUDA's driver, loaded when first used. Programs link to none of CUDA's libraries.
 struct Driver {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the name of a function cannot be in parentheses
 #define OPWRIGHT_DECLARE(function) decltype(&::function) function = nullptr;
   OPWRIGHT_DRIVER_FUNCTIONS(OPWRIGHT_DECLARE)
 #undef OPWRIGHT_DECLARE
