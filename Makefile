@@ -71,7 +71,9 @@ test-fuzz: setup ## build the fuzz targets and run each for FUZZ_SECONDS, random
 	$(call PRESET,asan) > /dev/null
 	time cmake --build --preset asan --target fuzz_targets opwright_cli
 	time $(MAKE) --no-print-directory --jobs=$(JOBS) --output-sync=target --keep-going $(FUZZERS)
-	time $(VENV_PYTHON) tools/tactic_coverage.py --quick --device cuda --jobs $(JOBS)
+	rm -rf build/kernels && mkdir -p build/kernels/cache
+	time OPWRIGHT_EMULATED_SOURCES=$(CURDIR)/build/kernels OPWRIGHT_CACHE_DIR=$(CURDIR)/build/kernels/cache $(VENV_PYTHON) tools/tactic_coverage.py --quick --device cuda --jobs $(JOBS)
+	time $(VENV_PYTHON) tools/kernel_cubins.py build/kernels --failed --every 8 --ptx --architectures sm_90a --library build/old-nvrtc/nvidia/cuda_nvrtc/lib/libnvrtc.so.12
 
 fuzz_%:
 	@tools/fuzz.sh build/asan/tests/fuzz/$@ $(FUZZ_SECONDS)

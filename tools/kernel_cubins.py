@@ -32,7 +32,8 @@ from pathlib import Path
 import nvidia.cu13 as cuda  # python -m pip install nvidia-cuda-nvrtc
 
 INSTALLED = Path(list(cuda.__path__)[0]) / "lib" / "libnvrtc.so.13"
-KEPT = Path(__file__).resolve().parent.parent / "build" / "cubins"
+ROOT = Path(__file__).resolve().parent.parent
+KEPT = ROOT / "build" / "cubins"
 INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 
 
@@ -54,6 +55,14 @@ def tokens(text: str) -> str:
     return re.sub(r" ?(\W) ?", r"\1", re.sub(r"\s+", " ", text))
 
 
+def library_options() -> list[str]:
+    """The options with which the library compiles its kernels."""
+    source = (ROOT / "src/backend/cuda/compile_cuda.cpp").read_text()
+    found = re.search(r"options = \{(.*?)\};", source, re.DOTALL)
+    assert found, "compile_cuda.cpp has no options"
+    return re.findall(r'"(.*?)"', found[1])
+
+
 def compile_source(
     library: Path, folder: Path, source: str, architecture: str
 ) -> tuple[bytes, float, str]:
@@ -65,8 +74,7 @@ def compile_source(
     nvrtc = ctypes.CDLL(str(library))
     program = ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
-    options = [f"--gpu-architecture={architecture}", "--std=c++17", f"--include-path={folder}"]
-    options.append("--device-as-default-execution-space")
+    options = [f"--gpu-architecture={architecture}", f"--include-path={folder}", *library_options()]
     values = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
     begin = time.perf_counter()
     failed = nvrtc.nvrtcCompileProgram(program, len(options), values)
@@ -113,11 +121,12 @@ def main() -> None:
     parser.add_argument("--seconds", action="store_true", help="end with NVRTC's time")
     parser.add_argument("--library", type=Path, default=INSTALLED, help="NVRTC's file")
     parser.add_argument("--failed", action="store_true", help="print only what fails, and why")
+    parser.add_argument("--every", type=int, default=1, help="compile only every Nth kernel")
     arguments = parser.parse_args()
     KEPT.mkdir(parents=True, exist_ok=True)
     if arguments.ptx:
         arguments.architectures = [a.replace("sm_", "compute_") for a in arguments.architectures]
-    files = sorted(arguments.folder.resolve().glob("*.cu"))
+    files = sorted(arguments.folder.resolve().glob("*.cu"))[:: arguments.every]
     with concurrent.futures.ProcessPoolExecutor(os.cpu_count()) as pool:
         results = [
             pool.submit(

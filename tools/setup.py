@@ -56,6 +56,9 @@ PACKAGE_EXTRAS = ["cuda", "demo"]
 # NVIDIA's plugin package, whose Python files tests/conformance uses. Installed in the environment
 # it would conflict with `python -m opwright tensorrt`.
 NVIDIA_PLUGINS = "tensorrt-cu13-bindings>=11.4,<12"
+# Users have older compilers than the tests' environment, and those refuse more. 12.4 is the oldest
+# one that the library's kernels are compiled with in tests.
+OLD_NVRTC = "nvidia-cuda-nvrtc-cu12==12.4.*"
 # PyPI also has these, for a machine on which no system package can be installed.
 FROM_PYPI = {"cmake": "cmake>=3.25,<5", "ninja-build": "ninja>=1.11,<2"}
 
@@ -213,14 +216,14 @@ def install_requirements(for_tests: bool, from_pypi: list[str]) -> None:
     stamp.write_text("\n".join(wanted))
 
 
-def install_nvidia_plugins() -> None:
-    folder = ROOT / "build" / "tensorrt-bindings"
+def unpack(requirement: str, folder: Path) -> None:
+    """Installs a package into a folder of its own, where nothing imports it by accident."""
     if folder.exists():
         return
-    say(f"{NVIDIA_PLUGINS}: unpacking it in {folder.relative_to(ROOT)}")
+    say(f"{requirement}: unpacking it in {folder.relative_to(ROOT)}")
     pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-compile"]
     pip += ["--no-deps", "--only-binary=:all:", "--target", folder]
-    if subprocess.run([*pip, NVIDIA_PLUGINS]).returncode != 0:
+    if subprocess.run([*pip, requirement]).returncode != 0:
         shutil.rmtree(folder, ignore_errors=True)
         say("going on without it")
 
@@ -309,7 +312,8 @@ def main() -> None:
     install_requirements(for_tests, from_pypi)
     install_package()
     if for_tests:
-        install_nvidia_plugins()
+        unpack(NVIDIA_PLUGINS, ROOT / "build" / "tensorrt-bindings")
+        unpack(OLD_NVRTC, ROOT / "build" / "old-nvrtc")
         build_tests()
 
 
