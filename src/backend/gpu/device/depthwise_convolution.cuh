@@ -14,13 +14,17 @@
 // Expects prelude.cuh.
 #pragma once
 
-template <int count, class T>
+template <int count, bool is_aligned, class T>
 __device__ inline Pack<T, count> read_pack(const T* from) {
-  if (is_aligned<T, count>(from)) return *(const Pack<T, count>*)from;
+  if constexpr (is_aligned) return *(const Pack<T, count>*)from;
   Pack<T, count> pack;
 #pragma unroll
   for (int i = 0; i < count; ++i) pack.at[i] = from[i];
   return pack;
+}
+template <int count, class T>
+__device__ inline Pack<T, count> read_pack(const T* from) {
+  return is_aligned<T, count>(from) ? read_pack<count, true>(from) : read_pack<count, false>(from);
 }
 template <int count, class T>
 __device__ inline void write_pack(T* to, const Pack<T, count>& pack) {
@@ -70,7 +74,9 @@ struct DepthwiseRow {
     return false;
   }
   // Adds the products of a row of taps. `x` is the row's beginning, `start` the position at which
-  // the first window begins.
+  // the first window begins. `is_aligned`: all packs of x are. A branch for each pack would keep
+  // the loads from being in flight together.
+  template <bool is_aligned>
   __device__ static void add(float (&sums)[kPixels][kPack], const Input* x, Index start,
                              Index length, Index step, const float* weights) {
 #pragma unroll
@@ -81,7 +87,7 @@ struct DepthwiseRow {
         if (!is_met(first + q)) continue;
         const Index at = start + first + q;
         packs[q] = Pack<Input, kPack>{};
-        if ((UIndex)at < (UIndex)length) packs[q] = read_pack<kPack>(x + at * step);
+        if ((UIndex)at < (UIndex)length) packs[q] = read_pack<kPack, is_aligned>(x + at * step);
       }
 #pragma unroll
       for (int q = 0; q < kAtOnce; ++q)
@@ -119,6 +125,25 @@ __device__ inline void copy_weights(const DepthwiseOperands<Config>& operands, I
     to[kTaps * kLength + i] = Config::kHasBias ? load(operands.bias[first_channel + i]) : 0.0f;
 }
 
+// Adds the products of all rows of taps. `x` is the first pixel of the image, `start` where the
+// first window begins.
+template <class Config, bool is_aligned, class Windows>
+__device__ inline void add_rows(float (&sums)[Config::kPixels][Config::kPack],
+                                const Windows& windows, const Index (&start)[Config::kAxes],
+                                const typename Config::Input* x, const float* weights) {
+  constexpr int kTaps = Config::kTaps, kRow = Config::kRow;
+  // Rows with code of their own.
+  constexpr int kUnroll = is_aligned && kTaps <= 49 ? kTaps / kRow : 1;
+#pragma unroll kUnroll
+  for (int line = 0; line < kTaps / kRow; ++line) {
+    const Index place = windows.find_row(start, line);
+    if (place >= 0)
+      DepthwiseRow<Config>::template add<is_aligned>(
+          sums, x + place * Config::kChannels, start[Config::kAxes - 1],
+          windows.x[Config::kAxes - 1], Config::kChannels, weights + line * kRow * Config::kLength);
+  }
+}
+
 // `operands` returns DepthwiseOperands, `wait` waits for earlier kernels, and `finish` stores the
 // results of sums of neighbouring channels from element number `at` on.
 template <class Config, class Windows, class Operands, class Wait, class Finish>
@@ -126,9 +151,8 @@ __device__ inline void convolve_depthwise(const DepthwiseArguments<Windows>& all
                                           const Operands& operands, const Wait& wait,
                                           const Finish& finish) {
   constexpr int kLanes = Config::kLanes, kPack = Config::kPack, kPixels = Config::kPixels;
-  constexpr int kTaps = Config::kTaps, kLength = Config::kLength, kRow = Config::kRow;
+  constexpr int kTaps = Config::kTaps, kLength = Config::kLength;
   constexpr Index kChannels = Config::kChannels;
-  constexpr int kUnroll = kTaps <= 49 ? kTaps / kRow : 1;  // lines with code of their own
   alignas(16) __shared__ float weights[(kTaps + 1) * kLength];
   const int lane = (int)threadIdx.x % kLanes, worker = (int)threadIdx.x / kLanes;
   for (Index task = blockIdx.x; task < all.tasks; task += gridDim.x) {
@@ -153,14 +177,11 @@ __device__ inline void convolve_depthwise(const DepthwiseArguments<Windows>& all
     for (int p = 0; p < kPixels; ++p)
 #pragma unroll
       for (int i = 0; i < kPack; ++i) sums[p][i] = weights[kTaps * kLength + lane * kPack + i];
-#pragma unroll kUnroll
-    for (int line = 0; line < kTaps / kRow; ++line) {
-      const Index place = all.windows.find_row(start, line);
-      if (place >= 0)
-        DepthwiseRow<Config>::add(sums, from + place * kChannels, start[Config::kAxes - 1],
-                                  all.windows.x[Config::kAxes - 1], kChannels,
-                                  weights + line * kRow * kLength + lane * kPack);
-    }
+    // Packs of all pixels are aligned as those of the first one.
+    if (is_aligned<typename Config::Input, kPack>(from))
+      add_rows<Config, true>(sums, all.windows, start, from, weights + lane * kPack);
+    else
+      add_rows<Config, false>(sums, all.windows, start, from, weights + lane * kPack);
 #pragma unroll
     for (int p = 0; p < kPixels; ++p)
       if (first + p < all.width)
