@@ -15,8 +15,8 @@ namespace opwright::cuda {
 CodeObject compile_cuda(const CudaDevice& device, const std::string& source,
                         const std::string& name, HardwareCompatibilityLevel level,
                         bool is_for_one_architecture, const std::function<bool()>* gives_up) {
-  // Compilers before NVRTC 13.5 take a generic lambda of a kernel for a function of the host without
-  // the second option.
+  // Compilers before NVRTC 13.5 take a generic lambda of a kernel for a function of the host
+  // without the second option.
   static const std::vector<std::string> options = {"--std=c++17",
                                                    "--device-as-default-execution-space"};
   const Nvrtc& nvrtc = Nvrtc::get();
