@@ -125,32 +125,39 @@ class PatchPlanner {
     const int64_t maps = std::max<int64_t>(1, kStepChannels / channels_) * maps_;
     return maps % 8 == 0 && tile_.maps % maps == 0;
   }
+  /// Plans chunks of the layout's size. Returns false if a block has too little memory.
   bool plan(PatchLayout& layout, bool keeps_weights) const {
     const int64_t vectors = layout.chunk / kPlaceChannels;
     layout.keeps_weights = keeps_weights;
-    layout.stages = layout.chunks == 1 && tasks(layout) <= kFewBlocks ? 1 : 2;
     // Eight threads write to as many banks.
     layout.plane = places_;
     const int64_t rest = vectors == 2 ? 4 : vectors == 4 ? 2 : 1;
     while (layout.plane % 8 != rest) ++layout.plane;
-    const int64_t patch = vectors * layout.plane;
+    if (layout.plane > kMostPlaces) return false;
+    // One patch is enough if each tile has a block of its own, and all blocks run at once.
+    if (layout.chunks == 1 && fits(layout, 1) && tasks(layout) <= kFewBlocks * layout.blocks)
+      return true;
+    return fits(layout, 2);
+  }
+  bool fits(PatchLayout& layout, int stages) const {
+    layout.stages = stages;
+    const int64_t patch = layout.chunk / kPlaceChannels * layout.plane;
     const int64_t weights =
         window_y_ * window_x_ * layout.unit_channels / kPlaceChannels * (tile_.maps + 1);
     const int64_t staged = kStagedRows *
                            (std::min<int64_t>(kStagedColumns, tile_.warp_maps()) + kStagedPadding) *
                            int64_t{sizeof(float)} * (tile_.threads() / kWarp);
-    layout.bytes = kPlaceBytes * (layout.stages * (patch + (keeps_weights ? 0 : weights)) +
-                                  (keeps_weights ? layout.chunks * weights : 0)) +
+    layout.bytes = kPlaceBytes * (stages * (patch + (layout.keeps_weights ? 0 : weights)) +
+                                  (layout.keeps_weights ? layout.chunks * weights : 0)) +
                    staged;
     const int64_t most = most_shared_memory(architecture_);
-    if (layout.bytes > most || layout.plane > kMostPlaces) return false;
     // A thread needs registers for its sums and about as many for operands and addresses.
     constexpr int kRegisters = 1 << 16, kManySums = 128, kSomeSums = 64;
     const int registers = tile_.sums() >= kManySums ? 255 : tile_.sums() >= kSomeSums ? 160 : 128;
     layout.blocks = static_cast<int>(
         std::clamp<int64_t>((most + kBlockOverhead) / (layout.bytes + kBlockOverhead), 1,
                             std::max(1, kRegisters / (registers * tile_.threads()))));
-    return true;
+    return layout.bytes <= most;
   }
 
   const PatchTile& tile_;

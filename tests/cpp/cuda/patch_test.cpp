@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/types.h"
 #include "compile/program.h"
@@ -116,11 +117,35 @@ TEST(CudaPatch, EveryTileAgreesWithTheLoops) {
   EXPECT_GE(tactics.size(), at_least(14u)) << "a tile is missing";
 }
 
+/// So many images that blocks take several, and keep the weights of all chunks.
+TEST(CudaPatch, BlocksTakeSeveralTiles) {
+  const std::pair<PatchCase, std::string> cases[] = {
+      {{"groups", {550, 64, 3, 4}, {64, 8, 3, 3}, 8}, "patch tensor 8x8x64, 4 warps"},
+      {{"dense", {420, 72, 3, 4}, {16, 72, 3, 3}}, "patch warpgroup 8x16x64, 4 warps"},
+  };
+  for (const auto& [c, name] : cases) {
+    std::vector<TestInput> inputs = inputs_of(c, DataType::kHALF);
+    inputs.pop_back();
+    const Values expected = sums_of(c, inputs);
+    const Convolution op(params_of(c));
+    const std::vector<TestOutput> outputs = {{output_of(c), DataType::kHALF}};
+    int number = 0;
+    for (const Candidate& candidate : candidates_of(op, inputs, outputs, {.all_tactics = true})) {
+      if (candidate.tactic_name != name) continue;
+      ++number;
+      SCOPED_TRACE(::testing::Message() << c.name << " " << describe(candidate));
+      expect_close(run_kernel(op, candidate, inputs, outputs)[0], expected,
+                   4 * tolerance_of(DataType::kHALF));
+    }
+    EXPECT_GE(number, at_least(1)) << c.name;
+  }
+}
+
 /// A program that reads an element, an element per channel and a scalar, and stores bytes.
 TEST(CudaPatch, ProgramsAndOtherResults) {
   for (const PatchCase& c : kCases) {
     if (c.name != "groups of 8" && c.name != "dense" && c.name != "dense, odd maps") continue;
-    for (const DataType result : {DataType::kHALF, DataType::kFLOAT}) {
+    for (const DataType result : {DataType::kHALF, DataType::kINT8}) {
       ConvolutionParams params = params_of(c);
       const Shape y = output_of(c);
       std::vector<TestInput> inputs = inputs_of(c, DataType::kHALF);
@@ -136,6 +161,14 @@ TEST(CudaPatch, ProgramsAndOtherResults) {
       for (int64_t i = 0; i < expected.size(); ++i)
         expected[i] =
             (expected[i] + inputs[3].values[i]) * inputs[4].values[i / (y[2] * y[3]) % y[1]];
+      if (result == DataType::kINT8) {
+        value =
+            writer.binary(ElementWiseOperation::kPROD, value, writer.constant(8, DataType::kFLOAT));
+        value = writer.unary(UnaryOperation::kROUND, value);
+        value = writer.cast(writer.activation(ActivationType::kCLIP, value, -128, 127), result);
+        for (double& element : expected.data)
+          element = std::clamp(std::nearbyint(8 * element), -128.0, 127.0);
+      }
       const int results[] = {value};
       std::vector<int> used;
       params.fused.program = writer.finish(results, &used);
@@ -148,8 +181,12 @@ TEST(CudaPatch, ProgramsAndOtherResults) {
             candidate.inputs[0].dtype != DataType::kHALF || number++ % 3 != 0)
           continue;
         SCOPED_TRACE(::testing::Message() << c.name << " " << describe(candidate));
-        expect_close(run_kernel(op, candidate, inputs, outputs)[0], expected,
-                     8 * tolerance_of(DataType::kHALF));
+        const Values actual = run_kernel(op, candidate, inputs, outputs)[0];
+        if (result == DataType::kHALF) {
+          expect_close(actual, expected, 8 * tolerance_of(result));
+        } else {
+          for (int64_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 1) << i;
+        }
         if (::testing::Test::HasFailure()) return;
       }
       EXPECT_GE(number, at_least(1)) << c.name;
