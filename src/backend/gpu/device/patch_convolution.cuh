@@ -231,14 +231,20 @@ struct PatchProduct {
   }
   __device__ static int first_map() { return C::kIsWarpGroup ? 0 : warp() % C::kWarpsN * kWarpN; }
 
-  // Adds the products of a chunk.
-  __device__ void add(const Place* patch, const Place* weights) {
-    if constexpr (C::kIsWarpGroup)
-      add_by_warp_groups(patch, weights);
-    else
+  // Adds the products of a chunk. `copy` starts to copy the next patch. It runs while warpgroups
+  // multiply.
+  template <class Copy>
+  __device__ void add(const Place* patch, const Place* weights, const Copy& copy) {
+    if constexpr (C::kIsWarpGroup) {
+      begin_by_warp_groups(patch, weights);
+      copy();
+      wait_for_products<0>();
+    } else {
+      copy();
       add_by_warps(patch, weights);
+    }
   }
-  __device__ void add_by_warp_groups(const Place* patch, const Place* weights) {
+  __device__ void begin_by_warp_groups(const Place* patch, const Place* weights) {
     constexpr int kUnrolled = C::kTaps <= 9 ? C::kTaps : 1;
     unsigned long long pixels[kStrips];
 #pragma unroll
@@ -262,7 +268,6 @@ struct PatchProduct {
                                            maps + (tap * C::kVectors + vector) * C::kMapPlaces);
     }
     end_products();
-    wait_for_products<0>();
   }
 
   // Steps along k, of 16 channels, of the units that a warp's maps belong to.
@@ -510,12 +515,13 @@ __device__ __forceinline__ void convolve_patches(const PatchArguments& all,
       }
       if constexpr (C::kIsWarpGroup) fence_copies();
       __syncthreads();
-      // Goes to the stage that all threads have read.
-      if constexpr (C::kStages > 1) copy_next();
       patch = stages + stage * C::kStagePlaces;
       weights = C::kKeepsWeights ? kept + chunk * C::kWeightPlaces : patch + C::kPatchPlaces;
       stage = stage + 1 == C::kStages ? 0 : stage + 1;
-      product.add(patch, weights);
+      product.add(patch, weights, [&] {
+        // Goes to the stage that all threads have read.
+        if constexpr (C::kStages > 1) copy_next();
+      });
     }
     store_patch<C>(all, slice, PatchTile::find<C>(all, number), to, program, product, patch,
                    weights, staged);
