@@ -319,11 +319,15 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
       const bool can_have_patches = is_last && patch_piece(shape, params, type) > 0;
       const bool has_patches =
           can_have_patches && (query.all_tactics || shape.channels.constant() <= kFewChannels);
-      std::vector<DepthwiseTactic> depthwise;
-      if (is_last && query.inputs[1].min == query.inputs[1].max)
-        depthwise = depthwise_tactics(shape, type, query.all_tactics);
-      for (const DepthwiseTactic& tactic : depthwise) add(tactic.number, tactic.name);
+      const bool has_fixed_kernel = is_last && query.inputs[1].min == query.inputs[1].max;
+      std::vector<NamedTactic> depthwise;
+      if (has_fixed_kernel) depthwise = depthwise_tactics(shape, type, query.all_tactics);
+      for (const NamedTactic& tactic : depthwise) add(tactic.number, tactic.name);
       if (!depthwise.empty() && !query.all_tactics) continue;
+      if (has_fixed_kernel)
+        for (const NamedTactic& tactic :
+             patch_tactics(shape, params, type, target_architecture(query), query.all_tactics))
+          add(tactic.number, tactic.name);
       if (is_last && is_image) {
         Candidate of_image = candidate;
         of_image.inputs[0].format = of_image.inputs[1].format = TensorFormat::kLINEAR;
@@ -376,7 +380,9 @@ GeneratedKernel write_convolution(const ConvolutionParams& params, bool is_trans
   find_epilogue_inputs(shape, params, args.inputs);
   if (tactic == kDirectConvolution) return generate_direct_convolution(source, shape, params, args);
   if (tactic == kImageConvolution) return generate_image_convolution(source, shape, params, args);
-  return generate_depthwise_convolution(source, shape, params, args);
+  if (tactic < kPatchConvolution)
+    return generate_depthwise_convolution(source, shape, params, args);
+  return generate_patch_convolution(source, shape, params, args);
 }
 
 std::vector<Candidate> convolution_candidates(const Operator& op, const CandidateQuery& query) {
@@ -452,6 +458,7 @@ std::vector<std::string> convolution_tactics() {
     names.push_back(name);
   names.emplace_back("image, 4 warps");
   for (const std::string& name : depthwise_names()) names.push_back(name);
+  for (const std::string& name : patch_names()) names.push_back(name);
   return names;
 }
 

@@ -27,6 +27,12 @@ struct ConvolutionShape {
   Expr pixels() const { return numel(windows.y); }
 };
 
+/// A tactic of one of the kernels below.
+struct NamedTactic {
+  int64_t number = 0;
+  std::string name;
+};
+
 /// The tactic of convolutions with a thread per element of the output. Lower numbers are tiles of
 /// products.
 inline constexpr int64_t kDirectConvolution = kProductTacticsEnd;
@@ -47,18 +53,26 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
 /// The first tactic of depthwise convolutions, with one channel per group, channels-last and
 /// floating. Each thread has neighbouring channels of some pixels in a row.
 inline constexpr int64_t kDepthwiseConvolution = 1100;
-struct DepthwiseTactic {
-  int64_t number = 0;
-  std::string name;
-};
 /// The tactics worth timing, or all, for constant extents. None where the convolution is not
 /// depthwise, or its channels do not make whole vectors.
-std::vector<DepthwiseTactic> depthwise_tactics(const ConvolutionShape& shape, DataType type,
-                                               bool all);
+std::vector<NamedTactic> depthwise_tactics(const ConvolutionShape& shape, DataType type, bool all);
 /// KernelTactics::names of the depthwise tactics.
 std::vector<std::string> depthwise_names();
 GeneratedKernel generate_depthwise_convolution(KernelSource& source, const ConvolutionShape& shape,
                                                const ConvolutionParams& params,
                                                const KernelArgs& args);
+
+/// The first tactic of convolutions over two axes, channels-last and of 16 bits, whose blocks keep
+/// patches of the image in shared memory. Groups may be as narrow as one channel.
+inline constexpr int64_t kPatchConvolution = 1200;
+/// The tactics worth timing, or all that can compute the convolution, whose kernel tensor has fixed
+/// extents. The others are constants of typical size.
+std::vector<NamedTactic> patch_tactics(const ConvolutionShape& shape,
+                                       const ConvolutionParams& params, DataType type,
+                                       int architecture, bool all);
+/// KernelTactics::names of the patch tactics.
+std::vector<std::string> patch_names();
+GeneratedKernel generate_patch_convolution(KernelSource& source, const ConvolutionShape& shape,
+                                           const ConvolutionParams& params, const KernelArgs& args);
 
 }  // namespace opwright::gpu

@@ -171,8 +171,7 @@ std::vector<std::string> depthwise_names() {
   return names;
 }
 
-std::vector<DepthwiseTactic> depthwise_tactics(const ConvolutionShape& shape, DataType type,
-                                               bool all) {
+std::vector<NamedTactic> depthwise_tactics(const ConvolutionShape& shape, DataType type, bool all) {
   const Windows& windows = shape.windows;
   if (!is_floating(type) || windows.is_transposed || shape.channels != Expr(1) ||
       shape.maps != Expr(1) || !shape.groups.is_constant())
@@ -192,7 +191,7 @@ std::vector<DepthwiseTactic> depthwise_tactics(const ConvolutionShape& shape, Da
     return {};
   const int64_t width = windows.y.back().constant();
   const int64_t threads = shape.images.constant() * shape.pixels().constant() * (groups / pack);
-  std::vector<DepthwiseTactic> result;
+  std::vector<NamedTactic> result;
   for (int i = 0; i < static_cast<int>(std::size(kPixels)); ++i) {
     const int pixels = kPixels[i];
     const bool is_worth = pixels == 1 || (pixels <= width && threads >= pixels * kFewThreads);

@@ -64,6 +64,7 @@ TEST(CudaEpilogue, OperandsOfEveryShape) {
       {"3x3, halves", {2, 8, 7, 7}, {16, 8, 3, 3}, 1, DataType::kHALF},
       {"1x1, halves", {2, 8, 4, 6}, {8, 8, 1, 1}, 1, DataType::kHALF},
       {"groups", {2, 32, 5, 3}, {48, 16, 3, 3}, 2, DataType::kHALF, 1},
+      {"groups of eight", {2, 16, 5, 7}, {16, 8, 3, 3}, 2, DataType::kHALF, 1, true},
       {"a channel each", {2, 8, 5, 7}, {8, 1, 3, 3}, 8, DataType::kHALF, 1, true},
       {"a row", {2, 4, 13}, {5, 4, 2}},
       {"volumes", {1, 3, 4, 5, 6}, {4, 3, 2, 2, 2}, 1, DataType::kFLOAT, 1},

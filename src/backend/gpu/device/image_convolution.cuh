@@ -94,12 +94,6 @@ __device__ inline bool put_places(Place* to, const ElementA* image, Index y, Ind
   }
   return is_infinite;
 }
-// The matrix descriptor of an operand without swizzle. Groups of eight contiguous rows of 16 bytes
-// are `along_k` apart along k and `groups` apart along the rows, in units of 16 bytes.
-__device__ inline unsigned long long describe_rows(const void* start, int along_k, int groups) {
-  return (shared_address(start) & 0x3ffffu) >> 4 | (unsigned long long)along_k << 16 |
-         (unsigned long long)groups << 32;
-}
 struct Product {
   float sums[1][kTileN / 2];
   // Computes eight windows in each of eight rows; the first window begins at `first`. Pixels

@@ -28,3 +28,9 @@ __device__ inline unsigned long long describe_matrix(unsigned address) {
   constexpr unsigned long long kBlock = 1024 / 16, kSwizzle128 = 1;
   return (address & 0x3ffffu) >> 4 | kLeading << 16 | kBlock << 32 | kSwizzle128 << 62;
 }
+// The matrix descriptor of an operand without swizzle. Groups of eight contiguous rows of 16 bytes
+// are `along_k` apart along k and `groups` apart along the rows, in units of 16 bytes.
+__device__ inline unsigned long long describe_rows(const void* start, int along_k, int groups) {
+  return (shared_address(start) & 0x3ffffu) >> 4 | (unsigned long long)along_k << 16 |
+         (unsigned long long)groups << 32;
+}
