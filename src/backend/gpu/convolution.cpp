@@ -27,6 +27,10 @@ constexpr int64_t kFewChannels = 4;
 constexpr int64_t kLeastPieceBytes = 4, kMostPieceBytes = 16;
 /// With fewer channels in a group, tiles are mostly empty.
 constexpr int64_t kNarrowGroup = 16;
+/// Prefixes of the names of tactics; see kConvolutionByTaps.
+constexpr std::string_view kByTaps = "by taps, ", kByPhases = "by phases, ";
+/// The most phases of a transposed convolution that are computed as convolutions.
+constexpr int64_t kMostPhases = 4096;
 
 void find_epilogue_inputs(ConvolutionShape& shape, const ConvolutionParams& params,
                           std::span<const PortDesc> inputs) {
@@ -61,19 +65,66 @@ int64_t patch_piece(const ConvolutionShape& shape, const ConvolutionParams& para
   return piece * bits(type) / 8 >= kLeastPieceBytes ? piece : 0;
 }
 
+/// Whether a transposed convolution can be computed by taps: each pixel of y takes one tap.
+/// The kernel's extents are constant. For other extents of x, y and x * stride grow alike.
+bool can_go_by_taps(const Windows& windows) {
+  if (!windows.is_transposed || !is_constant(windows.window)) return false;
+  for (size_t i = 0; i < windows.axes.size(); ++i) {
+    const Expr stride = windows.axes[i].stride, &cut = windows.padding[i];
+    const bool is_dense = windows.axes[i].dilation == 1 || stride == Expr(1);
+    if (windows.window[i] != stride || !is_dense || cut.constant() < 0 ||
+        (windows.y[i] + cut).constant() > (windows.x[i] * stride).constant())
+      return false;
+  }
+  return true;
+}
+
+/// Whether a transposed convolution can be computed by phases. The kernel's extents are constant.
+bool can_go_by_phases(const Windows& windows) {
+  if (!windows.is_transposed || !is_constant(windows.window)) return false;
+  int64_t phases = 1;
+  for (size_t i = 0; i < windows.axes.size(); ++i) {
+    if ((windows.axes[i].dilation != 1 && windows.window[i] != Expr(1)) ||
+        windows.padding[i].constant() < 0)
+      return false;
+    if (__builtin_mul_overflow(phases, windows.axes[i].stride, &phases) || phases > kMostPhases)
+      return false;
+  }
+  return true;
+}
+
+/// The windows in x of the first phase of a transposed convolution.
+Windows windows_of_phase(const Windows& windows) {
+  Windows phase = windows;
+  phase.is_transposed = false;
+  for (size_t i = 0; i < windows.axes.size(); ++i) {
+    const Expr stride = windows.axes[i].stride;
+    phase.axes[i] = {};
+    phase.window[i] = ceil_div(windows.window[i], stride);
+    phase.y[i] = ceil_div(windows.y[i], stride);
+    phase.padding[i] = phase.window[i] - Expr(1) - floor_div(windows.padding[i], stride);
+  }
+  return phase;
+}
+
 /// Writes a convolution as a matrix product. With channels last, rows are pixels and columns are
 /// maps. With linear tensors, rows are maps and columns are pixels.
 class ConvolutionWriter {
  public:
   ConvolutionWriter(const ConvolutionParams& params, bool is_transposed, const KernelArgs& args)
       : args_(args),
-        writer_(is_transposed ? "deconvolution" : "convolution", args),
+        writer_(is_transposed ? "deconvolution" : "convolution", args,
+                args.candidate->tactic % kProductTacticsEnd),
         source_(writer_.source()),
         shape_(params, is_transposed, source_.dims(0), source_.dims(1)),
+        all_(shape_.windows),
         k_(shape_.channels * shape_.taps()) {
     shape_.is_channels_last = args.inputs[0].type.format != TensorFormat::kLINEAR;
     find_epilogue_inputs(shape_, params, args.inputs);
     if (shape_.windows.reaches_far()) source_.widen();
+    const int64_t tactic = args.candidate->tactic;
+    by_taps_ = tactic >= kConvolutionByTaps && tactic < kConvolutionByPhases;
+    if (tactic >= kConvolutionByPhases) begin_phases();
     epilogue_.bias = shape_.bias, epilogue_.residual = shape_.residual;
     epilogue_.activation = params.activation, epilogue_.program = params.fused;
     if (!shape_.is_channels_last && args.outputs[0].type.format != TensorFormat::kLINEAR)
@@ -81,6 +132,7 @@ class ConvolutionWriter {
   }
 
   GeneratedKernel write() {
+    if (by_taps_) return shape_.is_channels_last ? taps_channels_last() : taps_linear();
     if (piece_ > 0) return patches();
     return shape_.is_channels_last ? channels_last() : linear();
   }
@@ -88,16 +140,15 @@ class ConvolutionWriter {
  private:
   ProductOperand windows(bool is_a, const std::string& x, const Expr& count, const Expr& image,
                          const Expr& channel, const Expr& pixel, const std::string& is_aligned) {
-    writer_.add_reader(shape_.windows.constants());
-    writer_.add_reader(include("windows.cuh"));
+    if (!by_phases_) writer_.add_reader(shape_.windows.constants() + include("windows.cuh"));
     writer_.add_reader(include("window_reader.cuh"));
     const auto value = [&](const Expr& number) { return source_.value(number); };
     ProductOperand operand = {
         is_a, args_.inputs[0].type.dtype, str("WindowReader<", ProductWriter::side(is_a), ">"),
-        str("{", x, ", ", shape_.windows.make(source_), ", ",
-            is_a ? "task.first_row" : "task.first_column", ", ", value(count), ", ", value(image),
-            ", ", value(shape_.channels), ", ", value(shape_.taps()), ", ", value(channel), ", ",
-            value(pixel), ", ", is_aligned, "}")};
+        str("{", x, ", ", by_phases_ ? "phase.shifted(Windows" : "", shape_.windows.make(source_),
+            by_phases_ ? "), " : ", ", is_a ? "task.first_row" : "task.first_column", ", ",
+            value(count), ", ", value(image), ", ", value(shape_.channels), ", ",
+            value(shape_.taps()), ", ", value(channel), ", ", value(pixel), ", ", is_aligned, "}")};
     if (is_a) add_boxes(operand);
     return operand;
   }
@@ -132,7 +183,7 @@ class ConvolutionWriter {
       const Expr lower = Expr(0) - windows.padding[axis];
       const Expr upper = (windows.y[axis] - Expr(1)) * Expr(stride) - windows.padding[axis] -
                          (windows.x[axis] - Expr(1));
-      if (!reach.is_constant() || reach.constant() > kMostReach || stride > kMostStride ||
+      if (!reach.is_constant() || reach.constant() + shifts_ > kMostReach || stride > kMostStride ||
           !is_within(lower) || !is_within(upper))
         return;
       map.steps[axis == kWidth ? 1 : 2] = static_cast<int32_t>(stride);
@@ -151,7 +202,8 @@ class ConvolutionWriter {
         "{a_map, ", value(shape_.channels), ", ", value(windows.window[kWidth]), ", ",
         windows.axes[kHeight].dilation, ", ", windows.axes[kWidth].dilation, ", task.first_row / (",
         width, " * ", height, "), ", start(str("task.first_row / ", width, " % ", height), kHeight),
-        ", ", start(str("task.first_row % ", width), kWidth), "}");
+        ", ", start(str("task.first_row % ", width), kWidth),
+        by_phases_ ? str(", phase.shift[", kHeight, "], phase.shift[", kWidth, "]}") : ", 0, 0}");
   }
 
   /// Returns the operand for the kernel tensor of a transposed convolution, from the tile's first
@@ -162,41 +214,169 @@ class ConvolutionWriter {
                                                       : str("(in1 + ", place.number, " * ",
                                                             source_.value(place.stride), ")");
     const std::string first = is_a ? "task.first_row" : "task.first_column";
-    return {
-        is_a, args_.inputs[1].type.dtype, str("KernelReader<", ProductWriter::side(is_a), ">"),
-        str("{", from, " + ", first, is_a ? " * " + source_.value(shape_.taps()) : std::string(),
-            ", ", source_.value(shape_.maps), ", ", source_.value(shape_.maps), " - ", first, ", ",
-            source_.value(shape_.taps()), ", ", source_.value(shape_.channels), ", ",
-            writer_.alignment(1, {shape_.maps}), "}")};
+    const Expr taps = numel(all_.window);
+    const std::string type = by_phases_ ? "WindowPhase" : "EveryTap";
+    const std::string of = by_phases_ ? "phase" : str("EveryTap{", source_.value(taps), "}");
+    ProductOperand operand = {
+        is_a, args_.inputs[1].type.dtype,
+        str("KernelReader<", ProductWriter::side(is_a), ", ", type, ">"),
+        str("{", from, " + ", first, is_a ? " * " + source_.value(taps) : std::string(), ", ",
+            source_.value(shape_.maps), ", ", source_.value(shape_.maps), " - ", first, ", ",
+            source_.value(taps), ", ", source_.value(shape_.channels), ", ",
+            writer_.alignment(1, {shape_.maps}), ", ", of, "}"),
+        args_.inputs[1].is_constant};
+    // A step of TMA has channels of one tap.
+    const int vector = vector_of(operand.type);
+    const auto is_multiple = [](const Expr& number, int of) {
+      return number.is_constant() && number.constant() > 0 && number.constant() % of == 0;
+    };
+    if (is_a || !by_phases_ || shape_.groups != Expr(1) || !is_multiple(shape_.maps, vector) ||
+        !is_multiple(shape_.channels, writer_.tile().k))
+      return operand;
+    KernelTensorMap map;
+    map.input = 1, map.type = operand.type;
+    map.extents = {shape_.maps, taps, shape_.channels};
+    map.strides = {shape_.maps, shape_.maps * taps};
+    map.box = {8 * vector, 1, writer_.tile().k};
+    map.steps = {1, 1, 1};
+    operand.map = std::move(map);
+    writer_.add_box_reader(include("kernel_boxes.cuh"));
+    operand.box_reader = str("KernelBoxes<B, ", type, ">");
+    operand.make_boxes =
+        str("{b_map, ", first, ", ", source_.value(shape_.channels), ", ", of, "}");
+    return operand;
   }
+
+  /// Replaces the windows by those of a phase. Batches are groups, and phases of each.
+  void begin_phases() {
+    shape_.windows = windows_of_phase(all_);
+    k_ = shape_.channels * shape_.taps();
+    by_phases_ = true;
+    std::string lists[4];
+    for (size_t i = 0; i < all_.axes.size(); ++i) {
+      const int64_t stride = all_.axes[i].stride;
+      phases_ *= stride;
+      shifts_ = shifts_ || all_.padding[i].constant() % stride != 0;
+      const Expr numbers[] = {all_.padding[i].constant() % stride, stride, all_.window[i],
+                              shape_.windows.window[i]};
+      for (int list = 0; list < 4; ++list)
+        lists[list] += str(i == 0 ? "{" : ", ", source_.value(numbers[list]));
+    }
+    for (const std::string& list : lists) phase_ += str(", ", list, "}");
+    const std::string reader =
+        str(shape_.windows.constants(), include("windows.cuh"), include("window_phases.cuh"));
+    writer_.add_reader(reader), writer_.add_box_reader(reader);
+  }
+  /// The statement that defines the phase of a task.
+  std::string phase() const {
+    return !by_phases_ ? std::string()
+                       : str("const WindowPhase phase(task.batch % ", phases_, phase_, ");\n");
+  }
+  /// The batch without the phase.
+  std::string batch() const {
+    return phases_ > 1 ? str("(task.batch / ", phases_, ")") : std::string("task.batch");
+  }
+
+  /// Stores results at the pixels of y that pixels of `extents` have with taps, from `cut` on.
+  void scatter(const SymShape& extents, bool cuts) {
+    const int vector = vector_of(args_.outputs[0].type.dtype);
+    ScatteredResults results;
+    results.type =
+        str("ScatteredPlaces<", all_.axes.size(), ", ", shape_.is_channels_last ? "true" : "false",
+            ", ", by_taps_ ? "true" : "false", ", ", phases_, ">");
+    const auto add = [&](auto&& number) {
+      results.make += results.make.empty() ? "{" : ", {";
+      for (size_t i = 0; i < all_.axes.size(); ++i)
+        results.make += str(i == 0 ? "" : ", ", source_.value(Expr(number(i))));
+      results.make += "}";
+    };
+    add([&](size_t i) { return extents[i]; });
+    add([&](size_t i) { return all_.y[i]; });
+    add([&](size_t i) { return all_.axes[i].stride; });
+    add([&](size_t i) { return cuts ? all_.padding[i] : Expr(0); });
+    results.make += str(", ", source_.value(shape_.maps), ", ", source_.value(numel(all_.window)));
+    results.row_length = shape_.maps;
+    if (shape_.is_channels_last)
+      results.pack = !by_taps_ ? vector
+                     : shape_.maps.is_constant()
+                         ? static_cast<int>(std::gcd(shape_.maps.constant(), int64_t{vector}))
+                         : 1;
+    writer_.scatter(std::move(results));
+  }
+
+  GeneratedKernel taps_channels_last() {
+    const Expr pixel = shape_.channels * shape_.groups, row = shape_.maps * shape_.groups;
+    const Expr count = shape_.images * numel(all_.x), columns = shape_.maps * shape_.taps();
+    const ProductOperand a =
+        writer_.matrix(true, 0, true, {"task.batch", shape_.groups, shape_.channels}, count, pixel,
+                       shape_.channels, writer_.alignment(0, {shape_.channels, pixel}));
+    const ProductOperand b =
+        writer_.matrix(false, 1, false, kernel_of("task.batch"), columns, columns, shape_.channels,
+                       writer_.alignment(1, {columns}));
+    scatter(all_.x, true);
+    const std::string map = str("column % ", source_.value(shape_.maps));
+    epilogue_.bias_element = epilogue_.channel_element =
+        shape_.groups == Expr(1) ? map
+                                 : str("task.batch * ", source_.value(shape_.maps), " + ", map);
+    epilogue_.has_channel_rows = true;
+    return writer_.write(count, columns, shape_.channels, shape_.groups, {}, a, b, shape_.maps, row,
+                         epilogue_);
+  }
+
+  GeneratedKernel taps_linear() {
+    const Expr pixels = numel(all_.x), rows = shape_.maps * shape_.taps();
+    const Expr batches = shape_.images * shape_.groups;
+    const std::string places[] = {"image", "group"};
+    const Expr extents[] = {shape_.images, shape_.groups};
+    const std::string of_batch = source_.decompose("task.batch", places, extents);
+    const ProductOperand a = writer_.matrix(true, 1, false, kernel_of("group"), rows, rows,
+                                            shape_.channels, writer_.alignment(1, {rows}));
+    const ProductOperand b =
+        writer_.matrix(false, 0, false, {"task.batch", batches, shape_.channels * pixels}, pixels,
+                       pixels, shape_.channels, writer_.alignment(0, {pixels}));
+    scatter(all_.x, true);
+    epilogue_.bias_element = epilogue_.channel_element =
+        str("group * ", source_.value(shape_.maps), " + row / ", source_.value(shape_.taps()));
+    epilogue_.row_axes = static_cast<int>(all_.axes.size());
+    return writer_.write(rows, pixels, shape_.channels, batches, of_batch, a, b,
+                         shape_.maps * numel(all_.y), pixels, epilogue_);
+  }
+
+  /// Whether each window is one element of x, in the same place.
+  bool are_pixels() const { return !shifts_ && is_pointwise(shape_.windows); }
+
+  /// Whether the results of a phase have gaps between them.
+  bool has_gaps() const { return phases_ > 1; }
 
   /// Returns a group's part of the kernel tensor, whose outermost axis has the groups.
   MatrixStackPlace kernel_of(std::string group) const {
-    return {std::move(group), shape_.groups, shape_.channels * shape_.maps * shape_.taps()};
+    return {std::move(group), shape_.groups, shape_.channels * shape_.maps * numel(all_.window)};
   }
 
   GeneratedKernel channels_last() {
     const Expr pixel = shape_.channels * shape_.groups, row = shape_.maps * shape_.groups;
     const Expr count = shape_.images * shape_.pixels();
     const bool is_grouped = shape_.groups != Expr(1);
+    const std::string group = batch();
     const std::string x =
-        is_grouped ? str("(in0 + task.batch * ", source_.value(shape_.channels), ")") : "in0";
+        is_grouped ? str("(in0 + ", group, " * ", source_.value(shape_.channels), ")") : "in0";
     const std::string is_aligned = writer_.alignment(0, {shape_.channels, pixel});
     const ProductOperand a =
-        is_pointwise(shape_.windows)
-            ? writer_.matrix(true, 0, true, {"task.batch", shape_.groups, shape_.channels}, count,
-                             pixel, k_, is_aligned)
+        are_pixels()
+            ? writer_.matrix(true, 0, true, {group, shape_.groups, shape_.channels}, count, pixel,
+                             k_, is_aligned)
             : windows(true, x, count, numel(shape_.windows.x) * pixel, 1, pixel, is_aligned);
-    const MatrixStackPlace kernel = kernel_of("task.batch");
-    const ProductOperand b = shape_.windows.is_transposed
+    const MatrixStackPlace kernel = kernel_of(group);
+    const ProductOperand b = all_.is_transposed
                                  ? transposed_kernel(false, kernel)
                                  : writer_.matrix(false, 1, true, kernel, shape_.maps, k_, k_,
                                                   writer_.alignment(1, {k_}));
     epilogue_.bias_element =
-        is_grouped ? str("task.batch * ", source_.value(shape_.maps), " + column") : "column";
+        is_grouped ? str(group, " * ", source_.value(shape_.maps), " + column") : "column";
     epilogue_.channel_element = epilogue_.bias_element;
-    return writer_.write(count, shape_.maps, k_, shape_.groups, {}, a, b, shape_.maps, row,
-                         epilogue_);
+    if (has_gaps()) scatter(shape_.windows.y, false);
+    return writer_.write(count, shape_.maps, k_, shape_.groups * Expr(phases_), phase(), a, b,
+                         shape_.maps, row, epilogue_);
   }
 
   /// Writes the kernel for a linear x and channels-last results.
@@ -238,40 +418,47 @@ class ConvolutionWriter {
     const Expr pixels = shape_.pixels(), plane = numel(shape_.windows.x);
     const Expr image = shape_.channels * shape_.groups * plane;
     const bool is_grouped = shape_.groups != Expr(1);
-    std::string of_batch = "const Index image = task.batch, group = 0;\n(void)group;\n";
+    std::string of_batch = str("const Index image = ", batch(), ", group = 0;\n(void)group;\n");
     if (is_grouped) {
       const std::string places[] = {"image", "group"};
       const Expr extents[] = {shape_.images, shape_.groups};
-      of_batch = source_.decompose("task.batch", places, extents);
+      of_batch = source_.decompose(batch(), places, extents);
     }
+    of_batch += phase();
     std::string x = str("in0 + image * ", source_.value(image));
     if (is_grouped) x += str(" + group * ", source_.value(shape_.channels * plane));
     const MatrixStackPlace kernel = kernel_of("group");
-    const ProductOperand a = shape_.windows.is_transposed
+    const ProductOperand a = all_.is_transposed
                                  ? transposed_kernel(true, kernel)
                                  : writer_.matrix(true, 1, true, kernel, shape_.maps, k_, k_,
                                                   writer_.alignment(1, {k_}));
     const ProductOperand b =
-        is_pointwise(shape_.windows)
+        are_pixels()
             ? writer_.matrix(false, 0, false,
-                             {"task.batch", shape_.images * shape_.groups, shape_.channels * plane},
+                             {batch(), shape_.images * shape_.groups, shape_.channels * plane},
                              pixels, pixels, k_, writer_.alignment(0, {pixels}))
             : windows(false, x, pixels, image, plane, 1, "false");
     epilogue_.bias_element =
         is_grouped ? str("group * ", source_.value(shape_.maps), " + row") : "row";
     epilogue_.row_axes = static_cast<int>(shape_.windows.axes.size());
     epilogue_.channel_element = epilogue_.bias_element;
-    return writer_.write(shape_.maps, pixels, k_, shape_.images * shape_.groups, of_batch, a, b,
-                         shape_.maps * pixels, pixels, epilogue_);
+    if (has_gaps()) scatter(shape_.windows.y, false);
+    return writer_.write(shape_.maps, pixels, k_, shape_.images * shape_.groups * Expr(phases_),
+                         of_batch, a, b, shape_.maps * numel(all_.y), pixels, epilogue_);
   }
 
   const KernelArgs& args_;
   ProductWriter writer_;
   KernelSource& source_;
   ConvolutionShape shape_;
-  const Expr k_;
-  int64_t piece_ = 0;  ///< elements of a window copied at once, for linear x and channels-last
-                       ///< results; else 0
+  const Windows all_;  ///< those of the whole convolution; shape_ may have those of a phase
+  Expr k_;
+  bool by_taps_ = false, by_phases_ = false;
+  int64_t phases_ = 1;
+  std::string phase_;    ///< arguments of WindowPhase
+  bool shifts_ = false;  ///< whether the windows of some phases lie further than those of phase 0
+  int64_t piece_ = 0;    ///< elements of a window copied at once, for linear x and channels-last
+                         ///< results; else 0
   ProductEpilogue epilogue_;
 };
 
@@ -286,7 +473,10 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
   const bool is_fixed = has_fixed_shapes(query);
   const ProductSize over_pixels = {images * pixels, maps, k, groups, is_fixed};
   const ProductSize over_maps = {maps, pixels, k, images * groups, is_fixed, false};
-  const bool is_product = is_pointwise(shape.windows);
+  const bool is_product = !is_transposed && is_pointwise(shape.windows);
+  const bool is_scattered = is_transposed && query.inputs[1].min == query.inputs[1].max;
+  const bool by_taps = is_scattered && can_go_by_taps(shape.windows);
+  const bool by_phases = is_scattered && can_go_by_phases(shape.windows);
   const bool is_narrow = groups > 1 && std::min(maps, shape.channels.constant()) < kNarrowGroup;
 
   std::vector<Candidate> found;
@@ -348,22 +538,41 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
         for (const int64_t tactic : of_rows) add(tactic, product_tactic(tactic).name(type));
         if (!of_rows.empty() && !query.all_tactics) continue;
       }
-      const auto add_tiles = [&](std::string_view prefix) {
+      const auto add_tiles = [&](std::string_view prefix, const ProductSize& size,
+                                 int64_t first = 0) {
         for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, query)) {
           std::vector<int64_t> tactics =
-              product_tactics(type, unit, is_last ? over_pixels : over_maps,
-                              target_architecture(query), query.all_tactics);
+              product_tactics(type, unit, size, target_architecture(query), query.all_tactics);
           if (!is_last && formats.size() > 1 && tactics.size() > kLinearTactics &&
               !query.all_tactics)
             tactics.resize(kLinearTactics);
           for (const int64_t tactic : tactics)
-            add(tactic, str(prefix, product_tactic(tactic).name(type)));
+            add(first + tactic, str(prefix, product_tactic(tactic).name(type)));
         }
       };
-      if (!has_patches || query.all_tactics) add_tiles("");
+      const ProductSize& gathered = is_last ? over_pixels : over_maps;
+      if (by_taps) {
+        const int64_t elements = numel(shape.windows.x).constant();
+        ProductSize size = gathered;
+        (is_last ? size.m : size.n) = is_last ? images * elements : elements;
+        (is_last ? size.n : size.m) = maps * shape.taps().constant();
+        size.k = shape.channels.constant();
+        add_tiles(kByTaps, size, kConvolutionByTaps);
+      }
+      if (by_phases && (!by_taps || query.all_tactics)) {
+        const Windows phase = windows_of_phase(shape.windows);
+        const int64_t of_phase = numel(phase.y).constant();
+        ProductSize size = gathered;
+        (is_last ? size.m : size.n) = is_last ? images * of_phase : of_phase;
+        size.k = (shape.channels * numel(phase.window)).constant();
+        for (const WindowAxis& axis : shape.windows.axes) size.batches *= axis.stride;
+        add_tiles(kByPhases, size, kConvolutionByPhases);
+      }
+      if ((by_taps || by_phases) && !query.all_tactics) continue;
+      if (!has_patches || query.all_tactics) add_tiles("", gathered);
       if (has_patches) {
         candidate.inputs[0].format = candidate.inputs[1].format = TensorFormat::kLINEAR;
-        add_tiles("patches, ");
+        add_tiles("patches, ", gathered);
       }
     }
   }
@@ -373,7 +582,8 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
 GeneratedKernel write_convolution(const ConvolutionParams& params, bool is_transposed,
                                   const KernelArgs& args) {
   const int64_t tactic = args.candidate->tactic;
-  if (tactic < kDirectConvolution) return ConvolutionWriter(params, is_transposed, args).write();
+  if (tactic < kDirectConvolution || tactic >= kConvolutionByTaps)
+    return ConvolutionWriter(params, is_transposed, args).write();
   KernelSource source(is_transposed ? "deconvolution" : "convolution", args);
   ConvolutionShape shape(params, is_transposed, source.dims(0), source.dims(1));
   shape.is_channels_last = args.inputs[0].type.format != TensorFormat::kLINEAR;
@@ -442,9 +652,12 @@ constexpr std::initializer_list<ProductUnit> kUnits = {ProductUnit::kTensor, Pro
                                                        ProductUnit::kWarpGroup};
 
 std::vector<std::string> deconvolution_tactics() {
-  std::vector<std::string> names =
+  const std::vector<std::string> tiles =
       product_tactic_names(kUnits, {DataType::kHALF, DataType::kFLOAT});
+  std::vector<std::string> names = tiles;
   names.emplace_back("a thread per element");
+  for (const std::string_view prefix : {kByTaps, kByPhases})
+    for (const std::string& name : tiles) names.push_back(str(prefix, name));
   return names;
 }
 

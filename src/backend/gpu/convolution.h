@@ -36,6 +36,11 @@ struct NamedTactic {
 /// The tactic of convolutions with a thread per element of the output. Lower numbers are tiles of
 /// products.
 inline constexpr int64_t kDirectConvolution = kProductTacticsEnd;
+/// The tactics of transposed convolutions whose results are scattered: these numbers plus those of
+/// products' tactics. By taps, pixels of x are multiplied with all taps of all maps. By phases,
+/// each phase of the output is a convolution of its own, with every stride-th tap.
+inline constexpr int64_t kConvolutionByTaps = 2 * kProductTacticsEnd;
+inline constexpr int64_t kConvolutionByPhases = 3 * kProductTacticsEnd;
 GeneratedKernel generate_direct_convolution(KernelSource& source, const ConvolutionShape& shape,
                                             const ConvolutionParams& params,
                                             const KernelArgs& args);

@@ -183,13 +183,13 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
       "for (int of_row = 0; of_row < kBlocks; ++of_row) {\n"
       "const Product product(places + 8 * of_row, weights, may_be_infinite);\n"
       // A warp has two rows of eight windows.
-      "const auto find_row = [&](int i) {\n"
+      "const auto find = [&](int i, Index column) {\n"
       "const Index y = first_y + warp * 2 + i / 8, x = first_x + of_row * 8 + i % 8;\nreturn y < ",
       value(y[0]), " && x < ", value(y[1]), " ? out0 + ((image * ", value(y[0]), " + y) * ",
       value(y[1]),
-      " + x) * columns : nullptr;\n};\n"
+      " + x) * columns + column : nullptr;\n};\n"
       "store_packed_results<C>(task, program, of_columns, product.sums[0], shared, warp * 16, 0, "
-      "NothingBehind(), 64, columns, stores_packs, find_row);\n}\n}\n",
+      "NothingBehind(), 64, columns, stores_packs, find);\n}\n}\n",
       KernelSource::kBeginNext);
   GeneratedKernel kernel = source.finish(text, min(count, Expr(kFewBlocks * kBlocksAtOnce)),
                                          kThreadsOfTile, kBlocksAtOnce);

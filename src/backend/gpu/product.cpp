@@ -18,11 +18,11 @@ constexpr int64_t kLongSum = 8192, kPartOfSum = 256;
 
 }  // namespace
 
-ProductWriter::ProductWriter(std::string name, const KernelArgs& args)
+ProductWriter::ProductWriter(std::string name, const KernelArgs& args, int64_t tactic)
     : args_(args),
       source_(std::move(name), args),
-      tile_(product_tactic(args.candidate->tactic).tile),
-      parts_(product_tactic(args.candidate->tactic).parts),
+      tile_(product_tactic(tactic).tile),
+      parts_(product_tactic(tactic).parts),
       output_(args.outputs[0].type.dtype) {}
 
 int64_t ProductWriter::steps_of_part(const Expr& k) const {
@@ -40,12 +40,12 @@ int64_t ProductWriter::steps_of_part(const Expr& k) const {
 }
 
 std::string ProductWriter::alignment(int input, const std::vector<Expr>& strides) {
-  return alignment(str("in", input), args_.inputs[input].type.dtype, strides);
+  const DataType type = args_.inputs[input].type.dtype;
+  return alignment(str("in", input), type, strides, vector_of(type));
 }
 
 std::string ProductWriter::alignment(const std::string& pointer, DataType type,
-                                     const std::vector<Expr>& strides) {
-  const int vector = vector_of(type);
+                                     const std::vector<Expr>& strides, int vector) {
   std::string test = str("is_aligned<", storage_type(type), ", ", vector, ">(", pointer, ")");
   for (const Expr& stride : strides)
     if (!stride.is_constant() || stride.constant() % vector != 0)
@@ -103,7 +103,7 @@ void ProductWriter::stage_behind(const Expr& m, const Expr& n, const Expr& batch
   const bool is_long = program.present() && is_quantized(args_.inputs[0].type.dtype) &&
                        decode(program.program).size() > kLongProgram;
   // The blocks of a cluster write their sums over the stages.
-  if (found < 0 || is_long || parts_ > 1 || batches != Expr(1)) return;
+  if (found < 0 || is_long || parts_ > 1 || batches != Expr(1) || scattered_) return;
   // The tensor's tiles are swizzled as those of the operands, in whole columns of blocks. Results
   // that are stored at once take elements of one vector.
   const DataType type = args_.inputs[found].type.dtype;
@@ -179,6 +179,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
                                      const Expr& batch_stride, const Expr& row_stride,
                                      const ProductEpilogue& epilogue) {
   sum_type_ = sum_type(a.type);
+  pack_ = scattered_ ? scattered_->pack : vector_of(output_);
   const bool has_boxes = copies_boxes(a, b);
   if (has_boxes) {
     source_.add_map("a_map", *a.map), source_.add_map("b_map", *b.map);
@@ -187,7 +188,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
   is_packed_ = keeps_registers(epilogue);
   const ResultProgram results =
       is_packed_ ? write_packed_results(args_, epilogue, of_batch, "all.columns")
-                 : write_results(source_, args_, epilogue, row_stride, staged_, of_batch);
+                 : write_results(source_, args_, epilogue, row_stride, pack_, staged_, of_batch);
   const Expr tiles_m = ceil_div(m, Expr(tile_.m)), tiles_n = ceil_div(n, Expr(tile_.n));
   const Expr tasks = tiles_m * tiles_n * batches * Expr(parts_);
 
@@ -197,7 +198,8 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
   config.number("kTileM", tile_.m), config.number("kTileN", tile_.n);
   config.number("kTileK", tile_.k), config.number("kStages", tile_.stages);
   config.number("kWarpsM", tile_.warps_m), config.number("kWarpsN", tile_.warps_n);
-  config.number("kParts", parts_);
+  config.number("kParts", parts_), config.number("kPack", pack_);
+  config.type("Places", scattered_ ? std::string_view(scattered_->type) : "RowPlaces");
   config.flag("kAlongKA", a.is_along_k), config.flag("kAlongKB", b.is_along_k);
   config.flag("kIsConstantA", a.is_constant), config.flag("kIsConstantB", b.is_constant);
   config.flag("kHasProgram", epilogue.program.present());
@@ -206,6 +208,7 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
       : tile_.unit == ProductUnit::kRows         ? rows(config, tasks)
       : tile_.unit == ProductUnit::kStreamedRows ? row_stream(config, m, k, epilogue, tasks)
                                                  : tiles(config, a, b, k, tasks);
+  if (scattered_) source_.add_declarations(include("scattered_places.cuh"));
   source_.add_declarations(str(include(kernel.header), config.write(), "typedef ", kernel.config,
                                "<Config> C;\ntypedef SideA<C> A;\ntypedef SideB<C> B;\n"));
   if (epilogue.activation.present() || epilogue.program.present())
@@ -213,7 +216,8 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
   source_.add_declarations(has_boxes ? box_readers_ : readers_);
 
   const auto value = [&](const Expr& number) { return source_.value(number); };
-  const std::string stores = alignment("out0", output_, {row_stride, n});
+  const std::string stores =
+      alignment("out0", output_, {row_stride, scattered_ ? scattered_->row_length : n}, pack_);
   std::string arguments = "out0";
   for (const Expr& each :
        {m, n, ceil_div(k, Expr(tile_.k)), tiles_m, tiles_n, tasks, row_stride, batch_stride})
@@ -222,8 +226,9 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
       has_boxes ? str(a.box_reader, a.make_boxes, ", ", b.box_reader, b.make_boxes)
                 : str(a.reader, a.make, ", ", b.reader, b.make);
   const std::string text =
-      str("const ProductArguments<C> all = {", arguments, ", ", stores,
-          "};\nconst ProductProgram program{\n[&](const ProductTask& task) {\n", of_batch,
+      str("const ProductArguments<C> all = {", arguments, ", ", stores, ", {",
+          scattered_ ? scattered_->make : std::string(),
+          "}};\nconst ProductProgram program{\n[&](const ProductTask& task) {\n", of_batch,
           "return ProductReaders{", readers, "};\n},\n", write_prefetch(epilogue), ",\n[&] {\n",
           source_.wait(), "},\n", results.columns, ",\n", results.read, ",\n", results.make, "};\n",
           kernel.call);

@@ -49,7 +49,17 @@ struct ProductEpilogue {
   FusedActivation activation;
   FusedProgram program;
   std::string channel_element;  ///< as bias_element, for the program's inputs per channel
-  int row_axes = 1;             ///< the number of the output's last axes that make up a row
+  /// Whether neighbours of a row that are stored at once are neighbours in the bias and in inputs
+  /// per channel.
+  bool has_channel_rows = false;
+  int row_axes = 1;  ///< the number of the output's last axes that make up a row
+};
+
+/// Where results lie that do not follow each other (device/scattered_places.cuh).
+struct ScatteredResults {
+  std::string type, make;  ///< the type of the places, and its initializers, in braces
+  Expr row_length = 0;     ///< neighbours in the output lie in pieces of rows of this length
+  int pack = 1;            ///< neighbours that are stored at once; divides row_length
 };
 
 /// Members of ProductProgram in device/product_tasks.cuh that compute results: functions of the
@@ -58,11 +68,11 @@ struct ResultProgram {
   std::string columns, read, make;
 };
 /// Writes the functions for packs of neighbours of a row, whose sums go through shared memory.
-/// `staged`: the input that is read from stages; -1: none. The statements `of_batch` define the
-/// variables that elements' indices use of a batch.
+/// `pack`: the number of neighbours. `staged`: the input that is read from stages; -1: none. The
+/// statements `of_batch` define the variables that elements' indices use of a batch.
 ResultProgram write_results(KernelSource& source, const KernelArgs& args,
-                            const ProductEpilogue& epilogue, const Expr& row_stride, int staged,
-                            std::string_view of_batch);
+                            const ProductEpilogue& epilogue, const Expr& row_stride, int pack,
+                            int staged, std::string_view of_batch);
 /// Writes the functions for sums in registers and results of 8 or 16 bits
 /// (device/packed_results.cuh). `column_count`: the output's number of columns, an expression of
 /// the generated code.
@@ -73,7 +83,10 @@ ResultProgram write_packed_results(const KernelArgs& args, const ProductEpilogue
 /// products [m, k] x [k, n]: their configuration, arguments and functions, and the call.
 class ProductWriter {
  public:
-  ProductWriter(std::string name, const KernelArgs& args);
+  ProductWriter(std::string name, const KernelArgs& args)
+      : ProductWriter(std::move(name), args, args.candidate->tactic) {}
+  /// With the tile of the product's tactic `tactic`.
+  ProductWriter(std::string name, const KernelArgs& args, int64_t tactic);
 
   KernelSource& source() { return source_; }
   /// Adds declarations of readers.
@@ -84,6 +97,8 @@ class ProductWriter {
   /// For streamed rows: divides the rows of a by their root mean square first, and multiplies them
   /// by the elements of the constant input `scale`.
   void normalize_rows(int scale, float epsilon) { scale_ = scale, epsilon_ = epsilon; }
+  /// Stores results at these places. Not for tiles of a few rows.
+  void scatter(ScatteredResults results) { scattered_ = std::move(results); }
 
   /// Returns the operand for a matrix in an input. Its rows of contiguous elements begin `stride`
   /// elements apart. `extent`: the number of rows of a or columns of b.
@@ -106,8 +121,8 @@ class ProductWriter {
                         const ProductEpilogue& epilogue);
 
  private:
-  std::string alignment(const std::string& pointer, DataType type,
-                        const std::vector<Expr>& strides);
+  std::string alignment(const std::string& pointer, DataType type, const std::vector<Expr>& strides,
+                        int vector);
   /// A kernel of device/*.cuh: its header, the template of its configuration, the call, and the
   /// launch.
   struct DeviceKernel {
@@ -153,6 +168,8 @@ class ProductWriter {
   std::string readers_, box_readers_;
   int scale_ = -1;  ///< the input by which rows are multiplied; -1: rows are not normalized
   float epsilon_ = 0;
+  std::optional<ScatteredResults> scattered_;
+  int pack_ = 1;     ///< neighbours of a row of results that are stored at once
   int staged_ = -1;  ///< the input that goes through the stages behind the operands; -1: none
   bool is_packed_ = false;  ///< keeps_registers()
 };

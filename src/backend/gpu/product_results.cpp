@@ -59,9 +59,8 @@ std::string write_make(const KernelArgs& args, const ProductEpilogue& epilogue,
 }  // namespace
 
 ResultProgram write_results(KernelSource& source, const KernelArgs& args,
-                            const ProductEpilogue& epilogue, const Expr& row_stride, int staged,
-                            std::string_view of_batch) {
-  const int pack = vector_of(args.outputs[0].type.dtype);
+                            const ProductEpilogue& epilogue, const Expr& row_stride, int pack,
+                            int staged, std::string_view of_batch) {
   Members inputs;
   std::string sums, elements;
   // Reads an input's neighbours from `place` on. Returns an expression for the i-th of them.
@@ -74,10 +73,19 @@ ResultProgram write_results(KernelSource& source, const KernelArgs& args,
                    : str("pack.read(in", input, " + ", place, ")"));
     return str("inputs.", name, ".at[i]");
   };
+  // Neighbouring results take neighbours of an input per channel.
+  const auto has_rows = [&](std::string_view element) {
+    return element == "column" || epilogue.has_channel_rows;
+  };
+  const auto channel_of_pack = [&](const std::string& element) {
+    return element == "column" ? std::string("pack.column")
+                               : str("([&](Index column) { return ", element, "; })(pack.column)");
+  };
   // With a bias per column, neighbouring results take neighbours of the bias.
   if (epilogue.residual >= 0) read("residual", epilogue.residual, "pack.place");
-  if (epilogue.bias >= 0 && epilogue.bias_element == "column")
-    sums += str("y += load(", read("bias", epilogue.bias, "pack.column"), ");\n");
+  if (epilogue.bias >= 0 && has_rows(epilogue.bias_element))
+    sums += str("y += load(", read("bias", epilogue.bias, channel_of_pack(epilogue.bias_element)),
+                ");\n");
   else if (epilogue.bias >= 0)
     sums +=
         str("if (i < pack.count) y += load(in", epilogue.bias, "[", epilogue.bias_element, "]);\n");
@@ -103,8 +111,8 @@ ResultProgram write_results(KernelSource& source, const KernelArgs& args,
     else if (of == FusedPlace::kRepeated)
       element = str("in", input, "[",
                     repeated_place(source, args, input, "pack.place + i", row_stride), "]");
-    else if (of == FusedPlace::kChannel && epilogue.channel_element == "column")
-      element = read(name, input, "pack.column");
+    else if (of == FusedPlace::kChannel && has_rows(epilogue.channel_element))
+      element = read(name, input, channel_of_pack(epilogue.channel_element));
     else if (of == FusedPlace::kChannel)
       element = str("in", input, "[i < pack.count ? ", epilogue.channel_element, " : 0]");
     else
@@ -124,7 +132,7 @@ ResultProgram write_packed_results(const KernelArgs& args, const ProductEpilogue
   // Reads the value of an input that has one per row or column. Returns an expression for it.
   const auto read = [&](const std::string& name, int input, const std::string& place) {
     std::string value = str("load(in", input, "[", place, "])");
-    if (!place.ends_with("column")) return value;
+    if (place.find("column") == std::string::npos) return value;
     const std::string_view type = register_type(args.inputs[input].type.dtype);
     columns.add(
         str("ColumnValues<C, ", type, ">"), name,

@@ -42,27 +42,29 @@ struct ColumnValues {
     return {at(part, pair, 0), at(part, pair, 1)};
   }
 };
-// Stores the rows of a warp from column `column` on. `find(i)` returns where row i of the output
-// begins, or null if the row is not stored.
+// Stores the rows of a warp from column `column` on. `find(i, column)` returns where results of row
+// i lie from that column on, or null if they are not stored.
 template <class C, class Find>
 __device__ inline void store_rows(const typename C::Output* from, Find find, Index column,
                                   Index columns, bool stores_packs) {
   const int lane = (int)threadIdx.x % 32;
-#pragma unroll
+  // Scattered single results have places of their own, whose computation takes many registers.
+  constexpr int kUnrolled = C::kPack == 1 ? 1 : (16 * C::kWarpN - 1) / (32 * C::kPack) + 1;
+#pragma unroll kUnrolled
   for (int i = 0; i < 16 * C::kWarpN; i += 32 * C::kPack) {
     const int at = i + lane * C::kPack, in_row = at % C::kWarpN;
-    typename C::Output* const to = find(at / C::kWarpN);
     const Index first = column + in_row;
+    typename C::Output* const to = find(at / C::kWarpN, first);
     if (to == nullptr || first >= columns) continue;
     const auto pack = *(
         const Pack<typename C::Output, C::kPack>*)(from + at / C::kWarpN * PackedRows<C>::kLength +
                                                    in_row);
     if (stores_packs && first + C::kPack <= columns) {
-      *(Pack<typename C::Output, C::kPack>*)(to + first) = pack;
+      *(Pack<typename C::Output, C::kPack>*)to = pack;
     } else {
 #pragma unroll
       for (int e = 0; e < C::kPack; ++e)
-        if (first + e < columns) to[first + e] = pack.at[e];
+        if (first + e < columns) to[e] = pack.at[e];
     }
   }
 }
@@ -81,15 +83,15 @@ struct PairInputs {
 };
 // Stores the results of a warp's 16 rows and kWarpN columns from (warp_m, warp_n) of the tile on.
 // `sums` are their sums in the order of tensor cores, `stored` is shared memory, and `columns` is
-// the result of program.columns(). `find_row(i)` returns where row i of the 16 begins in the
-// output, or null if the row is not stored.
+// the result of program.columns(). `find(i, column)` returns where results of row i of the 16 lie
+// from that column on, or null if they are not stored.
 template <class C, class Program, class Columns, class Sum, int count, class Behind, class Find>
 __device__ __forceinline__ void store_packed_results(const ProductTask& task,
                                                      const Program& program, const Columns& columns,
                                                      const Sum (&sums)[count], void* stored,
                                                      int warp_m, int warp_n, const Behind& behind,
                                                      Index all_rows, Index all_columns,
-                                                     bool stores_packs, const Find& find_row) {
+                                                     bool stores_packs, const Find& find) {
   typedef typename C::Output Output;
   typedef decltype(load(Output())) Value;
   const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -117,6 +119,6 @@ __device__ __forceinline__ void store_packed_results(const ProductTask& task,
     }
   }
   __syncwarp();
-  store_rows<C>(results, find_row, task.first_column + warp_n, all_columns, stores_packs);
+  store_rows<C>(results, find, task.first_column + warp_n, all_columns, stores_packs);
   __syncwarp();
 }

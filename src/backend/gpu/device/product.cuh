@@ -19,7 +19,6 @@ struct TileConfig : Config {
   typedef typename Config::ElementB ElementB;
   static constexpr int kThreads = 32 * Config::kWarpsM * Config::kWarpsN, kCopiers = kThreads;
   static constexpr int kVector = 16 / sizeof(ElementA);  // neighbours that are copied at once
-  static constexpr int kPack = 16 / sizeof(typename Config::Output);  // results stored at once
   static constexpr int kWarpM = Config::kTileM / Config::kWarpsM;
   static constexpr int kWarpN = Config::kTileN / Config::kWarpsN;
   template <int inner, int outer>

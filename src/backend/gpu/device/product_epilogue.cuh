@@ -13,16 +13,17 @@ struct ResultPack {
   const typename C::Sum* sums;
   int tile_row, tile_column;  // in the tile
   Index row, column, place;   // `place` is an offset in the output
-  bool is_there;
-  int count;      // neighbours that are inside of the row
-  bool is_whole;  // whether all kPack are inside of the row and may be stored at once
+  bool is_there;              // whether the results are stored
+  int count;                  // neighbours that are inside of the row
+  bool is_whole;              // whether all kPack are inside of the row and may be stored at once
 
   __device__ ResultPack(const ProductArguments<C>& all, const ProductTask& task, Index end_row,
                         int tile_row, int tile_column, const typename C::Sum* sums)
       : sums(sums), tile_row(tile_row), tile_column(tile_column) {
     row = task.first_row + tile_row, column = task.first_column + tile_column;
+    place = all.find(task, row, column);
     is_there = row < end_row && column < all.columns;
-    place = task.first + row * all.row_stride + column;
+    if (C::Places::kHasGaps) is_there = is_there && place >= 0;
     count = all.columns - column < C::kPack ? (int)(all.columns - column) : C::kPack;
     is_whole = all.stores_packs && count == C::kPack;
   }

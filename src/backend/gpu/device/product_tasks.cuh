@@ -11,10 +11,31 @@
 //     static constexpr bool kAlongKA, kAlongKB;     // neighbours in memory are neighbours along k
 //     static constexpr bool kIsConstantA, kIsConstantB;  // no earlier kernel writes the operand
 //     static constexpr bool kHasProgram;  // a fused program computes the results
+//     typedef .. Places;           // where results lie: RowPlaces, or of scattered_places.cuh
+//     static constexpr int kPack;  // neighbours of a row of results that are stored at once
 //     ...                                 // more constants, which the unit names
 //   };
 // Expects prelude.cuh.
 #pragma once
+
+template <class Config>
+struct ProductArguments;
+
+// A tile of one of the products, or a part of it along k.
+struct ProductTask {
+  Index tile, part, batch, first_row, first_column, first_step, end_step;
+  Index first;  // the offset of the batch in the output
+};
+// The results of a row are neighbours in the output.
+struct RowPlaces {
+  static constexpr bool kHasGaps = false;
+  static constexpr int kPhases = 1;
+  template <class Config>
+  __device__ Index find(const ProductArguments<Config>& all, const ProductTask& task, Index row,
+                        Index column) const {
+    return task.first + row * all.row_stride + column;
+  }
+};
 
 template <class Config>
 struct ProductArguments {
@@ -24,6 +45,12 @@ struct ProductArguments {
   Index tasks;                     // parts of tiles of all products
   Index row_stride, batch_stride;  // of the output
   bool stores_packs;               // kPack neighbours of the output may be stored at once
+  typename Config::Places places;
+
+  // The place of a result in the output. Negative where the result is not stored.
+  __device__ Index find(const ProductTask& task, Index row, Index column) const {
+    return places.find(*this, task, row, column);
+  }
 };
 
 // Functions that the host writes for a kernel. They capture the kernel's parameters. `read` takes
@@ -49,29 +76,27 @@ struct ProductReaders {
 template <class A, class B>
 ProductReaders(A, B) -> ProductReaders<A, B>;
 
-// A tile of one of the products, or a part of it along k.
-struct ProductTask {
-  Index tile, part, batch, first_row, first_column, first_step, end_step;
-  Index first;  // the offset of the batch in the output
-};
 // Consecutive tiles lie below each other, up to kGroupedRows of them: neighbouring blocks read the
-// same columns of b.
+// same columns of b. Batches that are phases of the same rows follow each other tile by tile:
+// neighbouring blocks read the same rows of a.
 template <class Config>
 __device__ inline ProductTask find_task(const ProductArguments<Config>& all, Index number) {
-  constexpr int kGroupedRows = 8, kParts = Config::kParts;
+  constexpr int kGroupedRows = 8, kParts = Config::kParts, kPhases = Config::Places::kPhases;
   ProductTask task;
   task.tile = number / kParts, task.part = number % kParts;
   const Index length = (all.steps + (kParts - 1)) / kParts;
   task.first_step = task.part * length;
   task.end_step = task.first_step + length < all.steps ? task.first_step + length : all.steps;
-  task.batch = task.tile / (all.tiles_m * all.tiles_n);
-  const Index tile = task.tile % (all.tiles_m * all.tiles_n);
+  const Index in_phases = task.tile / kPhases;
+  const Index stack = in_phases / (all.tiles_m * all.tiles_n);
+  const Index tile = in_phases % (all.tiles_m * all.tiles_n);
+  task.batch = stack * kPhases + task.tile % kPhases;
   const Index group = tile / (kGroupedRows * all.tiles_n) * kGroupedRows;
   const Index in_group = tile % (kGroupedRows * all.tiles_n);
   const Index height = all.tiles_m - group < kGroupedRows ? all.tiles_m - group : kGroupedRows;
   task.first_row = (group + in_group % height) * Config::kTileM;
   task.first_column = in_group / height * Config::kTileN;
-  task.first = task.batch * all.batch_stride;
+  task.first = stack * all.batch_stride;
   return task;
 }
 

@@ -9,7 +9,6 @@ template <class Config>
 struct RowConfig : Config {
   static constexpr int kWarps = Config::kWarpsM * Config::kWarpsN;
   static constexpr int kVector = 16 / sizeof(typename Config::ElementA);  // read at once
-  static constexpr int kPack = 16 / sizeof(typename Config::Output);      // stored at once
   // Rows and columns that a warp stores at once.
   static constexpr int kWarpM = 16, kWarpN = Config::kTileN < 16 ? Config::kTileN : 16;
   static constexpr int kStep = 4 * kVector, kSteps = Config::kTileK / kStep;  // along k

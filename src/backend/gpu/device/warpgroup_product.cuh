@@ -259,13 +259,14 @@ __device__ __forceinline__ void store_own_sums(const ProductArguments<C>& all,
     for (int warp_n = 0; warp_n < C::kTileN; warp_n += C::kWarpN) {
       const int warp_m = (warp / 4 % C::kWarpGroups * kBlocks + block) * 64 + warp % 4 * 16;
       if constexpr (C::kIsPacked) {
-        const auto find_row = [&](int i) {
-          const Index row = task.first_row + warp_m + i;
-          return row < all.rows ? all.output + (task.first + row * all.row_stride) : nullptr;
+        const auto find = [&](int i, Index column) {
+          const Index row = task.first_row + warp_m + i, place = all.find(task, row, column);
+          const bool is_there = row < all.rows && (!C::Places::kHasGaps || place >= 0);
+          return is_there ? all.output + place : nullptr;
         };
         store_packed_results<C>(task, program, columns, product.sums[block], memory.stored(),
                                 warp_m, warp_n, behind, all.rows, all.columns, all.stores_packs,
-                                find_row);
+                                find);
       } else {
         store_results(all, task, program, GroupPart<C>{product, block, warp_n}, memory.sums(),
                       all.rows, warp_m, warp_n, behind);

@@ -20,7 +20,6 @@ struct GroupConfig : Config {
   typedef typename Config::ElementA ElementA;
   static constexpr int kMultipliers = 128 * Config::kWarpGroups;  // threads that multiply a tile
   static constexpr int kVector = 16 / sizeof(ElementA);  // neighbours that are copied at once
-  static constexpr int kPack = 16 / sizeof(typename Config::Output);  // results stored at once
   static constexpr int kSwizzled = 128 / sizeof(ElementA);
   static constexpr int kWarpM = 16, kPattern = 1024;  // bytes after which the swizzle repeats
   static constexpr int kSizeA = Config::kTileM * Config::kTileK;
