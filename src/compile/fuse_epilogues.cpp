@@ -7,6 +7,7 @@
 #include "compile/program.h"
 #include "operators/convolution.h"
 #include "operators/fused_attention.h"
+#include "operators/fused_normalization.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
 #include "operators/pointwise.h"
@@ -100,7 +101,9 @@ bool is_quantized_product(const GraphNode& node) {
 /// Whether the program of the result may be faster as a separate step, which reads and writes the
 /// result once more. It is not for sums that become bytes, which are several times as large.
 bool may_pay_alone(const GraphNode& node, const GraphNode& producer) {
-  if (is_quantized_product(producer) || !is_floating(producer.outputs[0]->info.dtype)) return false;
+  if (is_quantized_product(producer) || !is_floating(producer.outputs[0]->info.dtype) ||
+      producer.as<Normalization>())
+    return false;
   if (producer.parts != nullptr) return true;
   const std::vector<PointwiseInstruction> program = decode(node.as<Pointwise>()->params());
   return std::any_of(program.begin(), program.end(), [](const PointwiseInstruction& i) {
@@ -178,8 +181,10 @@ bool fuse_simple(Graph& graph, const PassContext& context, GraphNode* node,
 // Programs up to this size keep their registers while sums are stored.
 constexpr size_t kMostInstructions = 48;
 constexpr int kMostInputs = 6;
+// Normalizations unroll the program for the elements that a thread keeps.
+constexpr size_t kMostNormalizationInstructions = 24;
 
-/// A Pointwise node that becomes the program of the product before it.
+/// A Pointwise node that becomes the program of the product or normalization before it.
 class ProgramFusion {
  public:
   ProgramFusion(Graph& graph, const PassContext& context, GraphNode* node)
@@ -192,24 +197,30 @@ class ProgramFusion {
         graph_.single_user(*value) != node_ || !may_join(*producer, *node_) ||
         value->info.dims != result.dims)
       return false;
-    if (const auto* op = producer->as<Convolution>()) return fuse(*op, producer, value, 3, 1);
-    if (const auto* op = producer->as<Deconvolution>()) return fuse(*op, producer, value, 3, 1);
+    if (const auto* op = producer->as<Convolution>())
+      return fuse<Convolution>(op->params(), producer, value, 3, 1);
+    if (const auto* op = producer->as<Deconvolution>())
+      return fuse<Deconvolution>(op->params(), producer, value, 3, 1);
+    if (const auto* op = producer->as<Normalization>())
+      return fuse<FusedNormalization>(FusedNormalizationParams{op->params(), {}}, producer, value,
+                                      FusedNormalization::kOwnInputs, 1);
     const auto* op = producer->as<MatrixMultiply>();
     if (op != nullptr && has_epilogues(producer->inputs[0]->info.dtype))
-      return fuse(*op, producer, value, op->params().has_bias ? 3 : 2,
-                  static_cast<int>(result.dims.size()) - 1);
+      return fuse<MatrixMultiply>(op->params(), producer, value, op->params().has_bias ? 3 : 2,
+                                  static_cast<int>(result.dims.size()) - 1);
     return false;
   }
 
  private:
-  /// Fuses the node into `op`. The product's own inputs stand in front; `own` is their number.
-  template <class Op>
-  bool fuse(const Op& op, GraphNode* producer, GraphValue* value, size_t own, int channel_axis) {
-    auto params = op.params();
+  /// Makes the producer an `Op`, which computes the node. The producer's own inputs stand in front;
+  /// `own` is their number.
+  template <class Op, class Params>
+  bool fuse(Params params, GraphNode* producer, GraphValue* value, size_t own, int channel_axis) {
+    constexpr bool kIsProduct = !std::is_same_v<Op, FusedNormalization>;
     std::vector<GraphValue*> inputs = producer->inputs;
     // The program reads the sum and then these inputs.
     std::vector<GraphValue*> others;
-    if constexpr (!std::is_same_v<Op, MatrixMultiply>) {
+    if constexpr (requires { params.has_residual; }) {
       if (params.has_residual) others.push_back(inputs.back()), inputs.pop_back();
       params.has_residual = false;
     }
@@ -229,8 +240,10 @@ class ProgramFusion {
       made = writer.append(params.fused.program, registers).front();
     else if (!others.empty())
       made = writer.binary(ElementWiseOperation::kSUM, made, registers[1]);
-    made = activate(writer, made, params.activation);
-    params.activation = {};
+    if constexpr (kIsProduct) {
+      made = activate(writer, made, params.activation);
+      params.activation = {};
+    }
 
     registers.clear();
     for (GraphValue* input : node_->inputs) {
@@ -249,7 +262,8 @@ class ProgramFusion {
     params.fused.result = node_->outputs[0]->info.dtype;
     params.fused.places.clear();
     if (used.empty() || used[0] != 0 || used.size() > kMostInputs + 1 ||
-        params.fused.program.code.size() / 5 > kMostInstructions)
+        params.fused.program.code.size() / 5 >
+            (kIsProduct ? kMostInstructions : kMostNormalizationInstructions))
       return false;
     const TensorInfo& result = node_->outputs[0]->info;
     for (size_t i = 1; i < used.size(); ++i) {
@@ -360,17 +374,22 @@ void reshape_rows_before(Graph& graph, GraphNode* node) {
   }
 }
 
-/// If the program reads results of several products, the last product takes it.
+/// If the program reads results of several products, the last product takes it. A normalization
+/// takes what no product takes.
 void fuse_program(Graph& graph, const PassContext& context, GraphNode* node,
                   const std::vector<GraphNode*>& order) {
-  std::vector<GraphValue*> values;
+  std::vector<GraphValue*> values, normalized;
   for (GraphValue* input : node->inputs)
-    if (input->producer && is_product(*input->producer)) values.push_back(input);
+    if (input->producer && is_product(*input->producer))
+      values.push_back(input);
+    else if (input->producer && input->producer->as<Normalization>())
+      normalized.push_back(input);
   const auto position = [&](const GraphValue* value) {
     return std::find(order.begin(), order.end(), value->producer) - order.begin();
   };
   std::sort(values.begin(), values.end(),
             [&](const GraphValue* a, const GraphValue* b) { return position(a) > position(b); });
+  values.insert(values.end(), normalized.begin(), normalized.end());
   ProgramFusion fusion(graph, context, node);
   for (GraphValue* value : values)
     if (fusion.fuse(value)) return;

@@ -5,6 +5,7 @@
 #include "base/types.h"
 #include "compile/passes.h"
 #include "compile/single_operation.h"
+#include "operators/movement.h"
 #include "operators/normalization.h"
 #include "operators/pointwise.h"
 #include "operators/reduce.h"
@@ -144,9 +145,83 @@ GraphValue* filled(Graph& graph, const GraphValue& like, float number) {
   return graph.add_constant(like.info.dtype, shape, std::move(data), like.name + " scale");
 }
 
+/// Elements of a constant as floats.
+std::vector<float> elements(const GraphValue& constant) {
+  std::vector<float> values(static_cast<size_t>(constant_shape(constant.info.dims).numel()));
+  convert(constant.info.constant.data(), constant.info.dtype, values.data(), DataType::kFLOAT,
+          static_cast<int64_t>(values.size()));
+  return values;
+}
+
+/// Whether the value is a constant with one element for each channel of x (axis 1), or in all.
+bool is_of_channels(const GraphValue* value, const GraphValue& x) {
+  if (value == nullptr || !value->is_constant() || value->info.dtype != x.info.dtype) return false;
+  const Shape shape = constant_shape(value->info.dims);
+  const auto missing = static_cast<int>(x.info.dims.size()) - shape.rank();
+  for (int i = 0; i < shape.rank(); ++i)
+    if (shape[i] != 1 && (i + missing != 1 || Expr(shape[i]) != x.info.dims[1])) return false;
+  return missing >= 0;
+}
+
+/// Exporters write a normalization of groups of channels as one of the rows of a reshaped tensor.
+/// Reshapes need linear tensors, so the groups are normalized where they are. Such rows have the
+/// scale 1 and the bias 0. A scale and a bias of channels follow.
+void recognize_groups(Graph& graph, const PassContext& context, GraphNode* node) {
+  const auto* op = node->as<Normalization>();
+  if (op == nullptr || op->params().num_groups != 1 || op->params().rms) return;
+  GraphNode* const before = node->inputs[0]->producer;
+  GraphNode* last = graph.single_user(*node->outputs[0]);
+  if (before == nullptr || !before->as<Reshape>() || last == nullptr || !last->as<Reshape>() ||
+      node->inputs[0]->stored_type || node->outputs[0]->stored_type || !may_join(*node, *last))
+    return;
+  GraphValue* const x = before->inputs[0];
+  const SymShape &rows = node->inputs[0]->info.dims, &dims = x->info.dims;
+  const auto spatial = [](const SymShape& of) { return (int64_t{1} << of.size()) - 4; };
+  if (rows.size() < 3 || dims.size() < 3 || op->params().axes != spatial(rows) ||
+      last->outputs[0]->info.dims != dims || dims[0] != rows[0] || !dims[1].is_constant() ||
+      !rows[1].is_constant() || rows[1].constant() < 1 ||
+      dims[1].constant() % rows[1].constant() != 0)
+    return;
+  for (size_t i = 1; i < node->inputs.size(); ++i) {
+    const GraphValue* const factor = node->inputs[i];
+    if (factor == nullptr) continue;
+    if (!factor->is_constant()) return;
+    for (const float value : elements(*factor))
+      if (value != (i == 1 ? 1.0F : 0.0F)) return;
+  }
+  NormalizationParams params = op->params();
+  params.axes = spatial(dims);
+  if (rows[1] == Expr(1))
+    params.axes |= 2;
+  else if (rows[1] != dims[1])
+    params.num_groups = rows[1].constant();
+  std::vector<GraphNode*> joined = {last};
+  const auto take = [&](ElementWiseOperation wanted) -> GraphValue* {
+    GraphNode* const user = graph.single_user(*last->outputs[0]);
+    const std::optional<SingleOperation> of =
+        user != nullptr && may_join(*node, *user) ? single_operation(user) : std::nullopt;
+    if (!of || !of->is(wanted) || user->outputs[0]->info.dtype != x->info.dtype) return nullptr;
+    GraphValue* const factor = of->a.value == last->outputs[0] ? of->b.value : of->a.value;
+    if (factor == last->outputs[0] || !is_of_channels(factor, *x)) return nullptr;
+    joined.push_back(last = user);
+    return factor;
+  };
+  GraphValue* scale = take(ElementWiseOperation::kPROD);
+  GraphValue* const bias = take(ElementWiseOperation::kSUM);
+  if (bias != nullptr && scale == nullptr) scale = filled(graph, *bias, 1);
+  std::vector<GraphValue*> inputs = {x};
+  for (GraphValue* factor : {scale, bias})
+    if (factor != nullptr) inputs.push_back(factor);
+  auto group = std::make_shared<Normalization>(params);
+  if (!context.can_run(*group, *last, inputs)) return;
+  for (GraphNode* const each : joined) join(*node, *each);
+  graph.replace(last, std::move(group), std::move(inputs));
+}
+
 }  // namespace
 
 void recognize_normalization(Graph& graph, const PassContext& context) {
+  for (GraphNode* node : graph.nodes()) recognize_groups(graph, context, node);
   for (GraphNode* node : graph.nodes()) {
     std::optional<Normalized> found = match(node);
     if (!found) continue;

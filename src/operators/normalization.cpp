@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "operators/fused_normalization.h"
 #include "operators/infer.h"
 #include "operators/type_rules.h"
 
@@ -53,6 +54,21 @@ OutputInfo infer_normalized(const Inference& inference, const NormalizationParam
 std::vector<OutputInfo> Normalization::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"x", "scale", "bias"}, 1);
   return {infer_normalized(inference, params())};
+}
+
+std::vector<OutputInfo> FusedNormalization::infer(InferContext& context) const {
+  const FusedProgram& fused = params().fused;
+  const Inference inference(context, kKind, {"x", "scale", "bias"}, 1, kOwnInputs + fused.inputs());
+  inference.require(inference.count() == kOwnInputs + fused.inputs(),
+                    "the inputs of a fused program come behind x, the scale and the bias");
+  const OutputInfo y = infer_normalized(inference, params());
+  inference.require(fused.present(), "there is no fused program");
+  fused.check(inference, DataType::kFLOAT, y.dims, 1);
+  for (const int64_t place : fused.places)
+    inference.require(place == static_cast<int64_t>(FusedPlace::kScalar) ||
+                          place == static_cast<int64_t>(FusedPlace::kElement),
+                      "inputs of the program are scalars, or have the shape of x");
+  return {make_output(fused.result, y.dims)};
 }
 
 std::vector<OutputInfo> QuantizedNormalization::infer(InferContext& context) const {

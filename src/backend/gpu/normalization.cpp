@@ -1,13 +1,13 @@
-#include "operators/normalization.h"
-
 #include <algorithm>
 
 #include "backend/candidates.h"
 #include "backend/gpu/config_writer.h"
 #include "backend/gpu/kernels.h"
+#include "backend/gpu/pointwise_math.h"
 #include "backend/gpu/rows.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "operators/fused_normalization.h"
 
 namespace opwright::gpu {
 namespace {
@@ -166,8 +166,12 @@ int64_t checked_times(int64_t a, int64_t b) {
 /// Writes the Config and the call of a kernel of normalization.cuh.
 class NormalizationWriter {
  public:
-  NormalizationWriter(const NormalizationParams& params, const KernelArgs& args)
+  /// `program` is null where what is normalized is the result.
+  NormalizationWriter(const NormalizationParams& params, const FusedProgram* program,
+                      bool quantizes, const KernelArgs& args)
       : params_(params),
+        program_(program),
+        quantizes_(quantizes),
         args_(args),
         source_("normalization", args),
         lanes_(lanes_of(params, args.inputs[0].opt, args.inputs[0].type.format,
@@ -193,6 +197,7 @@ class NormalizationWriter {
       width = vector_width(source_, element_size(args_.inputs[0].type.dtype),
                            std::span(&reduced_.back().extent, 1), conditions);
     source_.add_declarations(include("normalization.cuh") + write_config(width));
+    if (program_ != nullptr) source_.add_declarations(pointwise_functions() + program_inputs());
     const auto input = [&](int i) { return has(i) ? str("in", i) : std::string("nullptr"); };
     const bool stores_result = !quantizes() || args_.outputs.size() > 1;
     std::string text = "const NormalizationArguments<Config> all = {in0";
@@ -208,20 +213,21 @@ class NormalizationWriter {
       text += str(", ", quantum, ", 1.0f / ", quantum, ", (float)load(in",
                   QuantizedNormalization::kZeroPoint, "[0])");
     }
-    text += str("};\nconst auto row_place = ", place(kept_, 1), ";\n");
+    text += str("};\n", write_program(), "const auto row_place = ", place(kept_, 1), ";\n");
     if (width > 1) {
       conditions.push_back(alignment(0, width));
       for (size_t i = 0; i < args_.outputs.size(); ++i)
         conditions.push_back(alignment(args_.outputs[i], width, str("out", i)));
       for (int i = 1; i < 3; ++i)
         if (takes_packs(i, width)) conditions.push_back(alignment(i, width));
+      for (const int i : element_inputs()) conditions.push_back(alignment(i, width));
       std::string condition;
       for (const std::string& each : conditions)
         condition += (condition.empty() ? "" : " && ") + each;
       text += str("if (", condition, ") {\nnormalize<", width, ">(all, row_place, ",
-                  place(reduced_, width), ");\nreturn;\n}\n");
+                  place(reduced_, width), ", program);\nreturn;\n}\n");
     }
-    text += str("normalize<1>(all, row_place, ", place(reduced_, 1), ");\n");
+    text += str("normalize<1>(all, row_place, ", place(reduced_, 1), ", program);\n");
     if (lanes_.blocks == 1)
       return source_.finish(text, ceil_div(rows, Expr(lanes_.teams())), lanes_.threads());
     const Expr clusters = min(rows, Expr(kMostClusters));
@@ -258,6 +264,49 @@ class NormalizationWriter {
     return reduced_.empty() ? Expr(0) : reduced_.back().strides[tensor];
   }
 
+  /// The program's inputs that have the output's shape.
+  std::vector<int> element_inputs() const {
+    std::vector<int> found;
+    if (program_ == nullptr) return found;
+    for (int i = 0; i < program_->inputs(); ++i)
+      if (static_cast<FusedPlace>(program_->places[i]) == FusedPlace::kElement)
+        found.push_back(first_program_input(args_, *program_) + i);
+    return found;
+  }
+  /// Declares the neighbours of the inputs that have the output's shape.
+  std::string program_inputs() const {
+    std::string members;
+    for (const int input : element_inputs())
+      members +=
+          str("Pack<", storage_type(args_.inputs[input].type.dtype), ", width> of", input, ";\n");
+    return str("template <int width>\nstruct ProgramInputs {\n", members, "};\n");
+  }
+  /// Defines the NormalizationProgram `program`.
+  std::string write_program() const {
+    if (program_ == nullptr)
+      return "const NormalizationProgram program{[] {}, [](auto, Index) { return 0; }, [](int, "
+             "int, "
+             "float x) { return x; }};\n";
+    const int first = first_program_input(args_, *program_);
+    std::string wait, read, make;
+    for (int i = first; i < std::ssize(args_.inputs); ++i)
+      if (!args_.inputs[i].is_constant) wait += str("in", i, " = read_anew(in", i, ");\n");
+    for (const int input : element_inputs())
+      read += str("inputs.of", input, " = *(const decltype(inputs.of", input, ")*)(in", input,
+                  " + at);\n");
+    for (int i = 0; i < program_->inputs(); ++i) {
+      const bool is_element = static_cast<FusedPlace>(program_->places[i]) == FusedPlace::kElement;
+      make += str("const auto x", i + 1, " = load(",
+                  is_element ? str("inputs.of", first + i, ".at[i]") : str("in", first + i, "[0]"),
+                  ");\n");
+    }
+    return str("const NormalizationProgram program{[&] {\n", wait,
+               "}, [&](auto width, Index at) {\nProgramInputs<decltype(width)::kValue> inputs;\n",
+               read, "(void)at;\nreturn inputs;\n}, [&](const auto& inputs, int i, float y) {\n",
+               make, fused_program(*program_, args_.outputs[0].type.dtype),
+               "(void)inputs, (void)i;\nreturn z;\n}};\n");
+  }
+
   std::string write_config(int width) const {
     const auto storage = [&](int input) {
       return has(input) ? storage_type(args_.inputs[input].type.dtype) : "float";
@@ -274,7 +323,7 @@ class NormalizationWriter {
     config.type("Bias", storage(2));
     // Before it is quantized, a result is rounded to the type of x.
     config.type("Output", quantizes() ? storage(0) : storage_type(quantized));
-    config.type("Quantized", storage(QuantizedNormalization::kZeroPoint));
+    config.type("Quantized", quantizes() ? storage(QuantizedNormalization::kZeroPoint) : "float");
     config.number("kLanes", lanes_.count), config.number("kTeams", lanes_.teams());
     config.number("kBlocks", lanes_.blocks), config.number("kSharedBytes", lanes_.shared_bytes());
     config.flag("kIsInner", lanes_.is_inner);
@@ -292,7 +341,7 @@ class NormalizationWriter {
     return config.write();
   }
 
-  bool quantizes() const { return args_.inputs.size() > QuantizedNormalization::kZeroPoint; }
+  bool quantizes() const { return quantizes_; }
   bool has(int input) const {
     return static_cast<size_t>(input) < args_.inputs.size() && args_.inputs[input].present;
   }
@@ -333,6 +382,8 @@ class NormalizationWriter {
   }
 
   const NormalizationParams& params_;
+  const FusedProgram* const program_;
+  const bool quantizes_;
   const KernelArgs& args_;
   KernelSource source_;
   const NormalizationLanes lanes_;
@@ -343,7 +394,9 @@ template <class Op>
 std::vector<Candidate> normalization_candidates(const Operator& op, const CandidateQuery& query) {
   const PortDesc& x = query.inputs[0];
   if (!is_floating(x.type.dtype)) return {};
-  for (size_t i = QuantizedNormalization::kScale; i < query.inputs.size(); ++i)
+  const auto& params = static_cast<const Op&>(op).params();
+  constexpr bool kQuantizes = std::is_same_v<Op, QuantizedNormalization>;
+  for (size_t i = QuantizedNormalization::kScale; kQuantizes && i < query.inputs.size(); ++i)
     if (!query.inputs[i].is_constant) return {};
   std::vector<Candidate> types = {linear_candidate(query, {})}, result;
   add_lower_precisions(query, x, types);
@@ -351,11 +404,17 @@ std::vector<Candidate> normalization_candidates(const Operator& op, const Candid
     for (const TensorFormat format : formats_of(query, x.opt.rank())) {
       int64_t tactic = 0;
       const Ways<NormalizationLanes> all =
-          lanes_of(static_cast<const Op&>(op).params(), x.opt, format, target_architecture(query));
+          lanes_of(params, x.opt, format, target_architecture(query));
       for (const NormalizationLanes& lanes : all.listed(query.all_tactics)) {
         Candidate& candidate = result.emplace_back(type);
         candidate.inputs[0].format = format;
         for (PortType& output : candidate.outputs) output.format = format;
+        if constexpr (std::is_same_v<Op, FusedNormalization>) {
+          const FusedProgram& program = params.fused;
+          for (int i = 0; i < program.inputs(); ++i)
+            if (static_cast<FusedPlace>(program.places[i]) == FusedPlace::kElement)
+              candidate.inputs[query.inputs.size() - program.inputs() + i].format = format;
+        }
         candidate.tactic = tactic++;
         candidate.tactic_name = lanes.name();
       }
@@ -365,7 +424,11 @@ std::vector<Candidate> normalization_candidates(const Operator& op, const Candid
 
 template <class Op>
 std::optional<GeneratedKernel> generate_normalization(const Operator& op, const KernelArgs& args) {
-  return NormalizationWriter(static_cast<const Op&>(op).params(), args).write();
+  const auto& params = static_cast<const Op&>(op).params();
+  const FusedProgram* program = nullptr;
+  if constexpr (std::is_same_v<Op, FusedNormalization>) program = &params.fused;
+  return NormalizationWriter(params, program, std::is_same_v<Op, QuantizedNormalization>, args)
+      .write();
 }
 
 std::vector<std::string> normalization_tactics() {
@@ -382,6 +445,11 @@ std::vector<std::string> normalization_tactics() {
 const RegisteredKernels<Normalization> kNormalizationKernels(
     {.candidates = normalization_candidates<Normalization>,
      .generate = generate_normalization<Normalization>,
+     .make = nullptr,
+     .tactics = normalization_tactics});
+const RegisteredKernels<FusedNormalization> kFusedNormalizationKernels(
+    {.candidates = normalization_candidates<FusedNormalization>,
+     .generate = generate_normalization<FusedNormalization>,
      .make = nullptr,
      .tactics = normalization_tactics});
 const RegisteredKernels<QuantizedNormalization> kQuantizedNormalizationKernels(

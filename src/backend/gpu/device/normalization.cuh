@@ -21,6 +21,7 @@
 //   kStoresResult        whether the result is stored as it is
 //   kQuantizes, kIsByte, kLowest   whether it is stored quantized; to bytes, and the lowest one
 //   kWritten             bit i: earlier kernels may write input i
+// A NormalizationProgram computes a result from what is normalized.
 // Expects prelude.cuh.
 #pragma once
 
@@ -127,13 +128,44 @@ __device__ inline typename Config::Quantized quantize(const NormalizationArgumen
   }
 }
 
+// What is computed from normalized elements. The host writes the functions.
+template <class Wait, class Read, class Make>
+struct NormalizationProgram {
+  Wait wait;  // (): called when earlier kernels are done
+  Read read;  // (Width, place): returns the other inputs of neighbouring elements
+  Make make;  // (inputs, i, x): computes the i-th result
+};
+template <class Wait, class Read, class Make>
+NormalizationProgram(Wait, Read, Make) -> NormalizationProgram<Wait, Read, Make>;
+template <int width>
+struct Width {
+  static constexpr int kValue = width;
+};
+// Stores neighbours from `place` on.
+template <int width, class Config, class Program, class Inputs>
+__device__ inline void store_normalized(const NormalizationArguments<Config>& all,
+                                        const float (&normalized)[width], Index place,
+                                        const Program& program, const Inputs& inputs) {
+  typedef Pack<typename Config::Output, width> Results;
+  Results results;
+#pragma unroll
+  for (int q = 0; q < width; ++q)
+    results.at[q] = store<typename Config::Output>(program.make(inputs, q, normalized[q]));
+  if constexpr (Config::kStoresResult) *(Results*)(all.y + place) = results;
+  if constexpr (Config::kQuantizes) {
+    Pack<typename Config::Quantized, width> quantized;
+#pragma unroll
+    for (int q = 0; q < width; ++q) quantized.at[q] = quantize(all, load(results.at[q]));
+    *(Pack<typename Config::Quantized, width>*)(all.quantized + place) = quantized;
+  }
+}
+
 // `row_place` returns the place of a row, and `place` that of access number `unit` of a row, with
 // `width` elements.
-template <int width, class Config, class RowPlace, class Place>
+template <int width, class Config, class RowPlace, class Place, class Program>
 __device__ inline void normalize(NormalizationArguments<Config> all, const RowPlace& row_place,
-                                 const Place& place) {
+                                 const Place& place, const Program& program) {
   typedef Pack<typename Config::Element, width> Access;
-  typedef Pack<typename Config::Output, width> Results;
   typedef NormalizationAffine<Config, width> Affine;
   constexpr int kBlocks = Config::kBlocks, kTeams = Config::kTeams;
   constexpr int kLanes = Config::kLanes * kBlocks;
@@ -159,6 +191,7 @@ __device__ inline void normalize(NormalizationArguments<Config> all, const RowPl
   // Before a block of the cluster begins, others cannot write its shared memory.
   if constexpr (kBlocks > 1) sync_cluster();
   all.wait();
+  program.wait();
   // All threads run the same rounds, since they wait for each other.
   for (Index first = (Index)(blockIdx.x / kBlocks) * kTeams; first < all.rows;
        first += (Index)(gridDim.x / kBlocks) * kTeams) {
@@ -214,19 +247,14 @@ __device__ inline void normalize(NormalizationArguments<Config> all, const RowPl
         own = affine[number];
       else
         own.read(all, row.scale + at.scale, row.bias + at.bias);
-      Results results;
+      float results[width];
 #pragma unroll
       for (int q = 0; q < width; ++q) {
         const float deviation = Config::kIsRms ? v[q] : v[q] - mean;
-        results.at[q] = store<typename Config::Output>(own.apply(deviation * factor, q));
+        results[q] = own.apply(deviation * factor, q);
       }
-      if constexpr (Config::kStoresResult) *(Results*)(all.y + (row.x + at.x)) = results;
-      if constexpr (Config::kQuantizes) {
-        Pack<typename Config::Quantized, width> quantized;
-#pragma unroll
-        for (int q = 0; q < width; ++q) quantized.at[q] = quantize(all, load(results.at[q]));
-        *(Pack<typename Config::Quantized, width>*)(all.quantized + (row.x + at.x)) = quantized;
-      }
+      const Index to = row.x + at.x;
+      store_normalized(all, results, to, program, program.read(Width<width>(), to));
     });
   }
   // Others may still write the parts of a block that has no rows left.
