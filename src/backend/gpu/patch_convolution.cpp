@@ -219,7 +219,8 @@ class PatchWriter {
     epilogue.residual = shape_.residual;
     epilogue.activation = params_.activation, epilogue.program = params_.fused;
     const Expr channels = shape_.channels * shape_.groups, maps = shape_.maps * shape_.groups;
-    const ResultProgram results = write_results(source_, args_, epilogue, maps, -1, {});
+    const ResultProgram results = write_results(source_, args_, epilogue, maps,
+                                                vector_of(args_.outputs[0].type.dtype), -1, {});
     declare();
     const Expr tiles_y = ceil_div(windows.y[kAxisY], Expr(tile_.y));
     const Expr tiles_x = ceil_div(windows.y[kAxisX], Expr(tile_.x));

@@ -377,6 +377,7 @@ template <class C>
 struct PatchResults {
   typedef typename C::Output Output;
   typedef float Sum;
+  typedef RowPlaces Places;
   static constexpr int kPack = 16 / sizeof(Output);
   static constexpr int kWarpN = C::kWarpN < 32 ? C::kWarpN : 32;
 };
