@@ -81,12 +81,18 @@ void fold_scales(Graph& graph, const PassContext& context);
 void fold_padding(Graph& graph, const PassContext& context);
 /// Replaces the operators that exporters write for a layer or RMS normalization by one.
 void recognize_normalization(Graph& graph, const PassContext& context);
+/// Replaces the operators that exporters write for a rotary embedding by one. Heads are turned
+/// where they lie before a transposition.
+void recognize_rotary_embedding(Graph& graph, const PassContext& context);
 /// Replaces products, softmax and masks of an attention, and the nodes that move elements around
 /// them, by one FusedAttention, where the device has a kernel for it.
 void recognize_attention(Graph& graph, const PassContext& context);
 /// Lets projections before and behind an attention compute rows in their own order, where batch and
 /// length of these rows are exchanged in between. The attention reads and writes that order.
 void swap_attention_axes(Graph& graph);
+/// Joins cyclic shifts and transpositions of rows, as around the windows of a Swin transformer, into
+/// one choice of rows.
+void join_row_moves(Graph& graph, const PassContext& context);
 /// Where the channels of an image move behind its pixels, or back, moves them without joining the
 /// pixels into one axis first: formats may have the channels there already.
 void separate_pixels(Graph& graph);
