@@ -11,34 +11,36 @@
 namespace opwright {
 namespace {
 
-/// Whether the expression is certainly not negative. Symbols are extents.
-bool is_not_negative(const Expr& number) {
+/// Whether the expression is certainly not negative.
+bool is_not_negative(const SymbolTable& symbols, const Expr& number) {
   if (number.is_constant()) return number.constant() >= 0;
-  if (number.op() == ExprOp::kSymbol) return true;
+  if (number.op() == ExprOp::kSymbol)
+    return symbols[number.symbol_id()].kind != Symbol::Kind::kInputValue;
   if (number.op() != ExprOp::kSum && number.op() != ExprOp::kProd) return false;
   for (int i = 0; i < number.arity(); ++i)
-    if (!is_not_negative(number.operand(i))) return false;
+    if (!is_not_negative(symbols, number.operand(i))) return false;
   return true;
 }
 /// Whether the form is at least 0 at all positions of a tensor of these extents.
-bool is_always_met(const AffineForm& form, const SymShape& dims) {
+bool is_always_met(const SymbolTable& symbols, const AffineForm& form, const SymShape& dims) {
   Expr least = form.constant;
   for (size_t i = 0; i < dims.size(); ++i) {
     const Expr& factor = form.factors[i];
     if (!factor.is_constant()) return false;
     if (factor.constant() < 0) least = least + factor * (dims[i] - Expr(1));
   }
-  return is_not_negative(least);
+  return is_not_negative(symbols, least);
 }
 
-/// The causal mask that the condition is, over a tensor of extents `dims`; kNONE: it is another
-/// mask, or `is_needed` is false: all keys are allowed.
-std::optional<CausalMaskKind> causal_kind(const PositionCondition& condition, const SymShape& dims,
+/// The causal mask that the condition is, over a tensor of extents `dims`; kNONE: all keys are
+/// allowed. Nothing where it is another mask.
+std::optional<CausalMaskKind> causal_kind(const SymbolTable& symbols,
+                                          const PositionCondition& condition, const SymShape& dims,
                                           const Expr& queries, const Expr& keys) {
   if (!condition.zero.empty()) return std::nullopt;
   CausalMaskKind kind = CausalMaskKind::kNONE;
   for (const AffineForm& form : condition.at_least_zero) {
-    if (is_always_met(form, dims)) continue;
+    if (is_always_met(symbols, form, dims)) continue;
     const size_t rank = dims.size();
     if (rank < 2 || !(dims[rank - 2] == queries) || !(dims[rank - 1] == keys) ||
         !(form.factors[rank - 2] == Expr(1)) || !(form.factors[rank - 1] == Expr(-1)))
@@ -48,7 +50,7 @@ std::optional<CausalMaskKind> causal_kind(const PositionCondition& condition, co
     CausalMaskKind own = CausalMaskKind::kNONE;
     if (form.constant == Expr(0))
       own = CausalMaskKind::kUPPER_LEFT;
-    else if (form.constant == keys - queries && is_not_negative(form.constant))
+    else if (form.constant == keys - queries && is_not_negative(symbols, form.constant))
       own = CausalMaskKind::kLOWER_RIGHT;
     else
       return std::nullopt;
@@ -113,7 +115,8 @@ void MaskParts::take_causal(Mask& mask, const Expr& queries, const Expr& keys, b
   }
   for (std::vector<AffineForm>* forms : {&condition->at_least_zero, &condition->zero})
     for (AffineForm& form : *forms) form.factors.resize(dims.size(), Expr(0));
-  const std::optional<CausalMaskKind> own = causal_kind(*condition, dims, queries, keys);
+  const std::optional<CausalMaskKind> own =
+      causal_kind(graph_.symbols(), *condition, dims, queries, keys);
   if (!own) return;
   if (*own != CausalMaskKind::kNONE && kind != CausalMaskKind::kNONE && kind != *own) return;
   if (*own != CausalMaskKind::kNONE) kind = *own;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -326,10 +327,16 @@ class Merging {
     return true;
   }
 
-  /// Whether both are the same tensor, perhaps with other reshapes.
+  /// Whether both are the same tensor, perhaps with other reshapes, or equal constants.
   static bool are_same(const GraphValue* a, const GraphValue* b) {
     if (a == b) return true;
-    if (a == nullptr || b == nullptr || !(a->info.dims == b->info.dims)) return false;
+    if (a == nullptr || b == nullptr || !(a->info.dims == b->info.dims) ||
+        a->info.dtype != b->info.dtype)
+      return false;
+    if (a->is_fixed() && b->is_fixed()) {
+      const Blob &of_a = a->info.constant, &of_b = b->info.constant;
+      return of_a.size() == of_b.size() && std::memcmp(of_a.data(), of_b.data(), of_a.size()) == 0;
+    }
     const auto before = [](const GraphValue* value) {
       while (value->producer != nullptr && value->producer->as<Reshape>())
         value = value->producer->inputs[0];

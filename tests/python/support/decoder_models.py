@@ -84,10 +84,10 @@ class Decoder(nn.Module):
             angles = torch.repeat_interleave(angles, 2, dim=-1)
         else:
             angles = torch.cat((angles, angles), dim=-1)
-        return tuple((f(angles) * 1.0).to(x.dtype) for f in (torch.cos, torch.sin))
+        tables = ((f(angles) * 1.0).to(x.dtype) for f in (torch.cos, torch.sin))
+        return tuple(each.unsqueeze(self.heads_axis) for each in tables)
 
     def turn(self, x, cosines, sines):
-        cosines, sines = (each.unsqueeze(self.heads_axis) for each in (cosines, sines))
         whole, x = x, x[..., : self.turned]
         rotate = rotate_every_two if self.interleaved else rotate_half
         y = x * cosines + rotate(x) * sines
