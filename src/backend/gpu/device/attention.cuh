@@ -230,20 +230,6 @@ struct TileRange {
   }
 };
 
-// The score, times log2(e), for the product `x` of a row with a key, of which the masks say this.
-template <class C>
-__device__ inline float judged(float x, bool is_there, bool is_allowed, float bias) {
-  if constexpr (C::kCap == 0.0f && !C::kHasBias) {
-    x *= C::kScale * kLog2e;
-  } else {
-    x *= C::kScale;
-    if constexpr (C::kCap != 0.0f) x = C::kCap * tanhf(x * (1 / C::kCap));
-    x = C::kHasBias ? in_powers_of_two(x + bias) : x * kLog2e;
-  }
-  if (!is_allowed) x = C::masked_score();
-  return is_there ? x : nothing();
-}
-
 // For each row of a lane, the number of keys and the row's place in the masks. `Unit` defines the
 // lane's rows, relative to row `warp_m` of the task. This struct is separate from TileRange because
 // the compiler moves structs with arrays to registers later.
@@ -280,13 +266,21 @@ struct RowLimits {
   // The score, times log2(e), for the product `x` of row i with a key.
   __device__ float score(const typename C::Arguments& all, int i, Index key, bool is_there,
                          float x) const {
-    bool is_allowed = true;
-    float added = 0.0f;
-    if constexpr (C::kHasBias)
-      if (is_there) added = load(all.bias.data[bias[i] + key * all.bias.key_step]);
+    if constexpr (C::kCap == 0.0f && !C::kHasBias) {
+      x *= C::kScale * kLog2e;
+    } else {
+      x *= C::kScale;
+      if constexpr (C::kCap != 0.0f) x = C::kCap * tanhf(x * (1 / C::kCap));
+      if constexpr (C::kHasBias) {
+        if (is_there) x += load(all.bias.data[bias[i] + key * all.bias.key_step]);
+        x = in_powers_of_two(x);
+      } else {
+        x *= kLog2e;
+      }
+    }
     if constexpr (C::kHasAllowed)
-      if (is_there) is_allowed = load(*allowed_place(all, i, key));
-    return judged<C>(x, is_there, is_allowed, added);
+      if (is_there && !load(*allowed_place(all, i, key))) x = C::masked_score();
+    return is_there ? x : nothing();
   }
 };
 

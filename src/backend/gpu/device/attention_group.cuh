@@ -173,44 +173,6 @@ struct GroupUnit {
   __device__ static int row(int i) { return (int)threadIdx.x % 32 / 4 + 8 * i; }
   __device__ static int column(int j) { return j / 2 * 8 + (int)threadIdx.x % 4 * 2 + j % 2; }
 };
-// The elements of a mask for a tile of keys, two neighbours at a time.
-template <class C, class T>
-struct MaskTile {
-  typedef GroupUnit<C> Unit;
-  // Whether the registers have room for the elements while products are computed. They then arrive
-  // in the meantime.
-  static constexpr bool kIsEarly = sizeof(T) <= 2 && C::kTileN <= 128 && C::kRegisters >= 216;
-  Pack<T, 2> pairs[Unit::kRows][Unit::kColumns / 2];
-
-  // `places`: where the rows' elements for key 0 are. `first`: the tile's first key.
-  __device__ void load_pairs(const AttentionMask<T>& mask, const Index (&places)[Unit::kRows],
-                             Index first, Index keys) {
-    const bool are_neighbours = mask.key_step == 1 && mask.batch_step % 2 == 0 &&
-                                mask.head_step % 2 == 0 && mask.query_step % 2 == 0 &&
-                                is_aligned<T, 2>(mask.data);
-#pragma unroll
-    for (int i = 0; i < Unit::kRows; ++i)
-#pragma unroll
-      for (int j = 0; j < Unit::kColumns / 2; ++j) {
-        const Index key = first + Unit::column(2 * j);
-        const T* const from = mask.data + (places[i] + key * mask.key_step);
-        pairs[i][j] = {};
-        if (are_neighbours && key + 1 < keys) {
-          pairs[i][j] = *(const Pack<T, 2>*)from;
-        } else {
-          if (key < keys) pairs[i][j].at[0] = *from;
-          if (key + 1 < keys) pairs[i][j].at[1] = from[mask.key_step];
-        }
-      }
-  }
-  __device__ float at(int i, int j) const { return load(pairs[i][j / 2].at[j % 2]); }
-};
-template <class C>
-struct MaskTile<C, void> {
-  static constexpr bool kIsEarly = true;
-  __device__ void load_pairs(const AttentionMask<void>&, const Index (&)[2], Index, Index) {}
-  __device__ float at(int, int) const { return 0.0f; }
-};
 // Transposes among the four lanes that share a row. Before, each lane has a pair out of every 8 of
 // the row's 32 elements; after, each lane has 8 adjacent elements.
 __device__ inline void gather_row(unsigned (&pairs)[4]) {
@@ -469,22 +431,11 @@ __device__ inline void multiply_tasks(const typename C::Arguments& all,
     fence_copies();
     sync_group(group);
     float scores[2][Unit::kColumns], factors[2];
-    typedef MaskTile<C, typename C::Allowed> AllowedTile;
-    typedef MaskTile<C, typename C::Bias> BiasTile;
-    AllowedTile allowed;
-    BiasTile bias;
-    constexpr bool loads_early = AllowedTile::kIsEarly && BiasTile::kIsEarly;
-    const auto load_masks = [&](Index tile, bool is_early) {
-      if (is_early != loads_early) return;
-      allowed.load_pairs(all.allowed, limits.allowed, tile * C::kTileN, all.keys);
-      bias.load_pairs(all.bias, limits.bias, tile * C::kTileN, all.keys);
-    };
     // Applies scale, cap and masks to the scores of a tile of keys, before the softmax.
     const auto judge = [&](Index tile) {
       const Index end = (tile + 1) * C::kTileN;
       const bool is_whole = end <= limits.counts[0] && end <= limits.counts[1];
       if (C::kIsPlain && is_whole) return;
-      load_masks(tile, false);
 #pragma unroll
       for (int i = 0; i < Unit::kRows; ++i)
 #pragma unroll
@@ -494,8 +445,7 @@ __device__ inline void multiply_tasks(const typename C::Arguments& all,
           if constexpr (C::kIsPlain)
             scores[i][j] = is_there ? scores[i][j] : nothing();
           else
-            scores[i][j] = judged<C>(scores[i][j], is_there,
-                                     !C::kHasAllowed || allowed.at(i, j) != 0.0f, bias.at(i, j));
+            scores[i][j] = limits.score(all, i, key, is_there, scores[i][j]);
         }
     };
     GroupState<C> state;
@@ -514,7 +464,6 @@ __device__ inline void multiply_tasks(const typename C::Arguments& all,
       multiply_keys<C>(scores, memory.queries, memory.keys(key_ring.stage));
       end_products();
       if constexpr (C::kTakesTurns) turns.end();
-      load_masks(tiles.first, true);
       wait_for_products<0>();
       keep(scores);
       key_ring.release();
@@ -533,7 +482,6 @@ __device__ inline void multiply_tasks(const typename C::Arguments& all,
         state.multiply_values(memory.values(value_ring.stage));
         end_products();
         if constexpr (C::kTakesTurns) turns.end();
-        load_masks(tile, true);
         wait_for_products<1>();
         keep(scores);
         key_ring.release();
