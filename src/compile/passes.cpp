@@ -92,7 +92,6 @@ void run_passes(Graph& graph, const PassContext& context) {
   if (context.fuses_attention) recognize_attention(graph, context);
   graph.remove_dead();
   recognize_channel_shuffles(graph, context);
-  join_row_moves(graph, context);
   separate_pixels(graph);
   graph.remove_dead();
   check_time();

@@ -90,9 +90,6 @@ void recognize_attention(Graph& graph, const PassContext& context);
 /// Lets projections before and behind an attention compute rows in their own order, where batch and
 /// length of these rows are exchanged in between. The attention reads and writes that order.
 void swap_attention_axes(Graph& graph);
-/// Joins cyclic shifts and transpositions of rows, as around the windows of a Swin transformer, into
-/// one choice of rows.
-void join_row_moves(Graph& graph, const PassContext& context);
 /// Where the channels of an image move behind its pixels, or back, moves them without joining the
 /// pixels into one axis first: formats may have the channels there already.
 void separate_pixels(Graph& graph);
