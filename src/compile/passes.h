@@ -84,6 +84,9 @@ void recognize_normalization(Graph& graph, const PassContext& context);
 /// Where a device has a kernel for it, computes a normalization of groups of channels over many
 /// pixels in two steps: statistics, and an element-wise program that joins its neighbours.
 void split_normalizations(Graph& graph, const PassContext& context);
+/// Replaces the operators that exporters write for a rotary embedding by one. Heads are turned
+/// where they lie before a transposition.
+void recognize_rotary_embedding(Graph& graph, const PassContext& context);
 /// Replaces products, softmax and masks of an attention, and the nodes that move elements around
 /// them, by one FusedAttention, where the device has a kernel for it.
 void recognize_attention(Graph& graph, const PassContext& context);

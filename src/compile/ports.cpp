@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/backend.h"
 #include "base/types.h"
 #include "operators/movement.h"
 
@@ -17,7 +18,7 @@ Blob Constants::dense(const GraphValue& value, DataType type) {
 }
 
 Blob Constants::stored(const GraphValue& value, PortType type) {
-  const Blob linear = dense(value, type.dtype);
+  Blob linear = dense(value, type.dtype);
   if (type.format == TensorFormat::kLINEAR) return linear;
   Blob& blob = converted_[{&value, {type.dtype, type.format}}];
   if (blob.empty())

@@ -1,12 +1,10 @@
-#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <optional>
 
-#include "base/half.h"
 #include "base/types.h"
 #include "compile/attention_operands.h"
 #include "compile/attention_pattern.h"
+#include "compile/mask_parts.h"
 #include "compile/passes.h"
 #include "compile/program.h"
 #include "compile/single_operation.h"
@@ -18,64 +16,6 @@
 
 namespace opwright {
 namespace {
-
-/// The elements of a fixed mask [..., queries, keys], 1 where a query may meet a key. Nothing where
-/// the mask is not fixed, has another shape or has other numbers.
-std::optional<std::vector<char>> allowed_keys(const GraphValue& mask, int64_t queries,
-                                              int64_t keys) {
-  if (!mask.is_fixed()) return std::nullopt;
-  const Shape shape = constant_shape(mask.info.dims);
-  const int rank = shape.rank();
-  if (rank < 2 || shape[rank - 1] != keys || shape[rank - 2] != queries ||
-      shape.numel() != queries * keys)
-    return std::nullopt;
-  const auto count = static_cast<size_t>(shape.numel());
-  std::vector<char> allowed(count);
-  if (mask.info.dtype == DataType::kBOOL) {
-    std::memcpy(allowed.data(), mask.info.constant.data(), count);
-    return allowed;
-  }
-  std::vector<float> numbers(count);
-  convert(mask.info.constant.data(), mask.info.dtype, numbers.data(), DataType::kFLOAT,
-          static_cast<int64_t>(count));
-  for (size_t i = 0; i < count; ++i) {
-    if (numbers[i] != 0 && !(numbers[i] <= kForbiddenScore)) return std::nullopt;
-    allowed[i] = numbers[i] == 0;
-  }
-  return allowed;
-}
-
-/// The causal mask with these elements; kNONE: they are another mask.
-CausalMaskKind causal_kind(const std::vector<char>& allowed, int64_t queries, int64_t keys) {
-  for (const CausalMaskKind kind : {CausalMaskKind::kUPPER_LEFT, CausalMaskKind::kLOWER_RIGHT}) {
-    const int64_t shift = kind == CausalMaskKind::kLOWER_RIGHT ? keys - queries : 0;
-    if (shift < 0) continue;
-    bool is_so = true;
-    for (int64_t q = 0; is_so && q < queries; ++q)
-      for (int64_t k = 0; is_so && k < keys; ++k)
-        is_so = (allowed[static_cast<size_t>(q * keys + k)] != 0) == (k <= q + shift);
-    if (is_so) return kind;
-  }
-  return CausalMaskKind::kNONE;
-}
-
-/// Removes a fixed mask that is causal or allows everything.
-void take_causal(GraphValue*& mask, bool is_forbidden, const SymShape& shape,
-                 CausalMaskKind& kind) {
-  if (mask == nullptr || !shape[2].is_constant() || !shape[3].is_constant()) return;
-  const int64_t queries = shape[2].constant(), keys = shape[3].constant();
-  std::optional<std::vector<char>> allowed = allowed_keys(*mask, queries, keys);
-  if (!allowed) return;
-  if (is_forbidden)
-    for (char& one : *allowed) one = one == 0;
-  if (std::ranges::all_of(*allowed, [](char one) { return one != 0; })) {
-    mask = nullptr;
-    return;
-  }
-  if (kind != CausalMaskKind::kNONE) return;
-  kind = causal_kind(*allowed, queries, keys);
-  if (kind != CausalMaskKind::kNONE) mask = nullptr;
-}
 
 /// The shape of the scores. Nothing where it does not follow from the products.
 std::optional<SymShape> shape_of_scores(const AttentionPattern& pattern) {
@@ -176,9 +116,7 @@ class Rewriting {
     params.heads = heads.constant(), params.shared_heads = sources[1]->heads;
     params.size = size.constant(), params.value_size = value_size.constant();
     if (!std::isfinite(params.scale)) return;
-    if (pattern.masked_score <= kForbiddenScore)
-      take_causal(pattern.allowed, pattern.is_forbidden, *shape, params.causal_kind);
-    take_causal(pattern.bias, false, *shape, params.causal_kind);
+    take_causal(pattern, *shape, params.causal_kind);
     const SymShape result = {batch, heads, queries, value_size};
     const AttentionTarget target = find_target(graph_, pattern.result, result);
     for (size_t i = 0; i < 3; ++i) {
@@ -219,6 +157,16 @@ class Rewriting {
     }
   }
 
+  void take_causal(AttentionPattern& pattern, const SymShape& scores, CausalMaskKind& kind) {
+    if (pattern.masked_score <= kForbiddenScore) {
+      MaskParts::Mask allowed{pattern.allowed, pattern.is_forbidden};
+      masks_.take_causal(allowed, scores[2], scores[3], std::isinf(pattern.masked_score), kind);
+      pattern.allowed = allowed.value, pattern.is_forbidden = allowed.is_forbidden;
+    }
+    MaskParts::Mask bias{pattern.bias};
+    masks_.take_causal(bias, scores[2], scores[3], false, kind);
+    pattern.bias = bias.value;
+  }
   GraphValue* reshaped(GraphNode* before, GraphValue* value, const SymShape& dims) {
     if (value->info.dims == dims) return value;
     if (value->is_constant() && is_constant(dims))
@@ -269,6 +217,7 @@ class Rewriting {
 
   Graph& graph_;
   const PassContext& context_;
+  MaskParts masks_{graph_};
 };
 
 }  // namespace

@@ -16,15 +16,37 @@ std::optional<Expr> quotient(const Expr& a, const Expr& b) {
   return result * b == a ? std::optional(result) : std::nullopt;
 }
 
-/// The elements of an integer input; those of the parameter where the input is absent.
-std::optional<std::vector<Expr>> integers(const GraphNode& node, size_t input, const Ints& given) {
+}  // namespace
+
+std::optional<std::vector<Expr>> integers_of(const GraphNode& node, size_t input,
+                                             const Ints& given) {
   const GraphValue* value = node.input(input);
   if (value == nullptr) return std::vector<Expr>(given.begin(), given.end());
   if (value->info.values == nullptr) return std::nullopt;
   return *value->info.values;
 }
 
-}  // namespace
+bool only_repeats(const GraphNode& node) {
+  const auto* slice = node.as<Slice>();
+  if (slice == nullptr || slice->params().mode != SampleMode::kSTRICT_BOUNDS) return false;
+  const SliceParams& params = slice->params();
+  const SymShape &in = node.inputs[0]->info.dims, &out = node.outputs[0]->info.dims;
+  const std::optional<std::vector<Expr>> starts = integers_of(node, 1, params.start),
+                                         strides = integers_of(node, 3, params.stride);
+  const size_t count = params.axes.empty() ? in.size() : params.axes.size();
+  if (!starts || !strides || starts->size() != count || strides->size() != count) return false;
+  for (size_t i = 0; i < count; ++i) {
+    size_t axis = i;
+    if (!params.axes.empty())
+      axis = static_cast<size_t>(params.axes[i] + (params.axes[i] < 0 ? std::ssize(in) : 0));
+    const Expr& stride = (*strides)[i];
+    if (!((*starts)[i] == Expr(0))) return false;
+    if (in[axis] == Expr(1)) continue;
+    if (!(in[axis] == out[axis]) || !(stride == Expr(1) || stride == repeating_stride(in[axis])))
+      return false;
+  }
+  return true;
+}
 
 StridedView::StridedView(const SymShape& dims) : axes_(dims.size()) {
   Expr stride = 1;
@@ -84,8 +106,8 @@ bool StridedView::reshape(const SymShape& dims) {
 bool StridedView::slice(const GraphNode& node) {
   const SliceParams& params = node.as<Slice>()->params();
   const SymShape &in = node.inputs[0]->info.dims, &out = node.outputs[0]->info.dims;
-  const std::optional<std::vector<Expr>> starts = integers(node, 1, params.start),
-                                         strides = integers(node, 3, params.stride);
+  const std::optional<std::vector<Expr>> starts = integers_of(node, 1, params.start),
+                                         strides = integers_of(node, 3, params.stride);
   if (params.mode != SampleMode::kSTRICT_BOUNDS || !starts || !strides) return false;
   Ints axes = params.axes;
   if (axes.empty())

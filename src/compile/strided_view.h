@@ -7,6 +7,13 @@
 
 namespace opwright {
 
+/// The elements of a small integer input; those of the parameter where the input is absent. Nothing
+/// where they are not known.
+std::optional<std::vector<Expr>> integers_of(const GraphNode& node, size_t input,
+                                             const Ints& given);
+/// Whether the node is a slice that repeats axes of extent 1 and leaves the others unchanged.
+bool only_repeats(const GraphNode& node);
+
 /// A tensor as a view of a dense tensor, in whose memory its elements lie. Transposes, reshapes,
 /// slices, expansions and the choice of an index make such views.
 class StridedView {

@@ -135,7 +135,10 @@ void range(NodeImporter& node) {
   if (step == 0) node.error("delta is 0");
   const Expr count =
       step > 0 ? ceil_div(last - first, step) : ceil_div(first - last, Expr(0) - step);
-  const SymShape dims = {max(count, 0)};
+  const bool is_extent =
+      count.op() == ExprOp::kSymbol &&
+      node.network().symbols()[count.symbol_id()].kind == Symbol::Kind::kInputExtent;
+  const SymShape dims = {is_extent ? count : max(count, 0)};
   params.beta = static_cast<double>(step);
   if (first.is_constant()) {
     params.alpha = static_cast<double>(first.constant());

@@ -21,6 +21,11 @@ std::vector<OutputInfo> RotaryEmbedding::infer(InferContext& context) const {
     inference.require(turned.constant() <= size.constant(), "of a head ", turned.constant(),
                       " elements are to be turned, but it has ", size.constant());
   inference.be_at_least(0, 3, turned);
+  const Expr& heads = x.dims[params().sequence_first ? 2 : 1];
+  const int64_t turned_heads = params().turned_heads;
+  inference.require(turned_heads == 0 || (turned_heads > 0 && heads.is_constant() &&
+                                          turned_heads <= heads.constant()),
+                    turned_heads, " heads are to be turned, but there are ", heads);
   const TensorInfo* positions = inference.optional(3);
   const auto require_batch = [&](int i) {
     if (!(inference.input(i).dims[0] == Expr(1)))

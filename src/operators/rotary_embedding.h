@@ -9,10 +9,11 @@ struct RotaryEmbeddingParams {
                                      ///< halves
   int64_t rotary_embedding_dim = 0;  ///< leading elements of a head that are turned; 0: all
   bool sequence_first = false;       ///< x is [batch, length, heads, size]
+  int64_t turned_heads = 0;          ///< leading heads that are turned; 0: all
   template <class V>
   void visit(V& v) {
     v("interleaved", interleaved), v("rotary_embedding_dim", rotary_embedding_dim);
-    v.internal("sequence_first", sequence_first);
+    v.internal("sequence_first", sequence_first), v.internal("turned_heads", turned_heads);
   }
 };
 /// Turns pairs of elements of each head, x [batch, heads, length, size], by angles whose cosines

@@ -39,6 +39,7 @@ class RotaryEmbeddingKernel final : public Kernel {
     turned_ = params_.rotary_embedding_dim > 0 ? params_.rotary_embedding_dim : size_;
     length_ = x[params_.sequence_first ? 1 : 2];
     heads_ = x[params_.sequence_first ? 2 : 1];
+    turned_heads_ = params_.turned_heads > 0 ? params_.turned_heads : heads_;
     is_shared_ = places[0] == 1;
     table_rows_ = has_positions_ ? cosines[0] : cosines[0] * cosines[1];
     const int rank = cosines.rank();
@@ -53,18 +54,23 @@ class RotaryEmbeddingKernel final : public Kernel {
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
     const IndexReader positions(has_positions_ ? inputs[3] : nullptr, wide_);
-    parallel_for(rows_, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size_)),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t row = begin; row < end; ++row) {
-                     // Index of the row's angles in [batch, length].
-                     const int64_t batch = is_shared_ ? 0 : row / (heads_ * length_);
-                     const int64_t t =
-                         params_.sequence_first ? row / heads_ % length_ : row % length_;
-                     int64_t at = batch * length_ + t;
-                     if (has_positions_) at = positions(at, table_rows_);
-                     turn(inputs, at, row, outputs[0]);
-                   }
-                 });
+    parallel_for(
+        rows_, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size_)),
+        [&](int64_t begin, int64_t end) {
+          for (int64_t row = begin; row < end; ++row) {
+            // Index of the row's angles in [batch, length].
+            const int64_t batch = is_shared_ ? 0 : row / (heads_ * length_);
+            const int64_t t = params_.sequence_first ? row / heads_ % length_ : row % length_;
+            int64_t at = batch * length_ + t;
+            const int64_t head = params_.sequence_first ? row % heads_ : row / length_ % heads_;
+            if (head >= turned_heads_) {
+              copy(inputs[0], row * size_, size_, outputs[0]);
+              continue;
+            }
+            if (has_positions_) at = positions(at, table_rows_);
+            turn(inputs, at, row, outputs[0]);
+          }
+        });
   }
 
  private:
@@ -89,6 +95,11 @@ class RotaryEmbeddingKernel final : public Kernel {
     store_(to, buffer, nullptr, nullptr, count, nullptr);
   }
 
+  void copy(const void* x, int64_t first, int64_t count, void* y) const {
+    std::memcpy(static_cast<std::byte*>(y) + first * size_of_element_,
+                static_cast<const std::byte*>(x) + first * size_of_element_,
+                static_cast<size_t>(count * size_of_element_));
+  }
   /// Rotates row `row` of x by the angles of row `at`. Writes zeros where `at` is negative.
   void turn(void const* const* inputs, int64_t at, int64_t row, void* y) const {
     alignas(64) float xs[2 * kBlock], ys[2 * kBlock], cosine[kBlock], sine[kBlock];
@@ -114,9 +125,7 @@ class RotaryEmbeddingKernel final : public Kernel {
         }
       }
     }
-    std::memcpy(static_cast<std::byte*>(y) + (first + turned_) * size_of_element_,
-                static_cast<const std::byte*>(inputs[0]) + (first + turned_) * size_of_element_,
-                static_cast<size_t>((size_ - turned_) * size_of_element_));
+    copy(inputs[0], first + turned_, size_ - turned_, y);
   }
 
   const std::string layer_;
@@ -126,7 +135,8 @@ class RotaryEmbeddingKernel final : public Kernel {
   const bool has_positions_, wide_;
   TileFunction load_ = nullptr, store_ = nullptr;
   bool is_shared_ = false;  ///< whether the whole batch shares the angles
-  int64_t rows_ = 0, size_ = 0, turned_ = 0, length_ = 1, heads_ = 1, table_rows_ = 0;
+  int64_t rows_ = 0, size_ = 0, turned_ = 0, length_ = 1, heads_ = 1, turned_heads_ = 1,
+          table_rows_ = 0;
 };
 
 std::vector<Candidate> rotary_candidates(const Operator&, const CandidateQuery& query) {

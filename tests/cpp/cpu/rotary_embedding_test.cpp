@@ -19,8 +19,8 @@ void check(const Case& c, Selection& selection) {
   SCOPED_TRACE(::testing::Message()
                << c.batch << "x" << c.heads << "x" << c.length << "x" << c.size << " turned "
                << c.params.rotary_embedding_dim << " interleaved " << c.params.interleaved
-               << " sequence first " << c.params.sequence_first << " table " << c.table << " "
-               << name(c.type));
+               << " sequence first " << c.params.sequence_first << " heads "
+               << c.params.turned_heads << " table " << c.table << " " << name(c.type));
   const bool apart = c.params.sequence_first;
   const Shape shape =
       apart ? Shape{c.batch, c.length, c.heads, c.size} : Shape{c.batch, c.heads, c.length, c.size};
@@ -38,6 +38,8 @@ void check(const Case& c, Selection& selection) {
   for (int64_t row = 0; row < shape.numel(0, 3); ++row) {
     const int64_t batch = row / (c.heads * c.length);
     const int64_t t = apart ? row / c.heads % c.length : row % c.length;
+    const int64_t head = apart ? row % c.heads : row / c.length % c.heads;
+    if (c.params.turned_heads > 0 && head >= c.params.turned_heads) continue;
     int64_t at = (c.angle_batch == 1 ? 0 : batch) * c.length + t;
     if (c.table > 0) {
       at = static_cast<int64_t>(places[at]);
@@ -88,6 +90,24 @@ TEST(RotaryEmbedding, FormsTypesAndTables) {
                      positions},
                     selection);
             }
+}
+
+/// Sizes whose pairs are turned several at a time, and heads that are only copied.
+TEST(RotaryEmbedding, HeadsOfWholeVectors) {
+  Selection selection(5);
+  for (const DataType type : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16})
+    for (const bool interleaved : {false, true})
+      for (const bool sequence_first : {false, true})
+        for (const int64_t turned : {0, 16, 24, 32})
+          for (const int64_t turned_heads : {0, 2})
+            check({2, 5, 3, 64, {interleaved, turned, sequence_first, turned_heads}, type, 2},
+                  selection);
+}
+
+TEST(RotaryEmbedding, OddHeads) {
+  Selection selection(1);
+  for (const bool interleaved : {false, true})
+    check({1, 3, 2, 7, {interleaved, 4, false, 2}, DataType::kHALF}, selection);
 }
 
 TEST(RotaryEmbedding, HeadsOfSeveralPieces) {

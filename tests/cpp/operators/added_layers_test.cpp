@@ -102,6 +102,10 @@ TEST(RotaryEmbedding, TurnsPartsOfHeads) {
   expect_contains(error_of<RotaryEmbedding>({false, 3}, {x, cosines, cosines}),
                   {"rotary_embedding_dim is 3", "even"});
   expect_contains(error_of<RotaryEmbedding>({}, {x, tensor({2, 3, 8}), cosines}), {"cosines", "4"});
+  expect_contains(error_of<RotaryEmbedding>({false, 0, false, 5}, {x, cosines, cosines}),
+                  {"5 heads", "there are 4"});
+  expect_contains(error_of<RotaryEmbedding>({false, 0, false, -1}, {x, cosines, cosines}),
+                  {"-1 heads"});
 }
 
 TEST(MatMulNBits, TakesTensorsOfTheRightNumberOfElements) {

@@ -10,6 +10,7 @@ import opwright as trt
 torch = pytest.importorskip("torch")
 
 import attention_models as models  # noqa: E402 - needs torch
+import decoder_models as decoders  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -47,3 +48,33 @@ def test_weights_of_small_attentions_are_not_rounded():
     got = engine(q=q.numpy(), k=k.numpy(), v=v.numpy())
     error = np.abs(got.astype(np.float64) - want.numpy())
     assert (error <= 0.51 * np.spacing(want.half().numpy()).astype(np.float64)).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("interleaved", [False, True], ids=["halves", "neighbours"])
+@pytest.mark.parametrize("is_open", [False, True], ids=["fixed", "open"])
+def test_decoders_become_few_steps(dtype, interleaved, is_open):
+    torch.manual_seed(2)
+    module = decoders.Decoder(decoders.documents, shared=2, interleaved=interleaved).eval()
+    module = module.to(dtype)
+    extents = torch.export.Dim("length", min=2, max=40)
+    shapes = ({1: extents},) if is_open else None
+    lengths = (24, 3) if is_open else (24,)
+    inputs = [torch.randn(2, length, decoders.WIDTH).to(dtype) for length in lengths]
+    with torch.no_grad():
+        engine = trt.build(module, (inputs[0],), dynamic_shapes=shapes, device="cuda", timing=False)
+        (step,) = models.steps(engine, "FusedAttention")
+        assert (
+            step["Attributes"]["causal_kind"] == int(trt.CausalMaskKind.UPPER_LEFT)
+            and len(step["Inputs"]) == 3
+        )
+        assert len(models.steps(engine, "RotaryEmbedding")) == 1
+        assert len(models.steps(engine, "MatrixMultiply")) == 2
+        assert not models.steps(engine, "Transpose") and not models.steps(engine, "Slice")
+        got = [engine(x) for x in inputs]
+        exact = module.double()
+        for x, y in zip(inputs, got):
+            want = exact(x.double())
+            error = float((torch.as_tensor(y).double() - want).norm() / want.norm())
+            limit = {torch.float32: 1e-5, torch.float16: 6e-3, torch.bfloat16: 5e-2}[dtype]
+            assert error < limit, f"off by {error:.1e}"
