@@ -22,8 +22,8 @@ import copy
 import io
 import json
 import math
-import sys
 import statistics
+import sys
 import time
 import unittest.mock
 from collections.abc import Callable
@@ -192,7 +192,7 @@ def measure(
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     model = case.make().eval().cuda()
     inputs = tuple(x.cuda() for x in case.inputs())
-    with torch.inference_mode():
+    with torch.no_grad():
         torch.backends.mha.set_fastpath_enabled(False)
         expected = model(*inputs)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = kind == "tf32"
@@ -215,7 +215,7 @@ def measure(
         variants = {each: built_with(source[0], OTHERS[each]) for each in peers if each in OTHERS}
     row["layers"] = sorted(engine.layers, key=lambda layer: -layer.get("TimeMs", 0))
     most = max(MAX_ERRORS[kind], 2 * peer_error)
-    with torch.inference_mode():
+    with torch.no_grad():
         row["error"] = difference(engine(*inputs), expected)
         row["is_wrong"] = not row["error"] <= most
         functions: dict[str, Callable[[], object]] = {"ours": lambda: engine(*inputs)}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/backend.h"
 #include "base/types.h"
 #include "operators/movement.h"
 
