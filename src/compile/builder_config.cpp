@@ -140,8 +140,8 @@ SearchRange BuilderConfig::search_range() const {
       {.of_group = 1, .of_layer = 1, .most = 1},
       {.of_group = 1.1F, .of_layer = 1.2F, .most = 2},
       {.of_group = 1.15F, .of_layer = 1.2F, .most = 4},
-      {.of_group = 1.2F, .of_layer = 1.3F, .least = 2, .most = 6},
-      {.of_group = 1.5F, .of_layer = 1.5F, .least = 3, .most = 12},
+      {.of_group = 1.2F, .of_layer = 1.3F, .least = 3, .most = 6},
+      {.of_group = 1.5F, .of_layer = 1.5F, .least = 4, .most = 12},
       {},
   };
   return kRanges[optimization_level];

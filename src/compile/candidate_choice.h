@@ -30,6 +30,7 @@ using ConversionEstimate =
 
 struct CandidateChoice {
   /// Candidates to time. The best estimate of each group comes first, then the second best of each.
+  /// Those without an estimate come behind the others of their group.
   std::vector<Candidate> timed;
   /// Candidates that are expected to be slower.
   std::vector<Candidate> slower;

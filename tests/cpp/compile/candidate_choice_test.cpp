@@ -58,7 +58,7 @@ TEST(CandidateChoice, AnEstimateThatIsNotKnownOrNoWorseThanTheLastOneIsTimed) {
       choose_candidates({candidate(0, 1), candidate(1, 0), candidate(2, 1), candidate(3, 1),
                          candidate(4, 1.01F), candidate(5, 0)},
                         {.of_group = 1.5F, .most = 1}, conversions(0));
-  EXPECT_EQ(tactics(choice.timed), (Tactics{1, 5, 0, 2, 3}));
+  EXPECT_EQ(tactics(choice.timed), (Tactics{0, 2, 3, 1, 5}));
   EXPECT_EQ(tactics(choice.slower), (Tactics{4}));
   EXPECT_EQ(tactics(choose_candidates({candidate(7, 0), candidate(3, 0)},
                                       {.of_group = 1, .of_layer = 1, .most = 1}, conversions(0))
@@ -91,7 +91,7 @@ TEST(CandidateChoice, AGroupIsLeftOutThatAnotherBeatsWithConversions) {
   std::vector<Candidate> more = all;
   more.push_back(candidate(5, 0));
   EXPECT_EQ(tactics(choose_candidates(more, range, conversions(2)).timed),
-            (Tactics{5, 2, 0, 3, 1}));
+            (Tactics{2, 0, 3, 1, 5}));
 }
 
 TEST(CandidateChoice, OfASlowGroupOnlyTheBestIsTimed) {
