@@ -14,6 +14,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/setting.h"
+#include "compile/candidate_choice.h"
 #include "compile/optimization_profile.h"
 #include "compile/timing_cache.h"
 #include "network/shape_source.h"
@@ -162,6 +163,8 @@ struct BuilderConfig {
   bool times() const { return timing && optimization_level > 0; }
   /// How many candidates of a layer are timed: the first that work. 0: all.
   int max_candidates() const;
+  /// Which candidates with estimates are worth timing.
+  SearchRange search_range() const;
   /// Bytes of scratch that one layer may use. Kernels that want more are left out.
   uint64_t workspace_limit() const;
   int aux_streams() const;
@@ -233,8 +236,12 @@ void BuilderConfig::visit(V&& v) {
   v(Setting<Self, int>{
       .name = "builder_optimization_level",
       .member = &Self::optimization_level,
-      .doc = "0: nothing is timed, as with timing = False. 1 and 2: of each layer the first 2 or 4 "
-             "candidates that work are timed. 3, as at first, to 5: all are.",
+      .doc = "How many candidates of a layer are timed. A GPU's backend estimates the times of "
+             "products and convolutions. 0: none is timed, as with timing = False; the best "
+             "estimate counts. 1 and 2: the first 2 or 4 that work, the best estimates first. 3, "
+             "as at first: those whose estimate is near the best one of the same types and "
+             "formats. 4: those that are less near, too. 5: all. What has no estimate is timed "
+             "from level 3 on: all candidates on a CPU, and those of plugins.",
       .check = [](const int& level) {
         require(level >= 0 && level <= 5, "the builder optimization level is ", level,
                 "; expected 0 to 5");

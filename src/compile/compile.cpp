@@ -94,7 +94,8 @@ SelectionProblem make_problem(const Graph& graph, const Network& network,
       produce(each.outputs[i], node, static_cast<int>(each.inputs.size() + i));
     std::vector<SelectionProblem::Option> options;
     for (const TunedOption& option : tuned[n].options) {
-      SelectionProblem::Option chosen{option.time_ms, {}};
+      const float time = option.time_ms > 0 ? option.time_ms : option.candidate.estimated_ms;
+      SelectionProblem::Option chosen{time, {}};
       for (size_t i = 0; i < each.inputs.size(); ++i)
         chosen.ports.push_back(each.inputs[i] && !each.inputs[i]->is_known()
                                    ? number_of(types, option.candidate.inputs[i])

@@ -29,6 +29,8 @@ namespace {
 // memory.
 constexpr double kBytesPerMillisecond = 8e6;
 constexpr double kGpuBytesPerMillisecond = 1e9;
+// About the time of the least kernel on a GPU.
+constexpr double kGpuLaunchMilliseconds = 0.002;
 // A sample of a short kernel is the median of as many runs as take about this time.
 constexpr double kShortMilliseconds = 0.5;
 constexpr double kMaxIterations = 50;
@@ -64,6 +66,11 @@ double work_of(const GraphNode& node, const NodePorts& ports) {
     return window * elements(ports.outputs[0].opt);
   }
   return 0;
+}
+
+/// Whether each such type is converted to each other one.
+bool is_convertible(DataType type) {
+  return type == DataType::kFLOAT || type == DataType::kHALF || type == DataType::kBF16;
 }
 
 std::string none_works(const GraphNode& node, size_t count, const std::string& reasons) {
@@ -387,18 +394,62 @@ std::vector<Candidate> Tuner::candidates(const GraphNode& node, const NodePorts&
   return candidates;
 }
 
-std::vector<Candidate> Tuner::candidates(const TuningJob& job, const NodePorts& ports,
-                                         std::vector<DroppedCandidate>& dropped) const {
+float Tuner::estimate_reformat(const Shape& opt, PortType from, PortType to) const {
+  const auto bytes = static_cast<double>(tensor_bytes(opt, from.dtype, from.format) +
+                                         tensor_bytes(opt, to.dtype, to.format));
+  return static_cast<float>(device_.is_host()
+                                ? bytes / kBytesPerMillisecond
+                                : kGpuLaunchMilliseconds + bytes / kGpuBytesPerMillisecond);
+}
+
+float Tuner::estimate_traffic(const NodePorts& ports, const Candidate& candidate) const {
+  double bytes = 0;
+  const auto add = [&](const PortDesc& port, PortType type) {
+    if (port.present) bytes += static_cast<double>(tensor_bytes(port.opt, type.dtype, type.format));
+  };
+  for (size_t i = 0; i < ports.inputs.size(); ++i) add(ports.inputs[i], candidate.inputs[i]);
+  for (size_t i = 0; i < ports.outputs.size(); ++i) add(ports.outputs[i], candidate.outputs[i]);
+  return static_cast<float>(kGpuLaunchMilliseconds + bytes / kGpuBytesPerMillisecond);
+}
+
+CandidateChoice Tuner::choose(const TuningJob& job, const NodePorts& ports,
+                              std::vector<DroppedCandidate>& dropped) const {
   const GraphNode& node = *job.node;
   std::vector<Candidate> all = candidates(node, ports, dropped);
   constrain(node, ports, all);
-  if (job.tactics.empty()) return all;
-  const auto is_left_out = [&](const Candidate& candidate) {
-    return std::ranges::find(job.tactics, candidate.tactic_name) == job.tactics.end() &&
-           !find(key(node, with_types(ports, candidate), candidate));
+  const auto is_known = [&](const Candidate& candidate) {
+    return find(key(node, with_types(ports, candidate), candidate)).has_value();
   };
-  if (!std::ranges::all_of(all, is_left_out)) std::erase_if(all, is_left_out);
-  return all;
+  if (!job.tactics.empty()) {
+    const auto is_left_out = [&](const Candidate& candidate) {
+      return std::ranges::find(job.tactics, candidate.tactic_name) == job.tactics.end() &&
+             !is_known(candidate);
+    };
+    if (!std::ranges::all_of(all, is_left_out)) std::erase_if(all, is_left_out);
+  }
+  if (config_.all_tactics || config_.verification != VerificationLevel::kPLUGINS ||
+      node.op->plugin() != nullptr)
+    return {std::move(all), {}};
+  // Selection may want a slow group of candidates where a conversion may be impossible.
+  ConversionEstimate convert;
+  if (!config_.flags.has(BuilderFlag::kDIRECT_IO))
+    convert = [&](bool is_input, size_t number, PortType from,
+                  PortType to) -> std::optional<float> {
+      const PortDesc& port = is_input ? ports.inputs[number] : ports.outputs[number];
+      if (port.is_constant || !port.present) return 0;
+      if (from.dtype != to.dtype && !(is_convertible(from.dtype) && is_convertible(to.dtype)))
+        return std::nullopt;
+      return estimate_reformat(port.opt, from, to);
+    };
+  CandidateChoice choice = choose_candidates(std::move(all), config_.search_range(), convert);
+  const auto slower = std::ranges::stable_partition(choice.slower, is_known);
+  std::ranges::move(choice.slower.begin(), slower.begin(), std::back_inserter(choice.timed));
+  choice.slower.erase(choice.slower.begin(), slower.begin());
+  for (const Candidate& each : choice.slower)
+    dropped.push_back({each, str("it is expected to be slower than others "
+                                 "(builder_optimization_level ",
+                                 config_.optimization_level, ")")});
+  return choice;
 }
 
 std::string Tuner::lack(const GraphNode& node) const {
@@ -424,7 +475,7 @@ void Tuner::compile_ahead(std::span<const TuningJob> jobs, const CompileProgress
     std::vector<Candidate> all;
     const NodePorts ports = network_ports(node, ranges_);
     try {
-      all = candidates(job, ports, dropped);
+      all = choose(job, ports, dropped).timed;
     } catch (const Error&) {
       continue;  // tune() reports it
     }
@@ -479,19 +530,19 @@ TunedNode Tuner::tune(const TuningJob& job, bool all_tactics) {
   const GraphNode& node = *job.node;
   const NodePorts ports = network_ports(node, ranges_);
   std::vector<DroppedCandidate> dropped;
-  const std::vector<Candidate> all = candidates(job, ports, dropped);
+  const CandidateChoice choice = choose(job, ports, dropped);
   TunedNode result;
   result.has_all_tactics = all_tactics;
   if (node.as<Reshape>()) {
     // A reshape is a view as a rule. Otherwise its cost does not depend on the neighbours' choice.
-    result.options.push_back({all[0], 0, nullptr});
+    result.options.push_back({choice.timed[0], 0, nullptr});
     return result;
   }
   if (config_.times()) {
-    time(node, ports, all, result);
+    time(node, ports, choice, result);
     memory_.release_constants();
   } else {
-    look_up(node, ports, all, result);
+    look_up(node, ports, choice, result);
   }
   if (node.as<Transpose>()) add_views(node, result);
   // One line per reason: most of thousands of combinations may fail for the same reason.
@@ -540,18 +591,20 @@ void Tuner::add(TunedNode& result, const Candidate& candidate, Measured measured
     *same_types = std::move(option);
 }
 
-void Tuner::look_up(const GraphNode& node, const NodePorts& ports,
-                    const std::vector<Candidate>& candidates, TunedNode& result) const {
+void Tuner::look_up(const GraphNode& node, const NodePorts& ports, const CandidateChoice& choice,
+                    TunedNode& result) const {
   std::string reasons;
-  const Candidate* first = nullptr;
-  for (const Candidate& candidate : candidates) {
+  std::vector<Candidate> works;
+  for (size_t i = 0; i < choice.size(); ++i) {
+    if (i >= choice.timed.size() && !works.empty()) break;
+    const Candidate& candidate = choice.at(i);
     const NodePorts typed = with_types(ports, candidate);
     const std::string reason = compiler_.failure(failure_key(node, typed, candidate));
     if (!reason.empty()) {
       report_failure(node, candidate, reason, reasons, result);
       continue;
     }
-    if (first == nullptr) first = &candidate;
+    works.push_back(candidate);
     if (config_.flags.has(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS))
       check_cached(node, typed, candidate);
     if (std::optional<Measured> known = find(key(node, typed, candidate))) {
@@ -562,8 +615,20 @@ void Tuner::look_up(const GraphNode& node, const NodePorts& ports,
       result.sources.emplace_back();
     }
   }
-  if (first == nullptr) throw NoCandidateError(none_works(node, candidates.size(), reasons));
-  if (result.options.empty()) result.options.push_back({*first, 0, nullptr});
+  if (works.empty()) throw NoCandidateError(none_works(node, choice.size(), reasons));
+  if (!result.options.empty()) return;
+  const bool has_estimates = !device_.is_host() && node.op->plugin() == nullptr;
+  if (!has_estimates) works.resize(1);
+  for (Candidate& candidate : works) {
+    const bool is_first = std::ranges::none_of(result.options, [&](const TunedOption& option) {
+      return option.candidate.inputs == candidate.inputs &&
+             option.candidate.outputs == candidate.outputs;
+    });
+    if (!is_first) continue;
+    if (has_estimates && candidate.estimated_ms == 0)
+      candidate.estimated_ms = estimate_traffic(ports, candidate);
+    result.options.push_back({std::move(candidate), 0, nullptr});
+  }
 }
 
 void Tuner::report_failure(const GraphNode& node, const Candidate& candidate,
@@ -579,8 +644,8 @@ void Tuner::report_failure(const GraphNode& node, const Candidate& candidate,
   result.sources.emplace_back();
 }
 
-void Tuner::time(const GraphNode& node, const NodePorts& ports,
-                 const std::vector<Candidate>& candidates, TunedNode& result) {
+void Tuner::time(const GraphNode& node, const NodePorts& ports, const CandidateChoice& choice,
+                 TunedNode& result) {
   std::exception_ptr first_reason;
   std::string reasons;
   auto drop = [&](const Candidate& candidate) {
@@ -591,11 +656,13 @@ void Tuner::time(const GraphNode& node, const NodePorts& ports,
     report_failure(node, candidate, text_of(reason), reasons, result);
   };
   // Without another candidate, the error itself is clearest.
-  const bool is_only = candidates.size() == 1 && node.as<FusedAttention>() == nullptr;
+  const bool is_only = choice.size() == 1 && node.as<FusedAttention>() == nullptr;
   float best = std::numeric_limits<float>::infinity();
   int works = 0;
-  verifier_.start(node, candidates.size());
-  for (const Candidate& candidate : candidates) {
+  verifier_.start(node, choice.size());
+  for (size_t i = 0; i < choice.size(); ++i) {
+    if (i >= choice.timed.size() && works > 0) break;
+    const Candidate& candidate = choice.at(i);
     if (config_.flags.has(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS))
       check_cached(node, candidate_ports(node, ports, candidate, constants_), candidate);
     if (config_.interrupt_check) config_.interrupt_check();
@@ -620,7 +687,7 @@ void Tuner::time(const GraphNode& node, const NodePorts& ports,
     if (++works == config_.max_candidates()) break;
   }
   if (!result.options.empty()) return;
-  const std::string text = none_works(node, candidates.size(), reasons);
+  const std::string text = none_works(node, choice.size(), reasons);
   if (is_error(first_reason)) throw NoCandidateError(text);
   add_exception_note(first_reason, text);
   std::rethrow_exception(first_reason);
@@ -654,12 +721,7 @@ float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) 
   query.device = &device_;
   if (node.op->candidates(query).empty()) return refuse("the device has none");
   if (std::optional<Measured> known = find(key(node, ports, candidate))) return known->time_ms;
-  if (!config_.times()) {
-    const Shape opt = ranges_.opt(value.info.dims);
-    return static_cast<float>(
-        (tensor_bytes(opt, from.dtype, from.format) + tensor_bytes(opt, to.dtype, to.format)) /
-        (device_.is_host() ? kBytesPerMillisecond : kGpuBytesPerMillisecond));
-  }
+  if (!config_.times()) return estimate_reformat(ranges_.opt(value.info.dims), from, to);
   if (config_.flags.has(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS))
     check_cached(node, ports, candidate);
   try {

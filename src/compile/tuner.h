@@ -10,6 +10,7 @@
 #include "backend/device.h"
 #include "compile/build_budget.h"
 #include "compile/builder_config.h"
+#include "compile/candidate_choice.h"
 #include "compile/graph.h"
 #include "compile/kernel_compiler.h"
 #include "compile/ports.h"
@@ -119,9 +120,14 @@ class Tuner {
                           const Candidate& candidate) const;
   std::vector<Candidate> candidates(const GraphNode& node, const NodePorts& ports,
                                     std::vector<DroppedCandidate>& dropped) const;
-  /// The job's candidates with the types for which the network asks.
-  std::vector<Candidate> candidates(const TuningJob& job, const NodePorts& ports,
-                                    std::vector<DroppedCandidate>& dropped) const;
+  /// The job's candidates with the types for which the network asks, divided by the backend's
+  /// estimates. Candidates that the timing cache knows are to be timed, whatever their estimates.
+  CandidateChoice choose(const TuningJob& job, const NodePorts& ports,
+                         std::vector<DroppedCandidate>& dropped) const;
+  /// About the milliseconds in which the device converts such a tensor, without timing.
+  float estimate_reformat(const Shape& opt, PortType from, PortType to) const;
+  /// About the milliseconds in which a GPU reads and writes the candidate's tensors.
+  float estimate_traffic(const NodePorts& ports, const Candidate& candidate) const;
   /// Keeps the candidates with the types for which the network asks. Throws Error where there are
   /// none and the config obeys these types.
   void constrain(const GraphNode& node, const NodePorts& ports,
@@ -132,10 +138,12 @@ class Tuner {
   void add_views(const GraphNode& node, TunedNode& result) const;
   /// Whether the build has to time the candidate with this key, which the cache lacks.
   bool is_wanted(const GraphNode& node, const std::string& key) const;
-  /// Takes the times of the timing cache, or the first candidate where the cache has none.
-  void look_up(const GraphNode& node, const NodePorts& ports,
-               const std::vector<Candidate>& candidates, TunedNode& result) const;
-  void time(const GraphNode& node, const NodePorts& ports, const std::vector<Candidate>& candidates,
+  /// Takes the times of the timing cache. Where the cache has none, takes the first candidate, on a
+  /// GPU the first one of each group with its estimate.
+  void look_up(const GraphNode& node, const NodePorts& ports, const CandidateChoice& choice,
+               TunedNode& result) const;
+  /// Times the candidates, and those that are expected to be slower where none of them works.
+  void time(const GraphNode& node, const NodePorts& ports, const CandidateChoice& choice,
             TunedNode& result);
   /// Reports a candidate that is left out: in the log, in `reasons` and in the result.
   void report_failure(const GraphNode& node, const Candidate& candidate, const std::string& text,

@@ -92,7 +92,13 @@ struct Candidate {
   std::vector<PortType> outputs;
   int64_t tactic = 0;
   std::string tactic_name;  ///< for logs and the inspector: "brgconv:avx512_core", "NUMBA"
-  friend bool operator==(const Candidate&, const Candidate&) = default;
+  /// The time of a run that the backend expects, which compares the candidates of one layer; 0: not
+  /// known. It is no part of what the candidate is.
+  float estimated_ms = 0;
+  friend bool operator==(const Candidate& a, const Candidate& b) {
+    return a.inputs == b.inputs && a.outputs == b.outputs && a.tactic == b.tactic &&
+           a.tactic_name == b.tactic_name;
+  }
 };
 
 /// "FP32" or "FP32:HWC".

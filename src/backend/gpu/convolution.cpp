@@ -7,6 +7,7 @@
 #include "backend/device.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/product.h"
+#include "backend/gpu/product_cost.h"
 #include "backend/gpu/row_product.h"
 #include "base/types.h"
 #include "operators/infer.h"
@@ -17,6 +18,8 @@ namespace {
 
 /// Products per element up to which a thread per element may be as fast as tiles.
 constexpr int64_t kFewProducts = 64;
+/// Instructions of a thread that computes an element, for each multiply-add of a channel.
+constexpr double kDirectOverhead = 6;
 /// Number of tactics timed for linear tensors where another format exists: windows of a linear
 /// tensor are read element by element.
 constexpr size_t kLinearTactics = 3;
@@ -462,6 +465,35 @@ class ConvolutionWriter {
   ProductEpilogue epilogue_;
 };
 
+/// How tiles of the convolution's operands get to shared memory. `piece`: patch_piece(), for linear
+/// x and channels-last results; else 0.
+void set_copies(ProductWork& work, const ConvolutionShape& shape, bool is_last, int64_t piece) {
+  const int64_t vector = vector_of(work.type), channels = shape.channels.constant();
+  const bool is_product = is_pointwise(shape.windows);
+  const bool has_whole_k = work.size.k % vector == 0;
+  const auto copy = [](bool is_whole) {
+    return is_whole ? OperandCopy::kVectors : OperandCopy::kElements;
+  };
+  if (!is_last) {
+    const bool has_whole_rows = shape.pixels().constant() % vector == 0;
+    work.a = copy(has_whole_k), work.b = copy(is_product && has_whole_rows);
+    work.has_boxes = is_product && has_whole_k && has_whole_rows;
+    return;
+  }
+  const bool has_whole_pixels = channels % vector == 0;
+  work.b = copy(has_whole_k);
+  if (is_product || !has_whole_pixels)
+    work.a = copy(has_whole_pixels);
+  else
+    work.a = OperandCopy::kWindows;
+  if (piece > 1) work.a = OperandCopy::kWindows;
+  // A step of a warpgroup's tile has 128 bytes along k.
+  const bool has_whole_steps = work.size.k % (8 * vector) == 0;
+  const bool has_boxes =
+      is_product || (shape.groups == Expr(1) && shape.windows.axes.size() == 2 && has_whole_steps);
+  work.has_boxes = has_boxes && piece == 0 && has_whole_pixels && !shape.windows.is_transposed;
+}
+
 std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool is_transposed,
                                          const CandidateQuery& query) {
   ConvolutionShape shape(params, is_transposed, sym_shape(query.inputs[0].opt),
@@ -501,27 +533,40 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
       if (shape.residual >= 0) candidate.inputs[shape.residual] = {type, format};
       candidate.outputs = {{type_of_product(type), format}};
       if (!set_fused_types(candidate, params.fused, query, type, format)) continue;
-      const auto add = [&](int64_t tactic, std::string name) {
+      const bool is_last = format != TensorFormat::kLINEAR;
+      const GpuRates& rates = gpu_rates(target_architecture(query));
+      ProductWork work = {.size = is_last ? over_pixels : over_maps, .type = type};
+      set_copies(work, shape, is_last, 0);
+      set_bytes(work, candidate, query);
+      work.operations = operations_of(params.fused, params.activation);
+      const auto add = [&](int64_t tactic, std::string name, double milliseconds) {
         candidate.tactic = tactic, candidate.tactic_name = std::move(name);
+        candidate.estimated_ms = static_cast<float>(milliseconds);
         found.push_back(candidate);
       };
-      const bool is_last = format != TensorFormat::kLINEAR;
+      const auto add_product = [&](int64_t number, std::string_view prefix) {
+        const ProductTactic tactic = product_tactic(number);
+        add(number, str(prefix, tactic.name(type)), product_ms(tactic, work, rates));
+      };
       const bool can_have_patches = is_last && patch_piece(shape, params, type) > 0;
       const bool has_patches =
           can_have_patches && (query.all_tactics || shape.channels.constant() <= kFewChannels);
       const bool has_fixed_kernel = is_last && query.inputs[1].min == query.inputs[1].max;
+      const double products = static_cast<double>(query.outputs[0].opt.numel()) * k;
       std::vector<NamedTactic> depthwise;
       if (has_fixed_kernel) depthwise = depthwise_tactics(shape, type, query.all_tactics);
-      for (const NamedTactic& tactic : depthwise) add(tactic.number, tactic.name);
+      for (const NamedTactic& tactic : depthwise)
+        add(tactic.number, tactic.name, simple_ms(work.bytes, products, rates));
       if (!depthwise.empty() && !query.all_tactics) continue;
       if (has_fixed_kernel)
         for (const NamedTactic& tactic :
              patch_tactics(shape, params, type, target_architecture(query), query.all_tactics))
-          add(tactic.number, tactic.name);
+          add(tactic.number, tactic.name, 0);
       if (is_last && is_image) {
         Candidate of_image = candidate;
         of_image.inputs[0].format = of_image.inputs[1].format = TensorFormat::kLINEAR;
         of_image.tactic = kImageConvolution, of_image.tactic_name = "image, 4 warps";
+        of_image.estimated_ms = 0;
         found.push_back(of_image);
       }
       // Tiles would pad with 0, not with the zero point.
@@ -529,50 +574,60 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
       const bool has_tiles =
           can_have_tiles && (query.all_tactics || !is_narrow || k > kFewProducts);
       if (query.all_tactics || !has_tiles || (is_narrow && !is_transposed) || k <= kFewProducts / 4)
-        add(kDirectConvolution, "a thread per element");
+        add(kDirectConvolution, "a thread per element",
+            simple_ms(work.bytes, kDirectOverhead * products, rates));
       if (!has_tiles) continue;
       if (is_last && is_fixed && is_product && groups == 1) {
         const std::vector<int64_t> of_rows =
             row_product_tactics(type, candidate.inputs[1].dtype, over_pixels, true, true, false,
                                 target_architecture(query), query.all_tactics);
-        for (const int64_t tactic : of_rows) add(tactic, product_tactic(tactic).name(type));
+        for (const int64_t tactic : of_rows) add_product(tactic, "");
         if (!of_rows.empty() && !query.all_tactics) continue;
       }
-      const auto add_tiles = [&](std::string_view prefix, const ProductSize& size,
+      const auto add_tiles = [&](std::string_view prefix, const ProductWork& of,
                                  int64_t first = 0) {
         for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, query)) {
           std::vector<int64_t> tactics =
-              product_tactics(type, unit, size, target_architecture(query), query.all_tactics);
+              product_tactics(type, unit, of.size, target_architecture(query), query.all_tactics);
+          const auto estimate = [&](int64_t number) {
+            return product_ms(product_tactic(number), of, rates);
+          };
           if (!is_last && formats.size() > 1 && tactics.size() > kLinearTactics &&
-              !query.all_tactics)
+              !query.all_tactics) {
+            std::ranges::stable_sort(tactics, {}, estimate);
             tactics.resize(kLinearTactics);
+          }
           for (const int64_t tactic : tactics)
-            add(first + tactic, str(prefix, product_tactic(tactic).name(type)));
+            add(first + tactic, str(prefix, product_tactic(tactic).name(type)), estimate(tactic));
         }
       };
-      const ProductSize& gathered = is_last ? over_pixels : over_maps;
       if (by_taps) {
         const int64_t elements = numel(shape.windows.x).constant();
-        ProductSize size = gathered;
-        (is_last ? size.m : size.n) = is_last ? images * elements : elements;
-        (is_last ? size.n : size.m) = maps * shape.taps().constant();
-        size.k = shape.channels.constant();
-        add_tiles(kByTaps, size, kConvolutionByTaps);
+        ProductWork of = work;
+        (is_last ? of.size.m : of.size.n) = is_last ? images * elements : elements;
+        (is_last ? of.size.n : of.size.m) = maps * shape.taps().constant();
+        of.size.k = shape.channels.constant();
+        of.has_boxes = of.size.k % vector_of(type) == 0;
+        of.a = of.b = of.has_boxes ? OperandCopy::kVectors : OperandCopy::kElements;
+        add_tiles(kByTaps, of, kConvolutionByTaps);
       }
       if (by_phases && (!by_taps || query.all_tactics)) {
-        const Windows phase = windows_of_phase(shape.windows);
-        const int64_t of_phase = numel(phase.y).constant();
-        ProductSize size = gathered;
-        (is_last ? size.m : size.n) = is_last ? images * of_phase : of_phase;
-        size.k = (shape.channels * numel(phase.window)).constant();
-        for (const WindowAxis& axis : shape.windows.axes) size.batches *= axis.stride;
-        add_tiles(kByPhases, size, kConvolutionByPhases);
+        ConvolutionShape phase = shape;
+        phase.windows = windows_of_phase(shape.windows);
+        const int64_t of_phase = phase.pixels().constant();
+        ProductWork of = work;
+        (is_last ? of.size.m : of.size.n) = is_last ? images * of_phase : of_phase;
+        of.size.k = (shape.channels * phase.taps()).constant();
+        for (const WindowAxis& axis : shape.windows.axes) of.size.batches *= axis.stride;
+        set_copies(of, phase, is_last, 0);
+        add_tiles(kByPhases, of, kConvolutionByPhases);
       }
       if ((by_taps || by_phases) && !query.all_tactics) continue;
-      if (!has_patches || query.all_tactics) add_tiles("", gathered);
+      if (!has_patches || query.all_tactics) add_tiles("", work);
       if (has_patches) {
         candidate.inputs[0].format = candidate.inputs[1].format = TensorFormat::kLINEAR;
-        add_tiles("patches, ", gathered);
+        set_copies(work, shape, is_last, patch_piece(shape, params, type));
+        add_tiles("patches, ", work);
       }
     }
   }

@@ -4,6 +4,7 @@
 #include "backend/device.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/product.h"
+#include "backend/gpu/product_cost.h"
 #include "backend/gpu/row_product.h"
 #include "base/types.h"
 #include "operators/matrix.h"
@@ -128,9 +129,21 @@ std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const Cand
     candidate.outputs = {{type_of_product(type)}};
     set_fused_types(candidate, params.fused, query, type, TensorFormat::kLINEAR);
     const int architecture = target_architecture(query);
-    const auto add = [&](int64_t tactic) {
-      candidate.tactic = tactic;
-      candidate.tactic_name = product_tactic(tactic).name(type);
+    ProductWork work = {.size = size, .type = type};
+    const auto is_aligned = [&](const MatrixStack& of) {
+      return of.stride().constant() % vector_of(type) == 0;
+    };
+    if (!is_aligned(a)) work.a = OperandCopy::kElements;
+    if (!is_aligned(b)) work.b = OperandCopy::kElements;
+    work.has_boxes = is_aligned(a) && is_aligned(b);
+    set_bytes(work, candidate, query);
+    work.operations = operations_of(params.fused, params.activation);
+    const auto add = [&](int64_t number) {
+      const ProductTactic tactic = product_tactic(number);
+      candidate.tactic = number;
+      candidate.tactic_name = tactic.name(type);
+      candidate.estimated_ms =
+          static_cast<float>(product_ms(tactic, work, gpu_rates(architecture)));
       found.push_back(candidate);
     };
     // Candidates are timed on their own, where other tiles may seem faster than they are in a chain

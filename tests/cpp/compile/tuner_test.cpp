@@ -372,5 +372,112 @@ TEST_F(Tuning, ACandidateWithAnotherNumberOfPortsIsAnError) {
   EXPECT_THROW(compile(network_, config_), Error);
 }
 
+/// A layer whose backend expects 1, 1.02, 10, 20, 30 and 40 ms of tactics 5, 4, ... 0.
+class EstimatedTuning : public Tuning {
+ protected:
+  EstimatedTuning() {
+    behaviour_.candidates = [](const CandidateQuery& query) {
+      std::vector<Candidate> result = tactics(query, 6);
+      const float estimates[] = {40, 30, 20, 10, 1.02F, 1};
+      for (size_t i = 0; i < result.size(); ++i) result[i].estimated_ms = estimates[i];
+      return result;
+    };
+    behaviour_.run_as = [this](const Candidate& candidate) {
+      if (std::ranges::find(runs_, candidate.tactic) == runs_.end())
+        runs_.push_back(candidate.tactic);
+    };
+    behaviour_.run = copy;
+    behaviour_.timing_key = "a key";
+  }
+  /// The tactics that a build runs, in the order of their first runs.
+  std::vector<int64_t> timed() {
+    runs_.clear();
+    plan_ = compile(network_, config_);
+    return runs_;
+  }
+  void make_cache() {
+    config_.timing_cache = std::make_shared<TimingCache>(get_device(DeviceType::kCPU).identity());
+  }
+  static std::string key(int tactic) {
+    return str("Test|a key|FP32:LINEAR:4x8,>FP32:LINEAR:4x8,|", tactic, "|");
+  }
+  const PlanStep& step() const { return plan_.schedules[0].steps[0]; }
+
+  TestBehaviour behaviour_;
+  std::vector<int64_t> runs_;
+  Plan plan_;
+};
+
+using Tactics = std::vector<int64_t>;
+
+TEST_F(EstimatedTuning, TheLevelSaysHowFarFromTheBestEstimateACandidateIsTimed) {
+  add(behaviour_);
+  EXPECT_EQ(timed(), (Tactics{5, 4, 3}));
+  EXPECT_GE(step().candidate.tactic, 3);
+  ASSERT_EQ(step().considered.size(), 4u);
+  EXPECT_EQ(step().considered[3].tactic, 2);
+  EXPECT_EQ(step().considered[3].dropped,
+            "it is expected to be slower than others (builder_optimization_level 3) (and 2 more)");
+  config_.optimization_level = 1;
+  EXPECT_EQ(timed(), (Tactics{5, 4}));
+  config_.max_num_tactics = 1;
+  EXPECT_EQ(timed(), (Tactics{5}));
+  config_.max_num_tactics = -1;
+  config_.optimization_level = 5;
+  EXPECT_EQ(timed(), (Tactics{5, 4, 3, 2, 1, 0}));
+  config_.optimization_level = 0;
+  EXPECT_EQ(timed(), Tactics());
+  EXPECT_EQ(step().candidate.tactic, 5);
+  config_.optimization_level = 3, config_.timing = false;
+  EXPECT_EQ(timed(), Tactics());
+  EXPECT_EQ(step().candidate.tactic, 5);
+}
+
+TEST_F(EstimatedTuning, AllTacticsAndVerifiedOnesAreTimedWhateverTheEstimates) {
+  add(behaviour_);
+  config_.all_tactics = true;
+  EXPECT_EQ(timed(), (Tactics{0, 1, 2, 3, 4, 5}));
+  config_.all_tactics = false;
+  config_.verification = VerificationLevel::kALL;
+  EXPECT_EQ(timed(), (Tactics{0, 1, 2, 3, 4, 5}));
+}
+
+TEST_F(EstimatedTuning, NoTacticOfAPluginIsLeftOut) {
+  behaviour_.requirements = {{"plugin", "Estimated", "1", ""}};
+  add(behaviour_);
+  EXPECT_EQ(timed(), (Tactics{0, 1, 2, 3, 4, 5}));
+}
+
+TEST_F(EstimatedTuning, WhatTheTimingCacheKnowsCountsWhateverItsEstimate) {
+  add(behaviour_);
+  make_cache();
+  config_.timing_cache->insert(key(0), 1e-6F);
+  EXPECT_EQ(timed(), (Tactics{5, 4, 3}));
+  EXPECT_EQ(step().candidate.tactic, 0);
+  EXPECT_EQ(config_.timing_cache->size(), 4u);
+  EXPECT_EQ(timed(), Tactics());
+  EXPECT_EQ(step().candidate.tactic, 0);
+
+  // The cache has all that a build of this level asks for, and not all that another one asks for.
+  config_.flags.set(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS, true);
+  EXPECT_EQ(timed(), Tactics());
+  config_.timing = false;
+  EXPECT_EQ(timed(), Tactics());
+  config_.timing = true;
+  config_.optimization_level = 5;
+  EXPECT_THROW(timed(), Error);
+}
+
+TEST_F(EstimatedTuning, SlowerOnesAreTimedWhereNoOtherWorks) {
+  behaviour_.make = [](const KernelArgs& args) {
+    if (args.candidate->tactic != 2) fail("tactic ", args.candidate->tactic, " is broken");
+  };
+  add(behaviour_);
+  EXPECT_EQ(timed(), (Tactics{2}));
+  EXPECT_EQ(step().candidate.tactic, 2);
+  for (const char* part : {"tactic 5 is broken", "tactic 4 is broken", "tactic 3 is broken"})
+    EXPECT_NE(logger_.warnings.find(part), std::string::npos) << part;
+}
+
 }  // namespace
 }  // namespace opwright
