@@ -74,5 +74,5 @@ def test_without_timing_the_best_estimate_is_chosen(levels):
 def test_results_are_right_at_every_level(levels):
     expected = A.astype(np.float64) @ B.astype(np.float64)
     for level, (engine, _) in levels.items():
-        y = np.asarray(engine(A), np.float64)
+        y = np.asarray(trt.Engine(engine)(A), np.float64)
         np.testing.assert_allclose(y, expected, rtol=2e-3, atol=2e-3, err_msg=f"level {level}")
