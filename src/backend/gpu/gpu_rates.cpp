@@ -3,8 +3,9 @@
 namespace opwright::gpu {
 namespace {
 
-/// One row per architecture. The second half of each row is fitted to times of 2619 candidates in
-/// seven networks on an H200. Older architectures have the same, because nobody has measured them.
+/// One row per architecture. That of 9.0 is fitted to times of 2619 candidates in seven networks of
+/// FP16 on an H200, apart from what its data sheet says. Rows of other architectures have the
+/// fitted numbers as well, because nobody has measured them.
 constexpr GpuRates kRates[] = {
     {.architecture = 80,  // A100
      .multiprocessors = 108,
