@@ -442,9 +442,9 @@ CandidateChoice Tuner::choose(const TuningJob& job, const NodePorts& ports,
       return estimate_reformat(port.opt, from, to);
     };
   CandidateChoice choice = choose_candidates(std::move(all), config_.search_range(), convert);
-  const auto slower = std::ranges::stable_partition(choice.slower, is_known);
-  std::ranges::move(choice.slower.begin(), slower.begin(), std::back_inserter(choice.timed));
-  choice.slower.erase(choice.slower.begin(), slower.begin());
+  const auto slower = std::stable_partition(choice.slower.begin(), choice.slower.end(), is_known);
+  std::move(choice.slower.begin(), slower, std::back_inserter(choice.timed));
+  choice.slower.erase(choice.slower.begin(), slower);
   for (const Candidate& each : choice.slower)
     dropped.push_back({each, str("it is expected to be slower than others "
                                  "(builder_optimization_level ",
