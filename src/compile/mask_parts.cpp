@@ -82,22 +82,6 @@ std::optional<PositionCondition> lifted(const PositionCondition& condition, cons
   return result;
 }
 
-/// Where each axis of a reshape's output comes from, if the reshape only adds and removes axes of
-/// extent 1; -1: it is added.
-std::optional<std::vector<int>> kept_axes(const SymShape& in, const SymShape& out) {
-  std::vector<int> from(out.size(), -1);
-  size_t to = 0;
-  for (size_t axis = 0; axis < in.size(); ++axis) {
-    if (in[axis] == Expr(1)) continue;
-    while (to < out.size() && out[to] == Expr(1)) ++to;
-    if (to == out.size() || !(in[axis] == out[to])) return std::nullopt;
-    from[to++] = static_cast<int>(axis);
-  }
-  for (; to < out.size(); ++to)
-    if (!(out[to] == Expr(1))) return std::nullopt;
-  return from;
-}
-
 }  // namespace
 
 void MaskParts::take_causal(Mask& mask, const Expr& queries, const Expr& keys, bool excludes,

@@ -461,43 +461,25 @@ PositionForms::Form PositionForms::moved(const GraphNode& node) {
     });
   }
   if (node.as<Reshape>()) {
-    // Axes other than those of extent 1 have to stay.
-    std::vector<std::pair<size_t, size_t>> kept;
-    bool only_units = true;
-    size_t to = 0;
-    for (size_t from = 0; from < in.size() && only_units; ++from) {
-      if (in[from] == Expr(1)) continue;
-      while (to < out.size() && out[to] == Expr(1)) ++to;
-      only_units = to < out.size() && in[from] == out[to];
-      if (only_units) kept.emplace_back(from, to++);
-    }
-    for (; to < out.size(); ++to) only_units = only_units && out[to] == Expr(1);
+    const std::optional<std::vector<int>> kept = kept_axes(in, out);
     return apply([&](const AffineForm& form) -> std::optional<AffineForm> {
       AffineForm result = uniform(form.constant, out.size());
       if (form.is_uniform()) return result;
-      if (!only_units) return std::nullopt;
-      for (const auto& [from, target] : kept) result.factors[target] = form.factors[from];
+      if (!kept) return std::nullopt;
+      for (size_t i = 0; i < out.size(); ++i)
+        if ((*kept)[i] >= 0) result.factors[i] = form.factors[static_cast<size_t>((*kept)[i])];
       return result;
     });
   }
-  const SliceParams& params = node.as<Slice>()->params();
-  if (params.mode != SampleMode::kSTRICT_BOUNDS) return {};
-  const std::optional<std::vector<Expr>> starts = integers_of(node, 1, params.start),
-                                         strides = integers_of(node, 3, params.stride);
-  Ints axes = params.axes;
-  if (axes.empty())
-    for (size_t i = 0; i < in.size(); ++i) axes.push_back(static_cast<int64_t>(i));
-  const bool are_known =
-      starts && strides && starts->size() == axes.size() && strides->size() == axes.size();
+  if (node.as<Slice>()->params().mode != SampleMode::kSTRICT_BOUNDS) return {};
+  const std::optional<std::vector<SlicedAxis>> axes = sliced_axes(node);
   return apply([&](const AffineForm& form) -> std::optional<AffineForm> {
     if (form.is_uniform()) return form;
-    if (!are_known) return std::nullopt;
+    if (!axes) return std::nullopt;
     AffineForm result = form;
-    for (size_t i = 0; i < axes.size(); ++i) {
-      const size_t axis = axis_of(axes[i], in.size());
-      const Expr& stride = (*strides)[i];
+    for (const auto& [axis, start, stride] : *axes) {
       const bool is_whole = in[axis] == out[axis] && stride == repeating_stride(in[axis]);
-      result.constant = result.constant + (*starts)[i] * form.factors[axis];
+      result.constant = result.constant + start * form.factors[axis];
       result.factors[axis] = form.factors[axis] * (is_whole ? Expr(1) : stride);
     }
     return result;

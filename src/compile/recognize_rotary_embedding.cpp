@@ -14,28 +14,20 @@
 namespace opwright {
 namespace {
 
-/// Whether the node passes on a part of its input's last axis and all of the others.
+/// A part of a tensor's last axis, with all of the other axes.
 struct LastPart {
   GraphValue* whole = nullptr;
   int64_t start = 0, stride = 1, extent = 0;
 };
+/// The part that the value is. Nothing where it is no such part.
 std::optional<LastPart> last_part(const GraphValue* value) {
   const GraphNode* node = value ? value->producer : nullptr;
-  const auto* slice = node ? node->as<Slice>() : nullptr;
-  if (slice == nullptr || slice->params().mode != SampleMode::kSTRICT_BOUNDS) return std::nullopt;
-  const SliceParams& params = slice->params();
+  if (node == nullptr || node->as<Slice>() == nullptr) return std::nullopt;
   const SymShape &in = node->inputs[0]->info.dims, &out = value->info.dims;
-  const auto starts = integers_of(*node, 1, params.start),
-             strides = integers_of(*node, 3, params.stride);
-  const size_t count = params.axes.empty() ? in.size() : params.axes.size();
-  if (in.empty() || !starts || !strides || starts->size() != count || strides->size() != count)
-    return std::nullopt;
+  const std::optional<std::vector<SlicedAxis>> axes = sliced_axes(*node);
+  if (in.empty() || !axes) return std::nullopt;
   LastPart part{node->inputs[0], 0, 1, 0};
-  for (size_t i = 0; i < count; ++i) {
-    size_t axis = i;
-    if (!params.axes.empty())
-      axis = static_cast<size_t>(params.axes[i] + (params.axes[i] < 0 ? std::ssize(in) : 0));
-    const Expr &start = (*starts)[i], &stride = (*strides)[i];
+  for (const auto& [axis, start, stride] : *axes) {
     if (!start.is_constant()) return std::nullopt;
     if (axis + 1 == in.size()) {
       if (!stride.is_constant()) return std::nullopt;
@@ -58,9 +50,9 @@ GraphValue* negation_of(const GraphValue* value) {
   return factor_of(*op, x) == -1.0 ? x : nullptr;
 }
 
-/// The value that the node joins with another one along the last axis.
-const GraphNode* pair_joined(const GraphValue* value) {
-  const GraphNode* node = value ? value->producer : nullptr;
+/// The value's producer, if it joins two values along the last axis; else null.
+GraphNode* pair_joined(const GraphValue* value) {
+  GraphNode* node = value ? value->producer : nullptr;
   const auto* join = node ? node->as<Concatenation>() : nullptr;
   if (join == nullptr || node->inputs.size() != 2) return nullptr;
   const int64_t rank = std::ssize(value->info.dims), axis = join->params().axis;
@@ -257,8 +249,8 @@ class RotaryRewriting {
     return false;
   }
 
-  /// Places of the heads' axis: [batch, heads, length, size] or [batch, length, heads, size].
-  /// Returns the angles as [batch or 1, length, pairs]; null where the table has another shape.
+  /// The angles of a table, [batch or 1, length, pairs], for x of [batch, length, heads, size] with
+  /// `length_first`, else of [batch, heads, length, size]. Null where the table has another shape.
   GraphValue* angles(GraphNode* before, GraphValue* table, const SymShape& x, bool length_first,
                      bool interleaved) {
     SymShape dims = table->info.dims;
@@ -339,7 +331,7 @@ class RotaryRewriting {
   void take_rest(GraphValue*& x, GraphNode*& last, RotaryEmbeddingParams& params) const {
     const auto leading = last_part(x);
     if (!leading || leading->start != 0 || leading->stride != 1) return;
-    const GraphNode* const join = pair_joined_user(*last->outputs[0]);
+    GraphNode* const join = pair_joined_user(*last->outputs[0]);
     if (join == nullptr || join->inputs[0] != last->outputs[0]) return;
     const auto rest = last_part(join->inputs[1]);
     const Expr& size = leading->whole->info.dims.back();
@@ -347,9 +339,9 @@ class RotaryRewriting {
         rest->stride != 1 || !(Expr(rest->start + rest->extent) == size))
       return;
     params.rotary_embedding_dim = leading->extent;
-    x = leading->whole, last = const_cast<GraphNode*>(join);
+    x = leading->whole, last = join;
   }
-  const GraphNode* pair_joined_user(const GraphValue& value) const {
+  GraphNode* pair_joined_user(const GraphValue& value) const {
     const GraphNode* user = graph_.single_user(value);
     return user != nullptr && user->outputs.size() == 1 ? pair_joined(user->outputs[0]) : nullptr;
   }

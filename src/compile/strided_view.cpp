@@ -26,21 +26,45 @@ std::optional<std::vector<Expr>> integers_of(const GraphNode& node, size_t input
   return *value->info.values;
 }
 
-bool only_repeats(const GraphNode& node) {
-  const auto* slice = node.as<Slice>();
-  if (slice == nullptr || slice->params().mode != SampleMode::kSTRICT_BOUNDS) return false;
-  const SliceParams& params = slice->params();
-  const SymShape &in = node.inputs[0]->info.dims, &out = node.outputs[0]->info.dims;
-  const std::optional<std::vector<Expr>> starts = integers_of(node, 1, params.start),
-                                         strides = integers_of(node, 3, params.stride);
+std::optional<std::vector<SlicedAxis>> sliced_axes(const GraphNode& slice) {
+  const SliceParams& params = slice.as<Slice>()->params();
+  const SymShape& in = slice.inputs[0]->info.dims;
+  const std::optional<std::vector<Expr>> starts = integers_of(slice, 1, params.start),
+                                         strides = integers_of(slice, 3, params.stride);
   const size_t count = params.axes.empty() ? in.size() : params.axes.size();
-  if (!starts || !strides || starts->size() != count || strides->size() != count) return false;
+  if (params.mode != SampleMode::kSTRICT_BOUNDS || !starts || !strides || starts->size() != count ||
+      strides->size() != count)
+    return std::nullopt;
+  std::vector<SlicedAxis> axes;
   for (size_t i = 0; i < count; ++i) {
-    size_t axis = i;
-    if (!params.axes.empty())
-      axis = static_cast<size_t>(params.axes[i] + (params.axes[i] < 0 ? std::ssize(in) : 0));
-    const Expr& stride = (*strides)[i];
-    if (!((*starts)[i] == Expr(0))) return false;
+    const int64_t named = params.axes.empty() ? static_cast<int64_t>(i) : params.axes[i];
+    const auto axis = static_cast<size_t>(named < 0 ? named + std::ssize(in) : named);
+    axes.push_back({axis, (*starts)[i], (*strides)[i]});
+  }
+  return axes;
+}
+
+std::optional<std::vector<int>> kept_axes(const SymShape& in, const SymShape& out) {
+  std::vector<int> from(out.size(), -1);
+  size_t to = 0;
+  for (size_t axis = 0; axis < in.size(); ++axis) {
+    if (in[axis] == Expr(1)) continue;
+    while (to < out.size() && out[to] == Expr(1)) ++to;
+    if (to == out.size() || !(in[axis] == out[to])) return std::nullopt;
+    from[to++] = static_cast<int>(axis);
+  }
+  for (; to < out.size(); ++to)
+    if (!(out[to] == Expr(1))) return std::nullopt;
+  return from;
+}
+
+bool only_repeats(const GraphNode& node) {
+  if (node.as<Slice>() == nullptr) return false;
+  const SymShape &in = node.inputs[0]->info.dims, &out = node.outputs[0]->info.dims;
+  const std::optional<std::vector<SlicedAxis>> axes = sliced_axes(node);
+  if (!axes) return false;
+  for (const auto& [axis, start, stride] : *axes) {
+    if (!(start == Expr(0))) return false;
     if (in[axis] == Expr(1)) continue;
     if (!(in[axis] == out[axis]) || !(stride == Expr(1) || stride == repeating_stride(in[axis])))
       return false;
@@ -104,19 +128,11 @@ bool StridedView::reshape(const SymShape& dims) {
 }
 
 bool StridedView::slice(const GraphNode& node) {
-  const SliceParams& params = node.as<Slice>()->params();
   const SymShape &in = node.inputs[0]->info.dims, &out = node.outputs[0]->info.dims;
-  const std::optional<std::vector<Expr>> starts = integers_of(node, 1, params.start),
-                                         strides = integers_of(node, 3, params.stride);
-  if (params.mode != SampleMode::kSTRICT_BOUNDS || !starts || !strides) return false;
-  Ints axes = params.axes;
-  if (axes.empty())
-    for (size_t i = 0; i < in.size(); ++i) axes.push_back(static_cast<int64_t>(i));
-  if (starts->size() != axes.size() || strides->size() != axes.size()) return false;
+  const std::optional<std::vector<SlicedAxis>> axes = sliced_axes(node);
+  if (!axes) return false;
   StridedView result = *this;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const auto axis = static_cast<size_t>(axes[i] < 0 ? axes[i] + std::ssize(in) : axes[i]);
-    const Expr &start = (*starts)[i], &stride = (*strides)[i];
+  for (const auto& [axis, start, stride] : *axes) {
     std::vector<Part>& parts = result.axes_[axis];
     if (start == Expr(0) && in[axis] == out[axis] && (stride == Expr(1) || in[axis] == Expr(1)))
       continue;

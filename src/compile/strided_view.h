@@ -11,6 +11,17 @@ namespace opwright {
 /// where they are not known.
 std::optional<std::vector<Expr>> integers_of(const GraphNode& node, size_t input,
                                              const Ints& given);
+/// What a slice takes of an axis of its input.
+struct SlicedAxis {
+  size_t axis = 0;
+  Expr start, stride;
+};
+/// The axes that a Slice names. Nothing where it may read beyond its input, or where its starts or
+/// strides are not known.
+std::optional<std::vector<SlicedAxis>> sliced_axes(const GraphNode& slice);
+/// Where each axis of a reshape's output comes from, if the reshape only adds and removes axes of
+/// extent 1; -1: it is added.
+std::optional<std::vector<int>> kept_axes(const SymShape& in, const SymShape& out);
 /// Whether the node is a slice that repeats axes of extent 1 and leaves the others unchanged.
 bool only_repeats(const GraphNode& node);
 
