@@ -77,3 +77,34 @@ def test_open_pixels():
 def test_few_pixels_stay_one_step():
     scale, bias = np.ones(16, np.float32), np.zeros(16, np.float32)
     assert "GroupStatistics" not in kinds(build("1,16,40,40", np.float32, 4, scale, bias))
+
+
+@pytest.mark.parametrize("groups", [1, 4, 16])
+@pytest.mark.parametrize("pixels", [12, 180])
+def test_instances_of_a_reshaped_tensor_are_groups(groups, pixels):
+    """torch.onnx.export wrote a GroupNorm so before opset 18."""
+    rng = np.random.default_rng(2)
+    scale, bias = (rng.standard_normal((16, 1, 1)).astype(np.float32) for _ in range(2))
+    model = onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 17]>
+        g (float[2,16,{pixels},{pixels}] x) => (float[2,16,{pixels},{pixels}] y) {{
+            a = Reshape(x, rows)
+            b = InstanceNormalization<epsilon=1e-3>(a, ones, zeros)
+            c = Reshape(b, shape)
+            d = Mul(c, scale)
+            y = Add(d, bias)
+        }}""")
+    constants = {
+        "rows": np.array([0, groups, -1], np.int64),
+        "shape": np.array([2, 16, pixels, pixels], np.int64),
+        "ones": np.ones(groups, np.float32),
+        "zeros": np.zeros(groups, np.float32),
+        "scale": scale,
+        "bias": bias,
+    }
+    for name, array in constants.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    engine = opwright.build(model, device="cuda", timing=False)
+    assert "Reshape" not in kinds(engine)
+    x = (rng.standard_normal((2, 16, pixels, pixels)) + 3).astype(np.float32)
+    expected = normalized(x, groups, scale, bias, 1e-3)
+    np.testing.assert_allclose(engine(x), expected, atol=1e-5, rtol=1e-5)
