@@ -180,32 +180,33 @@ TEST_F(AllTactics, Convolutions) {
 }
 
 TEST_F(AllTactics, Deconvolutions) {
-  constexpr int64_t kIn = 8, kOut = 12, kHeight = 3, kWidth = 5, kStride = 2, kKernel = 3;
-  constexpr int64_t kRows = (kHeight - 1) * kStride + kKernel,
-                    kColumns = (kWidth - 1) * kStride + kKernel;
-  for (const DataType type : {DataType::kFLOAT, DataType::kHALF}) {
-    ConvolutionParams params;
-    params.stride = {kStride, kStride}, params.pre_padding = params.post_padding = {0, 0};
-    const TestInput x = input({1, kIn, kHeight, kWidth}, 1, type),
-                    kernel = input({kIn, kOut, kKernel, kKernel}, 2, type, true),
-                    bias = input({kOut}, 3, DataType::kFLOAT, true);
-    Values expected = make_values({1, kOut, kRows, kColumns},
-                                  [&](int64_t i) { return bias.values[i / (kRows * kColumns)]; });
-    for (int64_t i = 0; i < x.values.size(); ++i)
-      for (int64_t e = 0; e < kOut * kKernel * kKernel; ++e) {
-        const int64_t row = i / kWidth % kHeight * kStride + e / kKernel % kKernel,
-                      column = i % kWidth * kStride + e % kKernel,
-                      to = (e / (kKernel * kKernel) * kRows + row) * kColumns + column;
-        expected[to] +=
-            x.values[i] * kernel.values[i / (kHeight * kWidth) * kOut * kKernel * kKernel + e];
-      }
-    QueryOptions options;
-    options.tf32 = type == DataType::kFLOAT;
-    const bool is_rounded = options.tf32 && !test_device().is_host();
-    check(Deconvolution(params), {x, kernel, bias}, {{expected.shape, type}}, expected,
-          is_rounded ? 3e-2 : tolerance(type), 17, options);
-    if (HasFailure()) return;
-  }
+  constexpr int64_t kIn = 8, kOut = 12, kHeight = 3, kWidth = 5, kStride = 2;
+  // Windows that meet, which are computed by taps as well, and windows that overlap.
+  for (const int64_t window : {2, 3})
+    for (const DataType type : {DataType::kFLOAT, DataType::kHALF}) {
+      const int64_t rows = (kHeight - 1) * kStride + window,
+                    columns = (kWidth - 1) * kStride + window, taps = window * window;
+      ConvolutionParams params;
+      params.stride = {kStride, kStride}, params.pre_padding = params.post_padding = {0, 0};
+      const TestInput x = input({1, kIn, kHeight, kWidth}, 1, type),
+                      kernel = input({kIn, kOut, window, window}, 2, type, true),
+                      bias = input({kOut}, 3, DataType::kFLOAT, true);
+      Values expected = make_values({1, kOut, rows, columns},
+                                    [&](int64_t i) { return bias.values[i / (rows * columns)]; });
+      for (int64_t i = 0; i < x.values.size(); ++i)
+        for (int64_t e = 0; e < kOut * taps; ++e) {
+          const int64_t row = i / kWidth % kHeight * kStride + e / window % window,
+                        column = i % kWidth * kStride + e % window,
+                        to = (e / taps * rows + row) * columns + column;
+          expected[to] += x.values[i] * kernel.values[i / (kHeight * kWidth) * kOut * taps + e];
+        }
+      QueryOptions options;
+      options.tf32 = type == DataType::kFLOAT;
+      const bool is_rounded = options.tf32 && !test_device().is_host();
+      check(Deconvolution(params), {x, kernel, bias}, {{expected.shape, type}}, expected,
+            is_rounded ? 3e-2 : tolerance(type), 41, options);
+      if (HasFailure()) return;
+    }
 }
 
 TEST_F(AllTactics, BitCasts) {

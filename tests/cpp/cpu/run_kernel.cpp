@@ -184,13 +184,20 @@ PortDesc port_of(const Shape& shape, DataType dtype) {
   return port;
 }
 
+// Sanitizers look at what writes and launches kernels, not at the emulated kernels.
+#ifdef OPWRIGHT_SANITIZED
+constexpr int kShareOfSanitizers = 3;
+#else
+constexpr int kShareOfSanitizers = 1;
+#endif
+
 }  // namespace
 
 bool runs_all_tactics() { return std::getenv("OPWRIGHT_ALL_TACTICS") != nullptr; }
 bool runs_each_once() { return asked_tactics() == "once" || runs_least(); }
 
 Selection::Selection(int every)
-    : every_(test_device().is_host() || runs_all_tactics() ? 1 : every) {}
+    : every_(test_device().is_host() || runs_all_tactics() ? 1 : every * kShareOfSanitizers) {}
 
 Values random_values(const Shape& shape, int seed, double low, double high) {
   std::mt19937 generator(seed);

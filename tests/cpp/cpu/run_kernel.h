@@ -15,8 +15,8 @@ namespace opwright::testing {
 /// The device whose kernels the test program is about.
 const Device& test_device();
 
-/// Chooses from many cases: a GPU, which compiles a kernel for each, tests one in `every`, and all
-/// where runs_all_tactics().
+/// Chooses from many cases: a GPU, which compiles a kernel for each, tests one in `every`, with
+/// sanitizers a third of these, and all where runs_all_tactics().
 class Selection {
  public:
   explicit Selection(int every);

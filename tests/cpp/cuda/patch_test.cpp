@@ -87,6 +87,7 @@ const PatchCase kCases[] = {
 /// at addresses that vectors may have and others.
 TEST(CudaPatch, EveryTileAgreesWithTheLoops) {
   std::set<int64_t> tactics;
+  Selection selection(3);
   for (const PatchCase& c : kCases)
     for (const DataType type : {DataType::kHALF, DataType::kBF16}) {
       ConvolutionParams params = params_of(c);
@@ -104,6 +105,7 @@ TEST(CudaPatch, EveryTileAgreesWithTheLoops) {
         // BF16 differs in a type of the code.
         if (number++ % 4 != 0 && type == DataType::kBF16) continue;
         tactics.insert(candidate.tactic);
+        if (!selection.takes_next()) continue;
         TestKernel built(op, candidate, inputs, outputs);
         for (const int shift : {0, 1}) {
           SCOPED_TRACE(::testing::Message()
@@ -225,6 +227,7 @@ TEST(CudaPatch, InfinitiesStayInTheirGroup) {
 
 /// Open images, heights and widths.
 TEST(CudaPatch, OpenExtents) {
+  Selection selection(1);
   for (const int64_t groups : {1, 8}) {
     ConvolutionParams params;
     params.groups = groups;
@@ -242,6 +245,7 @@ TEST(CudaPatch, OpenExtents) {
          candidates_of(op, std::span<const PortDesc>(inputs), outputs, {.all_tactics = true})) {
       if (!is_patch(candidate)) continue;
       ++number;
+      if (!selection.takes_next()) continue;
       std::vector<PortDesc> of_inputs = inputs, of_outputs = outputs;
       for (size_t i = 0; i < 2; ++i) of_inputs[i].type = candidate.inputs[i];
       of_outputs[0].type = candidate.outputs[0];

@@ -13,6 +13,8 @@ constexpr size_t kGuard = size_t{64} * 1024;
 
 }  // namespace
 
+Fiber::Registers Fiber::caller_;
+
 Fiber::Fiber()
     : stack_(static_cast<char*>(mmap(nullptr, kGuard + kStack, PROT_NONE,
                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
@@ -67,9 +69,6 @@ void Fiber::start(void (*body)()) {
   own_.uc_link = nullptr;
   makecontext(&own_, body, 0);
 }
-
-void Fiber::resume() { swapcontext(&caller_, &own_); }
-void Fiber::suspend() { swapcontext(&own_, &caller_); }
 
 #endif
 

@@ -49,22 +49,64 @@ Threads& pool() {
   return *pool;
 }
 Thread* running = nullptr;
+int finished = 0;
+/// The warp whose lanes run, one after another: `lane` is the running one's place among `lanes`,
+/// `step` the direction. After a pass over its lanes the next one goes the other way.
+struct Warp {
+  std::unique_ptr<Thread>* lanes = nullptr;
+  int count = 0, lane = 0, step = 1, passes = 0;
+};
+Warp warp;
+Block* running_block = nullptr;
 const Entry* running_entry = nullptr;
 std::span<char* const> running_shared;
 void** running_parameters = nullptr;
 void (*trap)() = nullptr;
 
+/// The next lane of the running warp that can run; null if this pass over the lanes is over.
+Thread* next_lane() {
+  for (warp.lane += warp.step; warp.lane >= 0 && warp.lane < warp.count; warp.lane += warp.step) {
+    Thread& thread = *warp.lanes[warp.lane];
+    if (thread.status != Thread::kRunnable) continue;
+    running = &thread;
+    running_block->thread = thread.index;
+    return &thread;
+  }
+  return nullptr;
+}
+
+bool release_exchanges();
+
+/// Lets the next lane of the warp run. It goes on without the scheduler as long as the warp waits
+/// only for itself, so that its stacks stay in the caches. That is limited, since it may wait for
+/// another warp.
+void wait(Thread* self) {
+  constexpr int kPasses = 64;
+  Thread* next = next_lane();
+  while (next == nullptr && release_exchanges() && ++warp.passes < kPasses) {
+    warp.step = -warp.step;
+    warp.lane = warp.step > 0 ? -1 : warp.count;
+    next = next_lane();
+  }
+  if (next == nullptr) {
+    self->fiber.suspend();
+  } else if (next != self) {
+    self->fiber.hand_over(next->fiber);
+  }
+}
+
 void run_thread() {
   running_entry->run_thread(running_parameters);
   running->status = Thread::kFinished;
-  running->fiber.suspend();
+  ++finished;
+  wait(running);
 }
 
 int wait_barrier(int predicate) {
   Thread* self = running;
   self->predicate = predicate != 0;
   self->status = Thread::kBarrier;
-  self->fiber.suspend();
+  wait(self);
   return self->barrier_count;
 }
 
@@ -74,7 +116,7 @@ void wait_numbered_barrier(int number, int count) {
   self->number = number;
   self->needed = count;
   self->status = Thread::kNumberedBarrier;
-  self->fiber.suspend();
+  wait(self);
 }
 
 void wait_while(const uint64_t* word, unsigned bit) {
@@ -83,12 +125,12 @@ void wait_while(const uint64_t* word, unsigned bit) {
   self->word = word;
   self->bit = bit;
   self->status = Thread::kWord;
-  self->fiber.suspend();
+  wait(self);
 }
 
 void wait_cluster_barrier() {
   running->status = Thread::kCluster;
-  running->fiber.suspend();
+  wait(running);
 }
 
 char* shared_of(unsigned rank) {
@@ -102,7 +144,7 @@ const uint64_t* wait_exchange(unsigned mask, uint64_t value) {
   self->mask = mask;
   self->value = value;
   self->status = Thread::kExchange;
-  self->fiber.suspend();
+  wait(self);
   return self->received;
 }
 
@@ -145,25 +187,34 @@ bool release_numbered_barrier(const Threads& threads, int count, const Thread& f
 }
 
 /// Releases the lanes of a mask, once all of them that are alive wait with that mask.
-bool release_exchange(const Threads& threads, int first, int lanes, unsigned mask) {
+bool release_exchange(unsigned mask) {
   uint64_t present = 0;
-  for (int lane = 0; lane < lanes; ++lane) {
-    const Thread& thread = *threads[first + lane];
+  for (int lane = 0; lane < warp.count; ++lane) {
+    const Thread& thread = *warp.lanes[lane];
     if (!(mask >> lane & 1) || thread.status == Thread::kFinished) continue;
     if (thread.status != Thread::kExchange || thread.mask != mask) return false;
     present |= uint64_t{1} << lane;
   }
-  uint64_t* const exchanged = threads[first + std::countr_zero(present)]->exchanged;
+  uint64_t* const exchanged = warp.lanes[std::countr_zero(present)]->exchanged;
   for (int lane = 0; lane < kWarp; ++lane) {
     exchanged[lane] = 0;
     if (!(present >> lane & 1)) continue;
-    Thread& thread = *threads[first + lane];
+    Thread& thread = *warp.lanes[lane];
     exchanged[lane] = thread.value;
     thread.received = exchanged;
     thread.status = Thread::kRunnable;
   }
   exchanged[kWarp] = present;
   return true;
+}
+
+/// Releases the lanes of the warp whose exchanges are complete.
+bool release_exchanges() {
+  bool any = false;
+  for (int lane = 0; lane < warp.count; ++lane)
+    if (warp.lanes[lane]->status == Thread::kExchange)
+      any |= release_exchange(warp.lanes[lane]->mask);
+  return any;
 }
 
 /// Releases threads of blocks of `block` threads each; `count` is the number of all threads.
@@ -185,15 +236,6 @@ bool release(const Threads& threads, int count, int block) {
     }
     any |= thread.status == Thread::kRunnable;
   }
-  return any;
-}
-
-/// Releases the lanes of a warp whose exchanges are complete.
-bool release_exchanges(const Threads& threads, int first, int lanes) {
-  bool any = false;
-  for (int t = first; t < first + lanes; ++t)
-    if (threads[t]->status == Thread::kExchange)
-      any |= release_exchange(threads, first, lanes, threads[t]->mask);
   return any;
 }
 
@@ -222,6 +264,7 @@ BlockEnd run_collective_blocks(const Table& table, const Entry& entry, void** pa
   running_entry = &entry;
   running_parameters = parameters;
   running_shared = shared;
+  running_block = table.block;
   for (int t = 0; t < count; ++t) {
     const unsigned place = t % block;
     Thread& thread = *threads[t];
@@ -231,34 +274,24 @@ BlockEnd run_collective_blocks(const Table& table, const Entry& entry, void** pa
     thread.status = Thread::kRunnable;
     thread.fiber.start(run_thread);
   }
-  const int warps_of_block = (block + kWarp - 1) / kWarp, block_count = count / block;
-  int finished = 0;
-  // Threads run forwards and backwards in turns, so that a kernel that lacks a barrier fails. A
-  // warp goes on as long as it waits only for itself, so that its stacks stay in the caches. That
-  // is limited, since it may wait for another warp.
+  const int warps_of_block = (block + kWarp - 1) / kWarp;
+  const int warps = warps_of_block * (count / block);
+  finished = 0;
+  // Threads run forwards and backwards in turns, so that a kernel that lacks a barrier fails.
   for (bool forwards = true;; forwards = !forwards) {
-    for (int i = 0; i < warps_of_block * block_count; ++i) {
-      const int warp = forwards ? i : warps_of_block * block_count - 1 - i;
-      const int begin = warp % warps_of_block * kWarp, lanes = std::min(kWarp, block - begin);
-      const int of_block = warp / warps_of_block;
-      table.block->block = {first.x + of_block, first.y, first.z};
-      table.block->dynamic_shared = shared[of_block];
-      constexpr int kRounds = 64;
-      for (int round = 0; round < kRounds; ++round) {
-        for (int lane = 0; lane < lanes; ++lane) {
-          const bool is_forwards = forwards == (round % 2 == 0);
-          Thread& thread =
-              *threads[of_block * block + begin + (is_forwards ? lane : lanes - 1 - lane)];
-          if (thread.status != Thread::kRunnable) continue;
-          running = &thread;
-          table.block->thread = thread.index;
-          thread.fiber.resume();
-          finished += thread.status == Thread::kFinished;
-        }
-        if (!release_exchanges(threads, of_block * block + begin, lanes)) break;
-      }
+    for (int i = 0; i < warps; ++i) {
+      const int number = forwards ? i : warps - 1 - i;
+      const int begin = number % warps_of_block * kWarp, of_block = number / warps_of_block;
+      const int lanes = std::min(kWarp, block - begin);
+      running_block->block = {first.x + of_block, first.y, first.z};
+      running_block->dynamic_shared = shared[of_block];
+      warp = {.lanes = &threads[of_block * block + begin],
+              .count = lanes,
+              .lane = forwards ? -1 : lanes,
+              .step = forwards ? 1 : -1};
+      if (Thread* const thread = next_lane()) thread->fiber.resume();
     }
-    table.block->block = first;
+    running_block->block = first;
     if (finished == count) return BlockEnd::kFinished;
     if (!release(threads, count, block)) return BlockEnd::kDeadlock;
   }
