@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/candidates.h"
+#include "backend/gpu/source.h"
 #include "base/types.h"
 #include "operators/fused_attention.h"
 
@@ -58,7 +59,7 @@ int64_t shared_memory(const AttentionTile& tile, const FusedAttentionParams& par
 /// Bytes for the results of warps that share queries but no keys.
 int64_t state_size(const AttentionTile& tile, const FusedAttentionParams& params);
 
-inline int rounded(int64_t size, int64_t to) { return static_cast<int>((size + to - 1) / to * to); }
+inline int rounded(int64_t size, int64_t to) { return static_cast<int>(round_up(size, to)); }
 inline int rounded_size(int64_t size) { return rounded(size, 16); }
 inline int vector_of(DataType type) { return 128 / bits(type); }
 

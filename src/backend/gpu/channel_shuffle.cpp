@@ -28,8 +28,8 @@ class ShuffleWriter {
       move_.typical_length = typical[1];
       move_.row = [=, groups = params.groups](int) {
         return str("const auto* const from = in0 + row * ", channels,
-                   ";\nconst auto fetch = [&](Index i) -> Element { return from[i % ", groups,
-                   " * ", per_group, " + i / ", groups, "]; };\n");
+                   ";\nreturn [=](Index i) -> Element { return from[i % ", groups, " * ", per_group,
+                   " + i / ", groups, "]; };\n");
       };
       return;
     }
@@ -42,8 +42,7 @@ class ShuffleWriter {
     move_.row = [=, groups = params.groups](int) {
       return str("const Index from_channel = c1 % ", groups, " * ", per_group, " + c1 / ", groups,
                  ";\nconst Element* const from = (const Element*)(in0 + (c0 * ", channels,
-                 " + from_channel) * ", pixels,
-                 ");\nconst auto fetch = [&](Index i) { return from[i]; };\n");
+                 " + from_channel) * ", pixels, ");\nreturn [=](Index i) { return from[i]; };\n");
     };
   }
 

@@ -81,7 +81,7 @@ class ConcatenationWriter {
       for (size_t i = 0; i < lengths_.size(); ++i)
         move.conditions.push_back(alignment_condition(size_, width_, str("in", i)));
     move.row = [this](int width) {
-      std::string text = "const auto fetch = [&](Index i) -> Element {\n";
+      std::string text = "return [=](Index i) -> Element {\n";
       for (size_t i = 0; i < lengths_.size(); ++i) {
         if (i + 1 < lengths_.size())
           text += str("if (i < ", length_in(begins_[i + 1], width), ") ");
@@ -94,62 +94,37 @@ class ConcatenationWriter {
     return generate_rows(source_, move, plan);
   }
 
-  /// Statements that choose the input of a group of threads by binary search.
-  std::string choose(size_t first, size_t last, const std::vector<Expr>& groups) {
+  /// Statements that find the input of a stretch by binary search.
+  std::string choose(size_t first, size_t last, const std::vector<Expr>& stretches) {
     if (last - first == 1)
-      return str("from = in", first, ";\npiece = ", source_.value(lengths_[first]),
-                 ";\nbegin = ", source_.value(begins_[first]),
-                 ";\ngroup -= ", source_.value(groups[first]), ";\n");
+      return str("return {in", first, ", ", source_.values({lengths_[first], begins_[first]}),
+                 ", number - ", source_.value(stretches[first]), "};\n");
     const size_t middle = (first + last) / 2;
-    return str("if (group < ", source_.value(groups[middle]), ") {\n",
-               choose(first, middle, groups), "} else {\n", choose(middle, last, groups), "}\n");
+    return str("if (number < ", source_.value(stretches[middle]), ") {\n",
+               choose(first, middle, stretches), "} else {\n", choose(middle, last, stretches),
+               "}\n");
   }
 
   /// Writes a kernel whose lanes copy a stretch of one row's piece of one input.
   GeneratedKernel pieces(const RowPlan& plan) {
     source_.set_output_type(0, carrier_type(size_));
-    const std::string_view carrier = carrier_type(size_);
-    const int rows = kThreads / plan.lanes, chunk = plan.lanes * plan.unroll * width_;
-    std::vector<Expr> groups;  // groups before those of each input
+    const int chunk = plan.lanes * plan.unroll * width_;
+    std::vector<Expr> stretches;  // those before each input's
     Expr count = 0;
     for (const Expr& length : lengths_) {
-      groups.push_back(count);
+      stretches.push_back(count);
       count = count + rows_ * ceil_div(length, Expr(chunk));
     }
-    std::string text =
-        str("const Index total = ", source_.value(length_), ", count = ", source_.value(count),
-            ";\nfor (Index number = (Index)blockIdx.x * ", rows, " + (Index)threadIdx.x / ",
-            plan.lanes, "; number < count; number += (Index)gridDim.x * ", rows,
-            ") {\nIndex group = number;\n", "const ", carrier, "* from;\nIndex piece, begin;\n",
-            choose(0, lengths_.size(), groups), "const Index chunks = (piece + ", chunk - 1, ") / ",
-            chunk, ";\n", "const Index row = (Index)((UIndex)group / (UIndex)chunks);\n",
-            "const Index first = (group - row * chunks) * ", chunk,
-            ", lane = (Index)threadIdx.x % ", plan.lanes, ";\n", "from += row * piece + first;\n",
-            carrier, "* const to = out0 + (row * total + begin + first);\n",
-            "const Index left = min(piece - first, (Index)", chunk, ");\n");
-    const auto copy = [&](int width) {
-      text += str("typedef ", carrier_type(size_ * width), " Element;\nconst Index length = left",
-                  width > 1 ? str(" / ", width) : std::string(), ";\n");
-      text += str("for (Index at = lane; at < length; at += ", plan.lanes * plan.unroll,
-                  ") {\nElement elements[", plan.unroll, "];\n");
-      const auto each = [&](std::string_view statement) {
-        text += str("#pragma unroll\nfor (int k = 0; k < ", plan.unroll,
-                    "; ++k) {\nconst Index i = at + k * ", plan.lanes, ";\nif (i < length) ",
-                    statement, "\n}\n");
-      };
-      each("elements[k] = __ldcs((const Element*)from + i);");
-      each("__stcs((Element*)to + i, elements[k]);");
-      text += "}\n";
-    };
-    if (width_ > 1) {
-      text += str("if (", alignment_condition(size_, width_, "from"), " && ",
-                  alignment_condition(size_, width_, "to"), " && left % ", width_, " == 0) {\n");
-      copy(width_);
-      text += "} else {\n";
-    }
-    copy(1);
-    text += width_ > 1 ? "}\n}\n" : "}\n";
-    return source_.finish(text, blocks_for(count, rows), kThreads);
+    ConfigWriter config;
+    config.type("Element", carrier_type(size_));
+    config.type("Access", carrier_type(size_ * width_));
+    config.number("kWidth", width_);
+    add_plan(config, plan);
+    source_.add_declarations(include("concatenation.cuh") + config.write());
+    return source_.finish(str("concatenate<Config>(out0, ", source_.values({length_, count}),
+                              ", [&](Index number) -> Piece<Config> {\n",
+                              choose(0, lengths_.size(), stretches), "});\n"),
+                          blocks_for(count, kThreads / plan.lanes), kThreads);
   }
 
   const PortsInMemory ports_;

@@ -35,6 +35,7 @@ class ConfigWriter {
   void function(std::string_view head, std::string_view statements) {
     members_ += str("__device__ static ", head, " {\n", statements, "}\n");
   }
+  bool is_empty() const { return members_.empty(); }
   std::string write() const { return str("struct ", name_, " {\n", members_, "};\n"); }
 
  private:

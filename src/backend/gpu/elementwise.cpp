@@ -5,6 +5,7 @@
 
 #include "backend/candidates.h"
 #include "backend/gpu/broadcast.h"
+#include "backend/gpu/config_writer.h"
 #include "base/error.h"
 #include "base/types.h"
 
@@ -120,25 +121,31 @@ class ElementwiseWriter {
   }
 
   GeneratedKernel write(int64_t tactic) {
-    if (tactic != kRows || broadcast_.presumption != Expr(1))
-      text_ = str("const Index count = ", source_.value(broadcast_.count), ";\n");
+    text_ = str("const Index count = ", source_.value(broadcast_.count), ";\n");
     if (broadcast_.presumption != Expr(1)) {
       text_ += str("if (!", source_.value(broadcast_.presumption), ") {\n");
       each_element(broadcast_.general, false);
       text_ += "return;\n}\n";
     }
     for (const int input : reads_)
-      if (axes_.is_scalar(input))
+      if (is_scalar(input))
         text_ += str("const ", register_of(args_.inputs[input]), " s", input, " = load(in", input,
                      "[0]);\n");
+    const int at_once = tactic == kManyVectors ? 2 : 1;
+    int64_t lanes = kWarp;
+    while (lanes < kThreads && lanes * width_ < source_.typical(axes_.extents.back())) lanes *= 2;
+    ConfigWriter config;
+    config.number("kWidth", width_), config.number("kAtOnce", at_once);
+    config.number("kLanes", lanes), config.number("kThreads", kThreads);
+    source_.add_declarations(include("elementwise.cuh") + config.write());
+
     Expr threads = broadcast_.count;
     if (tactic == kElements) {
       each_element(axes_, true);
     } else if (tactic == kRows) {
-      return rows();
+      threads = rows() * Expr(lanes);
     } else {
-      const int at_once = tactic == kManyVectors ? 2 : 1;
-      vectors(at_once);
+      vectors();
       threads = ceil_div(broadcast_.count, Expr(int64_t{width_} * at_once));
     }
     return source_.finish(text_, blocks_for(threads, kThreads), kThreads);
@@ -197,7 +204,7 @@ class ElementwiseWriter {
   /// ones, and scalars have been read before.
   void each_element(const Broadcast::Axes& axes, bool hoisted, std::string_view first = "0") {
     const std::vector<std::string> names = variables(axes.extents.size());
-    text_ += str("for (Index i = ", first, " + first_index(); i < count; i += index_step()) {\n");
+    text_ += str("each_element(", first, ", count, [&](Index i) {\n");
     if (!hoisted || rank_ > 1) text_ += source_.decompose("i", names, axes.extents);
     compute_at(
         [&](int input) {
@@ -205,7 +212,7 @@ class ElementwiseWriter {
           return source_.offset(names, axes.strides[input]);
         },
         "i", hoisted);
-    text_ += "}\n";
+    text_ += "});\n";
   }
 
   std::string pack_of(const PortDesc& port) const {
@@ -226,7 +233,7 @@ class ElementwiseWriter {
       fetched += str("group.p", input, " = *(const ", type, "*)(in", input, " + o", input, ");\n");
     }
     text_ += str("struct Group {\n", members, "};\n");
-    text_ += str("const auto fetch = [&](", parameters, ") {\nGroup group;\n", fetched,
+    text_ += str("const auto fetch = [&](", parameters, ") -> Group {\nGroup group;\n", fetched,
                  "return group;\n};\n");
     text_ += "const auto put = [&](const Group& group, Index to) {\n(void)group;\n";
     for (size_t i = 0; i < args_.outputs.size(); ++i)
@@ -256,26 +263,23 @@ class ElementwiseWriter {
   /// The condition under which groups can be used: the user's pointers may be aligned only to
   /// elements.
   std::string alignment_test() {
-    std::string test;
-    const auto add = [&](const auto&... parts) {
-      test += str(test.empty() ? "" : " && ", parts...);
-    };
+    std::vector<std::string> tests;
     const Expr& inner = axes_.extents.back();
-    if (rank_ > 1 && !inner.is_constant()) add(source_.value(inner), " % ", width_, " == 0");
+    if (rank_ > 1 && !inner.is_constant())
+      tests.push_back(str(source_.value(inner), " % ", width_, " == 0"));
     const auto aligned = [&](const PortDesc& port, std::string_view name, size_t index) {
-      add("is_aligned<", storage_type(port.type.dtype), ", ", width_, ">(", name, index, ")");
+      tests.push_back(
+          str("is_aligned<", storage_type(port.type.dtype), ", ", width_, ">(", name, index, ")"));
     };
     for (const int input : reads_)
       if (!is_scalar(input) && is_vector(input)) aligned(args_.inputs[input], "in", input);
     for (size_t i = 0; i < args_.outputs.size(); ++i) aligned(args_.outputs[i], "out", i);
-    return test;
+    return joined(tests, " && ");
   }
 
-  void vectors(int at_once) {
-    text_ += "Index done = 0;\n";
-    text_ += str("if (", alignment_test(), ") {\n");
+  void vectors() {
+    text_ += str("Index done = 0;\nif (", alignment_test(), ") {\n");
     declare_groups();
-    text_ += str("const Index groups = count / ", width_, ", step = index_step();\n");
     // Offsets of a group, whose position along the innermost axis counts groups.
     const std::vector<std::string> names = variables(axes_.extents.size());
     SymShape extents = axes_.extents;
@@ -286,53 +290,42 @@ class ElementwiseWriter {
       strides.back() = strides.back() * Expr(width_);
       return source_.offset(names, strides);
     };
-    text_ += "const auto fetch_group = [&](Index g) {\n";
+    text_ += "done = each_group<Config, Group>(count, [&](Index g) -> Group {\n";
     if (rank_ > 1) text_ += source_.decompose("g", names, extents);
-    text_ += str("return ", fetch(offset), ";\n};\n");
-    text_ += str("for (Index g = first_index(); g < groups; g += ", at_once, " * step) {\n");
-    text_ += "const Group group = fetch_group(g);\n";
-    if (at_once == 2) {
-      text_ +=
-          "const bool more = step < groups - g;\n"
-          "Group next;\n"
-          "if (more) next = fetch_group(g + step);\n";
-    }
-    text_ += str("put(group, g * ", width_, ");\n");
-    if (at_once == 2) text_ += str("if (more) put(next, (g + step) * ", width_, ");\n");
-    text_ += str("}\ndone = groups * ", width_, ";\n}\n");
+    text_ += str("return ", fetch(offset), ";\n}, put);\n}\n");
     each_element(axes_, true, "done");
   }
 
-  GeneratedKernel rows() {
+  /// Returns the number of rows.
+  Expr rows() {
+    const std::span<const Expr> outer = std::span(axes_.extents).first(rank_ - 1);
     const Expr& inner = axes_.extents.back();
-    Expr rows = 1;
-    for (int i = 0; i + 1 < rank_; ++i) rows = rows * axes_.extents[i];
-    int64_t lanes = 32;
-    while (lanes < kThreads && lanes * width_ < source_.typical(inner)) lanes *= 2;
-    const int64_t rows_per_block = kThreads / lanes;
-
+    Expr count = numel(outer);
     const std::vector<std::string> names = variables(rank_ - 1);
-    text_ += str("const Index rows = ", source_.value(rows), ", inner = ", source_.value(inner),
-                 ";\nconst bool aligned = ", alignment_test(), ";\n");
     declare_groups();
-    text_ +=
-        str("for (Index row = (Index)blockIdx.x * ", rows_per_block, " + (Index)threadIdx.x / ",
-            lanes, "; row < rows; row += (Index)gridDim.x * ", rows_per_block, ") {\n");
-    text_ += source_.decompose("row", names, std::span(axes_.extents).first(rank_ - 1));
-    for (const int input : reads_)
-      if (!is_scalar(input))
-        text_ +=
-            str("const Index b", input, " = ",
-                source_.offset(names, std::span(axes_.strides[input]).first(rank_ - 1)), ";\n");
-    const auto offset = [&](int input) { return str("b", input, is_vector(input) ? " + j" : ""); };
-    text_ += str("const Index lane = (Index)threadIdx.x % ", lanes, ";\n");
-    text_ +=
-        str("if (aligned) {\nfor (Index j = lane * ", width_, "; j < inner; j += ", lanes * width_,
-            ") put(", fetch(offset), ", row * inner + j);\n} else {\n");
-    text_ += str("for (Index j = lane; j < inner; j += ", lanes, ") ");
-    compute_at(offset, "row * inner + j", true);
-    text_ += "}\n}\n";
-    return source_.finish(text_, blocks_for(rows, static_cast<int>(rows_per_block)), kThreads);
+    std::string members, begins;
+    for (const int input : reads_) {
+      if (is_scalar(input)) continue;
+      members += str("Index b", input, ";\n");
+      begins += str(begins.empty() ? "" : ", ",
+                    source_.offset(names, std::span(axes_.strides[input]).first(rank_ - 1)));
+    }
+    const auto offset = [&](int input) {
+      return str("row.b", input, is_vector(input) ? " + j" : "");
+    };
+    text_ += str("struct Row {\n", members, "};\neach_row<Config>(", source_.values({count, inner}),
+                 ", ", alignment_test(), ", [&](Index number) -> Row {\n",
+                 source_.decompose("number", names, outer));
+    for (const std::string& name : names) text_ += str("(void)", name, ";\n");
+    text_ += str("return {", begins,
+                 "};\n}, [&](const Row& row, Index j) -> Group {\n(void)row, "
+                 "(void)j;\nreturn ",
+                 fetch(offset),
+                 ";\n}, put, "
+                 "[&](const Row& row, Index j, Index to) {\n(void)row, (void)j;\n");
+    compute_at(offset, "to", true);
+    text_ += "});\n";
+    return count;
   }
 
   KernelSource& source_;

@@ -70,14 +70,13 @@ class GatherWriter {
 
   /// Statements that read the slice at `offset`, zeros where `found` is negative.
   static std::string fetch_slice(std::string_view offset) {
-    return str(
-        "const Element* const from = (const Element*)(in0 + (found < 0 ? 0 : ", offset,
-        "));\nconst auto fetch = [&](Index i) { return found < 0 ? Element() : from[i]; };\n");
+    return str("const Element* const from = (const Element*)(in0 + (found < 0 ? 0 : ", offset,
+               "));\nreturn [=](Index i) { return found < 0 ? Element() : from[i]; };\n");
   }
   /// Statements that read single elements. For each element, `statements` run first and define
   /// `found`.
   static std::string fetch_elements(std::string_view statements, std::string_view offset) {
-    return str("const auto fetch = [&](Index i) -> Element {\n", statements,
+    return str("return [=](Index i) -> Element {\n", statements,
                "return found < 0 ? Element() : in0[", offset, "];\n};\n");
   }
 

@@ -55,9 +55,6 @@ std::optional<ImageTiles> ImageTiles::find(const ConvolutionShape& shape) {
   if (tiles.channels < 1 || tiles.window_y < 1 || tiles.window_x < 1 ||
       tiles.pixels > kVector / tiles.channels)
     return {};
-  const auto round_up = [](int64_t number, int64_t unit) {
-    return (number + unit - 1) / unit * unit;
-  };
   const int64_t padding = windows.padding[kWidth].constant();
   tiles.padding = round_up(padding, tiles.pixels);
   tiles.lead = tiles.padding - padding;

@@ -48,7 +48,6 @@ constexpr PatchTile kPatchTiles[] = {
     {true, 8, 16, 128, 4, 1},  {true, 16, 16, 32, 4, 1},
 };
 
-int64_t rounded_up(int64_t number, int64_t unit) { return (number + unit - 1) / unit * unit; }
 int64_t divided_up(int64_t number, int64_t unit) { return (number + unit - 1) / unit; }
 
 /// How a block keeps patches and weights in shared memory.
@@ -104,10 +103,10 @@ class PatchPlanner {
       const bool has_many = of.chunks == 1 || tiles_ * of.slices > 2 * kFewBlocks * of.blocks;
       return 2 * static_cast<int>(of.keeps_weights == has_many) + (of.blocks > 1);
     };
-    const int64_t all = rounded_up(channels_, kStepChannels);
+    const int64_t all = round_up(channels_, kStepChannels);
     for (int64_t count = divided_up(all, kMostChunk); count <= all / kStepChannels; ++count)
       for (const bool keeps : {true, false}) {
-        layout.chunk = rounded_up(divided_up(all, count), kStepChannels);
+        layout.chunk = round_up(divided_up(all, count), kStepChannels);
         layout.chunks = divided_up(all, layout.chunk);
         layout.unit_channels = layout.chunk;
         if (plan(layout, keeps) && (!best || worth(layout) > worth(*best))) best = layout;
@@ -303,7 +302,7 @@ bool is_patch_worth_timing(const ConvolutionShape& shape, const PatchTile& tile,
     return false;
   // Most of a tile is in the image and has maps.
   const auto area = [&](int64_t y, int64_t x) {
-    return static_cast<double>(rounded_up(height, y) * rounded_up(width, x));
+    return static_cast<double>(round_up(height, y) * round_up(width, x));
   };
   if (area(tile.y, tile.x) > kMostWaste * area(8, 8)) return false;
   const int64_t of_slices = has_units ? maps * groups : maps;

@@ -51,38 +51,12 @@ std::optional<GeneratedKernel> generate_pooling(const Operator& op, const Kernel
   KernelSource& source = writer.source();
   source.check(Expr::select(writer.count(), min(numel(writer.x()), Expr(1)), Expr(1)),
                "there is nothing to pool in an input without elements");
-  const DataType type = args.inputs[0].type.dtype;
-  const std::string_view value = register_type(type);
-  const bool takes_most = params.type != PoolingType::kAVERAGE;
-  const bool takes_mean = params.type != PoolingType::kMAX;
-  source.add_declarations(include("lane_reductions.cuh"));
-  std::string before, visit = str("const ", value, " value = load(in0[place]);\n"), after;
-  if (takes_most) {
-    before += str(value, " most = ", least_of(type), ";\n");
-    visit += "most = Most::of(most, value);\n";
-    after += str("most = reduce<Most, ", lanes, ">(most);\n");
-  }
-  if (takes_mean) {
-    before += "float sum = 0.0f;\n";
-    visit += "sum += value;\n";
-    after += str("sum = reduce<Sum, ", lanes, ">(sum);\n");
-    if (params.average_count_excludes_padding) {
-      before += "int met = 0;\n";
-      visit += "++met;\n";
-      after += str("met = reduce<Sum, ", lanes, ">(met);\n",
-                   "const float mean = sum / (float)(met > 0 ? met : 1);\n");
-    } else {
-      after += str("const float mean = sum / (float)(", writer.padded_count(), ");\n");
-    }
-  }
-  const std::string result = !takes_most ? "mean"
-                             : !takes_mean
-                                 ? "most"
-                                 : str(float_literal(1 - params.blend_factor), " * most + ",
-                                       float_literal(params.blend_factor), " * mean");
-  after += str(lanes > 1 ? "if (lane == 0) " : "", "out0[at] = store<", storage_type(type), ">(",
-               result, ");\n");
-  return writer.write(before, visit, after);
+  ConfigWriter& config = writer.config();
+  config.flag("kTakesMost", params.type != PoolingType::kAVERAGE);
+  config.flag("kTakesMean", params.type != PoolingType::kMAX);
+  config.flag("kSkipsPadding", params.average_count_excludes_padding);
+  config.number("kBlend", params.blend_factor);
+  return writer.write("pool", "in0, out0");
 }
 
 std::vector<std::string> pooling_tactics() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/candidates.h"
+#include "backend/gpu/config_writer.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/rows.h"
 #include "base/error.h"
@@ -50,7 +51,6 @@ class ResizeWriter {
   GeneratedKernel write() {
     source_.check(Expr::select(numel(y_), min(numel(x_), Expr(1)), Expr(1)),
                   "there is nothing to interpolate between in an input without elements");
-    source_.add_declarations(include("resize.cuh"));
     if (is_nearest_) {
       source_.set_input_type(0, stored());
       source_.set_output_type(0, stored());
@@ -63,44 +63,43 @@ class ResizeWriter {
     if (kept > 0 && inner != Expr(1))
       width = vector_width(source_, element_size(args_.outputs[0].type.dtype), std::span(&inner, 1),
                            conditions);
-    std::string text;
-    Expr many(1);
-    if (width > 1) {
-      conditions.push_back(str("is_aligned<", stored(), ", ", width, ">(in0)"));
-      conditions.push_back(str("is_aligned<", stored(), ", ", width, ">(out0)"));
-      for (const std::string& each : conditions) text += (text.empty() ? "if (" : " && ") + each;
-      text += ") {\n" + loop(width) + "return;\n}\n";
-      many = count_;
-    }
-    const std::string single = loop(1);
+    ConfigWriter config;
+    const std::string packs = call(width, config);
+    source_.add_declarations(include("resize.cuh") + config.write());
+    const Expr tasks = tasks_;
+    if (width == 1) return source_.finish(packs, blocks_for(tasks, kThreads), kThreads);
+    for (const std::string_view pointer : {"in0", "out0"})
+      conditions.push_back(str("is_aligned<", stored(), ", ", width, ">(", pointer, ")"));
     // The unaligned loop gives each thread more to do.
-    const Expr count = width > 1 ? many : count_;
-    return source_.finish(text + single, blocks_for(count, kThreads), kThreads);
+    return source_.finish(str("if (", joined(conditions, " && "), ") {\n", packs, "} else {\n",
+                              call(1, config), "}\n"),
+                          blocks_for(tasks, kThreads), kThreads);
   }
 
  private:
-  struct Axis {
-    int number;
-    bool is_resized;
-    std::string stride;
-  };
-
   /// The type of stored elements.
   std::string_view stored() const {
     const DataType type = args_.outputs[0].type.dtype;
     return is_nearest_ ? carrier_type(element_size(type)) : storage_type(type);
   }
+  bool has_scale(size_t place) const {
+    return !params_.scales.empty() && static_cast<float>(params_.scales[axes_[place]]) != 1;
+  }
+  bool may_resize(size_t place) const { return x_[place] != y_[place] || has_scale(place); }
 
-  /// Writes the loop over the outputs, `width` neighbours at a time, and sets count_ to the number
-  /// of its rounds.
-  std::string loop(int width) {
+  /// Writes the call for `width` neighbours at a time, and the members of Config. Sets tasks_ to
+  /// the number of the tasks.
+  std::string call(int width, ConfigWriter& config) {
     size_t first = 0;
     while (first < x_.size() && !may_resize(first)) ++first;
     const Expr planes = numel(std::span(x_).first(first));
-    SymShape extents = {ceil_div(planes, Expr(kPlanes))};
-    std::vector<std::string> names = {"chunk"};
-    std::string tables, position = "0";
-    std::vector<Axis> axes;
+    tasks_ = ceil_div(planes, Expr(kPlanes));
+    int axes = 0, resized = 0, open = 0, narrow = 0;
+    int64_t taps = 1;
+    std::string text;
+    const auto add = [&](std::initializer_list<Expr> numbers) {
+      text += str(axes++ > 0 ? ", {" : "{", source_.values(numbers), "}");
+    };
     for (size_t i = first; i < x_.size();) {
       size_t end = i + 1;
       if (!may_resize(i))
@@ -108,139 +107,75 @@ class ResizeWriter {
       const Expr from = numel(std::span(x_).subspan(i, end - i));
       const Expr to = numel(std::span(y_).subspan(i, end - i));
       const bool is_last = end == x_.size();
-      const Expr pitch = is_last ? Expr(width) : numel(std::span(x_).subspan(end));
-      const Axis axis{static_cast<int>(axes.size()), may_resize(i), source_.value(pitch)};
-      names.push_back(str("c", axis.number));
-      extents.push_back(is_last ? floor_div(to, Expr(width)) : to);
-      position = str("(", position, " * ", source_.value(to), " + ", names.back(),
-                     is_last && width > 1 ? str(" * ", width) : std::string(), ")");
-      if (axis.is_resized) tables += table(axis.number, i, from, to);
-      axes.push_back(axis);
+      const Expr count = is_last ? floor_div(to, Expr(width)) : to;
+      tasks_ = tasks_ * count;
+      Expr numerator = to, denominator = from;
+      if (may_resize(i)) {
+        const Fraction scale = scale_of(i);
+        if (!params_.scales.empty())
+          numerator = Expr(scale.numerator), denominator = Expr(scale.denominator);
+        resized |= 1 << axes;
+        open |= (!has_scale(i) && !(from.is_constant() && to.is_constant())) << axes;
+        narrow |= is_narrow(i, scale) << axes;
+        if (taps <= kMaxUnrolled) taps *= taps_;
+      }
+      add({from, to, is_last ? Expr(width) : numel(std::span(x_).subspan(end)), count, numerator,
+           denominator});
       i = end;
     }
-    count_ = numel(extents);
-    const std::string pack = str("Pack<", stored(), ", ", width, ">");
-    std::string text =
-        str("for (Index task = first_index(); task < ", source_.value(count_),
-            "; task += index_step()) {\n", source_.decompose("task", names, extents), tables,
-            "const Index position = ", position, ", planes = ", source_.value(planes),
-            ";\n#pragma unroll 4\nfor (int p = 0; p < ", kPlanes,
-            "; ++p) {\nconst Index plane = chunk * ", kPlanes,
-            " + p;\nif (plane >= planes) break;\nconst ", stored(), "* const from = in0 + plane * ",
-            source_.value(numel(std::span(x_).subspan(first))), ";\n");
-    text += is_nearest_ ? nearest(axes, pack) : blend(axes, pack, width);
-    return str(text, "*(", pack, "*)(out0 + (plane * ",
-               source_.value(numel(std::span(y_).subspan(first))),
-               " + position)) = result;\n}\n}\n");
+    if (axes == 0) add({1, 1, 0, 1, 1, 1});
+    if (config.is_empty()) write_config(config, axes, resized, open, narrow, taps <= kMaxUnrolled);
+    return str("const ResizeArguments<Config> all = {in0, out0, ",
+               source_.values({tasks_, planes, numel(std::span(x_).subspan(first)),
+                               numel(std::span(y_).subspan(first))}),
+               ", {", text, "}};\nresize_planes<Config, ", width, ">(all);\n");
   }
 
-  bool has_scale(size_t place) const {
-    return !params_.scales.empty() && static_cast<float>(params_.scales[axes_[place]]) != 1;
-  }
-  bool may_resize(size_t place) const { return x_[place] != y_[place] || has_scale(place); }
-
-  /// Statements that define `at`, the coordinate of output element i in the input.
-  std::string place(size_t axis, const std::string& i, const Expr& from, const Expr& to) {
+  void write_config(ConfigWriter& config, int axes, int resized, int open, int narrow,
+                    bool is_unrolled) const {
     using Transformation = ResizeCoordinateTransformation;
     const Transformation transformation = params_.coordinate_transformation;
-    const auto longest = [&](const PortDesc& port) {
-      return port.max[static_cast<int>(axes_[axis])];
-    };
-    const int64_t most_from = longest(args_.inputs[0]), most_to = longest(args_.outputs[0]);
-    const Fraction scale = resize_scale(params_, static_cast<int>(axes_[axis]), most_from, most_to);
+    const bool is_aligned = transformation == Transformation::kALIGN_CORNERS;
+    config.type("Element", stored());
+    config.value("ResizeMode", "kMode",
+                 is_nearest_  ? "ResizeMode::kNearest"
+                 : taps_ == 2 ? "ResizeMode::kLinear"
+                              : "ResizeMode::kCubic");
+    config.value("Coordinates", "kCoordinates",
+                 is_aligned                                      ? "Coordinates::kAlignCorners"
+                 : transformation == Transformation::kASYMMETRIC ? "Coordinates::kAsymmetric"
+                                                                 : "Coordinates::kHalfPixel");
+    const auto is_rounded = [&](ResizeRoundMode mode) { return params_.nearest_rounding == mode; };
+    config.value("Rounding", "kRounding",
+                 is_rounded(ResizeRoundMode::kHALF_UP)     ? "Rounding::kHalfUp"
+                 : is_rounded(ResizeRoundMode::kHALF_DOWN) ? "Rounding::kHalfDown"
+                 : is_rounded(ResizeRoundMode::kCEIL)      ? "Rounding::kCeil"
+                                                           : "Rounding::kFloor");
+    config.flag("kTakesFirst", params_.selector == ResizeSelector::kUPPER || is_aligned ||
+                                   transformation == Transformation::kPYTORCH_HALF_PIXEL);
+    config.number("kCubic", params_.cubic_coeff);
+    config.flag("kExcludesOutside", params_.exclude_outside);
+    config.number("kTaps", taps_), config.number("kAxes", axes);
+    config.number("kResized", resized), config.number("kOpen", open);
+    config.number("kShort", narrow);
+    config.number("kPlanes", kPlanes), config.flag("kIsUnrolled", is_unrolled);
+  }
+
+  int64_t longest(const PortDesc& port, size_t place) const {
+    return port.max[static_cast<int>(axes_[place])];
+  }
+  Fraction scale_of(size_t place) const {
+    return resize_scale(params_, static_cast<int>(axes_[place]), longest(args_.inputs[0], place),
+                        longest(args_.outputs[0], place));
+  }
+  /// Whether positions along the axis fit an int.
+  bool is_narrow(size_t place, const Fraction& scale) const {
+    const int64_t from = longest(args_.inputs[0], place), to = longest(args_.outputs[0], place);
     constexpr double kMost = 0x1p30;
     const auto reach = [](int64_t a, int64_t b) {
       return (2 * static_cast<double>(a) + 1) * static_cast<double>(b);
     };
-    const bool is_short =
-        reach(most_to, std::max(scale.denominator, most_from)) + reach(scale.numerator, 1) < kMost;
-    const std::string_view type = is_short ? "int" : "long long";
-    const auto number = [&](const Expr& value) {
-      return str("(", type, ")", source_.value(value));
-    };
-    const bool has_scales = !params_.scales.empty();
-    const std::string numerator = number(has_scales ? Expr(scale.numerator) : to);
-    const std::string denominator = number(has_scales ? Expr(scale.denominator) : from);
-    std::string at =
-        str("(2 * (", type, ")", i, " + 1) * ", denominator, " - ", numerator, ", 2 * ", numerator);
-    if (transformation == Transformation::kALIGN_CORNERS)
-      at = str("(", type, ")", i, " * (", number(from), " - 1), ", number(to), " - 1");
-    if (transformation == Transformation::kASYMMETRIC)
-      at = str("(", type, ")", i, " * ", denominator, ", ", numerator);
-    at = str("place<", type, ">(", at, ")");
-    const bool is_first_if_single = params_.selector == ResizeSelector::kUPPER ||
-                                    transformation == Transformation::kALIGN_CORNERS ||
-                                    transformation == Transformation::kPYTORCH_HALF_PIXEL;
-    const std::string first = str("Place<", type, ">{0, 0, 1}");
-    if (is_first_if_single)
-      at = to == Expr(1) ? first : str(source_.value(to), " == 1 ? ", first, " : ", at);
-    return str("const Place<", type, "> at = ", at, ";\n");
-  }
-
-  /// Statements that define the indices and weights of an axis.
-  std::string table(int number, size_t axis, const Expr& from, const Expr& to) {
-    const std::string i = str("c", number), index = str("index", number),
-                      weight = str("weight", number);
-    const std::string in = source_.value(from);
-    std::string text =
-        is_nearest_ ? str("Index ", index, ";\n")
-                    : str("Index ", index, "[", taps_, "];\nfloat ", weight, "[", taps_, "];\n");
-    const bool may_keep = !has_scale(axis) && !(from.is_constant() && to.is_constant());
-    if (may_keep)
-      text += str("if (", in, " == ", source_.value(to), ") {\n",
-                  is_nearest_ ? str(index, " = ", i, ";\n")
-                              : str("keep(", i, ", ", index, ", ", weight, ");\n"),
-                  "} else ");
-    text += "{\n" + place(axis, i, from, to);
-    if (is_nearest_) {
-      std::string_view rounded = "at.whole";
-      if (params_.nearest_rounding == ResizeRoundMode::kHALF_UP)
-        rounded = "at.whole + (2 * at.rest >= at.parts)";
-      if (params_.nearest_rounding == ResizeRoundMode::kHALF_DOWN)
-        rounded = "at.whole + (2 * at.rest > at.parts)";
-      if (params_.nearest_rounding == ResizeRoundMode::kCEIL) rounded = "at.whole + (at.rest > 0)";
-      text += str(index, " = within(", rounded, ", ", in, ");\n");
-    } else if (taps_ == 2) {
-      text += str("linear(at, ", in, ", ", index, ", ", weight, ");\n");
-    } else {
-      text += str("cubic<", params_.exclude_outside ? "true" : "false", ">(at, ",
-                  float_literal(params_.cubic_coeff), ", ", in, ", ", index, ", ", weight, ");\n");
-    }
-    return text + "}\n";
-  }
-
-  static std::string nearest(const std::vector<Axis>& axes, const std::string& pack) {
-    std::string at = "0";
-    for (const Axis& axis : axes)
-      at += str(" + ", axis.is_resized ? "index" : "c", axis.number, " * ", axis.stride);
-    return str("const ", pack, " result = *(const ", pack, "*)(from + (", at, "));\n");
-  }
-
-  /// Blends along the innermost axis first, in the same order as one pass per axis.
-  std::string blend(const std::vector<Axis>& axes, const std::string& pack, int width) const {
-    int64_t elements = 1;
-    for (const Axis& axis : axes)
-      if (axis.is_resized && elements <= kMaxUnrolled) elements *= taps_;
-    const std::string_view unrolled = elements <= kMaxUnrolled ? "#pragma unroll\n" : "";
-    const std::string all = str("#pragma unroll\nfor (int q = 0; q < ", width, "; ++q) ");
-    std::string before = str("float value[", width, "] = {};\n");
-    std::string after, at = "0", sum = "value";
-    for (const Axis& axis : axes) {
-      if (!axis.is_resized) {
-        at += str(" + c", axis.number, " * ", axis.stride);
-        continue;
-      }
-      const std::string inner = str("sum", axis.number), k = str("k", axis.number);
-      before += str(unrolled, "for (int ", k, " = 0; ", k, " < ", taps_, "; ++", k, ") {\nfloat ",
-                    inner, "[", width, "] = {};\n");
-      after =
-          str(all, sum, "[q] += weight", axis.number, "[", k, "] * ", inner, "[q];\n}\n", after);
-      at += str(" + index", axis.number, "[", k, "] * ", axis.stride);
-      sum = inner;
-    }
-    return str(before, "const ", pack, " pack = *(const ", pack, "*)(from + (", at, "));\n", all,
-               sum, "[q] = load(pack.at[q]);\n", after, pack, " result;\n", all,
-               "result.at[q] = store<", stored(), ">(value[q]);\n");
+    return reach(to, std::max(scale.denominator, from)) + reach(scale.numerator, 1) < kMost;
   }
 
   const ResizeParams& params_;
@@ -250,7 +185,7 @@ class ResizeWriter {
   std::vector<size_t> axes_;  ///< the network's axes, by place in memory
   const bool is_nearest_;
   const int taps_;
-  Expr count_ = 1;
+  Expr tasks_ = 1;
 };
 
 std::vector<Candidate> resize_candidates(const Operator& op, const CandidateQuery& query) {

@@ -42,8 +42,7 @@ class ReverseWriter {
       move_.length = x[second];
       move_.typical_length = args.inputs[0].opt[static_cast<int>(second)];
       move_.row = [=](int) {
-        return str("const auto fetch = [&](Index i) -> Element {\n", find,
-                   "return in0[offset];\n};\n");
+        return str("return [=](Index i) -> Element {\n", find, "return in0[offset];\n};\n");
       };
       return;
     }
@@ -55,7 +54,7 @@ class ReverseWriter {
     if (move_.width > 1) move_.conditions.push_back(alignment_condition(size_, move_.width, "in0"));
     move_.row = [=](int) {
       return str(find, "const Element* const from = (const Element*)(in0 + offset * ", extents[3],
-                 ");\nconst auto fetch = [&](Index i) { return from[i]; };\n");
+                 ");\nreturn [=](Index i) { return from[i]; };\n");
     };
   }
 

@@ -29,97 +29,16 @@ RowPlan plan_of(int64_t length, int most) {
   return plan;
 }
 
-/// Writes the loop over the rows with accesses of `width` elements.
-class RowLoop {
- public:
-  RowLoop(KernelSource& source, const RowMove& move, const RowPlan& plan, const Expr& chunks,
-          int width)
-      : source_(source),
-        move_(move),
-        plan_(plan),
-        chunks_(chunks),
-        width_(width),
-        groups_(kThreads / plan.lanes * plan.rows) {}
-
-  std::string write() {
-    const std::string whole = source_.value(move_.length);
-    text_ = str("typedef ", carrier_type(move_.element_size * width_), " Element;\n",
-                "const Index length = ", whole, width_ > 1 ? str(" / ", width_) : std::string(),
-                ", lane = (Index)threadIdx.x % ", plan_.lanes, ";\n",
-                "for (Index group = (Index)blockIdx.x * ", groups_, " + (Index)threadIdx.x / ",
-                plan_.lanes, "; group < groups; group += (Index)gridDim.x * ", groups_, ") {\n");
-    if (plan_.rows > 1)
-      short_rows(whole);
-    else
-      long_rows(whole);
-    return text_ + "}\n";
-  }
-
- private:
-  /// Statements that prepare row number `row`.
-  std::string begin_row() {
-    std::vector<std::string> coordinates;
-    for (size_t i = 0; i < move_.outer.size(); ++i) coordinates.push_back(str("c", i));
-    std::string text = source_.decompose("row", coordinates, move_.outer);
-    for (const std::string& name : coordinates) text += str("(void)", name, ";\n");
-    return text + move_.row(width_);
-  }
-
-  void each(std::string_view variable, int count, std::string_view statements) {
-    text_ += str("#pragma unroll\nfor (int ", variable, " = 0; ", variable, " < ", count, "; ++",
-                 variable, ") {\n", statements, "}\n");
-  }
-
-  /// Statements for several accesses to one row.
-  void long_rows(const std::string& whole) {
-    const int span = plan_.lanes * plan_.unroll;  // positions of all lanes at once
-    const int repeats = move_.width / width_;
-    if (chunks_ == Expr(1)) {
-      text_ += "const Index row = group;\nIndex first = lane;\n";
-    } else {
-      const std::string per_row = source_.value(chunks_);
-      text_ +=
-          str("const Index row = (Index)((UIndex)group / (UIndex)", per_row,
-              ");\nIndex first = lane + (group - row * ", per_row, ") * ", span * repeats, ";\n");
-    }
-    text_ += begin_row();
-    text_ += str("Element* const to = (Element*)(out0 + row * ", whole, ");\n");
-    if (repeats > 1)
-      text_ +=
-          str("for (int repeat = 0; repeat < ", repeats, "; ++repeat, first += ", span, ") {\n");
-    text_ += str("Element elements[", plan_.unroll, "];\n");
-    const std::string position =
-        str("const Index i = first + k * ", plan_.lanes, ";\nif (i < length) ");
-    each("k", plan_.unroll, position + "elements[k] = fetch(i);\n");
-    each("k", plan_.unroll, position + "__stcs(to + i, elements[k]);\n");
-    if (repeats > 1) text_ += "}\n";
-  }
-
-  /// Statements for one access to each of several rows.
-  void short_rows(const std::string& whole) {
-    text_ += str("for (Index i = lane; i < length; i += ", plan_.lanes, ") {\nElement elements[",
-                 plan_.rows, "];\n");
-    const std::string number =
-        str("const Index row = group + r * ", kThreads / plan_.lanes, ";\nif (row < groups) {\n");
-    each("r", plan_.rows, number + begin_row() + "elements[r] = fetch(i);\n}\n");
-    each("r", plan_.rows,
-         number + str("__stcs((Element*)(out0 + row * ", whole, ") + i, elements[r]);\n}\n"));
-    text_ += "}\n";
-  }
-
-  KernelSource& source_;
-  const RowMove& move_;
-  const RowPlan& plan_;
-  const Expr& chunks_;
-  const int width_, groups_;
-  std::string text_;
-};
-
 }  // namespace
 
 std::string RowPlan::name() const {
   return rows > 1 ? str(lanes, " lanes, ", rows, " rows at once")
                   : str(lanes, " lanes, ", unroll, " at once");
+}
+
+void add_plan(ConfigWriter& config, const RowPlan& plan) {
+  config.number("kLanes", plan.lanes), config.number("kUnroll", plan.unroll);
+  config.number("kThreads", kThreads);
 }
 
 Ways<RowPlan> row_plans(int64_t length, int64_t elements) {
@@ -158,18 +77,33 @@ Ways<RowPlan> row_plans(const RowMove& move, const KernelArgs& args) {
 GeneratedKernel generate_rows(KernelSource& source, const RowMove& move, const RowPlan& plan) {
   source.set_output_type(0, carrier_type(move.element_size));
   const int chunk = plan.lanes * plan.unroll * move.width;
-  const Expr rows = numel(move.outer);
   const Expr chunks =
       plan.rows > 1 ? min(move.length, Expr(1)) : ceil_div(move.length, Expr(chunk));
-  const Expr groups = rows * chunks;
-  std::string text = str("const Index groups = ", source.value(groups), ";\n");
+  const Expr groups = numel(move.outer) * chunks;
+  ConfigWriter config;
+  add_plan(config, plan);
+  config.number("kRows", plan.rows), config.number("kWidth", move.width);
+  source.add_declarations(include("rows.cuh") + config.write());
+
+  std::string text = str("const RowArguments<Config> all = {",
+                         source.values({groups, chunks, move.length}), "};\n");
+  std::vector<std::string> coordinates;
+  for (size_t i = 0; i < move.outer.size(); ++i) coordinates.push_back(str("c", i));
+  const auto add_call = [&](int width) {
+    text += str("typedef ", carrier_type(move.element_size * width),
+                " Element;\nmove_rows<Config, Element>(all, out0, [&](Index row) {\n",
+                source.decompose("row", coordinates, move.outer));
+    for (const std::string& name : coordinates) text += str("(void)", name, ";\n");
+    text += move.row(width) + "});\n";
+  };
   if (move.width > 1) {
-    std::string condition = alignment_condition(move.element_size, move.width, "out0");
-    for (const std::string& each : move.conditions) condition += " && " + each;
-    text += str("if (", condition, ") {\n", RowLoop(source, move, plan, chunks, move.width).write(),
-                "return;\n}\n");
+    std::vector<std::string> conditions = move.conditions;
+    conditions.push_back(alignment_condition(move.element_size, move.width, "out0"));
+    text += "if (" + joined(conditions, " && ") + ") {\n";
+    add_call(move.width);
+    text += "return;\n}\n";
   }
-  text += RowLoop(source, move, plan, chunks, 1).write();
+  add_call(1);
   return source.finish(text, blocks_for(groups, kThreads / plan.lanes * plan.rows), kThreads);
 }
 

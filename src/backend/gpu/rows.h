@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/gpu/config_writer.h"
 #include "backend/gpu/source.h"
 #include "backend/gpu/ways.h"
 
@@ -20,6 +21,9 @@ struct RowPlan {
 /// Plans for an output of `elements` elements in rows of `length` accesses each.
 Ways<RowPlan> row_plans(int64_t length, int64_t elements);
 
+/// Adds the members kLanes, kUnroll and kThreads.
+void add_plan(ConfigWriter& config, const RowPlan& plan);
+
 /// KernelTactics::names of all plans.
 std::vector<std::string> row_plan_names();
 
@@ -35,9 +39,9 @@ struct RowMove {
   int width = 1;
   std::vector<std::string> conditions;
   int64_t typical_length = 1;  ///< length at the profile's optimum
-  /// Statements for row number `row`. They define `fetch(i)`, a function of Index that returns
-  /// position i of the row as an `Element`. With `width`, an element and a position are `width`
-  /// elements. Also called with a width of 1.
+  /// Statements for row number `row`. They return a function of Index that holds copies of what it
+  /// needs. It returns position i of the row as an `Element`. With `width`, an element and a
+  /// position are `width` elements. Also called with a width of 1.
   std::function<std::string(int width)> row;
 };
 

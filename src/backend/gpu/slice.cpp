@@ -200,11 +200,11 @@ class SliceWriter {
     if (!inner.sampling && inner.pitch == Expr(0)) {
       text += str("const Element value = ", may_be_outside ? "!inside ? fill : " : "",
                   "repeat<Element>(in0[base]);\n");
-      return text + "const auto fetch = [&](Index) { return value; };\n";
+      return text + "return [=](Index) { return value; };\n";
     }
     const bool is_run = inner.pitch == Expr(1);
     text += "const Element* const from = (const Element*)(in0 + base);\n";
-    text += "const auto fetch = [&](Index i) -> Element {\n";
+    text += "return [=](Index i) -> Element {\n";
     std::string at = "i";
     if (may_be_outside) text += "if (!inside) return fill;\n";
     if (inner.sampling) {

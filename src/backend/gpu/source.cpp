@@ -217,6 +217,12 @@ std::string KernelSource::value(const Expr& expr) {
   return "n" + std::to_string(index);
 }
 
+std::string KernelSource::values(std::span<const Expr> numbers) {
+  std::vector<std::string> codes;
+  for (const Expr& number : numbers) codes.push_back(value(number));
+  return joined(codes, ", ");
+}
+
 std::string KernelSource::decompose(std::string_view index, std::span<const std::string> variables,
                                     std::span<const Expr> extents) {
   if (variables.empty()) return {};
@@ -340,6 +346,12 @@ std::string repeated_place(KernelSource& source, const KernelArgs& args, int inp
 
 bool repeats_whole_axes(const KernelArgs& args, int input, int axes) {
   return first_axis_of(args, input) <= args.outputs[0].max.rank() - axes;
+}
+
+std::string joined(std::span<const std::string> parts, std::string_view separator) {
+  std::string text;
+  for (const std::string& part : parts) text += str(text.empty() ? "" : separator, part);
+  return text;
 }
 
 SymShape row_major_strides(std::span<const Expr> extents) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -101,6 +102,11 @@ class KernelSource {
   /// The code of a number: a literal, or the name of an argument of type Index. Equal expressions
   /// share an argument.
   std::string value(const Expr& expr);
+  /// The code of several numbers, with commas between them.
+  std::string values(std::span<const Expr> numbers);
+  std::string values(std::initializer_list<Expr> numbers) {
+    return values(std::span(numbers.begin(), numbers.size()));
+  }
   /// Statements that define `variables[i]` as the position along axis i of row-major element
   /// `index`, an expression of type Index that is not negative. Divisions by constants are cheap;
   /// axes that are always contiguous should be merged first.
@@ -187,8 +193,12 @@ std::string repeated_place(KernelSource& source, const KernelArgs& args, int inp
 /// input must have all of these axes; otherwise it repeats between them.
 bool repeats_whole_axes(const KernelArgs& args, int input, int axes);
 
+/// The parts with the separator between them.
+std::string joined(std::span<const std::string> parts, std::string_view separator);
 /// Row-major strides in elements of a tensor with these extents.
 SymShape row_major_strides(std::span<const Expr> extents);
+/// The next multiple of `unit`.
+inline int64_t round_up(int64_t number, int64_t unit) { return (number + unit - 1) / unit * unit; }
 /// Blocks for `count` threads, with `threads` threads per block; none for a count of 0.
 inline Expr blocks_for(const Expr& count, int threads) { return ceil_div(count, Expr(threads)); }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "backend/candidates.h"
+#include "backend/gpu/config_writer.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/moved_axes.h"
 #include "backend/gpu/rows.h"
@@ -95,7 +96,7 @@ class TransposeWriter {
       // Other rows pick the neighbours of a picked element, and find them in the cache, so these
       // loads do not bypass it.
       return str("const Element* const from = (const Element*)(in0 + (", base.empty() ? "0" : base,
-                 "));\n", "const auto fetch = [&](Index i) { return ",
+                 "));\n", "return [=](Index i) { return ",
                  matrix_ < 0 ? "__ldcs(from + i)" : "from[i * " + source_.value(inner.pitch) + "]",
                  "; };\n");
     };
@@ -125,105 +126,47 @@ class TransposeWriter {
     return most;
   }
 
-  /// Writes a kernel whose blocks read a tile along the input's last axis and write it along the
-  /// output's.
   GeneratedKernel tiles(const Tactic& tactic) {
-    const int side = tactic.tile;
     source_.set_output_type(0, carrier_type(size_));
     const MovedAxis &column = axes_[matrix_], &line = axes_.back();
-    SymShape extents, from_pitches, to_pitches;
-    std::vector<std::string> names;
-    SymShape shape;
+    SymShape shape, extents, from_pitches, to_pitches;
     for (const MovedAxis& axis : axes_) shape.push_back(axis.extent);
     const SymShape pitches = row_major_strides(shape);
+    std::vector<std::string> names;
     for (size_t i = 0; i + 1 < axes_.size(); ++i) {
       if (static_cast<int>(i) == matrix_) continue;
       names.push_back(str("c", i));
       extents.push_back(axes_[i].extent);
-      from_pitches.push_back(axes_[i].pitch);
-      to_pitches.push_back(pitches[i]);
+      from_pitches.push_back(axes_[i].pitch), to_pitches.push_back(pitches[i]);
     }
-    for (const auto& [name, axis] : {std::pair("lines", &line), std::pair("columns", &column)}) {
+    const std::string from = source_.offset(names, from_pitches),
+                      to = source_.offset(names, to_pitches);
+    for (const auto& [name, axis] : {std::pair("line", &line), std::pair("column", &column)}) {
       names.emplace_back(name);
-      extents.push_back(ceil_div(axis->extent, Expr(side)));
+      extents.push_back(ceil_div(axis->extent, Expr(tactic.tile)));
     }
     const Expr tiles = numel(extents);
-    const std::string lines = source_.value(line.extent), columns = source_.value(column.extent);
-    const std::string line_pitch = source_.value(line.pitch),
-                      column_pitch = source_.value(pitches[matrix_]);
-    // Padding, so that the lanes of a warp that reads a column of the tile access different banks.
-    const int padding = tactic.width > 1 ? 1 : std::max(1, kAccessBytes / size_);
-    const std::span<const std::string> batch = std::span(names).first(names.size() - 2);
-    const std::string_view carrier = carrier_type(size_);
-
-    std::string text =
-        str("__shared__ ", carrier, " tile[", side, "][", side + padding, "];\n",
-            "const int lane = (int)threadIdx.x % ", kWarp, ", warp = (int)threadIdx.x / ", kWarp,
-            ";\nfor (Index number = blockIdx.x; number < ", source_.value(tiles),
-            "; number += gridDim.x) {\n", source_.decompose("number", names, extents));
-    text += str("const Index line = lines * ", side, ", column = columns * ", side, ";\n");
-    text += str("const auto* const from = in0 + (", source_.offset(batch, from_pitches),
-                " + line * ", line_pitch, " + column);\n");
-    text += str("auto* const to = out0 + (", source_.offset(batch, to_pitches), " + column * ",
-                column_pitch, " + line);\n");
-    // Writes a loop over the tile: warps go over its rows, and lanes across them, with `width`
-    // elements each.
-    const auto each = [&](int width, std::string_view rows, std::string_view count,
-                          std::string_view across, std::string_view most,
-                          std::string_view statements) {
-      text += str("#pragma unroll\nfor (int r = 0; r < ", side, "; r += ", kThreads / kWarp,
-                  ") {\n#pragma unroll\nfor (int c = 0; c < ", side, "; c += ", kWarp * width,
-                  ") {\nconst int y = r + warp, x = c + lane * ", width, ";\nif (", rows, " + y < ",
-                  count, " && ", across, " + x < ", most, ") {\n", statements, "}\n}\n}\n");
-    };
-    const std::string read = str("from + (y * ", line_pitch, " + x)");
-    const std::string written = str("to + (y * ", column_pitch, " + x)");
-    // All loads of a thread are in flight before it waits for one.
-    const auto load = [&](int width) {
-      const std::string_view access = carrier_type(size_ * width);
-      const int across = side / (kWarp * width), count = side / (kThreads / kWarp) * across;
-      const std::string number =
-          str("[r / ", kThreads / kWarp, " * ", across, " + c / ", kWarp * width, "]");
-      text += str(access, " loaded[", count, "];\n");
-      each(width, "line", lines, "column", columns,
-           str("loaded", number, " = __ldcs((const ", access, "*)(", read, "));\n"));
-      each(width, "line", lines, "column", columns,
-           width == 1 ? str("tile[y][x] = loaded", number, ";\n")
-                      : str("Parts parts;\nparts.all = loaded", number,
-                            ";\n#pragma unroll\nfor (int k = 0; k < ", width,
-                            "; ++k) tile[y][x + k] = parts.each[k];\n"));
-    };
-    const auto store = [&](int width) {
-      const std::string_view access = carrier_type(size_ * width);
-      each(width, "column", columns, "line", lines,
-           width == 1 ? str("__stcs(", written, ", tile[x][y]);\n")
-                      : str("Parts parts;\n#pragma unroll\nfor (int k = 0; k < ", width,
-                            "; ++k) parts.each[k] = tile[x + k][y];\n__stcs((", access, "*)(",
-                            written, "), parts.all);\n"));
-    };
-    std::vector<std::string> conditions;
+    std::string is_by_vector = "false";
     if (tactic.width > 1) {
+      std::vector<std::string> conditions;
       tile_width(conditions);
-      source_.add_declarations(str("union Parts {\n", carrier_type(kAccessBytes), " all;\n",
-                                   carrier, " each[", tactic.width, "];\n};\n"));
+      is_by_vector = joined(conditions, " && ");
     }
-    const auto by_width = [&](const auto& move) {
-      if (tactic.width == 1) return move(1);
-      text += "if (by_vector) {\n";
-      move(tactic.width);
-      text += "} else {\n";
-      move(1);
-      text += "}\n";
-    };
-    std::string by_vector;
-    for (const std::string& condition : conditions)
-      by_vector += (by_vector.empty() ? "" : " && ") + condition;
-    by_width(load);
-    text += "__syncthreads();\n";
-    by_width(store);
-    text += "__syncthreads();\n}\n";
-    if (tactic.width > 1) text.insert(0, str("const bool by_vector = ", by_vector, ";\n"));
-    return source_.finish(text, tiles, kThreads);
+
+    ConfigWriter config;
+    config.type("Element", carrier_type(size_));
+    config.type("Access", carrier_type(size_ * tactic.width));
+    config.number("kSide", tactic.tile), config.number("kWidth", tactic.width);
+    config.number("kPadding", tactic.width > 1 ? 1 : std::max(1, kAccessBytes / size_));
+    config.number("kThreads", kThreads);
+    source_.add_declarations(include("transpose.cuh") + config.write());
+    return source_.finish(
+        str("const TransposeArguments<Config> all = {in0, out0, ",
+            source_.values({tiles, line.extent, column.extent, line.pitch, pitches[matrix_]}), ", ",
+            is_by_vector, "};\ntranspose_tiles(all, [&](Index number) -> TransposeTile {\n",
+            source_.decompose("number", names, extents), "return {", from, ", ", to, ", line * ",
+            tactic.tile, ", column * ", tactic.tile, "};\n});\n"),
+        tiles, kThreads);
   }
 
   KernelSource source_;

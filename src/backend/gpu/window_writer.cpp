@@ -8,12 +8,23 @@
 #include "operators/window.h"
 
 namespace opwright::gpu {
+namespace {
 
+/// The least number of a type, which is the maximum of an empty set.
 std::string least_of(DataType type) {
   return is_floating(type)         ? float_literal(-std::numeric_limits<float>::infinity())
          : type == DataType::kINT8 ? "-128"
                                    : "0";
 }
+
+/// Whether all windows are known to be inside the input.
+bool is_inside(const WindowAxis& axis, const Expr& input, const Expr& window, const Expr& count,
+               const Expr& before) {
+  const Expr end = (count - Expr(1)) * Expr(axis.stride) + dilated(window, axis.dilation);
+  return before == Expr(0) && Expr::make(ExprOp::kLess, input, end) == Expr(0);
+}
+
+}  // namespace
 
 WindowWriter::WindowWriter(std::string_view name, const PoolingParams& params,
                            const KernelArgs& args, int lanes)
@@ -27,68 +38,38 @@ WindowWriter::WindowWriter(std::string_view name, const PoolingParams& params,
   windows.axes = axes;
   for (const int64_t extent : window) windows.window.emplace_back(extent);
   if (windows.reaches_far()) source_.widen();
-  const bool is_channels_last = layout_of(args.inputs[0].type.format).channels_last;
-  SymShape extents = {is_channels_last ? x_[0] : x_[0] * x_[1]};
-  std::vector<std::string> names = {"plane"};
-  std::string starts, place = "plane", taps;
-  std::vector<std::string> tap_names;
-  SymShape tap_extents;
+
+  std::string text;
+  Expr outputs = 1;
+  int inside = 0;
   for (size_t i = 0; i < axes.size(); ++i) {
     const WindowAxis& axis = axes[i];
-    const Expr& in = x_[i + 2];
-    const Expr count = pooling_window_count(axis, params.padding_mode, in, Expr(window[i]));
-    const std::string extent = source_.value(in), k = str("k", i), p = str("p", i);
-    extents.push_back(count), names.push_back(str("c", i));
-    tap_extents.emplace_back(window[i]), tap_names.push_back(k);
-    starts +=
-        str("const Index start", i, " = c", i, " * ", axis.stride, " - ",
-            source_.value(padding_before(axis, params.padding_mode, in, Expr(window[i]), count)),
-            ";\n");
-    const std::string position =
-        str("const Index ", p, " = start", i, " + ", k, " * ", axis.dilation, ";\n");
-    if (lanes_ == 1) {
-      loops_ += str("for (int ", k, " = 0; ", k, " < ", window[i], "; ++", k, ") {\n", position,
-                    "if (", p, " < 0) continue;\n", "if (", p, " >= ", extent, ") break;\n");
-      end_ += "}\n";
-    } else {
-      taps += str(position, "if (", p, " < 0 || ", p, " >= ", extent, ") continue;\n");
-    }
-    if (params.padding_mode == PaddingMode::kEXPLICIT_ROUND_UP)
-      padded_ += str(padded_.empty() ? "" : " * ", "taps_before(", extent, " + ", axis.post,
-                     " - start", i, ", ", axis.dilation, ", ", window[i], ")");
-    place = str("(", place, " * ", extent, " + ", p, ")");
+    const Expr &in = x_[i + 2], extent = Expr(window[i]);
+    const Expr count = pooling_window_count(axis, params.padding_mode, in, extent);
+    const Expr before = padding_before(axis, params.padding_mode, in, extent, count);
+    outputs = outputs * count;
+    inside |= is_inside(axis, in, extent, count, before) << i;
+    text += str(i > 0 ? ", {" : "{",
+                source_.values({in, count, extent, axis.stride, axis.dilation, before, axis.post}),
+                "}");
   }
-  if (is_channels_last) {
-    extents.push_back(x_[1]), names.emplace_back("channel");
-    place = str(place, " * ", source_.value(x_[1]), " + channel");
-  }
-  if (padded_.empty()) padded_ = source_.value(numel(tap_extents));
-  count_ = numel(extents);
-  const std::string count = source_.value(count_);
-  if (lanes_ == 1) {
-    begin_ = str("for (Index at = first_index(); at < ", count, "; at += index_step()) {\n");
-  } else {
-    begin_ = str("const int lane = (int)threadIdx.x % ", lanes_,
-                 ";\nfor (Index at = (Index)blockIdx.x * ", kThreads / lanes_,
-                 " + (Index)threadIdx.x / ", lanes_, "; at < ", count,
-                 "; at += (Index)gridDim.x * ", kThreads / lanes_, ") {\n");
-    loops_ =
-        str("for (Index tap = lane; tap < ", source_.value(numel(tap_extents)), "; tap += ", lanes_,
-            ") {\n", source_.decompose("tap", tap_names, tap_extents), taps);
-    end_ = "}\n";
-  }
-  begin_ += source_.decompose("at", names, extents) + starts;
-  loops_ += str("const Index place = ", place, ";\n");
+  count_ = x_[0] * x_[1] * outputs;
+  windows_ = str(source_.values({count_, x_[1], numel(windows.window)}), ", {", text, "}");
+
+  const DataType type = args.inputs[0].type.dtype;
+  config_.type("Element", storage_type(type)), config_.type("Value", register_type(type));
+  config_.function("Value least()", str("return ", least_of(type), ";\n"));
+  config_.number("kAxes", spatial), config_.number("kLanes", lanes);
+  config_.number("kThreads", kThreads);
+  config_.flag("kIsChannelsLast", layout_of(args.inputs[0].type.format).channels_last);
+  config_.number("kInside", inside);
+  config_.flag("kIsRoundedUp", params.padding_mode == PaddingMode::kEXPLICIT_ROUND_UP);
 }
 
-std::string WindowWriter::padded_count() {
-  source_.add_declarations(include("window_taps.cuh"));
-  return padded_;
-}
-
-GeneratedKernel WindowWriter::write(std::string_view before, std::string_view visit,
-                                    std::string_view after) {
-  return source_.finish(str(begin_, before, loops_, visit, end_, after, "}\n"),
+GeneratedKernel WindowWriter::write(std::string_view function, std::string_view arguments) {
+  source_.add_declarations(include("pooling.cuh") + config_.write());
+  return source_.finish(str("const PoolingWindows<Config> all = {", windows_, "};\n", function,
+                            "(all, ", arguments, ");\n"),
                         blocks_for(count_, kThreads / lanes_), kThreads);
 }
 
