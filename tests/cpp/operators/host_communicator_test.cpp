@@ -124,18 +124,19 @@ TEST(HostCommunicator, GroupsExchangeBesideEachOther) {
 
 TEST(HostCommunicator, NamesTheRanksThatDoNotComeToTheMeeting) {
   const std::string name = str("missing-", ::getpid());
-  expect_contains(error_of([&] { HostCommunicator::join(name, 1, 4, 0.2); }),
-                  {"rank 1 waited 0.2 s for ranks 0, 2, 3"});
+  opwright::expect_contains(opwright::error_of([&] { HostCommunicator::join(name, 1, 4, 0.2); }),
+                            {"rank 1 waited 0.2 s for ranks 0, 2, 3"});
   // Another rank of the same number, and one that expects other ranks.
   std::string first;
-  std::thread waiting([&] { first = error_of([&] { HostCommunicator::join(name, 0, 2, 1); }); });
+  std::thread waiting(
+      [&] { first = opwright::error_of([&] { HostCommunicator::join(name, 0, 2, 1); }); });
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  expect_contains(error_of([&] { HostCommunicator::join(name, 0, 2, 1); }),
-                  {"another process is rank 0 already"});
-  expect_contains(error_of([&] { HostCommunicator::join(name, 0, 3, 1); }),
-                  {"the other ranks expect 2 ranks", "expects 3"});
+  opwright::expect_contains(opwright::error_of([&] { HostCommunicator::join(name, 0, 2, 1); }),
+                            {"another process is rank 0 already"});
+  opwright::expect_contains(opwright::error_of([&] { HostCommunicator::join(name, 0, 3, 1); }),
+                            {"the other ranks expect 2 ranks", "expects 3"});
   waiting.join();
-  expect_contains(first, {"waited 1 s for rank 1"});
+  opwright::expect_contains(first, {"waited 1 s for rank 1"});
 }
 
 TEST(HostCommunicator, LateRanksEndItForAll) {
@@ -211,14 +212,14 @@ TEST(HostCommunicator, AForkedProcessAndOtherThreadsMayNotUseIt) {
   const CollectiveStep step = step_of({4});
   const std::vector<int> members = {0};
   const auto error = [&] {
-    return error_of([&] { HostCommunicator::Exchange(*communicator, step, members); });
+    return opwright::error_of([&] { HostCommunicator::Exchange(*communicator, step, members); });
   };
   std::string other;
   {
     const HostCommunicator::Exchange exchange(*communicator, step, members);
     std::thread([&] { other = error(); }).join();
   }
-  expect_contains(other, {"used by another run at the same time"});
+  opwright::expect_contains(other, {"used by another run at the same time"});
   const pid_t child = ::fork();
   if (child == 0) ::_exit(error().find("belongs to the process") == std::string::npos ? 1 : 0);
   int status = 1;
