@@ -22,7 +22,7 @@ namespace {
 /// Sums and the like of elements, in the ranks' order, so that all ranks get the same bits: floats
 /// in FP32, integers with the overflow of their type.
 template <class T>
-class Reduction {
+class RankReduction {
  public:
   using Sum = std::conditional_t<std::is_integral_v<T>, int64_t, float>;
 
@@ -84,28 +84,28 @@ class Reduction {
   }
 };
 
-struct Half {
+struct HalfTerm {
   uint16_t bits;
   float to_float() const { return half_to_float(bits); }
-  static Half from_float(float value) { return {float_to_half(value)}; }
+  static HalfTerm from_float(float value) { return {float_to_half(value)}; }
 };
-struct Bfloat16 {
+struct Bfloat16Term {
   uint16_t bits;
   float to_float() const { return bfloat16_to_float(bits); }
-  static Bfloat16 from_float(float value) { return {float_to_bfloat16(value)}; }
+  static Bfloat16Term from_float(float value) { return {float_to_bfloat16(value)}; }
 };
 
 /// Calls the function with an element of the type's C++ form; without one for types that are not
 /// reduced.
 template <class Function>
-void with_type(DataType type, Function function) {
+void with_term_type(DataType type, Function function) {
   switch (type) {
     case DataType::kFLOAT:
       return function(float());
     case DataType::kHALF:
-      return function(Half());
+      return function(HalfTerm());
     case DataType::kBF16:
-      return function(Bfloat16());
+      return function(Bfloat16Term());
     case DataType::kINT8:  // NOLINT(bugprone-branch-clone)
       return function(int8_t());
     case DataType::kUINT8:
@@ -221,8 +221,8 @@ class DistCollectiveKernel final : public Kernel {
         const std::byte* const other = exchange.chunk_of(members_[static_cast<size_t>(i)]) +
                                        (params_.cuts() ? own * bytes : 0);
         if (params_.reduces())
-          with_type(type_, [&]<class T>(T) {
-            using Sums = Reduction<T>;
+          with_term_type(type_, [&]<class T>(T) {
+            using Sums = RankReduction<T>;
             auto* const sums = static_cast<typename Sums::Sum*>(workspace);
             Sums::add(params_.reduce_op, sums, other, count, i == 0);
             if (i + 1 == ranks)
