@@ -165,6 +165,16 @@ class ILayer : public INoCopy {
   virtual void setMetadata(char const* metadata) noexcept = 0;
   virtual char const* getMetadata() const noexcept = 0;
 
+  /// How many ranks a collective layer works with, at least 1. Other layers have 1.
+  /// \return false for a number that the layer cannot have.
+  bool setNbRanks(int32_t nbRanks) noexcept {
+    return getType() == LayerType::kDIST_COLLECTIVE ? nbRanks >= 1 && set("num_ranks", nbRanks)
+                                                    : nbRanks == 1;
+  }
+  int32_t getNbRanks() const noexcept {
+    return getType() == LayerType::kDIST_COLLECTIVE ? get<int32_t>("num_ranks") : 1;
+  }
+
  protected:
   ~ILayer() noexcept override = default;
 

@@ -111,7 +111,7 @@ enum class ReduceOperation : int32_t {
   kMAX = 2,
   kMIN = 3,
   kAVG = 4,
-  kNONE = 5,  ///< For collective operations. A reduce layer with it cannot be built.
+  kNONE = 5,  ///< Of collective operations that do not reduce. No reduce layer can have it.
 };
 
 /// Data that several devices exchange.
@@ -574,8 +574,8 @@ class IDynamicQuantizeLayer : public ILayer {
   ~IDynamicQuantizeLayer() noexcept override = default;
 };
 
-/// For sources that name this class. Networks have no such layer, because an engine runs on one
-/// device.
+/// Exchanges a tensor with other ranks: engines that run the same network in other processes.
+/// setNbRanks() says how many ranks take part.
 class IDistCollectiveLayer : public ILayer {
  protected:
   ~IDistCollectiveLayer() noexcept override = default;

@@ -172,13 +172,18 @@ class INetworkDefinition : public INoCopy {
   IDequantizeLayer* addDequantize(ITensor& input, ITensor& scale) noexcept {
     return addDequantize(input, scale, DataType::kFLOAT);
   }
-  /// Returns null, with an error: an engine runs on one device.
+  /// Exchanges a tensor with other ranks: engines that run the same network in other processes,
+  /// over the communicator that IExecutionContext::setCommunicator() is given. setNbRanks() of the
+  /// layer says how many there are. A rank that receives nothing gets zeros. \param reduceOp for
+  /// kALL_REDUCE, kREDUCE and kREDUCE_SCATTER; kNONE for the others. \param root a rank, for
+  /// kBROADCAST, kREDUCE, kGATHER and kSCATTER; ignored by the others. \param groups the ranks that
+  /// take part, in their order; null, and the size 0, for all.
   IDistCollectiveLayer* addDistCollective(ITensor& input, CollectiveOperation distCollectiveOp,
                                           ReduceOperation reduceOp, int64_t root, int64_t* groups,
                                           int64_t groupSize) noexcept {
-    static_cast<void>(groups);
-    return add<IDistCollectiveLayer>("addDistCollective",
-                                     {input, distCollectiveOp, reduceOp, root, groupSize});
+    return add<IDistCollectiveLayer>(
+        "addDistCollective",
+        {input, distCollectiveOp, reduceOp, root, Weights{DataType::kINT64, groups, groupSize}});
   }
   /// Divides each block of `blockSize` elements along an axis by a scale that follows from its
   /// largest element. Outputs: the elements and the scales.

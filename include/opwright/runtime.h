@@ -286,8 +286,9 @@ class IExecutionContext : public INoCopy {
   virtual ProfilingVerbosity getNvtxVerbosity() const noexcept = 0;
   /// The options with which the context was created. Owned by the context.
   virtual IRuntimeConfig* getRuntimeConfig() const noexcept = 0;
-  /// For engines that run on several devices at once. There are none.
-  /// \return false for a communicator.
+  /// The communicator of collective layers in the next runs; null: none. It outlives the runs. An
+  /// engine on a GPU takes an `ncclComm_t` of that GPU, one on the CPU an ICommunicator.
+  /// \return false, and an error, for another object where the engine runs on the CPU.
   virtual bool setCommunicator(void* communicator) noexcept = 0;
 
   /// Beyond TensorRT: the most threads that a run on the CPU uses, including the caller's. The

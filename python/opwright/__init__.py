@@ -22,7 +22,7 @@ import typing as _typing
 from . import aot, plugin
 from ._api import build, load
 from ._core import *  # noqa: F403
-from ._core import DataType, DeviceArray, Engine, Error, QueueFullError, Trace
+from ._core import Communicator, DataType, DeviceArray, Engine, Error, QueueFullError, Trace
 from ._dims import *  # noqa: F403
 from ._engine_streams import *  # noqa: F403
 from ._plugins.classes import *  # noqa: F403
@@ -52,6 +52,7 @@ __version__ = "0.2.0"
 
 __all__ = [
     "BuildProgress",
+    "Communicator",
     "DataType",
     "DeviceArray",
     "Engine",

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <functional>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -150,12 +151,20 @@ void bind_add_layers(nb::module_& m) {
   each_add_method(binder);
   network.def(
       "add_dist_collective",
-      [](Network& self, Tensor& input, CollectiveOperation op, nb::handle, nb::handle, nb::handle) {
-        add_dist_collective(self, input, op, ReduceOperation::kNONE, -1, 0);
+      [](Network& self, Tensor& input, CollectiveOperation op,
+         std::optional<ReduceOperation> reduce_op, std::optional<int64_t> root,
+         const std::optional<Ints>& groups) {
+        return add_dist_collective(self, input, op, reduce_op.value_or(ReduceOperation::kNONE),
+                                   root.value_or(-1), groups.value_or(Ints()));
       },
       nb::arg("input"), nb::arg("dist_collective_op"), nb::arg("reduce_op").none(),
-      nb::arg("root").none(), nb::arg("groups").none(),
-      "Raises Error: a collective operation needs several devices, and an engine runs on one.",
+      nb::arg("root").none(), nb::arg("groups").none(), nb::rv_policy::reference,
+      nb::call_policy<HoldsMaker>(),
+      "Exchanges a tensor with other ranks: engines that run the same network in other processes. "
+      "`num_ranks` of the layer says how many there are. `reduce_op` is for ALL_REDUCE, REDUCE and "
+      "REDUCE_SCATTER; `root`, a rank, for BROADCAST, REDUCE, GATHER and SCATTER. `groups` are the "
+      "ranks that take part, in their order; None or empty: all. A rank that receives nothing gets "
+      "zeros.",
       nb::sig("def add_dist_collective(self, input: ITensor, dist_collective_op: "
               "CollectiveOperation, reduce_op: ReduceOperation | None, root: int | None, groups: "
               "collections.abc.Sequence[int] | None) -> IDistCollectiveLayer"));

@@ -13,6 +13,7 @@ struct ExecutionContext : Context {
   const std::shared_ptr<Engine> engine_object;
   nb::object profiler = nb::none();
   nb::object debug_listener = nb::none();
+  nb::object communicator = nb::none();
 };
 
 }  // namespace opwright::python

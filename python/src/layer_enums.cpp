@@ -101,17 +101,7 @@ void bind_enumeration(nb::module_& m) {
 
 void bind_layer_enums(nb::module_& m) {
   bind_layer_type(m);
-  nb::enum_<CollectiveOperation>(m, "CollectiveOperation", nb::is_arithmetic(),
-                                 "What several devices exchange. An engine runs on one, so that no "
-                                 "layer does it.")
-      .value("ALL_REDUCE", CollectiveOperation::kALL_REDUCE)
-      .value("ALL_GATHER", CollectiveOperation::kALL_GATHER)
-      .value("BROADCAST", CollectiveOperation::kBROADCAST)
-      .value("REDUCE", CollectiveOperation::kREDUCE)
-      .value("REDUCE_SCATTER", CollectiveOperation::kREDUCE_SCATTER)
-      .value("ALL_TO_ALL", CollectiveOperation::kALL_TO_ALL)
-      .value("GATHER", CollectiveOperation::kGATHER)
-      .value("SCATTER", CollectiveOperation::kSCATTER);
+  bind_enumeration<CollectiveOperation>(m);  // an argument, and no property
   each_layer([&]<class Op>() {
     typename Op::Params params;
     each_shown(params, [&]<class T>(const char*, T&, auto...) {

@@ -215,7 +215,6 @@ void bind_found_layer(nb::module_& m) {
 struct PaddingLayer : Layer {};
 /// Classes that no layer has.
 struct AttentionInputLayer : AttentionBoundaryLayer {};
-struct DistCollectiveLayer : Layer {};
 
 }  // namespace
 
@@ -256,9 +255,6 @@ void bind_layers(nb::module_& m) {
       "What enters an attention, in TensorRT. An attention is one layer here, "
       "IAttentionOutputLayer, "
       "so that no layer is one.");
-  nb::class_<DistCollectiveLayer, Layer>(m, "IDistCollectiveLayer",
-                                         "What several devices exchange, in TensorRT. An engine "
-                                         "runs on one, so that no layer is one.");
 }
 
 }  // namespace opwright::python

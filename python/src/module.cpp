@@ -30,6 +30,7 @@ NB_MODULE(_core, m) {
   bind_sources(m);
   bind_builder(m);
   bind_onnx(m);
+  bind_communicator(m);
   bind_runtime(m);
   bind_refitter(m);
   bind_device_array(m);

@@ -145,8 +145,13 @@ void bind_layer(nb::module_& m) {
           "precision_is_set", [](const Layer& self) { return self.precision().has_value(); },
           "Whether `precision` was set.")
       .def("reset_precision", &Layer::reset_precision, "Takes setting `precision` back.")
-      .def_prop_ro(
-          "num_ranks", [](const Layer&) { return 1; }, "1: an engine runs on one device.")
+      .def_prop_rw(
+          "num_ranks", [](const Layer&) { return 1; },
+          [](Layer& self, int ranks) {
+            require(ranks == 1, "num_ranks: layer '", self.name(), "' works with 1 rank, not ",
+                    ranks, "; collective layers work with several");
+          },
+          "1: only collective layers work with several ranks.")
       .def_prop_ro(
           "type", [](const Layer& self) { return layer_type(self); },
           "What the layer is. IActivationLayer and IPoolingLayer have a `type` of their own, which "

@@ -4,6 +4,7 @@
 
 #include "api/dla.h"
 #include "bindings.h"
+#include "communicator.h"
 #include "debug_tensors.h"
 #include "engine.h"
 #include "execution_context.h"
@@ -272,17 +273,22 @@ void bind_profiles(ReportingClass<ExecutionContext>& c) {
           "Reports the times of the last run.")
       .def(
           "set_communicator",
-          [](Self&, nb::handle communicator) {
-            Context::set_communicator(communicator.is_none() ? nullptr : communicator.ptr());
+          [](Self& self, nb::object communicator) {
+            self.set_communicator(communicator_address(communicator));
+            self.communicator = std::move(communicator);
             return true;
           },
-          nb::arg("communicator").none(), "Raises Error: an engine runs on one device.");
+          nb::arg("communicator").none(),
+          "The communicator of collective layers in the next runs; None: none. An engine on a GPU "
+          "takes an `ncclComm_t` of that GPU: a capsule, or the address as a number. One on the "
+          "CPU takes an opwright.Communicator.");
 }
 
 void tell_context(const ExecutionContext& context, HeldObjects& held) {
   held.tell(context.engine_object);
   held.tell(context.profiler);
   held.tell(context.debug_listener);
+  held.tell(context.communicator);
   held.tell(context.errors().recorder());
   held.tell(context.allocator());
   for (const PlanPort& output : context.engine()->plan().outputs)

@@ -195,7 +195,7 @@ class ContextApi final : public IExecutionContext {
   }
   IRuntimeConfig* getRuntimeConfig() const noexcept override { return &config_; }
   bool setCommunicator(void* communicator) noexcept override {
-    return errors_.run([&] { Context::set_communicator(communicator); });
+    return errors_.run([&] { context_.set_communicator(communicator); });
   }
 
  private:

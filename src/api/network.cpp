@@ -106,8 +106,16 @@ const std::unordered_map<std::string_view, AddFunction>& add_methods() {
   static const auto methods = [] {
     AddFunctions functions;
     each_add_method(functions);
-    functions({"add_dist_collective", "addDistCollective", ""}, add_dist_collective, "input",
-              "distCollectiveOp", "reduceOp", "root", "groupSize");
+    functions(
+        {"add_dist_collective", "addDistCollective", ""},
+        [](Network& network, Tensor& input, CollectiveOperation op, ReduceOperation reduce_op,
+           int64_t root, const WeightsArray& groups) {
+          Ints ranks;
+          for (int64_t i = 0; i < groups.shape.numel() && groups.data.size() > 0; ++i)
+            ranks.push_back(groups.data.as<int64_t>()[i]);
+          return add_dist_collective(network, input, op, reduce_op, root, std::move(ranks));
+        },
+        "input", "distCollectiveOp", "reduceOp", "root", "groups");
     return functions.take();
   }();
   return methods;

@@ -153,7 +153,8 @@ bool Contest::gain_streams(const std::vector<int>& assignment, const ScheduleRul
   // Made-up inputs do no harm to the engine's own kernels. Plugins may rely on properties of the
   // data that the network computes for them.
   if (std::ranges::any_of(build_.nodes, [](const GraphNode* node) {
-        return node->op->plugin() != nullptr || !node->op->bodies().empty();
+        return node->op->plugin() != nullptr || !node->op->bodies().empty() ||
+               node->op->communicates();
       }))
     return true;
   const std::vector<float> times = this->times(contestants);

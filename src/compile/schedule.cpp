@@ -424,7 +424,7 @@ class ScheduleBuilder {
       candidate.time = 1000.0 * step.time_ms;
       candidate.may_move =
           step.node == nullptr || (!step.node->defines_sizes() && step.op->bodies().empty() &&
-                                   step.op->plugin() == nullptr);
+                                   step.op->plugin() == nullptr && !step.op->communicates());
     }
     const std::vector<int32_t> streams = opwright::choose_streams(candidates, rules_.aux_streams);
     for (size_t s = 0; s < streams.size(); ++s) schedule_.steps[s].stream = streams[s];

@@ -309,8 +309,8 @@ Tuner::Measured Tuner::measure(const GraphNode& node, const NodePorts& ports,
   Measured measured = known.value_or(Measured());
   measured.planned = compiler_.plan({&node, typed, candidate, id, true});
   // Data may decide how often a body runs, and whether it ends at all, and a build has no data. A
-  // body has only one candidate.
-  if (!node.op->bodies().empty()) return measured;
+  // body has only one candidate. A build has no other ranks either.
+  if (!node.op->bodies().empty() || node.op->communicates()) return measured;
   const auto run_and_verify = [&] {
     if (!known && trials_ != nullptr) {
       try {

@@ -180,7 +180,7 @@ void Verifier::start(const GraphNode& node, size_t candidates) {
   if (is_plugin_ && candidates < 2 && !has_reference) return;
   if (is_plugin_ && !plugin->is_repeatable()) return;
   // Sizes that a run computes from data are not known before the run.
-  if (node.defines_sizes() || !node.op->bodies().empty()) return;
+  if (node.defines_sizes() || !node.op->bodies().empty() || node.op->communicates()) return;
   if (!is_plugin_ && (node.is_random() || node.as<Reformat>() || node.as<Reshape>())) return;
   for (const auto& list : {node.inputs, node.outputs})
     for (const GraphValue* value : list)

@@ -169,6 +169,13 @@ std::shared_ptr<const Engine> load_body(const Blob& file, const Device& device,
   return Engine::load(std::move(plan), options);
 }
 
+bool has_collective(const std::vector<const Network*>& bodies) {
+  for (const Network* body : bodies)
+    for (int i = 0; i < body->num_layers(); ++i)
+      if (body->layer(i)->op()->communicates()) return true;
+  return false;
+}
+
 std::vector<CodeObject> code_of(const Engine& body) { return body.plan().code; }
 
 void check_body_device(const Engine& body, const KernelArgs& args) {

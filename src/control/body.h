@@ -55,6 +55,8 @@ Blob compile_body(const Network& body, std::span<const std::pair<std::string, in
 /// process has compiled the body.
 std::shared_ptr<const Engine> load_body(const Blob& file, const Device& device,
                                         std::optional<std::span<const LoadedCode>> code);
+/// Whether a layer of the bodies, or of bodies in them, exchanges data with other processes.
+bool has_collective(const std::vector<const Network*>& bodies);
 /// The body's code, for which the layer asks permission.
 std::vector<CodeObject> code_of(const Engine& body);
 /// Throws Error unless the body is for the device of the ports.

@@ -35,12 +35,14 @@ struct BranchEngine {
 class ConditionalKernel final : public Kernel {
  public:
   ConditionalKernel(const ConditionalParams& params, const std::array<BranchEngine, 2>& branches,
-                    std::string_view layer)
+                    std::string_view layer, const PluginServices* services)
       : layer_(layer),
         params_(params),
         device_(branches[0].engine->device()),
         branches_{Branch(branches[0]), Branch(branches[1])},
-        results_(branches[0].engine->plan().outputs.size()) {}
+        results_(branches[0].engine->plan().outputs.size()) {
+    for (Branch& branch : branches_) branch.context.run_within(services);
+  }
 
   size_t workspace_size() const override {
     return std::max(branches_[0].memory, branches_[1].memory);
@@ -166,7 +168,7 @@ class PlannedConditional final : public PlannedOperator {
   }
 
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
-    return std::make_unique<ConditionalKernel>(params_, branches_, args.layer);
+    return std::make_unique<ConditionalKernel>(params_, branches_, args.layer, args.services);
   }
   Attributes attributes() const override {
     AttributeWriter writer;

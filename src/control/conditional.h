@@ -33,6 +33,8 @@ class Conditional final : public Operator {
   std::vector<const Network*> bodies() const override {
     return {bodies_[0].get(), bodies_[1].get()};
   }
+  bool communicates() const override { return has_collective(bodies()); }
+  bool is_pure() const override { return !communicates(); }
 
  private:
   std::vector<std::pair<std::string, int>> passed_inputs() const;

@@ -83,8 +83,9 @@ class ConditionalExpansion {
   /// Whether running the branch that is not chosen does no harm. Plugins are not asked, as bodies
   /// have none.
   bool is_pure() const {
-    return std::ranges::none_of(
-        interior_, [](const Layer* layer) { return layer->op()->kind() == "Assertion"; });
+    return std::ranges::none_of(interior_, [](const Layer* layer) {
+      return layer->op()->kind() == "Assertion" || layer->op()->communicates();
+    });
   }
 
   using Layers = std::unordered_set<const Layer*>;

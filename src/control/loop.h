@@ -48,6 +48,8 @@ class Loop final : public Operator {
   OperatorPtr with_weights_as_inputs(const IsRefittable& is_refittable,
                                      std::vector<BodyWeight>& weights) const override;
   std::vector<const Network*> bodies() const override { return {body_.network.get()}; }
+  bool communicates() const override { return has_collective(bodies()); }
+  bool is_pure() const override { return !communicates(); }
 
  private:
   const LoopBody body_;

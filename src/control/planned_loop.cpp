@@ -46,6 +46,7 @@ class LoopKernel final : public Kernel {
         state_bytes_(states_),
         part_bytes_(stacked_),
         lengths_(stacked_) {
+    context_.run_within(args.services);
     for (const PortDesc& port : args.inputs) types_.push_back(port.type.dtype);
     if (args.inputs[0].constant) limit_ = *args.inputs[0].constant.as<int64_t>();
     for (size_t i = 0; i < states_; ++i) {

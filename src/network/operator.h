@@ -169,12 +169,19 @@ struct PluginRequirement {
   friend bool operator==(const PluginRequirement&, const PluginRequirement&) = default;
 };
 
-/// The services that a context, or a build, offers to plugins. The recorder may change while
-/// kernels live.
+/// The services that a context, or a build, offers to kernels. The recorder and the communicator
+/// may change while kernels live.
 struct PluginServices {
-  IErrorRecorder* recorder = nullptr;        ///< null: none
-  std::shared_ptr<IGpuAllocator> allocator;  ///< null: the device's memory
-  std::shared_ptr<const LastUse> last_use;   ///< of the kernels' memory, by runs; null: not known
+  IErrorRecorder* recorder = nullptr;         ///< null: none
+  std::shared_ptr<IGpuAllocator> allocator;   ///< null: the device's memory
+  std::shared_ptr<const LastUse> last_use;    ///< of the kernels' memory, by runs; null: not known
+  void* communicator = nullptr;               ///< what set_communicator() was given; null: none
+  const PluginServices* enclosing = nullptr;  ///< of a body: those of the context that runs it
+
+  /// The communicator of the context that the user runs; null: none.
+  void* find_communicator() const {
+    return enclosing == nullptr ? communicator : enclosing->find_communicator();
+  }
 };
 
 /// The ingredients of a kernel, during the build and again when an engine is loaded.
@@ -220,6 +227,9 @@ class Operation {
     (void)input;
     return false;
   }
+  /// Whether a run exchanges data with other processes, so that a build cannot run the operation,
+  /// and every process must run such operations in the same order.
+  virtual bool communicates() const { return false; }
 };
 
 /// An operation with chosen types, formats, algorithm and ranges of shapes. A plan stores it and an

@@ -529,7 +529,10 @@ bool is_in_both_domains(std::string_view name) {
 }  // namespace
 
 NodeFunction find_operator(std::string_view domain, std::string_view name) {
-  const NodeTable* table = operators_of(is_in_both_domains(name) ? "" : domain);
+  const bool is_tensorrt = domain.empty() && name == "DistCollective";  // tools name no domain
+  const NodeTable* table = operators_of(is_tensorrt                ? "trt"
+                                        : is_in_both_domains(name) ? ""
+                                                                   : domain);
   if (table == nullptr) return nullptr;
   const auto found = table->find(name);
   return found == table->end() ? nullptr : found->second;

@@ -76,13 +76,6 @@ void set_weights(Layer& layer, int input, const WeightsArray& weights) {
 
 }  // namespace
 
-Layer* add_dist_collective(Network&, Tensor& input, CollectiveOperation, ReduceOperation, int64_t,
-                           int64_t) {
-  fail("a collective operation of the tensor '", input.name(),
-       "' needs several devices, and an engine runs on one: build an engine for each device and "
-       "exchange its outputs between runs");
-}
-
 int64_t default_channel_axis(const Tensor& tensor) { return std::max(0, tensor.rank() - 3); }
 
 TypedLayer<Convolution>* add_convolution(Network& network, Tensor& input, int64_t maps,

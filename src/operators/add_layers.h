@@ -20,10 +20,6 @@ namespace opwright {
 // defaults. All throw Error as Network::add() does, and also if a default depends on the shape of
 // an input that cannot be inferred.
 
-/// Throws Error: an engine runs on one device.
-[[noreturn]] Layer* add_dist_collective(Network& network, Tensor& input, CollectiveOperation op,
-                                        ReduceOperation reduce, int64_t root, int64_t group_size);
-
 /// The axis of channels in TensorRT's defaults: the third from the end, or the first.
 int64_t default_channel_axis(const Tensor& tensor);
 

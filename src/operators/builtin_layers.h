@@ -12,6 +12,7 @@
 #include "operators/col2im.h"
 #include "operators/convolution.h"
 #include "operators/diffused_cast.h"
+#include "operators/dist_collective.h"
 #include "operators/dynamic_quantization.h"
 #include "operators/einsum.h"
 #include "operators/elementwise.h"
@@ -46,14 +47,14 @@ void each_builtin_operator(Visitor&& visitor) {
       Activation, Assertion, Attention, BitCast, Cast, ChannelShuffle, Col2Im, Concatenation,
       ConditionalInputBoundary, ConditionalOutputBoundary, ConditionBoundary, Convolution,
       Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant,
-      DiffusedCast, DynamicQuantize, Einsum, ElementWise, Fill, FusedAttention, FusedNormalization,
-      Gather, GridSample, GroupStatistics, Identity, IndexedMaxPooling, IteratorBoundary,
-      KvCacheUpdate, KvCacheWrite, LoopOutputBoundary, LpPooling, Lrn, MatMulNBits, MatrixMultiply,
-      MaxUnpool, Moe, Nms, NonZero, Normalization, OneHot, ParametricRelu, Pointwise, Pooling,
-      Quantize, QuantizedNormalization, RaggedSoftmax, Recurrence, RecurrenceBoundary, Reduce,
-      Reformat, Remainder, Reshape, Resize, ReverseSequence, RoiAlign, RoiPool, RotaryEmbedding,
-      RowProduct, Scale, Scatter, Select, ShapeOf, Shuffle, Slice, Softmax, Squeeze, TopK,
-      Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
+      DiffusedCast, DistCollective, DynamicQuantize, Einsum, ElementWise, Fill, FusedAttention,
+      FusedNormalization, Gather, GridSample, GroupStatistics, Identity, IndexedMaxPooling,
+      IteratorBoundary, KvCacheUpdate, KvCacheWrite, LoopOutputBoundary, LpPooling, Lrn,
+      MatMulNBits, MatrixMultiply, MaxUnpool, Moe, Nms, NonZero, Normalization, OneHot,
+      ParametricRelu, Pointwise, Pooling, Quantize, QuantizedNormalization, RaggedSoftmax,
+      Recurrence, RecurrenceBoundary, Reduce, Reformat, Remainder, Reshape, Resize, ReverseSequence,
+      RoiAlign, RoiPool, RotaryEmbedding, RowProduct, Scale, Scatter, Select, ShapeOf, Shuffle,
+      Slice, Softmax, Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "backend/host_communicator.h"
 #include "backend/release.h"
 #include "base/error.h"
 #include "base/limits.h"
@@ -324,10 +325,17 @@ void Context::report_layer_times() const {
   for (size_t i = 0; i < steps.size(); ++i) s.callback(steps[i].name, s.times[i]);
 }
 
-void Context::set_communicator(const void* communicator) {
-  require(communicator == nullptr,
-          "set_communicator: an engine runs on one device, so that it has no use for a "
-          "communicator");
+void Context::set_communicator(void* communicator) {
+  check_idle("given another communicator");
+  if (communicator == services_.communicator) return;
+  require(communicator == nullptr || !engine_->device().is_host() ||
+              HostCommunicator::find(communicator) != nullptr,
+          "set_communicator: ", engine_->name(),
+          " runs on the CPU and takes a Communicator of Opwright's, which this object is not");
+  services_.communicator = communicator;
+  // Graphs have captured what works with the other communicator.
+  for (const auto& profile : state_->profiles)
+    if (profile != nullptr && profile->runner != nullptr) profile->runner->forget_graphs();
 }
 
 void Context::set_debug_listener(DebugListener listener) {

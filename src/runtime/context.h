@@ -226,8 +226,12 @@ class Context {
   void set_memory(void* memory);
   void* users_memory() const;
 
-  /// Throws Error unless null, because an engine runs on one device.
-  static void set_communicator(const void* communicator);
+  /// The communicator of collective layers in the next runs: a HostCommunicator where the engine
+  /// runs on the host, what the GPU's library of collectives calls one otherwise. It outlives the
+  /// runs. Null: none.
+  void set_communicator(void* communicator);
+  /// Makes the kernels of a layer's body use the communicator of the context that runs the layer.
+  void run_within(const PluginServices* services) { services_.enclosing = services; }
   ContextNotes& notes() { return notes_; }
   const ContextNotes& notes() const { return notes_; }
 

@@ -32,6 +32,10 @@ class Runner {
   void set_arena(std::byte* arena);
   /// The application's event that runs record once they have read the inputs; null: none.
   void set_input_event(void* event) { input_event_ = event; }
+  /// Makes the next runs capture their graphs again.
+  void forget_graphs() {
+    if (graph_) graph_->forget_all();
+  }
   /// The application's queues that runs use before those of the context.
   void set_aux_queues(std::span<const Queue> queues) {
     if (table_.streams) table_.streams->set_queues(queues);

@@ -13,28 +13,27 @@ Permutation const& kept(const Permutation& value) {
 
 }  // namespace
 
-const Table layer_table = {
-    "VLayer",
-    {
-        OPWRIGHT_SAME(ILayer, getType),
-        OPWRIGHT_PROPERTY(ILayer, Name),
-        OPWRIGHT_SAME(ILayer, getNbInputs),
-        OPWRIGHT_SAME(ILayer, getInput),
-        OPWRIGHT_SAME(ILayer, getNbOutputs),
-        OPWRIGHT_SAME(ILayer, getOutput),
-        OPWRIGHT_SAME(ILayer, setInput),
-        until_10(OPWRIGHT_SAME(ILayer, setPrecision)),
-        until_10(OPWRIGHT_SAME(ILayer, getPrecision)),
-        until_10(OPWRIGHT_SAME(ILayer, precisionIsSet)),
-        until_10(OPWRIGHT_SAME(ILayer, resetPrecision)),
-        until_10(OPWRIGHT_SAME(ILayer, setOutputType)),
-        OPWRIGHT_SAME(ILayer, getOutputType),
-        until_10(OPWRIGHT_SAME(ILayer, outputTypeIsSet)),
-        until_10(OPWRIGHT_SAME(ILayer, resetOutputType)),
-        OPWRIGHT_PROPERTY(ILayer, Metadata),
-        OPWRIGHT_OTHER(ILayer, setNbRanks, [](ILayer&, int32_t ranks) { return ranks == 1; }),
-        OPWRIGHT_OTHER(ILayer, getNbRanks, [](ILayer const&) -> int32_t { return 1; }),
-    }};
+const Table layer_table = {"VLayer",
+                           {
+                               OPWRIGHT_SAME(ILayer, getType),
+                               OPWRIGHT_PROPERTY(ILayer, Name),
+                               OPWRIGHT_SAME(ILayer, getNbInputs),
+                               OPWRIGHT_SAME(ILayer, getInput),
+                               OPWRIGHT_SAME(ILayer, getNbOutputs),
+                               OPWRIGHT_SAME(ILayer, getOutput),
+                               OPWRIGHT_SAME(ILayer, setInput),
+                               until_10(OPWRIGHT_SAME(ILayer, setPrecision)),
+                               until_10(OPWRIGHT_SAME(ILayer, getPrecision)),
+                               until_10(OPWRIGHT_SAME(ILayer, precisionIsSet)),
+                               until_10(OPWRIGHT_SAME(ILayer, resetPrecision)),
+                               until_10(OPWRIGHT_SAME(ILayer, setOutputType)),
+                               OPWRIGHT_SAME(ILayer, getOutputType),
+                               until_10(OPWRIGHT_SAME(ILayer, outputTypeIsSet)),
+                               until_10(OPWRIGHT_SAME(ILayer, resetOutputType)),
+                               OPWRIGHT_PROPERTY(ILayer, Metadata),
+                               OPWRIGHT_SAME(ILayer, setNbRanks),
+                               OPWRIGHT_SAME(ILayer, getNbRanks),
+                           }};
 
 const Table convolution_layer_table = {
     "VConvolutionLayer",

@@ -416,8 +416,10 @@ TEST_F(Layers, WrongCallsAreErrorsThatChangeNothing) {
   refused(network->addInput("y", DataType::kFLOAT, Dims{9, {}}) == nullptr);
   refused(network->addConvolutionNd(x, 1, DimsHW{1, 1}, weights({1}), kNoWeights) == nullptr);
   refused(network->addConcatenation(nullptr, 2) == nullptr);
+  refused(network->addDistCollective(x, CollectiveOperation::kALL_REDUCE, ReduceOperation::kNONE,
+                                     -1, nullptr, 0) == nullptr);
   refused(network->addDistCollective(x, CollectiveOperation::kALL_REDUCE, ReduceOperation::kSUM, -1,
-                                     nullptr, 0) == nullptr);
+                                     nullptr, 2) == nullptr);
   refused(network->getLayer(100) == nullptr);
   refused(network->getInput(-1) == nullptr);
   refused(network->getOutput(0) == nullptr);

@@ -1,0 +1,423 @@
+"""Collective layers between processes: all operations against NumPy, and ranks that are late, dead or disagree."""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import os
+import signal
+import time
+import traceback
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import opwright as trt
+
+Op, Reduce = trt.CollectiveOperation, trt.ReduceOperation
+CONTEXT = mp.get_context("fork")
+
+
+def engine_of(add: Callable, inputs: dict[str, tuple], dynamic: bool = False) -> trt.ICudaEngine:
+    """An engine for the CPU; `add(network, *inputs)` returns the outputs. The first extent may be dynamic."""
+    builder = trt.Builder(trt.Logger())
+    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    config = builder.create_builder_config()
+    config.default_device_type = trt.DeviceType.CPU
+    tensors = []
+    profile = builder.create_optimization_profile()
+    for name, (dtype, shape) in inputs.items():
+        tensors.append(network.add_input(name, dtype, (-1, *shape[1:]) if dynamic else shape))
+        if dynamic:
+            profile.set_shape(name, (0, *shape[1:]), shape, (4 * shape[0], *shape[1:]))
+    if dynamic:
+        config.add_optimization_profile(profile)
+    for i, tensor in enumerate(add(network, *tensors)):
+        tensor.name = f"y{i}"
+        network.mark_output(tensor)
+    plan = builder.build_serialized_network(network, config)
+    return trt.Runtime(trt.Logger()).deserialize_cuda_engine(plan)
+
+
+def run(engine: trt.ICudaEngine, communicator, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    context = engine.create_execution_context()
+    if communicator is not None:
+        context.set_communicator(communicator)
+    for name, array in inputs.items():
+        context.set_input_shape(name, array.shape)
+        context.set_tensor_address(name, array.ctypes.data)
+    outputs = []
+    for name in engine:
+        if engine.get_tensor_mode(name) != trt.TensorIOMode.OUTPUT:
+            continue
+        dtype = trt.nptype(engine.get_tensor_dtype(name))
+        outputs.append(np.full(context.get_tensor_shape(name), 77, dtype))
+        context.set_tensor_address(name, outputs[-1].ctypes.data)
+    context.execute_async_v3(0)
+    return outputs
+
+
+def in_ranks(ranks: int, function: Callable, timeout: float = 10.0, limit: float = 60.0) -> list:
+    """The results, or the texts of errors, of function(rank, communicator) in a process for each rank."""
+    name = uuid.uuid4().hex
+
+    def work(rank: int, pipe) -> None:
+        try:
+            made = trt.Communicator(name, rank, ranks, timeout)
+            pipe.send(function(rank, made))
+        except trt.Error as error:
+            pipe.send(str(error))
+        except BaseException:
+            pipe.send(traceback.format_exc())
+
+    processes = []
+    for rank in range(ranks):
+        mine, theirs = CONTEXT.Pipe(False)
+        process = CONTEXT.Process(target=work, args=(rank, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        processes.append((process, mine))
+    results = []
+    end = time.monotonic() + limit
+    for process, pipe in processes:
+        try:
+            results.append(pipe.recv() if pipe.poll(max(0, end - time.monotonic())) else "hangs")
+        except EOFError:
+            results.append(None)
+        process.join(5)
+        process.kill()
+    return results
+
+
+def collective(network, x, op, reduce_op=None, root=None, groups=None, ranks=1):
+    layer = network.add_dist_collective(
+        x, op, reduce_op or Reduce.NONE, -1 if root is None else root, groups or []
+    )
+    layer.num_ranks = ranks
+    return layer.get_output(0)
+
+
+def expected(op, reduce_op, root: int, parts: list[np.ndarray], rank: int) -> np.ndarray:
+    """What the rank at this place of the group gets of the group's arrays."""
+    n, mine = len(parts), parts[rank]
+    if op in (Op.ALL_REDUCE, Op.REDUCE, Op.REDUCE_SCATTER):
+        wide = np.stack(parts).astype(np.int64 if mine.dtype.kind in "iub" else np.float64)
+        total = {
+            Reduce.SUM: lambda: wide.sum(0),
+            Reduce.PROD: lambda: wide.prod(0),
+            Reduce.MAX: lambda: wide.max(0),
+            Reduce.MIN: lambda: wide.min(0),
+            Reduce.AVG: lambda: (
+                np.trunc(wide.sum(0) / n) if wide.dtype == np.int64 else wide.mean(0)
+            ),
+        }[reduce_op]().astype(mine.dtype)
+        if op == Op.REDUCE_SCATTER:
+            return np.split(total, n)[rank]
+        return total if op == Op.ALL_REDUCE or rank == root else np.zeros_like(mine)
+    if op == Op.BROADCAST:
+        return parts[root]
+    if op == Op.SCATTER:
+        return np.split(parts[root], n)[rank]
+    if op == Op.ALL_TO_ALL:
+        return np.concatenate([np.split(part, n)[rank] for part in parts])
+    whole = np.concatenate(parts)
+    return whole if op == Op.ALL_GATHER or rank == root else np.zeros_like(whole)
+
+
+def data(dtype, shape: tuple[int, ...], rank: int) -> np.ndarray:
+    random = np.random.default_rng(100 + rank)
+    if np.dtype(dtype) == np.bool_:
+        return random.integers(0, 2, shape).astype(dtype)
+    # Sums and products of small integers are exact in every type.
+    return random.integers(1 if np.dtype(dtype).kind == "u" else -2, 3, shape).astype(dtype)
+
+
+REDUCTIONS = [
+    (op, each)
+    for op in (Op.ALL_REDUCE, Op.REDUCE, Op.REDUCE_SCATTER)
+    for each in (Reduce.SUM, Reduce.PROD, Reduce.MAX, Reduce.MIN, Reduce.AVG)
+]
+MOVES = [(op, None) for op in (Op.ALL_GATHER, Op.BROADCAST, Op.ALL_TO_ALL, Op.GATHER, Op.SCATTER)]
+ROOTED = (Op.BROADCAST, Op.REDUCE, Op.GATHER, Op.SCATTER)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_all_operations_and_types(ranks: int) -> None:
+    """One engine has every operation of a type, so that their order is tested, too."""
+    cases = REDUCTIONS + MOVES
+    root = ranks - 1
+    dtypes = [trt.float32, trt.float16, trt.int8, trt.uint8, trt.int32, trt.int64, trt.bool]
+    shape = (2 * ranks, 3)
+    engines = []
+    for dtype in dtypes:
+        fitting = [
+            (op, each)
+            for op, each in cases
+            if dtype != trt.bool or each not in (Reduce.SUM, Reduce.AVG)
+        ]
+
+        def add(network, x, fitting=fitting):
+            return [
+                collective(network, x, op, each, root if op in ROOTED else None, ranks=ranks)
+                for op, each in fitting
+            ]
+
+        engines.append((trt.nptype(dtype), fitting, engine_of(add, {"x": (dtype, shape)})))
+
+    def work(rank, communicator):
+        return [
+            run(engine, communicator, {"x": data(dtype, shape, rank)})
+            for dtype, _, engine in engines
+        ]
+
+    results = in_ranks(ranks, work)
+    for rank, result in enumerate(results):
+        assert isinstance(result, list), result
+        for (dtype, fitting, _), outputs in zip(engines, result, strict=True):
+            parts = [data(dtype, shape, each) for each in range(ranks)]
+            for (op, each), y in zip(fitting, outputs, strict=True):
+                want = expected(op, each, root, parts, rank)
+                np.testing.assert_array_equal(y, want, f"rank {rank}: {op} {each} {dtype}")
+
+
+def test_chunks_groups_and_dynamic_shapes() -> None:
+    """Tensors of many chunks and of none; two groups at once, one of them out of order, and ranks beside them."""
+    ranks, groups = 5, ([3, 0], [1, 4, 2])
+
+    def add(network, x):
+        return [
+            collective(network, x, Op.ALL_REDUCE, Reduce.SUM, groups=group) for group in groups
+        ] + [
+            collective(network, x, Op.ALL_GATHER, groups=groups[1]),
+            collective(network, x, Op.GATHER, root=4, groups=groups[1], ranks=3),
+            collective(network, x, Op.REDUCE_SCATTER, Reduce.MAX, groups=groups[0]),
+            collective(network, x, Op.ALL_REDUCE, Reduce.SUM, ranks=ranks),
+        ]
+
+    engine = engine_of(add, {"x": (trt.float32, (2, 50_001))}, dynamic=True)
+    rows = (2, 6, 0, 8)
+
+    def work(rank, communicator):
+        return [run(engine, communicator, {"x": data(np.float32, (n, 50_001), rank)}) for n in rows]
+
+    for rank, result in enumerate(in_ranks(ranks, work)):
+        assert isinstance(result, list), result
+        for n, outputs in zip(rows, result, strict=True):
+            parts = [data(np.float32, (n, 50_001), each) for each in range(ranks)]
+            in_group = [[parts[i] for i in group] for group in groups]
+
+            def want(op, each, root, which, rank=rank, in_group=in_group):
+                if rank in groups[which]:
+                    return expected(op, each, root, in_group[which], groups[which].index(rank))
+                shape = expected(op, each, root, in_group[which], 0).shape
+                return np.zeros(shape, np.float32)
+
+            for y, wanted in zip(
+                outputs,
+                [
+                    want(Op.ALL_REDUCE, Reduce.SUM, 0, 0),
+                    want(Op.ALL_REDUCE, Reduce.SUM, 0, 1),
+                    want(Op.ALL_GATHER, None, 0, 1),
+                    want(Op.GATHER, None, 1, 1),
+                    want(Op.REDUCE_SCATTER, Reduce.MAX, 0, 0),
+                    expected(Op.ALL_REDUCE, Reduce.SUM, 0, parts, rank),
+                ],
+                strict=True,
+            ):
+                np.testing.assert_array_equal(y, wanted, f"rank {rank}, {n} rows")
+
+
+def test_sums_of_fp16_round_once_and_are_the_same_on_all_ranks() -> None:
+    engine = engine_of(
+        lambda network, x: [collective(network, x, Op.ALL_REDUCE, Reduce.SUM, ranks=4)],
+        {"x": (trt.float16, (999,))},
+    )
+    parts = [np.random.default_rng(i).normal(size=999).astype(np.float16) for i in range(4)]
+    results = in_ranks(4, lambda rank, made: run(engine, made, {"x": parts[rank]})[0])
+    want = sum((part.astype(np.float32) for part in parts[1:]), parts[0].astype(np.float32))
+    for y in results:
+        np.testing.assert_array_equal(y, want.astype(np.float16))
+
+
+def all_reduce(ranks: int, shape=(4,)) -> trt.ICudaEngine:
+    return engine_of(
+        lambda network, x: [collective(network, x, Op.ALL_REDUCE, Reduce.SUM, ranks=ranks)],
+        {"x": (trt.float32, shape)},
+    )
+
+
+def test_a_late_rank_ends_the_communicator_for_all() -> None:
+    engine = all_reduce(3)
+
+    def work(rank, communicator):
+        if rank == 1:
+            time.sleep(1.2)
+        return run(engine, communicator, {"x": np.ones(4, np.float32)})
+
+    for text in in_ranks(3, work, timeout=0.5):
+        assert "waited 0.5 s for rank 1, which did not come" in str(text)
+
+
+def test_a_rank_that_dies_ends_the_communicator_at_once() -> None:
+    engine = all_reduce(3)
+
+    def work(rank, communicator):
+        x = {"x": np.ones(4, np.float32)}
+        run(engine, communicator, x)
+        if rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        start = time.monotonic()
+        try:
+            return run(engine, communicator, x)
+        except trt.Error as error:
+            return str(error), time.monotonic() - start
+
+    *others, dead = in_ranks(3, work, timeout=30)
+    assert dead is None
+    for text, seconds in others:
+        assert "rank 2 has ended" in text and seconds < 10
+
+
+def test_ranks_that_disagree_are_both_named() -> None:
+    first, second = all_reduce(2), all_reduce(2, (2, 2))
+    engines = [first, second]
+    x = [np.ones(4, np.float32), np.ones((2, 2), np.float32)]
+    for text in in_ranks(2, lambda rank, made: run(engines[rank], made, {"x": x[rank]})):
+        assert "ranks run different steps" in text
+        assert "ALL_REDUCE(SUM) of FP32 [4]" in text and "ALL_REDUCE(SUM) of FP32 [2, 2]" in text
+
+
+def test_missing_and_surplus_ranks() -> None:
+    name = uuid.uuid4().hex
+    with pytest.raises(trt.Error, match="waited 0.2 s for ranks 0, 2"):
+        trt.Communicator(name, 1, 3, timeout=0.2)
+    for arguments, text in [
+        (("x", 2, 2), "the rank is 2; expected 0 to 1"),
+        (("x", -1, 2), "the rank is -1"),
+        (("x", 0, 0), "there are 0 ranks"),
+        (("x", 0, 65), "expected 1 to 64"),
+        (("", 0, 1), "the name has 0 characters"),
+        (("n" * 65, 0, 1), "the name has 65 characters"),
+        (("x", 0, 1, 0.0), "time limit"),
+    ]:
+        with pytest.raises(trt.Error, match=text):
+            trt.Communicator(*arguments)
+
+    def work(rank, communicator):
+        if rank == 0:
+            return run(all_reduce(3), communicator, {"x": np.ones(4, np.float32)})
+        return None
+
+    assert "works with 3 ranks, and the communicator" in in_ranks(2, work)[0]
+
+
+def test_without_a_communicator() -> None:
+    x = np.arange(4, dtype=np.float32)
+    np.testing.assert_array_equal(run(all_reduce(1), None, {"x": x})[0], x)
+    np.testing.assert_array_equal(
+        run(all_reduce(1), trt.Communicator(uuid.uuid4().hex, 0, 1), {"x": x})[0], x
+    )
+    context = all_reduce(2).create_execution_context()
+    with pytest.raises(
+        trt.Error, match=r"ALL_REDUCE\(SUM\) works with 2 ranks.* has no communicator"
+    ):
+        run(all_reduce(2), None, {"x": x})
+    with pytest.raises(TypeError, match="set_communicator takes"):
+        context.set_communicator(object())
+    with pytest.raises(trt.Error, match="runs on the CPU and takes a Communicator"):
+        context.set_communicator(4096)
+
+
+def test_nothing_is_left_behind() -> None:
+    before = set(os.listdir("/dev/shm"))
+    descriptors = set(os.listdir("/proc/self/fd"))
+    made = trt.Communicator(uuid.uuid4().hex, 0, 1)
+    assert (made.rank, made.num_ranks, made.timeout) == (0, 1, 60.0)
+    del made
+    assert set(os.listdir("/dev/shm")) <= before
+    assert set(os.listdir("/proc/self/fd")) <= descriptors
+
+
+def test_layers_in_a_loop_use_the_communicator() -> None:
+    def add(network, x):
+        loop = network.add_loop()
+        count = network.add_constant((), trt.Weights(np.array(3, np.int32))).get_output(0)
+        loop.add_trip_limit(count, trt.TripLimit.COUNT)
+        state = loop.add_recurrence(x)
+        state.set_input(
+            1, collective(network, state.get_output(0), Op.ALL_REDUCE, Reduce.SUM, ranks=2)
+        )
+        return [loop.add_loop_output(state.get_output(0), trt.LoopOutput.LAST_VALUE).get_output(0)]
+
+    engine = engine_of(add, {"x": (trt.float32, (4,))})
+    results = in_ranks(
+        2, lambda rank, made: run(engine, made, {"x": np.full(4, rank + 1, np.float32)})[0]
+    )
+    for y in results:
+        np.testing.assert_array_equal(y, np.full(4, 12, np.float32))
+
+
+def test_inspector_and_serialized_engine() -> None:
+    engine = engine_of(
+        lambda network, x: [collective(network, x, Op.ALL_GATHER, groups=[1, 0], ranks=2)],
+        {"x": (trt.float32, (4,))},
+    )
+    text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
+    assert "DistCollective" in text and "groups" in text
+    again = trt.Runtime(trt.Logger()).deserialize_cuda_engine(engine.serialize())
+    assert tuple(again.get_tensor_shape("y0")) == (8,)
+
+
+def test_onnx_nodes(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    node = onnx.helper.make_node(
+        "DistCollective",
+        ["x"],
+        ["y"],
+        collective_operation="all_gather",
+        reduce_op="sum",
+        root=0,
+        group_size=2,
+    )
+    node.attribute.append(
+        onnx.helper.make_attribute("groups", [], attr_type=onnx.AttributeProto.INTS)
+    )
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [node],
+        "g",
+        [value("x", onnx.TensorProto.FLOAT, [4])],
+        [value("y", onnx.TensorProto.FLOAT, [8])],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    builder = trt.Builder(trt.Logger())
+    network = builder.create_network()
+    parser = trt.OnnxParser(network, trt.Logger())
+    assert parser.parse(model.SerializeToString()), parser.get_error(0)
+    layer = network.get_layer(0)
+    assert layer.type == trt.LayerType.DIST_COLLECTIVE and layer.num_ranks == 2
+    assert tuple(network.get_output(0).shape) == (8,)
+    node.attribute[0].s = b"all_nonsense"
+    model.graph.node[0].CopyFrom(node)
+    parser = trt.OnnxParser(builder.create_network(), trt.Logger())
+    assert not parser.parse(model.SerializeToString())
+    assert "collective_operation is 'all_nonsense'" in parser.get_error(0).desc()
+
+
+def test_num_ranks_of_layers() -> None:
+    network = trt.Builder(trt.Logger()).create_network()
+    x = network.add_input("x", trt.float32, (4,))
+    layer = network.add_dist_collective(x, Op.ALL_REDUCE, Reduce.SUM, -1, [])
+    assert isinstance(layer, trt.IDistCollectiveLayer) and layer.num_ranks == 1
+    layer.num_ranks = 4
+    assert layer.num_ranks == 4
+    relu = network.add_activation(x, trt.ActivationType.RELU)
+    relu.num_ranks = 1
+    with pytest.raises(trt.Error, match="works with 1 rank, not 2"):
+        relu.num_ranks = 2
+    with pytest.raises(trt.Error, match="ALL_REDUCE reduces"):
+        network.add_dist_collective(x, Op.ALL_REDUCE, None, None, None)
+    with pytest.raises(trt.Error, match="BROADCAST needs a root"):
+        network.add_dist_collective(x, Op.BROADCAST, Reduce.NONE, None, None)
