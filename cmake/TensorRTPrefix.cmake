@@ -28,9 +28,11 @@ foreach(name nvinfer nvinfer_plugin nvonnxparser)
   target_link_options(tensorrt_${name} PRIVATE LINKER:--no-as-needed LINKER:--strip-all)
   target_link_libraries(tensorrt_${name} PRIVATE opwright_flags opwright ${CMAKE_DL_LIBS})
   set(needed lib${name}_opwright.so.${tensorrt_major})
-  target_link_options(tensorrt_${name} PRIVATE LINKER:-soname=${needed})
+  target_link_options(tensorrt_${name} PRIVATE LINKER:-soname=${needed}
+    LINKER:--version-script=${PROJECT_SOURCE_DIR}/src/tensorrt/exports.map)
   set_target_properties(tensorrt_${name} PROPERTIES
-    OUTPUT_NAME ${name} NO_SONAME ON LIBRARY_OUTPUT_DIRECTORY ${tensorrt_dir}/lib
+    OUTPUT_NAME ${name} NO_SONAME ON LINK_DEPENDS ${PROJECT_SOURCE_DIR}/src/tensorrt/exports.map
+    LIBRARY_OUTPUT_DIRECTORY ${tensorrt_dir}/lib
     INSTALL_RPATH $ORIGIN/../../lib BUILD_WITH_INSTALL_RPATH ON)
   # The last is the name by which programs load the library when they run.
   foreach(file lib${name}.so ${needed} lib${name}.so.${tensorrt_major})

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/library_folder.h"
+#include "opwright/registry.h"
 #include "plugin/registry/shared_object.h"
 
 namespace opwright {
@@ -60,6 +61,16 @@ int provide_tensorrt_libraries(const Blob& shared_object) {
     }
   }
   return needed;
+}
+
+bool gets_another_registry(int tensorrt) {
+  void* const process = dlopen(nullptr, RTLD_LAZY);
+  const auto found = reinterpret_cast<void* (*)()>(dlsym(process, "getPluginRegistry"));
+  dlclose(process);
+  if (found == nullptr) return false;
+  const auto theirs =
+      tensorrt == 0 ? nullptr : function<void*(int32_t)>("opwrightTensorrtRegistry");
+  return found() != (theirs == nullptr ? getPluginRegistry() : theirs(tensorrt));
 }
 
 void* tensorrt_logger_finder(int major) {

@@ -148,6 +148,22 @@ TEST_F(TensorrtClient, MakesAndDropsWhatAnEngineHas) {
   for (Object* const object : {plan, config, network, builder}) drop(object);
 }
 
+TEST_F(TensorrtClient, KnowsNoCpu) {
+  Object* const builder = make_builder(logger);
+  Object* const network = make_network(builder);
+  auto* const layer = call<Object*>(network, "VNetworkDefinition", "getLayer", 0);
+  auto* const config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
+  EXPECT_EQ(call<DeviceType>(config, "VBuilderConfig", "getDefaultDeviceType"), DeviceType::kGPU);
+  EXPECT_EQ(call<DeviceType>(config, "VBuilderConfig", "getDeviceType", layer), DeviceType::kGPU);
+  // A program that sets the default still builds for the device of OPWRIGHT_DEVICE.
+  call<void>(config, "VBuilderConfig", "setDefaultDeviceType", DeviceType::kGPU);
+  call<void>(config, "VBuilderConfig", "setDeviceType", layer, DeviceType::kGPU);
+  EXPECT_TRUE(call<bool>(config, "VBuilderConfig", "isDeviceTypeSet", layer));
+  auto* const plan = call<Object*>(builder, "VBuilder", "buildSerializedNetwork", network, config);
+  EXPECT_NE(plan, nullptr);
+  for (Object* const object : {plan, config, network, builder}) drop(object);
+}
+
 TEST_F(TensorrtClient, ObjectsOfThreadsAreNotMixedUp) {
   const auto work = [this](const std::string& thread) {
     Object* const builder = make_builder(logger);
