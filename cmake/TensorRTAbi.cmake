@@ -6,6 +6,10 @@ target_include_directories(opwright_tensorrt PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(opwright_tensorrt PRIVATE opwright_flags opwright ${CMAKE_DL_LIBS})
 target_link_options(opwright_tensorrt PRIVATE
   LINKER:--version-script=${PROJECT_SOURCE_DIR}/src/tensorrt/abi/exports.map)
+if(OPWRIGHT_SANITIZE)
+  # Functions take the place of methods, on both sides.
+  target_compile_options(opwright_tensorrt PRIVATE -fno-sanitize=function)
+endif()
 set(abi_libraries opwright_tensorrt)
 foreach(major 10 11)
   foreach(name nvinfer nvinfer_plugin nvonnxparser)
