@@ -67,7 +67,8 @@ class alignas(64) RecentFaces {
 
 constexpr int kRecentBits = 12;
 using Recent = std::array<RecentFaces, size_t{1} << kRecentBits>;
-constinit Recent recent_10, recent_11;
+constinit Recent recent_10;
+constinit Recent recent_11;
 
 /// Where a version's face of the object is, if anywhere.
 RecentFaces& recent(void* object, int major) {
