@@ -160,7 +160,7 @@ def enumerators(enumerations: dict[str, list[str]], folder: Path) -> dict[str, l
 def exported(functions: list[str], library: Path) -> dict[str, list[str]]:
     """The symbols of the headers' functions that the library exports."""
     names = run("nm", "-D", "--defined-only", "--format=posix", library).splitlines()
-    symbols = [line.split()[0] for line in names]
+    symbols = [line.split()[0].split("@")[0] for line in names]
     found = {}
     for function in functions:
         mangled = re.compile(rf"({function}|_ZN(\d+[a-z]\w*?)*{len(function)}{function}E\w*)$")

@@ -1,5 +1,6 @@
 #include "creators.h"
 
+#include "base/cast.h"
 #include "base/error.h"
 #include "creators_v2.h"
 #include "plugin/abi/v2_plugin.h"
@@ -71,7 +72,7 @@ std::shared_ptr<IPluginCreatorInterface> make_creator_face(nb::handle object) {
 
 nb::object to_python(IPluginCreatorInterface* creator) {
   if (creator == nullptr) return nb::none();
-  if (auto* face = dynamic_cast<PythonFace*>(creator)) return face->object();
+  if (auto* face = cast_to<PythonFace>(creator)) return face->object();
   if (is_v2_creator(*creator))
     return make_library_creator_v2(static_cast<IPluginCreator&>(*creator));
   if (is_quick_creator(*creator))

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/cast.h"
 #include "held.h"
 #include "plugin_callbacks.h"
 #include "reporting.h"
@@ -125,12 +126,12 @@ IErrorRecorder* to_recorder(nb::handle object) {
 }
 
 void HeldObjects::tell(const IErrorRecorder* recorder) {
-  if (const auto* face = dynamic_cast<const RecorderFace*>(recorder)) tell(face->object());
+  if (const auto* face = cast_to<const RecorderFace>(recorder)) tell(face->object());
 }
 
 nb::object to_python(IErrorRecorder* recorder) {
   if (recorder == nullptr) return nb::none();
-  if (auto* face = dynamic_cast<RecorderFace*>(recorder)) return nb::borrow(face->object());
+  if (auto* face = cast_to<RecorderFace>(recorder)) return nb::borrow(face->object());
   auto* handle = new RecorderHandle(recorder);
   return nb::module_::import_("opwright._runtime_classes")
       .attr("LibraryErrorRecorder")(nb::cast(handle, nb::rv_policy::take_ownership));

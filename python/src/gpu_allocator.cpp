@@ -1,5 +1,6 @@
 #include "gpu_allocator.h"
 
+#include "base/cast.h"
 #include "base/error.h"
 #include "handle.h"
 #include "held.h"
@@ -78,23 +79,23 @@ std::shared_ptr<IGpuAllocator> to_allocator(nb::handle object) {
 
 void HeldObjects::tell(const std::shared_ptr<IGpuAllocator>& allocator) {
   if (allocator.use_count() != 1) return;
-  if (auto* face = dynamic_cast<AllocatorFace*>(allocator.get())) tell(face->object());
+  if (auto* face = cast_to<AllocatorFace>(allocator.get())) tell(face->object());
 }
 
 std::shared_ptr<IGpuAllocator> own_face(const std::shared_ptr<IGpuAllocator>& allocator) {
-  auto* face = dynamic_cast<AllocatorFace*>(allocator.get());
+  auto* face = cast_to<AllocatorFace>(allocator.get());
   return face != nullptr ? std::make_shared<AllocatorFace>(face->object()) : allocator;
 }
 
 nb::object to_python(const std::shared_ptr<IGpuAllocator>& allocator) {
-  auto* face = dynamic_cast<AllocatorFace*>(allocator.get());
+  auto* face = cast_to<AllocatorFace>(allocator.get());
   return face != nullptr ? face->object() : nb::none();
 }
 
 nb::object context_allocator(const ResourceContextRef& context) {
   IGpuAllocator* allocator = context.get().getGpuAllocator();
   if (allocator == nullptr) return nb::none();
-  if (auto* face = dynamic_cast<AllocatorFace*>(allocator)) return face->object();
+  if (auto* face = cast_to<AllocatorFace>(allocator)) return face->object();
   return nb::module_::import_("opwright._runtime_classes")
       .attr("LibraryAllocator")(AllocatorHandle{context});
 }

@@ -1,5 +1,6 @@
 #include "plugin_resource.h"
 
+#include "base/cast.h"
 #include "plugin_bindings.h"
 
 namespace opwright::python {
@@ -49,7 +50,7 @@ nb::object acquire_resource(PluginResources& resources, const std::string& key, 
     face = std::make_unique<ResourceFace>(nb::borrow(object));
   }
   IPluginResource* shared = resources.acquire(key.c_str(), face.get());
-  if (auto* python = dynamic_cast<ResourceFace*>(shared)) return python->object();
+  if (auto* python = cast_to<ResourceFace>(shared)) return python->object();
   return nb::module_::import_("opwright._runtime_classes").attr("LibraryResource")(key);
 }
 

@@ -2,6 +2,7 @@
 
 #include "plugin_v2.h"
 
+#include "base/cast.h"
 #include "base/error.h"
 #include "dims_exprs.h"
 #include "gpu_allocator.h"
@@ -304,7 +305,7 @@ IPluginV2DynamicExt* make_plugin_v2(nb::handle object, bool is_owned) {
 }
 
 nb::object python_object_of(IPluginV2& plugin) {
-  auto* face = dynamic_cast<V2Face*>(&plugin);
+  auto* face = cast_to<V2Face>(&plugin);
   return face != nullptr ? face->self() : nb::none();
 }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "base/cast.h"
 #include "base/error.h"
 #include "dims_exprs.h"
 #include "held.h"
@@ -200,7 +201,7 @@ std::unique_ptr<IPluginV3> to_plugin_v3(nb::handle object) {
 }
 
 nb::object python_object_of(IPluginV3& plugin) {
-  if (auto* python = dynamic_cast<PythonPlugin*>(&plugin)) return python->object();
+  if (auto* python = cast_to<PythonPlugin>(&plugin)) return python->object();
   return nb::none();
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backend/library_handles.h"
+#include "base/cast.h"
 #include "base/error.h"
 #include "base/types.h"
 #include "network/operator_registry.h"
@@ -52,7 +53,7 @@ struct Configuration {
 /// binding knows which methods its plugins define.
 bool wants_library_handles(const V2Plugin& plugin) {
   if (!plugin.is_python()) return true;
-  const auto* face = dynamic_cast<const AttachmentLimits*>(&plugin.object());
+  const auto* face = cast_to<const AttachmentLimits>(&plugin.object());
   return face == nullptr || face->wants_library_handles();
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <type_traits>
 
+#include "base/cast.h"
 #include "network/operator.h"
 
 namespace opwright {
@@ -120,7 +121,7 @@ class AttachmentLimits {
 /// CaptureLimits.
 template <class T>
 std::string capture_obstacle_of(const T& plugin) {
-  const auto* limits = dynamic_cast<const CaptureLimits*>(&plugin);
+  const auto* limits = cast_to<const CaptureLimits>(&plugin);
   return limits != nullptr ? limits->capture_obstacle() : std::string();
 }
 

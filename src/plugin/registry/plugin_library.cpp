@@ -80,8 +80,11 @@ void* open_file(const std::string& path, int& tensorrt) {
     require(!std::filesystem::is_other(status), "plugin library '", path,
             "' cannot be opened: it is not a regular file");
   }
-  void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr && is_bare) handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  int how = RTLD_NOW | RTLD_LOCAL;
+  // Then the library finds the functions of those that it needs before the program's.
+  if (gets_another_registry(tensorrt)) how |= RTLD_DEEPBIND;
+  void* handle = dlopen(file.c_str(), how);
+  if (handle == nullptr && is_bare) handle = dlopen(path.c_str(), how);
   if (handle == nullptr) {
     const char* reason = dlerror();
     fail("plugin library '", path, "' cannot be opened: ", reason ? reason : "unknown reason");

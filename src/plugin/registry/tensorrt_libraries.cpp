@@ -7,18 +7,34 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/library_folder.h"
+#include "opwright/registry.h"
 #include "plugin/registry/shared_object.h"
 
 namespace opwright {
 
 namespace {
 
-/// Whether the library was compiled with Opwright's headers: it then names classes of the namespace
-/// `opwright`, in place of `nvinfer1`. The libraries for sources have TensorRT's names, too.
+/// Whether the library was compiled with Opwright's headers, though it needs a library of
+/// TensorRT's name: it was linked by an older Opwright, whose libraries for sources recorded such
+/// names. Then it names classes of the namespace `opwright`, in place of `nvinfer1`.
 bool has_own_tables(const Blob& shared_object) {
   const std::string_view all(shared_object.as<char>(), shared_object.size());
   return all.find("8opwright") != std::string_view::npos;
+}
+
+/// Loads Opwright's library for one of TensorRT's. Never closed: what needs it may stay.
+/// \throws Error if the process has another library of that name.
+void provide(const std::string& theirs, const std::string& ours) {
+  void* const loaded = dlopen(theirs.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (loaded == nullptr) {
+    dlopen((library_folder() / ours).c_str(), RTLD_LAZY | RTLD_LOCAL);
+    return;
+  }
+  require(dlsym(loaded, "opwrightTensorrtTables") != nullptr, "plugin library needs ", theirs,
+          ", and the process has another library of that name: TensorRT's own, or Opwright's for "
+          "programs that are compiled with its headers");
 }
 
 /// A function of the library that has TensorRT's tables; null without that library.
@@ -41,13 +57,20 @@ int provide_tensorrt_libraries(const Blob& shared_object) {
       if (std::ranges::find(libraries, theirs) == libraries.end()) continue;
       if (has_own_tables(shared_object)) return 0;
       needed = major;
-      const std::string ours = std::string("libopwright_") + name + "_" + number + ".so";
-      // Never closed: the library that needs it may stay.
-      if (dlopen(theirs.c_str(), RTLD_LAZY | RTLD_NOLOAD) == nullptr)
-        dlopen((library_folder() / ours).c_str(), RTLD_LAZY | RTLD_LOCAL);
+      provide(theirs, std::string("libopwright_") + name + "_" + number + ".so");
     }
   }
   return needed;
+}
+
+bool gets_another_registry(int tensorrt) {
+  void* const process = dlopen(nullptr, RTLD_LAZY);
+  const auto found = reinterpret_cast<void* (*)()>(dlsym(process, "getPluginRegistry"));
+  dlclose(process);
+  if (found == nullptr) return false;
+  const auto theirs =
+      tensorrt == 0 ? nullptr : function<void*(int32_t)>("opwrightTensorrtRegistry");
+  return found() != (theirs == nullptr ? getPluginRegistry() : theirs(tensorrt));
 }
 
 void* tensorrt_logger_finder(int major) {

@@ -11,6 +11,11 @@ namespace opwright {
 /// object that was compiled with Opwright's headers.
 int provide_tensorrt_libraries(const Blob& shared_object);
 
+/// Whether a library that was compiled for that version of TensorRT, 0 for none, would get another
+/// registry by getPluginRegistry() than its own: the program, or a library that it needs, has such
+/// a function, and the dynamic linker takes that one first.
+bool gets_another_registry(int tensorrt);
+
 /// TensorRT's ILoggerFinder with the table of that version, which gives getLogger().
 void* tensorrt_logger_finder(int major);
 

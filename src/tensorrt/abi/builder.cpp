@@ -34,6 +34,15 @@ Slot get_timing_cache() {
   return {"getTimingCache", reinterpret_cast<void*>(run), &typeid(ITimingCache const*())};
 }
 
+/// TensorRT has no CPU. Its name for the device that engines are built for by default is kGPU.
+DeviceType known_device(DeviceType type) {
+  return type == DeviceType::kCPU ? DeviceType::kGPU : type;
+}
+DeviceType own_device(const IBuilderConfig& config, DeviceType known) {
+  const DeviceType type = config.getDefaultDeviceType();
+  return known == known_device(type) ? type : known;
+}
+
 /// The text of kernels is a second result.
 Slot build_with_kernel_text() {
   const auto run = +[](Part* part, Facade* network, Facade* config, Facade** text) noexcept {
@@ -102,12 +111,25 @@ const Table builder_config_table = {
             [](IBuilderConfig const& self) -> Mask<BuilderFlag> { return {self.getFlags()}; }),
         OPWRIGHT_SAME(IBuilderConfig, clearFlag),
         OPWRIGHT_PROPERTY(IBuilderConfig, Flag),
-        OPWRIGHT_PROPERTY(IBuilderConfig, DeviceType),
+        OPWRIGHT_OTHER(IBuilderConfig, setDeviceType,
+                       [](IBuilderConfig& self, ILayer const* layer, DeviceType type) {
+                         self.setDeviceType(layer, own_device(self, type));
+                       }),
+        OPWRIGHT_OTHER(IBuilderConfig, getDeviceType,
+                       [](IBuilderConfig const& self, ILayer const* layer) {
+                         return known_device(self.getDeviceType(layer));
+                       }),
         OPWRIGHT_SAME(IBuilderConfig, isDeviceTypeSet),
         OPWRIGHT_SAME(IBuilderConfig, resetDeviceType),
         OPWRIGHT_SAME(IBuilderConfig, canRunOnDLA),
         OPWRIGHT_PROPERTY(IBuilderConfig, DLACore),
-        OPWRIGHT_PROPERTY(IBuilderConfig, DefaultDeviceType),
+        OPWRIGHT_OTHER(IBuilderConfig, setDefaultDeviceType,
+                       [](IBuilderConfig& self, DeviceType type) {
+                         self.setDefaultDeviceType(own_device(self, type));
+                       }),
+        OPWRIGHT_OTHER(
+            IBuilderConfig, getDefaultDeviceType,
+            [](IBuilderConfig const& self) { return known_device(self.getDefaultDeviceType()); }),
         OPWRIGHT_SAME(IBuilderConfig, reset),
         OPWRIGHT_PROPERTY(IBuilderConfig, ProfileStream),
         OPWRIGHT_SAME(IBuilderConfig, addOptimizationProfile),

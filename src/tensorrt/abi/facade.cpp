@@ -1,6 +1,8 @@
 #include "tensorrt/abi/facade.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -20,6 +22,58 @@ struct Faces {
 Faces& faces() {
   static auto* const kept = new Faces;  // faces may be deleted while the process ends
   return *kept;
+}
+
+/// Some faces that were asked for of late. Any thread finds them without a lock. Writers hold the
+/// mutex of `Faces`.
+class alignas(64) RecentFaces {
+ public:
+  /// Null if the object's face is not among them.
+  Facade* find(void* object) const {
+    const uint32_t before = changes_.load(std::memory_order_acquire);
+    Facade* face = nullptr;
+    for (const Entry& entry : entries_) {
+      if (entry.object.load(std::memory_order_acquire) != object) continue;
+      face = entry.face.load(std::memory_order_acquire);
+      break;
+    }
+    // The number is odd while a writer is at work, and another one after that.
+    return before % 2 == 0 && changes_.load(std::memory_order_relaxed) == before ? face : nullptr;
+  }
+  void add(void* object, Facade* face) { set(entries_[next_++ % entries_.size()], object, face); }
+  void remove(void* object) {
+    for (Entry& entry : entries_)
+      if (entry.object.load(std::memory_order_relaxed) == object) set(entry, nullptr, nullptr);
+  }
+
+ private:
+  struct Entry {
+    std::atomic<void*> object{nullptr};
+    std::atomic<Facade*> face{nullptr};
+  };
+
+  void set(Entry& entry, void* object, Facade* face) {
+    const uint32_t before = changes_.load(std::memory_order_relaxed);
+    changes_.store(before + 1, std::memory_order_relaxed);
+    entry.object.store(object, std::memory_order_release);
+    entry.face.store(face, std::memory_order_release);
+    changes_.store(before + 2, std::memory_order_release);
+  }
+
+  std::atomic<uint32_t> changes_{0};
+  uint32_t next_ = 0;
+  std::array<Entry, 3> entries_{};
+};
+
+constexpr int kRecentBits = 12;
+using Recent = std::array<RecentFaces, size_t{1} << kRecentBits>;
+constinit Recent recent_10;
+constinit Recent recent_11;
+
+/// Where a version's face of the object is, if anywhere.
+RecentFaces& recent(void* object, int major) {
+  const uint64_t mixed = reinterpret_cast<uint64_t>(object) * 0x9E3779B97F4A7C15;
+  return (major == 10 ? recent_10 : recent_11)[mixed >> (64 - kRecentBits)];
 }
 
 /// The client's class has a virtual method of its own, here and below.
@@ -58,6 +112,11 @@ Facade* Facade::make(void* object, const Kind& kind, int major) {
 }
 
 Facade* Facade::of(void* object, const Kind& kind, Facade& beside) {
+  if (Facade* const face = recent(object, beside.major_).find(object)) return face;
+  return known_or_made(object, kind, beside);
+}
+
+Facade* Facade::known_or_made(void* object, const Kind& kind, Facade& beside) {
   const std::lock_guard lock(faces().mutex);
   Facade*& face = faces().all[{object, beside.major_}];
   if (face == nullptr) {
@@ -67,11 +126,13 @@ Facade* Facade::of(void* object, const Kind& kind, Facade& beside) {
       face->owner_->belongings_.push_back(face);
     }
   }
+  recent(object, beside.major_).add(object, face);
   return face;
 }
 
 Facade* Facade::owned(void* object, const Kind& kind, int major) {
   const std::lock_guard lock(faces().mutex);
+  recent(object, major).remove(object);
   return faces().all[{object, major}] = make(object, kind, major);
 }
 
@@ -103,6 +164,7 @@ Facade::~Facade() {
   {
     const std::lock_guard lock(faces().mutex);
     faces().all.erase({object(), major_});
+    recent(object(), major_).remove(object());
   }
   if (destroy_ != nullptr) destroy_(object());
 }

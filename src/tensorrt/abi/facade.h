@@ -60,6 +60,8 @@ class Facade {
 
  private:
   static Facade* make(void* object, const Kind& kind, int major);
+  // Not inline, so that of() needs few registers.
+  [[gnu::noinline]] static Facade* known_or_made(void* object, const Kind& kind, Facade& beside);
 
   std::array<Part*, 3> implementations_;  // first, as the client's inline methods expect
   std::array<Part, 3> parts_;

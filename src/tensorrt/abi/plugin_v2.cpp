@@ -8,6 +8,7 @@
 #include <string_view>
 #include <typeinfo>
 
+#include "base/cast.h"
 #include "tensorrt/abi/received.h"
 
 namespace opwright::tensorrt {
@@ -197,7 +198,7 @@ IPluginCreatorInterface* adapted_creator(IPluginCreatorInterface* theirs, int ma
 
 IPluginCreatorInterface* original_creator(IPluginCreatorInterface* ours) {
   if (ours == nullptr) return nullptr;
-  const auto* const adapter = dynamic_cast<const CreatorAdapter*>(ours);
+  const auto* const adapter = cast_to<const CreatorAdapter>(ours);
   return adapter == nullptr ? ours : adapter->theirs();
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/cast.h"
 #include "tensorrt/abi/own.h"
 
 namespace opwright::tensorrt {
@@ -110,7 +111,7 @@ template <Received T>
 void* Adapter<T>::original(T* ours, int major) {
   using Type = typename AdapterOf<T>::Type;
   if (ours == nullptr) return nullptr;
-  auto* const adapter = dynamic_cast<Type*>(ours);
+  auto* const adapter = cast_to<Type>(ours);
   if (major != Type::kMajor) return ours;
   return adapter == nullptr ? face_of(ours) : adapter->theirs;
 }

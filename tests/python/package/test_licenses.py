@@ -105,7 +105,9 @@ def test_libraries_of_others_are_the_systems_or_in_notice(program):
     folder = Path(opwright.__file__).parent / "lib"
     files = [*folder.glob("*.so*"), *folder.parent.glob("_core*.so"), program]
     names = {file.name for file in files}
-    ours = re.compile(r"libopwright(_cuda|_threads|_tensorrt|_nv\w+_1[01])?\.so|_core\..*so|opwright")
+    ours = re.compile(
+        r"libopwright(_cuda|_threads|_tensorrt|_nv\w+_1[01])?\.so|_core\..*so|opwright"
+    )
     assert {name for name in names if not ours.fullmatch(name)} == {"libopwright_dnnl.so.3"}
     for file in files:
         output = subprocess.run(["readelf", "-d", file], check=True, capture_output=True, text=True)

@@ -86,4 +86,4 @@ def test_the_library_exports_nothing_of_its_dependencies(library):
     exported = {line.split()[0].split("@")[0] for line in symbols.splitlines()}
     ours = re.compile(r"_Z(TV|TI|TS|TT|GV|Z|Th\w+?_|GVZ)?(NK?)8opwright|[a-z]")
     assert "getPluginRegistry" in exported
-    assert {name for name in exported if not ours.match(name)} == set()
+    assert {name for name in exported if not ours.match(name)} == {"OPWRIGHT"}  # the version

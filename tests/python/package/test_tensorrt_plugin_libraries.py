@@ -21,18 +21,30 @@ HEADERS = [
 ]
 LIBRARIES = Path(opwright.__file__).parent / "lib"
 
-RUN = """
+MODEL = """
 import sys
-import numpy as np
 from onnx import TensorProto, helper
-import opwright as trt
 
-registry = trt.get_plugin_registry()
-handle = registry.load_library(sys.argv[1])
 node = helper.make_node(sys.argv[2], ["x"], ["y"], pads=[1, 1, 2, 2])
 x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 3, 4])
 y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["a", "b", "c", "d"])
 model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)])
+"""
+SAVE = (
+    MODEL
+    + """
+import onnx
+onnx.save(model, sys.argv[1])
+"""
+)
+RUN = (
+    MODEL
+    + """
+import numpy as np
+import opwright as trt
+
+registry = trt.get_plugin_registry()
+handle = registry.load_library(sys.argv[1])
 engine = trt.build(model.SerializeToString(), device=trt.DeviceType.CPU)
 given = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
 want = np.pad(given, ((0, 0), (0, 0), (2, 2), (1, 1)), mode="wrap")
@@ -41,6 +53,7 @@ registry.deregister_library(handle)
 assert (engine(given) == want).all()
 print("equal")
 """
+)
 
 
 def major_of(headers: Path) -> int:
@@ -53,7 +66,7 @@ def major_of(headers: Path) -> int:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize("plugin", ["circ_pad_plugin", "circ_pad_v2_plugin"])
 @pytest.mark.parametrize("headers", HEADERS, ids=str)
-def test_a_library_of_nvidias_headers(headers, plugin, tmp_path):
+def test_a_library_of_nvidias_headers(headers, plugin, tmp_path, program):
     (tmp_path / "libnvinfer.so").symlink_to(
         LIBRARIES / f"libopwright_nvinfer_{major_of(headers)}.so"
     )
@@ -80,3 +93,9 @@ def test_a_library_of_nvidias_headers(headers, plugin, tmp_path):
         env=os.environ | {"OPWRIGHT_DEVICE": "cpu"},
     )
     assert done.stdout == "equal\n", done.stderr
+    # The program has Opwright's functions of TensorRT's names in front of the library's.
+    model = tmp_path / "model.onnx"
+    subprocess.run([sys.executable, "-c", SAVE, str(model), plugin], check=True)
+    built = [program, "build", model, "-o", tmp_path / "engine", "--plugins", library]
+    done = subprocess.run([*map(str, built), "--device", "cpu"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,198 @@
+// What a program holds that was compiled for TensorRT. With sanitizers: no object is freed twice or
+// left behind.
+
+#include "tensorrt/client.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "opwright/builder.h"
+#include "opwright/runtime.h"
+
+namespace opwright::client {
+namespace {
+
+/// OPWRIGHT_CLIENT_TIMES, else few: with sanitizers 1,000 take half a minute.
+int times() {
+  const char* const set = std::getenv("OPWRIGHT_CLIENT_TIMES");
+  return set == nullptr ? 50 : std::stoi(set);
+}
+
+Object* make_builder(Logger& logger) {
+  return exported<Object*(void*, int32_t)>("nvinfer", "createInferBuilder_INTERNAL")(&logger,
+                                                                                     110100);
+}
+Object* make_runtime(Logger& logger) {
+  return exported<Object*(void*, int32_t)>("nvinfer", "createInferRuntime_INTERNAL")(&logger,
+                                                                                     110100);
+}
+
+Object* add_input(Object* network, const char* name) {
+  const Dims dims{2, {2, 3}};
+  return call<Object*>(network, "VNetworkDefinition", "addInput", name, DataType::kFLOAT, &dims);
+}
+Object* output_of(Object* layer) { return call<Object*>(layer, "VLayer", "getOutput", 0); }
+
+/// x * 2, with weights that a refitter finds.
+Object* make_network(Object* builder) {
+  static const float two = 2;
+  auto* const network = call<Object*>(builder, "VBuilder", "createNetworkV2", 0U);
+  Object* const x = add_input(network, "x");
+  const Dims one{2, {1, 1}};
+  auto* const constant = call<Object*>(network, "VNetworkDefinition", "addConstant", &one,
+                                       Weights{DataType::kFLOAT, &two, 1});
+  call<void>(constant, "VLayer", "setName", "factor");
+  auto* const product = call<Object*>(network, "VNetworkDefinition", "addElementWise", x,
+                                      output_of(constant), ElementWiseOperation::kPROD);
+  call<void>(output_of(product), "VTensor", "setName", "y");
+  call<void>(network, "VNetworkDefinition", "markOutput", output_of(product));
+  return network;
+}
+
+class TensorrtClient : public testing::Test {
+ protected:
+  void SetUp() override { setenv("OPWRIGHT_DEVICE", "cpu", 1); }
+
+  Logger logger;
+};
+
+TEST_F(TensorrtClient, MakesAndDropsWhatABuilderHas) {
+  Object* const builder = make_builder(logger);
+  for (int i = 0; i < times(); ++i) {
+    Object* const network = make_network(builder);
+    Object* const x = call<Object*>(network, "VNetworkDefinition", "getInput", 0);
+    EXPECT_EQ(call<Object*>(network, "VNetworkDefinition", "getInput", 0), x);
+    for (const UnaryOperation operation : {UnaryOperation::kABS, UnaryOperation::kNEG}) {
+      auto* const layer = call<Object*>(network, "VNetworkDefinition", "addUnary", x, operation);
+      EXPECT_EQ(call<Object*>(layer, "VLayer", "getInput", 0), x);
+    }
+    auto* const loop = call<Object*>(network, "VNetworkDefinition", "addLoop");
+    auto* const recurrence = call<Object*>(loop, "VLoop", "addRecurrence", x);
+    auto* const choice = call<Object*>(network, "VNetworkDefinition", "addIfConditional");
+    EXPECT_NE(call<Object*>(choice, "VIfConditional", "addInput", x), nullptr);
+    EXPECT_EQ(call<Object*>(recurrence, "VLayer", "getInput", 0), x);
+    Object* const unused = add_input(network, "unused");
+    call<void>(network, "VNetworkDefinition", "removeTensor", unused);
+
+    auto* const config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
+    auto* const profile = call<Object*>(builder, "VBuilder", "createOptimizationProfile");
+    EXPECT_EQ(call<int32_t>(config, "VBuilderConfig", "addOptimizationProfile", profile), 0);
+    const void* const none = nullptr;
+    auto* const cache =
+        call<Object*>(config, "VBuilderConfig", "createTimingCache", none, size_t{0});
+    EXPECT_TRUE(call<bool>(config, "VBuilderConfig", "setTimingCache", cache, false));
+    EXPECT_EQ(call<Object*>(config, "VBuilderConfig", "getTimingCache"), cache);
+    drop(call<Object*>(cache, "VTimingCache", "serialize"));
+    const bool cache_ends_first = i % 2 == 0;
+    if (cache_ends_first) drop(cache);
+    EXPECT_NE(call<Object*>(config, "VBuilderConfig", "getTimingCache"), nullptr);
+    drop(config);
+    if (!cache_ends_first) drop(cache);
+
+    auto* const parser = exported<Object*(void*, void*, int)>(
+        "nvonnxparser", "createNvOnnxParser_INTERNAL")(network, &logger, 0);
+    EXPECT_EQ(call_slot<int32_t>(parser, slot_of("IParser", "getNbErrors")), 0);
+    call_slot<void>(parser, slot_of("IParser", "~") + 1);
+    drop(network);
+  }
+  drop(builder);
+}
+
+TEST_F(TensorrtClient, MakesAndDropsWhatAnEngineHas) {
+  Object* const builder = make_builder(logger);
+  Object* const network = make_network(builder);
+  auto* const config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
+  call<void>(config, "VBuilderConfig", "setFlag", BuilderFlag::kREFIT);
+  for (int i = 0; i < 10; ++i)
+    drop(call<Object*>(builder, "VBuilder", "buildSerializedNetwork", network, config));
+  auto* const plan = call<Object*>(builder, "VBuilder", "buildSerializedNetwork", network, config);
+  ASSERT_NE(plan, nullptr);
+  for (int i = 0; i < times(); ++i) {
+    Object* const runtime = make_runtime(logger);
+    auto* const engine = call<Object*>(runtime, "VRuntime", "deserializeCudaEngine",
+                                       call<void*>(plan, "VHostMemory", "data"),
+                                       call<size_t>(plan, "VHostMemory", "size"));
+    ASSERT_NE(engine, nullptr);
+    auto* const context = call<Object*>(engine, "VCudaEngine", "createExecutionContext",
+                                        ExecutionContextAllocationStrategy::kSTATIC);
+    EXPECT_EQ(call<Object*>(context, "VExecutionContext", "getEngine"), engine);
+    std::vector<float> x = {1, 2, 3, 4, 5, 6}, y(6);
+    for (auto& [name, values] : {std::pair("x", &x), std::pair("y", &y)})
+      call<bool>(context, "VExecutionContext", "setTensorAddress", name, values->data());
+    void* const stream = nullptr;
+    EXPECT_TRUE(call<bool>(context, "VExecutionContext", "enqueueV3", stream));
+    EXPECT_EQ(y, (std::vector<float>{2, 4, 6, 8, 10, 12}));
+    auto* const runtime_config = call<Object*>(engine, "VCudaEngine", "createRuntimeConfig");
+    auto* const other = call<Object*>(engine, "VCudaEngine",
+                                      "createExecutionContextWithRuntimeConfig", runtime_config);
+    call<Object*>(other, "VExecutionContext", "getRuntimeConfig");
+    auto* const inspector = call<Object*>(engine, "VCudaEngine", "createEngineInspector");
+    call<bool>(inspector, "VEngineInspector", "setExecutionContext", context);
+    EXPECT_EQ(call<Object*>(inspector, "VEngineInspector", "getExecutionContext"), context);
+    auto* const refitter = exported<Object*(void*, void*, int32_t)>(
+        "nvinfer", "createInferRefitter_INTERNAL")(engine, &logger, 110100);
+    ASSERT_NE(refitter, nullptr);
+    const char* name = nullptr;
+    EXPECT_EQ(call<int32_t>(refitter, "VRefitter", "getAllWeights", 1, &name), 1);
+    auto* const parser = exported<Object*(void*, void*, int)>(
+        "nvonnxparser", "createNvOnnxParserRefitter_INTERNAL")(refitter, &logger, 0);
+    call_slot<void>(parser, slot_of("IParserRefitter", "~") + 1);
+    auto* const storing = call<Object*>(engine, "VCudaEngine", "createSerializationConfig");
+    drop(call<Object*>(engine, "VCudaEngine", "serializeWithConfig", storing));
+    for (Object* const object : {storing, refitter, inspector, other, runtime_config, context})
+      drop(object);
+    drop(engine);
+    drop(runtime);
+  }
+  for (Object* const object : {plan, config, network, builder}) drop(object);
+}
+
+TEST_F(TensorrtClient, KnowsNoCpu) {
+  Object* const builder = make_builder(logger);
+  Object* const network = make_network(builder);
+  auto* const layer = call<Object*>(network, "VNetworkDefinition", "getLayer", 0);
+  auto* const config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
+  EXPECT_EQ(call<DeviceType>(config, "VBuilderConfig", "getDefaultDeviceType"), DeviceType::kGPU);
+  EXPECT_EQ(call<DeviceType>(config, "VBuilderConfig", "getDeviceType", layer), DeviceType::kGPU);
+  // A program that sets the default still builds for the device of OPWRIGHT_DEVICE.
+  call<void>(config, "VBuilderConfig", "setDefaultDeviceType", DeviceType::kGPU);
+  call<void>(config, "VBuilderConfig", "setDeviceType", layer, DeviceType::kGPU);
+  EXPECT_TRUE(call<bool>(config, "VBuilderConfig", "isDeviceTypeSet", layer));
+  auto* const plan = call<Object*>(builder, "VBuilder", "buildSerializedNetwork", network, config);
+  EXPECT_NE(plan, nullptr);
+  for (Object* const object : {plan, config, network, builder}) drop(object);
+}
+
+TEST_F(TensorrtClient, ObjectsOfThreadsAreNotMixedUp) {
+  Object* const of_all = make_builder(logger);
+  Object* const shared = make_network(of_all);
+  Object* const x = call<Object*>(shared, "VNetworkDefinition", "getInput", 0);
+  const auto work = [this, shared, x](const std::string& thread) {
+    Object* const builder = make_builder(logger);
+    for (int i = 0; i < times(); ++i) {
+      auto* const network = call<Object*>(builder, "VBuilder", "createNetworkV2", 0U);
+      std::vector<Object*> tensors;
+      for (int input = 0; input < 20; ++input)
+        tensors.push_back(add_input(network, (thread + std::to_string(input)).c_str()));
+      EXPECT_EQ(call<Object*>(shared, "VNetworkDefinition", "getInput", 0), x);
+      for (int input = 0; input < 20; ++input) {
+        auto* const tensor = call<Object*>(network, "VNetworkDefinition", "getInput", input);
+        EXPECT_EQ(tensor, tensors[input]);
+        EXPECT_EQ(call<char const*>(tensor, "VTensor", "getName"), thread + std::to_string(input));
+      }
+      drop(network);
+    }
+    drop(builder);
+  };
+  std::vector<std::thread> threads;
+  for (const char* name : {"a", "b", "c", "d"}) threads.emplace_back(work, name);
+  for (std::thread& thread : threads) thread.join();
+  drop(shared);
+  drop(of_all);
+}
+
+}  // namespace
+}  // namespace opwright::client
