@@ -35,7 +35,30 @@ HWY_INLINE void take_vectors(D d, const uint32_t* HWY_RESTRICT from, int64_t cou
   }
 }
 
+template <class D>
+HWY_INLINE void split_vectors(D d, const uint32_t* HWY_RESTRICT from, int64_t count,
+                              uint32_t* HWY_RESTRICT even, uint32_t* HWY_RESTRICT odd, int64_t& i) {
+  const int64_t lanes = hn::Lanes(d);
+  for (; i + lanes <= count; i += lanes) {
+    hn::Vec<D> a, b;
+    hn::LoadInterleaved2(d, from + 2 * i, a, b);
+    hn::StoreU(a, d, even + i);
+    hn::StoreU(b, d, odd + i);
+  }
+}
+
 }  // namespace
+
+void split_rows(const uint32_t* from, int64_t stride, int64_t rows, int64_t count, uint32_t* even,
+                uint32_t* odd, int64_t to_stride) {
+  for (int64_t row = 0; row < rows; ++row, from += stride, even += to_stride, odd += to_stride) {
+    int64_t i = 0;
+    split_vectors(hn::ScalableTag<uint32_t>(), from, count, even, odd, i);
+    split_vectors(hn::CappedTag<uint32_t, 8>(), from, count, even, odd, i);
+    split_vectors(hn::CappedTag<uint32_t, 4>(), from, count, even, odd, i);
+    for (; i < count; ++i) even[i] = from[2 * i], odd[i] = from[2 * i + 1];
+  }
+}
 
 // Rows are often short, so shorter vectors take the elements that whole vectors leave.
 void twice(const uint32_t* from, int64_t count, uint32_t* to) {
@@ -59,9 +82,14 @@ namespace opwright {
 
 HWY_EXPORT(twice);
 HWY_EXPORT(second);
+HWY_EXPORT(split_rows);
 
 void repeat_twice(const uint32_t* from, int64_t count, uint32_t* to) {
   HWY_DYNAMIC_DISPATCH(twice)(from, count, to);
+}
+void split_pairs(const uint32_t* from, int64_t stride, int64_t rows, int64_t count, uint32_t* even,
+                 uint32_t* odd, int64_t to_stride) {
+  HWY_DYNAMIC_DISPATCH(split_rows)(from, stride, rows, count, even, odd, to_stride);
 }
 void every_second(const uint32_t* from, int64_t count, uint32_t* to) {
   HWY_DYNAMIC_DISPATCH(second)(from, count, to);

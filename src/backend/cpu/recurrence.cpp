@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "backend/candidates.h"
+#include "backend/cpu/byte_panel.h"
 #include "backend/cpu/kernel_workspace.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/pointwise_tile.h"
@@ -22,6 +28,7 @@ namespace opwright {
 namespace {
 
 constexpr int64_t kUnits = kRecurrentUnits;
+static_assert(kUnits == kByteColumns);
 /// Rows that are multiplied with a panel of weights while it stays in the nearest cache.
 constexpr int64_t kProjectedRows = 256;
 /// Multiplications that are worth a thread.
@@ -50,7 +57,7 @@ struct Panels {
   }
   void pack(const std::byte* from, DataType type, float* to) const {
     const int64_t element = element_size(type);
-    parallel_for(directions * blocks() * gates, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(panels(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t gate = i % gates, block = i / gates % blocks();
         const int64_t direction = i / gates / blocks(), first = block * kUnits;
@@ -68,6 +75,81 @@ struct Panels {
       }
     });
   }
+
+  int64_t panels() const { return directions * blocks() * gates; }
+  /// The panels as bytes, and behind them a scale and an offset of each unit.
+  size_t byte_size() const {
+    return static_cast<size_t>(panels()) *
+           static_cast<size_t>(byte_panel_size(inner) + kUnits * (sizeof(float) + sizeof(int32_t)));
+  }
+  std::string byte_layout() const {
+    constexpr int kDnnlByte = 5;
+    const int64_t padded = blocks() * kUnits, panel = byte_panel_size(inner);
+    return str(kDnnlByte, ":", directions, ",", gates, ",", hidden, ",", inner, ":", directions,
+               ",", gates, ",", padded, ",", panel / kUnits, ":", blocks() * gates * panel, ",",
+               panel, ",", gates * panel, ",", kUnits * 4, ":", kUnits, ",4:2,3");
+  }
+  /// The parts of packed bytes.
+  template <class Byte>
+  struct ByteParts {
+    Byte* codes;
+    std::conditional_t<std::is_const_v<Byte>, const float, float>* scales;
+    std::conditional_t<std::is_const_v<Byte>, const int32_t, int32_t>* offsets;
+  };
+  template <class Byte>
+  ByteParts<Byte> byte_parts(Byte* codes) const {
+    ByteParts<Byte> parts{codes, nullptr, nullptr};
+    parts.scales =
+        reinterpret_cast<decltype(parts.scales)>(codes + panels() * byte_panel_size(inner));
+    parts.offsets = reinterpret_cast<decltype(parts.offsets)>(parts.scales + panels() * kUnits);
+    return parts;
+  }
+  /// Packs panels as bytes. Returns false where they are not whole multiples of a number for each
+  /// unit.
+  bool pack_bytes(const float* from, int8_t* to) const {
+    const ByteParts<int8_t> parts = byte_parts(to);
+    std::atomic<bool> fits = true;
+    parallel_for(panels(), 1, [&](int64_t begin, int64_t end) {
+      std::vector<float> column(static_cast<size_t>(inner));
+      std::vector<int8_t> codes(static_cast<size_t>(inner));
+      for (int64_t i = begin; i < end && fits; ++i) {
+        int8_t* const panel = to + i * byte_panel_size(inner);
+        std::fill_n(panel, byte_panel_size(inner), int8_t{0});
+        for (int64_t unit = 0; unit < kUnits && fits; ++unit) {
+          for (int64_t k = 0; k < inner; ++k)
+            column[static_cast<size_t>(k)] = from[i * panel_size() + k * kUnits + unit];
+          if (!find_byte_codes(column.data(), inner, codes.data(), parts.scales[i * kUnits + unit]))
+            fits = false;
+          int32_t sum = 0;
+          for (int64_t k = 0; k < inner; ++k) {
+            const int8_t code = codes[static_cast<size_t>(k)];
+            panel[byte_place(k, unit)] = code, sum += code;
+          }
+          parts.offsets[i * kUnits + unit] = 128 * sum;
+        }
+      }
+    });
+    return fits;
+  }
+  void unpack_bytes(const int8_t* from, float* to) const {
+    const ByteParts<const int8_t> parts = byte_parts(from);
+    for (int64_t i = 0; i < panels(); ++i)
+      for (int64_t k = 0; k < inner; ++k)
+        for (int64_t unit = 0; unit < kUnits; ++unit)
+          to[i * panel_size() + k * kUnits + unit] =
+              static_cast<float>(from[i * byte_panel_size(inner) + byte_place(k, unit)]) *
+              parts.scales[i * kUnits + unit];
+  }
+};
+
+/// Vectors that are multiplied by panels, and their form for panels of bytes.
+struct Vectors {
+  const float* a;
+  int64_t stride, rows, k;
+  uint8_t* planes;
+  float* scales;
+
+  ByteVectors bytes() const { return {a, stride, rows, k, planes, scales}; }
 };
 
 /// One of the two weights: packed during the build where it is constant, else in each run.
@@ -79,35 +161,80 @@ class PanelWeights {
     const size_t bytes = panels.count() * sizeof(float);
     for (const PackedInput& stored : args.packed)
       if (stored.input == input) {
-        require(stored.layout == panels.layout() && (!stored.data || stored.data.size() >= bytes),
-                "Layer '", args.layer, "': the packed weights of input ", input,
-                " are of another version of this library; build the engine again.");
+        are_bytes_ = stored.layout == panels.byte_layout();
+        require(
+            (are_bytes_ || stored.layout == panels.layout()) &&
+                (!stored.data || stored.data.size() >= (are_bytes_ ? panels.byte_size() : bytes)),
+            "Layer '", args.layer, "': the packed weights of input ", input,
+            " are of another version of this library; build the engine again.");
         packed_ = stored.data;
       }
-    if (port.constant)
+    if (port.constant) {
       packed_ = Blob::make(bytes, [&](void* to) {
         panels.pack(port.constant.data(), type_, static_cast<float*>(to));
       });
+      are_bytes_ = false;
+      if (can_be_bytes()) {
+        Blob narrow = Blob::make(panels.byte_size(), [&](void* to) {
+          are_bytes_ = panels.pack_bytes(packed_.as<float>(), static_cast<int8_t*>(to));
+        });
+        if (are_bytes_) packed_ = std::move(narrow);
+      }
+    } else if (are_bytes_ && packed_ && !can_be_bytes()) {
+      const Blob narrow = packed_;
+      packed_ = Blob::make(bytes, [&](void* to) {
+        panels.unpack_bytes(narrow.as<int8_t>(), static_cast<float*>(to));
+      });
+      are_bytes_ = false;
+    }
     is_constant_ = port.is_constant;
     require(!is_constant_ || packed_, "Layer '", args.layer, "': the weights of input ", input,
             " are missing from the engine; refit it or build it again.");
   }
   /// Floats of workspace that a run needs.
   int64_t workspace() const { return is_constant_ ? 0 : panels_.count(); }
+  /// Bytes of workspace for each vector, and numbers.
+  int64_t plane_bytes() const {
+    return is_constant_ ? kBytePlanes * byte_plane_size(panels_.inner) : 0;
+  }
+  bool are_bytes() const { return are_bytes_; }
   const float* prepare(void const* const* inputs, float* workspace) const {
+    if (are_bytes_) return nullptr;
     if (is_constant_) return packed_.as<float>();
     panels_.pack(static_cast<const std::byte*>(inputs[input_]), type_, workspace);
     return workspace;
   }
   void append_packed(std::vector<PackedInput>& packed) const {
-    if (is_constant_) packed.push_back({input_, packed_, panels_.layout()});
+    if (is_constant_)
+      packed.push_back({input_, packed_, are_bytes_ ? panels_.byte_layout() : panels_.layout()});
+  }
+  /// Brings the vectors into the form that multiply() reads.
+  void prepare(const Vectors& vectors) const {
+    if (!are_bytes_) return;
+    constexpr int64_t kGrain = 1 << 14;  // elements that are worth a thread
+    parallel_for(
+        vectors.rows, kGrain / std::max<int64_t>(vectors.k, 1) + 1,
+        [&](int64_t begin, int64_t end) { make_byte_planes(vectors.bytes(), begin, end); });
+  }
+  /// Multiplies vectors [first, first + rows) by a panel. `weights` is what prepare() returned.
+  void multiply(const float* weights, int64_t panel, const Vectors& vectors, int64_t first,
+                int64_t rows, const float* init, float* out, int64_t out_stride) const {
+    if (!are_bytes_)
+      return multiply_panel({vectors.a + first * vectors.stride, vectors.stride, rows, vectors.k,
+                             weights + panel * panels_.panel_size(), init, 0, out, out_stride});
+    const auto parts = panels_.byte_parts(packed_.as<int8_t>());
+    multiply_byte_panel(
+        {vectors.bytes(), first, rows, parts.codes + panel * byte_panel_size(panels_.inner),
+         parts.scales + panel * kUnits, parts.offsets + panel * kUnits, init, out, out_stride});
   }
 
  private:
+  bool can_be_bytes() const { return multiplies_byte_panels() && panels_.inner <= kMostByteRows; }
+
   int input_;
   Panels panels_;
   DataType type_;
-  bool is_constant_ = false;
+  bool is_constant_ = false, are_bytes_ = false;
   Blob packed_;
 };
 
@@ -144,7 +271,13 @@ class RecurrenceKernel final : public Kernel {
     w_.append_packed(packed), r_.append_packed(packed);
     return packed;
   }
-  std::string description() const override { return "panels of 32 units"; }
+  std::string description() const override {
+    const bool w = w_.are_bytes(), r = r_.are_bytes();
+    return std::string("panels of 32 units") + (w && r ? " of bytes"
+                                                : w    ? ", inputs by bytes"
+                                                : r    ? ", states by bytes"
+                                                       : "");
+  }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     steps_ = batch_ = 0;
@@ -198,6 +331,7 @@ class RecurrenceKernel final : public Kernel {
   /// Offsets of the workspace's parts, in floats.
   struct Places {
     int64_t bias, recurrent_bias, peephole, x, projected, h, c, reset, gates, lengths, w, r;
+    int64_t input_planes, input_scales, state_planes, state_scales;
   };
 
   int64_t row_size() const { return blocks_ * gates_ * kUnits; }
@@ -236,6 +370,11 @@ class RecurrenceKernel final : public Kernel {
     at_.lengths = place({2, batch});
     at_.w = place({w_.workspace()});
     at_.r = place({r_.workspace()});
+    constexpr auto kBytes = static_cast<int64_t>(sizeof(float));
+    at_.input_planes = place({rows, w_.plane_bytes() / kBytes});
+    at_.input_scales = place({w_.plane_bytes() > 0 ? rows : 0});
+    at_.state_planes = place({directions_, batch, r_.plane_bytes() / kBytes});
+    at_.state_scales = place({r_.plane_bytes() > 0 ? directions_ : 0, batch});
     return static_cast<size_t>(total) * sizeof(float);
   }
 
@@ -320,6 +459,13 @@ class RecurrenceKernel final : public Kernel {
                    });
       x = wide;
     }
+    const Vectors vectors{x,
+                          input_,
+                          rows,
+                          input_,
+                          reinterpret_cast<uint8_t*>(run.base + at_.input_planes),
+                          run.base + at_.input_scales};
+    w_.prepare(vectors);
     constexpr int64_t kRows = kProjectedRows;
     const int64_t pieces = (rows + kRows - 1) / kRows, panels = directions_ * blocks_ * gates_;
     const int64_t cost = std::max<int64_t>(std::min(rows, kRows) * kUnits * input_, 1);
@@ -327,11 +473,11 @@ class RecurrenceKernel final : public Kernel {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t panel = i / pieces, first = i % pieces * kRows;
         const int64_t direction = panel / (blocks_ * gates_), column = panel % (blocks_ * gates_);
-        multiply_panel(
-            {x + first * input_, input_, std::min(kRows, rows - first), input_,
-             run.w + panel * input_ * kUnits, run.base + at_.bias + panel * kUnits, 0,
-             run.base + at_.projected + (direction * rows + first) * row_size() + column * kUnits,
-             row_size()});
+        w_.multiply(
+            run.w, panel, vectors, first, std::min(kRows, rows - first),
+            run.base + at_.bias + panel * kUnits,
+            run.base + at_.projected + (direction * rows + first) * row_size() + column * kUnits,
+            row_size());
       }
     });
   }
@@ -341,15 +487,17 @@ class RecurrenceKernel final : public Kernel {
     const int64_t grain = std::max<int64_t>(1, kProductGrain / cost);
     if (params_.cell == RecurrentCell::kGRU && !params_.linear_before_reset) {
       // The candidate's product needs the reset gates of all units, so those are computed first.
+      const Vectors states = prepared(run, run.base + at_.h + step % 2 * state_size());
       parallel_for(directions_ * blocks_, grain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          multiply_state(run, step, i, 0, 2, run.base + at_.h + step % 2 * state_size());
+          multiply_state(run, i, 0, 2, states);
           for (int64_t n = 0; n < batch_; ++n) gru_gates(cell_step(run, step, i, n));
         }
       });
+      const Vectors reset = prepared(run, run.base + at_.reset);
       parallel_for(directions_ * blocks_, grain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          multiply_state(run, step, i, 2, 3, run.base + at_.reset);
+          multiply_state(run, i, 2, 3, reset);
           for (int64_t n = 0; n < batch_; ++n) finish(run, step, i, n, gru_finish);
         }
       });
@@ -358,24 +506,36 @@ class RecurrenceKernel final : public Kernel {
     const auto function = params_.cell == RecurrentCell::kLSTM  ? lstm_step
                           : params_.cell == RecurrentCell::kGRU ? gru_step
                                                                 : rnn_step;
+    const Vectors states = prepared(run, run.base + at_.h + step % 2 * state_size());
     parallel_for(directions_ * blocks_, grain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        multiply_state(run, step, i, 0, gates_, run.base + at_.h + step % 2 * state_size());
+        multiply_state(run, i, 0, gates_, states);
         for (int64_t n = 0; n < batch_; ++n) finish(run, step, i, n, function);
       }
     });
   }
 
+  /// The states of all directions as vectors that are multiplied.
+  Vectors prepared(const Run& run, const float* state) const {
+    const Vectors vectors{state,
+                          padded_,
+                          directions_ * batch_,
+                          hidden_,
+                          reinterpret_cast<uint8_t*>(run.base + at_.state_planes),
+                          run.base + at_.state_scales};
+    r_.prepare(vectors);
+    return vectors;
+  }
+
   /// Multiplies the states by the weights of gates [gate, end), for block `i` of the units of all
   /// directions.
-  void multiply_state(const Run& run, int64_t, int64_t i, int64_t gate, int64_t end,
-                      const float* state) const {
+  void multiply_state(const Run& run, int64_t i, int64_t gate, int64_t end,
+                      const Vectors& states) const {
     const int64_t direction = i / blocks_;
     for (; gate < end; ++gate)
-      multiply_panel({state + direction * batch_ * padded_, padded_, batch_, hidden_,
-                      run.r + (i * gates_ + gate) * hidden_ * kUnits, nullptr, 0,
-                      run.base + at_.gates + i * batch_ * gates_ * kUnits + gate * kUnits,
-                      gates_ * kUnits});
+      r_.multiply(run.r, i * gates_ + gate, states, direction * batch_, batch_, nullptr,
+                  run.base + at_.gates + i * batch_ * gates_ * kUnits + gate * kUnits,
+                  gates_ * kUnits);
   }
 
   bool is_reverse(int64_t direction) const {

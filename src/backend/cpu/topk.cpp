@@ -168,7 +168,8 @@ class TopKKernel final : public Kernel {
             " of ", count_, " elements takes more memory than at the profile's maximum");
     inner_ = shape.numel(axis_ + 1, shape.rank());
     rows_ = k_ == 0 ? 0 : outputs[0].numel() / k_;
-    grain_ = std::max<int64_t>(1, (1 << 15) * workers_ / std::max<int64_t>(1, rows_ * count_));
+    grain_ =
+        std::max<int64_t>(1, (int64_t{1} << 15) * workers_ / std::max<int64_t>(1, rows_ * count_));
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue) override {
@@ -218,6 +219,14 @@ class TopKKernel final : public Kernel {
     with_reader([&]<class Reader>(Reader) {
       if (inner_ == 1)
         return put(elements, first_of<Reader>(elements, count_, largest_), row, values, indices);
+      if constexpr (std::is_same_v<Reader, FloatReader>) {
+        int32_t places[kColumns];
+        first_extremes(reinterpret_cast<const float*>(elements), count_, inner_, columns, largest_,
+                       places);
+        for (int64_t j = 0; j < columns; ++j)
+          put(elements + j * element_size_, places[j], row + j, values, indices);
+        return;
+      }
       typename Reader::Key keys[kColumns];
       select_first<Reader>(elements, count_, inner_, largest_, columns, keys);
       for (int64_t j = 0; j < columns; ++j)

@@ -55,6 +55,59 @@ int64_t extreme(const float* x, int64_t count) {
   return 0;  // another thread has changed the elements meanwhile
 }
 
+/// Finds the extremes of some vectors of columns, the last of which may be partial.
+template <bool kLargest, int kVectors>
+HWY_INLINE void column_extremes(const float* x, int64_t count, int64_t stride, size_t columns,
+                                int32_t* places) {
+  const TopTag d;
+  const hn::RebindToSigned<TopTag> integers;
+  const size_t lanes = hn::Lanes(d), before = (kVectors - 1) * lanes;
+  const auto last = hn::FirstN(d, columns - before);
+  const auto load = [&](int64_t i, int v) HWY_ATTR {
+    const float* const from = x + i * stride + v * static_cast<int64_t>(lanes);
+    return v + 1 < kVectors ? hn::LoadU(d, from) : hn::MaskedLoad(last, d, from);
+  };
+  hn::Vec<TopTag> best[kVectors];
+  hn::Vec<decltype(integers)> place[kVectors];
+  OPWRIGHT_UNROLLED
+  for (int v = 0; v < kVectors; ++v) best[v] = load(0, v), place[v] = hn::Zero(integers);
+  for (int64_t i = 1; i < count; ++i) {
+    const auto here = hn::Set(integers, static_cast<int32_t>(i));
+    OPWRIGHT_UNROLLED
+    for (int v = 0; v < kVectors; ++v) {
+      const auto next = load(i, v);
+      const auto within = kLargest ? hn::Le(next, best[v]) : hn::Ge(next, best[v]);
+      // Comparisons with NaN are false.
+      const auto same = kLargest ? hn::Eq(best[v], best[v]) : hn::Eq(next, next);
+      const auto takes = hn::AndNot(within, same);
+      best[v] = hn::IfThenElse(takes, next, best[v]);
+      place[v] = hn::IfThenElse(hn::RebindMask(integers, takes), here, place[v]);
+    }
+  }
+  OPWRIGHT_UNROLLED
+  for (int v = 0; v < kVectors; ++v) {
+    int32_t* const to = places + v * static_cast<int64_t>(lanes);
+    if (v + 1 < kVectors)
+      hn::StoreU(place[v], integers, to);
+    else
+      hn::BlendedStore(place[v], hn::RebindMask(integers, last), integers, to);
+  }
+}
+
+template <bool kLargest>
+void all_column_extremes(const float* x, int64_t count, int64_t stride, int64_t columns,
+                         int32_t* places) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(TopTag()));
+  int64_t done = 0;
+  for (; done + 4 * lanes <= columns; done += 4 * lanes)
+    column_extremes<kLargest, 4>(x + done, count, stride, static_cast<size_t>(4 * lanes),
+                                 places + done);
+  for (; done < columns; done += lanes)
+    column_extremes<kLargest, 1>(
+        x + done, count, stride,
+        static_cast<size_t>(columns - done < lanes ? columns - done : lanes), places + done);
+}
+
 template <bool kLargest>
 int64_t beyond_bound(const float* x, int64_t i, int64_t count, float bound) {
   const TopTag d;
@@ -75,6 +128,11 @@ int64_t beyond_bound(const float* x, int64_t i, int64_t count, float bound) {
 int64_t row_extreme(const float* x, int64_t count, bool largest) {
   return largest ? extreme<true>(x, count) : extreme<false>(x, count);
 }
+void columns_extreme(const float* x, int64_t count, int64_t stride, int64_t columns, bool largest,
+                     int32_t* places) {
+  const auto find = largest ? all_column_extremes<true> : all_column_extremes<false>;
+  find(x, count, stride, columns, places);
+}
 int64_t row_beyond(const float* x, int64_t begin, int64_t count, float bound, bool largest) {
   return largest ? beyond_bound<true>(x, begin, count, bound)
                  : beyond_bound<false>(x, begin, count, bound);
@@ -87,10 +145,15 @@ HWY_AFTER_NAMESPACE();
 namespace opwright {
 
 HWY_EXPORT(row_extreme);
+HWY_EXPORT(columns_extreme);
 HWY_EXPORT(row_beyond);
 
 int64_t first_extreme(const float* x, int64_t count, bool largest) {
   return HWY_DYNAMIC_DISPATCH(row_extreme)(x, count, largest);
+}
+void first_extremes(const float* x, int64_t count, int64_t stride, int64_t columns, bool largest,
+                    int32_t* places) {
+  HWY_DYNAMIC_DISPATCH(columns_extreme)(x, count, stride, columns, largest, places);
 }
 int64_t next_beyond(const float* x, int64_t begin, int64_t count, float bound, bool largest) {
   return HWY_DYNAMIC_DISPATCH(row_beyond)(x, begin, count, bound, largest);

@@ -4,6 +4,7 @@
 
 #include "backend/candidates.h"
 #include "backend/cpu/copy.h"
+#include "backend/cpu/copy_tile.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/port_rules.h"
 #include "backend/cpu/shape_checks.h"
@@ -70,13 +71,20 @@ class TransposeKernel final : public Kernel {
                                          [](const Axis& axis) { return axis.from_stride == 1; });
     matrix_ = *contiguous;
     axes_.erase(contiguous);
-    strips_ = (matrix_.extent + kStrip - 1) / kStrip;
+    // The elements of pairs, as SpaceToDepth has them, go to two places. All rows of an axis are
+    // done in one call.
+    splits_pairs_ = element_size_ == 4 && matrix_.extent == 2 && inner_.from_stride == 2 &&
+                    inner_.extent <= kChunk && !axes_.empty();
+    strip_ = rows_collide(inner_.from_stride, matrix_.to_stride, element_size_)
+                 ? kLine / element_size_
+                 : kStrip;
+    strips_ = (matrix_.extent + strip_ - 1) / strip_;
     chunks_ = (inner_.extent + kChunk - 1) / kChunk;
     rows_ = strips_ * chunks_;
     for (const Axis& axis : axes_) rows_ *= axis.extent;
     grain_ = std::max<int64_t>(
         1, kCopyGrainBytes /
-               std::max<int64_t>(1, std::min(inner_.extent, kChunk) * kStrip * element_size_));
+               std::max<int64_t>(1, std::min(inner_.extent, kChunk) * strip_ * element_size_));
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
@@ -119,9 +127,20 @@ class TransposeKernel final : public Kernel {
                       row_bytes_);
           continue;
         }
-        const int64_t column = strip * kStrip, line = chunk * kChunk;
+        const int64_t column = strip * strip_, line = chunk * kChunk;
         from_offset += column + line * inner_.from_stride;
         to_offset += column * matrix_.to_stride + line;
+        if (splits_pairs_) {
+          const Axis& rows = axes_.back();
+          const int64_t at = index[axes_.size() - 1],
+                        more = std::min(end - row, rows.extent - at) - 1;
+          auto* const even = reinterpret_cast<uint32_t*>(to) + to_offset;
+          split_pairs(reinterpret_cast<const uint32_t*>(from) + from_offset, rows.from_stride,
+                      more + 1, inner_.extent, even, even + matrix_.to_stride, rows.to_stride);
+          row += more, index[axes_.size() - 1] += more;
+          place_from += more * rows.from_stride, place_to += more * rows.to_stride;
+          continue;
+        }
         if (matrix_.extent <= kNarrow) {
           for (int64_t k = 0; k < matrix_.extent; ++k)
             gather_elements(to + (to_offset + k * matrix_.to_stride) * element_size_,
@@ -133,12 +152,13 @@ class TransposeKernel final : public Kernel {
         transpose_matrix(from + from_offset * element_size_, inner_.from_stride,
                          to + to_offset * element_size_, matrix_.to_stride,
                          std::min(kChunk, inner_.extent - line),
-                         std::min(kStrip, matrix_.extent - column), element_size_);
+                         std::min(strip_, matrix_.extent - column), element_size_);
       }
     });
   }
 
  private:
+  static constexpr int64_t kLine = 64;  ///< bytes of a cache line
   static constexpr int64_t kStrip = 64, kChunk = 1024;
   static constexpr int64_t kNarrow = 4;  ///< columns that are too few for a tile
   struct Axis {
@@ -150,8 +170,8 @@ class TransposeKernel final : public Kernel {
   int64_t numel_ = 0;
   std::vector<Axis> axes_;  // axes of the output, without those of a row or matrix
   Axis inner_{1, 1, 1}, matrix_{1, 1, 1};
-  bool copies_rows_ = true;
-  int64_t row_bytes_ = 0, rows_ = 0, strips_ = 1, chunks_ = 1, grain_ = 1;
+  bool copies_rows_ = true, splits_pairs_ = false;
+  int64_t row_bytes_ = 0, rows_ = 0, strip_ = 1, strips_ = 1, chunks_ = 1, grain_ = 1;
 };
 
 std::vector<Candidate> transpose_candidates(const Operator&, const CandidateQuery& query) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 namespace opwright {
@@ -74,12 +75,34 @@ void copy_part(const T* from, T* to, int64_t count) {
     std::memcpy(to, from, count * sizeof(T));
 }
 
+/// Transposes a tile of at most 64 bytes in both directions where it is.
+template <class T>
+void transpose_in_place(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t rows,
+                        int64_t columns) {
+  constexpr int64_t kSide = Block<T>::kSide;
+  const int64_t whole_rows = rows / kSide * kSide, whole_columns = columns / kSide * kSide;
+  for (int64_t r = 0; r < whole_rows; r += kSide)
+    for (int64_t c = 0; c < whole_columns; c += kSide)
+      Block<T>::transpose(from + r * from_stride + c, from_stride, to + c * to_stride + r,
+                          to_stride);
+  for (int64_t c = 0; c < columns; ++c)
+    for (int64_t r = c < whole_columns ? whole_rows : 0; r < rows; ++r)
+      to[c * to_stride + r] = from[r * from_stride + c];
+}
+
 template <class T>
 void transpose(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t rows,
                int64_t columns) {
-  // A tile goes through two buffers, so that every cache line of both matrices is touched once.
-  // With strides of a power of two, the lines of a tile evict each other.
   constexpr int64_t kSide = Block<T>::kSide, kTile = 64 / sizeof(T);
+  if (!rows_collide(from_stride, to_stride, sizeof(T))) {
+    for (int64_t row = 0; row < rows; row += kTile)
+      for (int64_t column = 0; column < columns; column += kTile)
+        transpose_in_place(from + row * from_stride + column, from_stride,
+                           to + column * to_stride + row, to_stride, std::min(rows - row, kTile),
+                           std::min(columns - column, kTile));
+    return;
+  }
+  // A tile goes through two buffers, so that every cache line of both matrices is touched once.
   alignas(64) T before[kTile * kTile], after[kTile * kTile];
   for (int64_t row = 0; row < rows; row += kTile) {
     const int64_t height = std::min(rows - row, kTile);
@@ -90,6 +113,14 @@ void transpose(const T* from, int64_t from_stride, T* to, int64_t to_stride, int
           for (int64_t r = row; r < row + height; ++r)
             to[c * to_stride + r] = from[r * from_stride + c];
         continue;
+      }
+      // The processor foresees neither the lines of the next rows nor those that they go to.
+      if (row + kTile < rows) {
+        const int64_t next = std::min(rows - row - kTile, kTile);
+        for (int64_t r = 0; r < next; ++r)
+          __builtin_prefetch(from + (row + kTile + r) * from_stride + column);
+        for (int64_t c = 0; c < width; ++c)
+          __builtin_prefetch(to + (column + c) * to_stride + row + kTile, 1);
       }
       for (int64_t r = 0; r < height; ++r)
         copy_part(from + (row + r) * from_stride + column, before + r * kTile, width);
@@ -119,6 +150,17 @@ void transpose_low(const T* from, T* to, int64_t rows, int64_t columns) {
   for (int64_t column = done; column < columns; ++column)
     for (int64_t row = 0; row < rows; ++row) to[column * rows + row] = from[row * columns + column];
 }
+
+}  // namespace
+
+bool rows_collide(int64_t from_stride, int64_t to_stride, int64_t element_size) {
+  // Lines that are a page apart share a set of the nearest cache. A tile has 16 lines or more.
+  constexpr int64_t kPage = 4096, kMost = 1024;
+  return std::gcd(from_stride * element_size, kPage) > kMost ||
+         std::gcd(to_stride * element_size, kPage) > kMost;
+}
+
+namespace {
 
 template <class Run>
 void with_element(int size, Run&& run) {

@@ -95,6 +95,30 @@ TEST(Transpose, LargeMatricesAndEmptyTensors) {
   check(Transpose({{1, 0}}), {{Values{Shape{0, 4}, {}}}}, {{4, 0}}, Values{Shape{4, 0}, {}});
 }
 
+// Lines of these rows share a set of the nearest cache.
+TEST(Transpose, RowsApartByAPage) {
+  for (const DataType type : kSizes) {
+    const Values x =
+        make_values({1024, 70}, [](int64_t i) { return static_cast<double>(i % 127); });
+    const Values expected =
+        make_values({70, 1024}, [&](int64_t i) { return x[i % 1024 * 70 + i / 1024]; });
+    check(Transpose({{1, 0}}), {{x, type}}, {{70, 1024}, type}, expected);
+  }
+}
+
+/// The permutation of SpaceToDepth, of rows that vectors divide and that they do not.
+TEST(Transpose, ElementsOfPairs) {
+  for (const int64_t width : {1, 16, 31, 1030}) {
+    const Values x = numbered({3, 5, 2, width, 2});
+    const Values expected = make_values({2, 2, 3, 5, width}, [&](int64_t i) {
+      const int64_t column = i % width, row = i / width % 5, channel = i / width / 5 % 3;
+      const int64_t right = i / width / 15 % 2, below = i / width / 30;
+      return x[(((channel * 5 + row) * 2 + below) * width + column) * 2 + right];
+    });
+    check(Transpose({{2, 4, 0, 1, 3}}), {{x}}, {{2, 2, 3, 5, width}}, expected);
+  }
+}
+
 TEST(Transpose, RowsAndVectors) {
   const Values x = numbered({6, 5, 32});
   const Values expected = make_values(

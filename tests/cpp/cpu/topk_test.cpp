@@ -90,6 +90,24 @@ TEST(TopK, RowsOfFloatsWithSpecialValues) {
       }
 }
 
+// The first of rows that lie side by side, of whole vectors and a rest.
+TEST(TopK, ColumnsOfFloatsWithSpecialValues) {
+  for (const int64_t columns : {3, 16, 67})
+    for (const int kind : {0, 1, 2, 3})
+      for (const TopKOperation op : {TopKOperation::kMAX, TopKOperation::kMIN}) {
+        SCOPED_TRACE(::testing::Message() << columns << " kind " << kind);
+        Values x = random_values({2, 21, columns}, static_cast<int>(columns), -20, 20);
+        for (double& v : x.data) v = std::trunc(v);
+        for (int64_t i = 0; kind == 1 && i < x.size(); i += 7)
+          x[i] = i % 2 == 0 ? HUGE_VAL : -HUGE_VAL;
+        // Some columns begin with NaN, and one has nothing else.
+        for (int64_t i = 0; kind == 2 && i < x.size(); ++i)
+          if (i % 29 == 3 || i % columns == 1 || i < 2) x[i] = std::nan("");
+        for (int64_t i = 0; kind == 3 && i < x.size(); ++i) x[i] = i % 3 == 0 ? -0.0 : 0.0;
+        check(x, DataType::kFLOAT, op, 1, 1, DataType::kINT32);
+      }
+}
+
 TEST(TopK, LongRows) {
   const Values x = rounded(random_values({3, 20000}, 1), DataType::kFLOAT);
   for (const int64_t k : {1, 5, 300, 20000})
