@@ -46,9 +46,7 @@ void bind_communicator(nb::module_& m) {
              nb::gil_scoped_release release;
              return HostCommunicator::join(std::move(name), rank, num_ranks, timeout);
            }),
-           nb::arg("name"), nb::arg("rank"), nb::arg("num_ranks"), nb::arg("timeout") = 60.0,
-           nb::sig("def __new__(cls, name: str, rank: int, num_ranks: int, timeout: float = 60.0) "
-                   "-> Communicator"))
+           nb::arg("name"), nb::arg("rank"), nb::arg("num_ranks"), nb::arg("timeout") = 60.0)
       .def_prop_ro("name", &HostCommunicator::name, "The name by which the ranks find each other.")
       .def_prop_ro("rank", &HostCommunicator::rank, "This process's rank.")
       .def_prop_ro("num_ranks", &HostCommunicator::ranks, "How many ranks there are.")

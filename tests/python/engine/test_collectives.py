@@ -93,7 +93,11 @@ def in_ranks(ranks: int, function: Callable, timeout: float = 10.0, limit: float
 
 def collective(network, x, op, reduce_op=None, root=None, groups=None, ranks=1):
     layer = network.add_dist_collective(
-        x, op, reduce_op or Reduce.NONE, -1 if root is None else root, groups or []
+        x,
+        op,
+        Reduce.NONE if reduce_op is None else reduce_op,
+        -1 if root is None else root,
+        groups or [],
     )
     layer.num_ranks = ranks
     return layer.get_output(0)
