@@ -46,9 +46,10 @@ class GuardedBuffer {
   const unsigned char* bytes() const { return bytes_.data() + begin_; }
   std::vector<unsigned char> written() const { return {bytes(), bytes() + size_}; }
   bool intact() const {
-    for (size_t i = 0; i < bytes_.size(); ++i)
-      if ((i < begin_ || i >= begin_ + size_) && bytes_[i] != kGuard) return false;
-    return true;
+    const auto is_guard = [](unsigned char byte) { return byte == kGuard; };
+    const auto begin = bytes_.begin() + static_cast<std::ptrdiff_t>(begin_);
+    return std::all_of(bytes_.begin(), begin, is_guard) &&
+           std::all_of(begin + static_cast<std::ptrdiff_t>(size_), bytes_.end(), is_guard);
   }
 
  private:
@@ -202,7 +203,9 @@ Selection::Selection(int every)
 Values random_values(const Shape& shape, int seed, double low, double high) {
   std::mt19937 generator(seed);
   std::uniform_real_distribution<double> distribution(low, high);
-  return make_values(shape, [&](int64_t) { return distribution(generator); });
+  Values values{shape, std::vector<double>(shape.numel())};
+  for (double& value : values.data) value = distribution(generator);
+  return values;
 }
 
 Values make_values(const Shape& shape, const std::function<double(int64_t)>& element) {
@@ -211,14 +214,21 @@ Values make_values(const Shape& shape, const std::function<double(int64_t)>& ele
   return values;
 }
 
-int64_t offset_of(const Shape& shape, TensorFormat format, int64_t i) {
-  if (format == TensorFormat::kLINEAR) return i;
+namespace {
+
+int64_t offset_in_format(const Shape& shape, TensorFormat format, int64_t i) {
   const FormatLayout layout = layout_of(format);
   const int64_t channels = shape[1], spatial = shape.numel(2, shape.rank());
   const int64_t groups = (channels + layout.block - 1) / layout.block;
   const int64_t n = i / (channels * spatial), c = i / spatial % channels, s = i % spatial;
   if (layout.channels_last) return (n * spatial + s) * groups * layout.block + c;
   return ((n * groups + c / layout.block) * spatial + s) * layout.block + c % layout.block;
+}
+
+}  // namespace
+
+int64_t offset_of(const Shape& shape, TensorFormat format, int64_t i) {
+  return format == TensorFormat::kLINEAR ? i : offset_in_format(shape, format, i);
 }
 
 Blob to_bytes(const Values& values, PortType type) {
@@ -231,8 +241,10 @@ Blob to_bytes(const Values& values, PortType type) {
 }
 
 Values from_bytes(const void* bytes, const Shape& shape, PortType type) {
-  return make_values(
-      shape, [&](int64_t i) { return read(bytes, type.dtype, offset_of(shape, type.format, i)); });
+  Values values{shape, std::vector<double>(shape.numel())};
+  for (int64_t i = 0; i < values.size(); ++i)
+    values[i] = read(bytes, type.dtype, offset_of(shape, type.format, i));
+  return values;
 }
 
 Values rounded(const Values& values, DataType type) {
