@@ -15,6 +15,7 @@
 #include "operators/assertion.h"
 #include "operators/bit_cast.h"
 #include "operators/convolution.h"
+#include "operators/dist_collective.h"
 #include "operators/fused_attention.h"
 #include "operators/indexing.h"
 #include "operators/matrix.h"
@@ -207,6 +208,16 @@ TEST_F(AllTactics, Deconvolutions) {
             is_rounded ? 3e-2 : tolerance(type), 41, options);
       if (HasFailure()) return;
     }
+}
+
+TEST_F(AllTactics, Collectives) {
+  if (!test_device().is_host()) GTEST_SKIP() << "GPUs have none";
+  DistCollectiveParams sum;
+  sum.reduce_op = ReduceOperation::kSUM;
+  for (const DataType type : {DataType::kFLOAT, DataType::kHALF, DataType::kINT8}) {
+    const TestInput x = input({3, 5}, 1, type);
+    check(DistCollective(sum), {x}, {{{3, 5}, type}}, x.values, 0);
+  }
 }
 
 TEST_F(AllTactics, BitCasts) {
