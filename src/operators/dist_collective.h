@@ -62,10 +62,11 @@ struct DistCollectiveParams {
     return op == CollectiveOperation::kREDUCE_SCATTER || op == CollectiveOperation::kALL_TO_ALL ||
            op == CollectiveOperation::kSCATTER;
   }
-  /// Whether the output has the first extent of the input, times or divided by the ranks.
+  /// Whether the output has the tensors of all ranks, one behind the other along the first axis.
   bool gathers() const {
     return op == CollectiveOperation::kALL_GATHER || op == CollectiveOperation::kGATHER;
   }
+  /// Whether the output is one rank's part of the input.
   bool scatters() const { return cuts() && op != CollectiveOperation::kALL_TO_ALL; }
   /// What is wrong with the parameters; empty: nothing.
   std::string fault() const;

@@ -32,7 +32,7 @@ constexpr int64_t byte_panel_size(int64_t k) { return (k + 7) / 8 * 8 * kByteCol
 /// where there are none.
 bool find_byte_codes(const float* weights, int64_t count, int8_t* codes, float& scale);
 
-/// Vectors as planes.
+/// Vectors, and room for their planes. A product with a panel of FP32 needs only the vectors.
 struct ByteVectors {
   const float* a;  ///< the vectors themselves
   int64_t a_stride, rows, k;

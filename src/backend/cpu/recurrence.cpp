@@ -142,16 +142,6 @@ struct Panels {
   }
 };
 
-/// Vectors that are multiplied by panels, and their form for panels of bytes.
-struct Vectors {
-  const float* a;
-  int64_t stride, rows, k;
-  uint8_t* planes;
-  float* scales;
-
-  ByteVectors bytes() const { return {a, stride, rows, k, planes, scales}; }
-};
-
 /// One of the two weights: packed during the build where it is constant, else in each run.
 class PanelWeights {
  public:
@@ -209,23 +199,23 @@ class PanelWeights {
       packed.push_back({input_, packed_, are_bytes_ ? panels_.byte_layout() : panels_.layout()});
   }
   /// Brings the vectors into the form that multiply() reads.
-  void prepare(const Vectors& vectors) const {
+  void prepare(const ByteVectors& vectors) const {
     if (!are_bytes_) return;
     constexpr int64_t kGrain = 1 << 14;  // elements that are worth a thread
-    parallel_for(
-        vectors.rows, kGrain / std::max<int64_t>(vectors.k, 1) + 1,
-        [&](int64_t begin, int64_t end) { make_byte_planes(vectors.bytes(), begin, end); });
+    parallel_for(vectors.rows, kGrain / std::max<int64_t>(vectors.k, 1) + 1,
+                 [&](int64_t begin, int64_t end) { make_byte_planes(vectors, begin, end); });
   }
   /// Multiplies vectors [first, first + rows) by a panel. `weights` is what prepare() returned.
-  void multiply(const float* weights, int64_t panel, const Vectors& vectors, int64_t first,
+  void multiply(const float* weights, int64_t panel, const ByteVectors& vectors, int64_t first,
                 int64_t rows, const float* init, float* out, int64_t out_stride) const {
     if (!are_bytes_)
-      return multiply_panel({vectors.a + first * vectors.stride, vectors.stride, rows, vectors.k,
-                             weights + panel * panels_.panel_size(), init, 0, out, out_stride});
+      return multiply_panel({vectors.a + first * vectors.a_stride, vectors.a_stride, rows,
+                             vectors.k, weights + panel * panels_.panel_size(), init, 0, out,
+                             out_stride});
     const auto parts = panels_.byte_parts(packed_.as<int8_t>());
-    multiply_byte_panel(
-        {vectors.bytes(), first, rows, parts.codes + panel * byte_panel_size(panels_.inner),
-         parts.scales + panel * kUnits, parts.offsets + panel * kUnits, init, out, out_stride});
+    multiply_byte_panel({vectors, first, rows, parts.codes + panel * byte_panel_size(panels_.inner),
+                         parts.scales + panel * kUnits, parts.offsets + panel * kUnits, init, out,
+                         out_stride});
   }
 
  private:
@@ -459,12 +449,12 @@ class RecurrenceKernel final : public Kernel {
                    });
       x = wide;
     }
-    const Vectors vectors{x,
-                          input_,
-                          rows,
-                          input_,
-                          reinterpret_cast<uint8_t*>(run.base + at_.input_planes),
-                          run.base + at_.input_scales};
+    const ByteVectors vectors{x,
+                              input_,
+                              rows,
+                              input_,
+                              reinterpret_cast<uint8_t*>(run.base + at_.input_planes),
+                              run.base + at_.input_scales};
     w_.prepare(vectors);
     constexpr int64_t kRows = kProjectedRows;
     const int64_t pieces = (rows + kRows - 1) / kRows, panels = directions_ * blocks_ * gates_;
@@ -487,14 +477,14 @@ class RecurrenceKernel final : public Kernel {
     const int64_t grain = std::max<int64_t>(1, kProductGrain / cost);
     if (params_.cell == RecurrentCell::kGRU && !params_.linear_before_reset) {
       // The candidate's product needs the reset gates of all units, so those are computed first.
-      const Vectors states = prepared(run, run.base + at_.h + step % 2 * state_size());
+      const ByteVectors states = prepared(run, run.base + at_.h + step % 2 * state_size());
       parallel_for(directions_ * blocks_, grain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           multiply_state(run, i, 0, 2, states);
           for (int64_t n = 0; n < batch_; ++n) gru_gates(cell_step(run, step, i, n));
         }
       });
-      const Vectors reset = prepared(run, run.base + at_.reset);
+      const ByteVectors reset = prepared(run, run.base + at_.reset);
       parallel_for(directions_ * blocks_, grain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
           multiply_state(run, i, 2, 3, reset);
@@ -506,7 +496,7 @@ class RecurrenceKernel final : public Kernel {
     const auto function = params_.cell == RecurrentCell::kLSTM  ? lstm_step
                           : params_.cell == RecurrentCell::kGRU ? gru_step
                                                                 : rnn_step;
-    const Vectors states = prepared(run, run.base + at_.h + step % 2 * state_size());
+    const ByteVectors states = prepared(run, run.base + at_.h + step % 2 * state_size());
     parallel_for(directions_ * blocks_, grain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         multiply_state(run, i, 0, gates_, states);
@@ -516,13 +506,13 @@ class RecurrenceKernel final : public Kernel {
   }
 
   /// The states of all directions as vectors that are multiplied.
-  Vectors prepared(const Run& run, const float* state) const {
-    const Vectors vectors{state,
-                          padded_,
-                          directions_ * batch_,
-                          hidden_,
-                          reinterpret_cast<uint8_t*>(run.base + at_.state_planes),
-                          run.base + at_.state_scales};
+  ByteVectors prepared(const Run& run, const float* state) const {
+    const ByteVectors vectors{state,
+                              padded_,
+                              directions_ * batch_,
+                              hidden_,
+                              reinterpret_cast<uint8_t*>(run.base + at_.state_planes),
+                              run.base + at_.state_scales};
     r_.prepare(vectors);
     return vectors;
   }
@@ -530,7 +520,7 @@ class RecurrenceKernel final : public Kernel {
   /// Multiplies the states by the weights of gates [gate, end), for block `i` of the units of all
   /// directions.
   void multiply_state(const Run& run, int64_t i, int64_t gate, int64_t end,
-                      const Vectors& states) const {
+                      const ByteVectors& states) const {
     const int64_t direction = i / blocks_;
     for (; gate < end; ++gate)
       r_.multiply(run.r, i * gates_ + gate, states, direction * batch_, batch_, nullptr,

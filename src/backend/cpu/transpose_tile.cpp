@@ -75,9 +75,9 @@ void copy_part(const T* from, T* to, int64_t count) {
     std::memcpy(to, from, count * sizeof(T));
 }
 
-/// Transposes a tile of at most 64 bytes in both directions where it is.
+/// Transposes a tile without buffers.
 template <class T>
-void transpose_in_place(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t rows,
+void transpose_directly(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t rows,
                         int64_t columns) {
   constexpr int64_t kSide = Block<T>::kSide;
   const int64_t whole_rows = rows / kSide * kSide, whole_columns = columns / kSide * kSide;
@@ -97,7 +97,7 @@ void transpose(const T* from, int64_t from_stride, T* to, int64_t to_stride, int
   if (!rows_collide(from_stride, to_stride, sizeof(T))) {
     for (int64_t row = 0; row < rows; row += kTile)
       for (int64_t column = 0; column < columns; column += kTile)
-        transpose_in_place(from + row * from_stride + column, from_stride,
+        transpose_directly(from + row * from_stride + column, from_stride,
                            to + column * to_stride + row, to_stride, std::min(rows - row, kTile),
                            std::min(columns - column, kTile));
     return;
@@ -109,9 +109,8 @@ void transpose(const T* from, int64_t from_stride, T* to, int64_t to_stride, int
     for (int64_t column = 0; column < columns; column += kTile) {
       const int64_t width = std::min(columns - column, kTile);
       if (width < kSide || height < kSide) {
-        for (int64_t c = column; c < column + width; ++c)
-          for (int64_t r = row; r < row + height; ++r)
-            to[c * to_stride + r] = from[r * from_stride + c];
+        transpose_directly(from + row * from_stride + column, from_stride,
+                           to + column * to_stride + row, to_stride, height, width);
         continue;
       }
       // The processor foresees neither the lines of the next rows nor those that they go to.
@@ -165,7 +164,7 @@ namespace {
 template <class Run>
 void with_element(int size, Run&& run) {
   switch (size) {
-    case 1:
+    case 1:  // NOLINT(bugprone-branch-clone): the types differ
       return run(uint8_t());
     case 2:
       return run(uint16_t());

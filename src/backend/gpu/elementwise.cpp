@@ -131,23 +131,26 @@ class ElementwiseWriter {
       if (is_scalar(input))
         text_ += str("const ", register_of(args_.inputs[input]), " s", input, " = load(in", input,
                      "[0]);\n");
-    const int at_once = tactic == kManyVectors ? 2 : 1;
-    int64_t lanes = kWarp;
-    while (lanes < kThreads && lanes * width_ < source_.typical(axes_.extents.back())) lanes *= 2;
+    // Config has only what the loop uses. Layers that differ in typical extents then share a
+    // kernel.
     ConfigWriter config;
-    config.number("kWidth", width_), config.number("kAtOnce", at_once);
-    config.number("kLanes", lanes), config.number("kThreads", kThreads);
-    source_.add_declarations(include("elementwise.cuh") + config.write());
-
     Expr threads = broadcast_.count;
     if (tactic == kElements) {
       each_element(axes_, true);
     } else if (tactic == kRows) {
+      int64_t lanes = kWarp;
+      while (lanes < kThreads && lanes * width_ < source_.typical(axes_.extents.back())) lanes *= 2;
+      config.number("kWidth", width_);
+      config.number("kLanes", lanes), config.number("kThreads", kThreads);
       threads = rows() * Expr(lanes);
     } else {
+      const int at_once = tactic == kManyVectors ? 2 : 1;
+      config.number("kWidth", width_), config.number("kAtOnce", at_once);
       vectors();
       threads = ceil_div(broadcast_.count, Expr(int64_t{width_} * at_once));
     }
+    source_.add_declarations(include("elementwise.cuh") +
+                             (config.is_empty() ? std::string() : config.write()));
     return source_.finish(text_, blocks_for(threads, kThreads), kThreads);
   }
 

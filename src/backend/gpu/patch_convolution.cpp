@@ -48,8 +48,6 @@ constexpr PatchTile kPatchTiles[] = {
     {true, 8, 16, 128, 4, 1},  {true, 16, 16, 32, 4, 1},
 };
 
-int64_t divided_up(int64_t number, int64_t unit) { return (number + unit - 1) / unit; }
-
 /// How a block keeps patches and weights in shared memory.
 struct PatchLayout {
   int64_t unit_groups = 1, unit_maps = 0, unit_channels = 0;
@@ -78,8 +76,8 @@ class PatchPlanner {
     const WindowAxis &of_y = shape.windows.axes[kAxisY], &of_x = shape.windows.axes[kAxisX];
     const int64_t columns = (tile.x - 1) * of_x.stride + (window_x_ - 1) * of_x.dilation + 1;
     places_ = ((tile.y - 1) * of_y.stride + (window_y_ - 1) * of_y.dilation + 1) * of_x.stride *
-              divided_up(columns, of_x.stride);
-    tiles_ = images * divided_up(y[kAxisY], tile.y) * divided_up(y[kAxisX], tile.x);
+              divide_up(columns, of_x.stride);
+    tiles_ = images * divide_up(y[kAxisY], tile.y) * divide_up(y[kAxisX], tile.x);
   }
 
   std::optional<PatchLayout> find() const {
@@ -89,12 +87,12 @@ class PatchPlanner {
       layout.unit_maps = layout.unit_groups * maps_;
       layout.unit_channels = layout.unit_groups * channels_;
       layout.chunk = tile_.maps / layout.unit_maps * layout.unit_channels;
-      layout.slices = divided_up(groups_ * maps_, tile_.maps);
+      layout.slices = divide_up(groups_ * maps_, tile_.maps);
       return plan(layout, true) ? std::optional(layout) : std::nullopt;
     }
     if (channels_ % kPlaceChannels != 0) return {};
     layout.unit_maps = tile_.maps;
-    layout.slices_of_group = divided_up(maps_, tile_.maps);
+    layout.slices_of_group = divide_up(maps_, tile_.maps);
     layout.slices = layout.slices_of_group * groups_;
     std::optional<PatchLayout> best;
     // Blocks beside each other hide what one of them waits for. Weights that a block keeps are
@@ -104,10 +102,10 @@ class PatchPlanner {
       return 2 * static_cast<int>(of.keeps_weights == has_many) + (of.blocks > 1);
     };
     const int64_t all = round_up(channels_, kStepChannels);
-    for (int64_t count = divided_up(all, kMostChunk); count <= all / kStepChannels; ++count)
+    for (int64_t count = divide_up(all, kMostChunk); count <= all / kStepChannels; ++count)
       for (const bool keeps : {true, false}) {
-        layout.chunk = round_up(divided_up(all, count), kStepChannels);
-        layout.chunks = divided_up(all, layout.chunk);
+        layout.chunk = round_up(divide_up(all, count), kStepChannels);
+        layout.chunks = divide_up(all, layout.chunk);
         layout.unit_channels = layout.chunk;
         if (plan(layout, keeps) && (!best || worth(layout) > worth(*best))) best = layout;
       }

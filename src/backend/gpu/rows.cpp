@@ -18,8 +18,6 @@ constexpr int kRowsAtOnce = 4;
 /// Elements from which on more than one plan is worth timing.
 constexpr int64_t kManyInRows = 1 << 16;
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// Plans a row of `length` accesses: its threads, at most `most`, and the accesses of each.
 RowPlan plan_of(int64_t length, int most) {
   RowPlan plan;

@@ -197,8 +197,10 @@ bool repeats_whole_axes(const KernelArgs& args, int input, int axes);
 std::string joined(std::span<const std::string> parts, std::string_view separator);
 /// Row-major strides in elements of a tensor with these extents.
 SymShape row_major_strides(std::span<const Expr> extents);
+/// How many units hold the number.
+inline int64_t divide_up(int64_t number, int64_t unit) { return (number + unit - 1) / unit; }
 /// The next multiple of `unit`.
-inline int64_t round_up(int64_t number, int64_t unit) { return (number + unit - 1) / unit * unit; }
+inline int64_t round_up(int64_t number, int64_t unit) { return divide_up(number, unit) * unit; }
 /// Blocks for `count` threads, with `threads` threads per block; none for a count of 0.
 inline Expr blocks_for(const Expr& count, int threads) { return ceil_div(count, Expr(threads)); }
 

@@ -1,10 +1,10 @@
 // Loops of kernels that compute each element of the outputs from elements at the same place.
 //
-// Each is a template over a struct that the host writes:
+// Loops over groups and rows are templates over a struct that the host writes:
 //   kWidth    neighbours of a group, which one access of each tensor loads or stores
-//   kAtOnce   groups of a thread that are in flight at once: 1 or 2
-//   kLanes    threads of a row
-//   kThreads  threads of a block
+//   kAtOnce   for each_group(): groups of a thread that are in flight at once, 1 or 2
+//   kLanes    for each_row(): threads of a row
+//   kThreads  for each_row(): threads of a block
 // Expects prelude.cuh.
 #pragma once
 
