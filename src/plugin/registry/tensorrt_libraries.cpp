@@ -45,6 +45,15 @@ Function* function(const char* name) {
   return tables == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(tables, name));
 }
 
+/// Calls a function whose declared result may be a pointer to another class: TensorRT's headers and
+/// Opwright's name the registry's class differently. UBSan reports such a call.
+#ifdef __clang__
+__attribute__((no_sanitize("function")))
+#endif
+void* call_untyped(void* function) {
+  return reinterpret_cast<void* (*)()>(function)();
+}
+
 }  // namespace
 
 int provide_tensorrt_libraries(const Blob& shared_object) {
@@ -65,12 +74,12 @@ int provide_tensorrt_libraries(const Blob& shared_object) {
 
 bool gets_another_registry(int tensorrt) {
   void* const process = dlopen(nullptr, RTLD_LAZY);
-  const auto found = reinterpret_cast<void* (*)()>(dlsym(process, "getPluginRegistry"));
+  void* const found = dlsym(process, "getPluginRegistry");
   dlclose(process);
   if (found == nullptr) return false;
   const auto theirs =
       tensorrt == 0 ? nullptr : function<void*(int32_t)>("opwrightTensorrtRegistry");
-  return found() != (theirs == nullptr ? getPluginRegistry() : theirs(tensorrt));
+  return call_untyped(found) != (theirs == nullptr ? getPluginRegistry() : theirs(tensorrt));
 }
 
 void* tensorrt_logger_finder(int major) {
