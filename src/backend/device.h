@@ -228,6 +228,11 @@ class DeviceKernels {
     (void)bytes;
     return CacheLevel::kInner;
   }
+  /// About the milliseconds that time() needs to make a scene of small tensors.
+  virtual double scene_milliseconds(const CacheScene::Levels& levels) const {
+    (void)levels;
+    return 0;
+  }
   /// Runs the kernel `iterations` times after one warm-up and returns the median time of a run in
   /// milliseconds. Before each run the caches are as `scene` has them, where the device knows how.
   virtual double time(Kernel& kernel, void const* const* inputs, void* const* outputs,

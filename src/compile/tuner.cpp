@@ -34,14 +34,14 @@ constexpr double kGpuLaunchMilliseconds = 0.002;
 // A sample of a short kernel is the median of as many runs as take about this time.
 constexpr double kShortMilliseconds = 0.5;
 constexpr double kMaxIterations = 50;
-// About the time that bringing the caches into another state takes for each run of a short kernel.
-constexpr double kSceneMilliseconds = 0.05;
 // The most that the two least samples may differ, and how many times the usual number of samples
 // are taken until they agree.
 constexpr double kAgreement = 1.05;
 constexpr int kMaxRounds = 4;
-// A candidate that is slower than the best one by this factor is not timed any longer.
+// A candidate that is slower than the best one by this factor after so many samples is not timed
+// any longer.
 constexpr double kHopeless = 2;
+constexpr int kHopelessRounds = 2;
 
 std::string port_text(const PortDesc& port) {
   if (!port.present) return "-";
@@ -100,7 +100,8 @@ double least_time(const std::function<double(int)>& sample, int least, double sc
                   double best_before) {
   double best = sample(1), second = std::numeric_limits<double>::infinity();
   for (int round = 1; round < kMaxRounds * least; ++round) {
-    if (round >= least && (second <= kAgreement * best || best > kHopeless * best_before)) break;
+    if (round >= least && second <= kAgreement * best) break;
+    if (round >= std::min(least, kHopelessRounds) && best > kHopeless * best_before) break;
     const double repeats = kShortMilliseconds / std::max(best + scene_ms, 1e-5);
     const double time = sample(static_cast<int>(std::clamp(repeats, 1.0, kMaxIterations)));
     second = std::min(std::max(best, time), second);
@@ -271,12 +272,11 @@ float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePor
     return run.time(iterations);
   };
   const int least = std::max(1, config_.avg_timing_iterations);
-  const double scene_ms =
-      caches_ == CacheScene::Levels() || !device_.is_host() ? 0 : kSceneMilliseconds;
   // A user's function runs as often as the user said; it runs long enough for the clock.
-  const double time = kernel->domain() != nullptr
-                          ? sample(least)
-                          : least_time(sample, least, scene_ms, best_before);
+  const double time =
+      kernel->domain() != nullptr
+          ? sample(least)
+          : least_time(sample, least, device_.scene_milliseconds(caches_), best_before);
   while (!run.is_checked()) sample(1);
   return static_cast<float>(time);
 }

@@ -1,10 +1,17 @@
 #include "backend/cpu/cache_scene.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <limits>
 #include <memory>
 
 #include "base/error.h"
@@ -73,10 +80,27 @@ void touch(std::span<std::byte> memory) {
   });
 }
 
+#if defined(__x86_64__)
+bool has_clflushopt() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ebx & bit_CLFLUSHOPT) != 0;
+}
+
+/// Takes a fiftieth of the time of clflush, which waits for the line before.
+__attribute__((target("clflushopt"))) void flush_unordered(std::span<const std::byte> memory) {
+  for (size_t i = 0; i < memory.size(); i += kLine)
+    _mm_clflushopt(const_cast<std::byte*>(memory.data() + i));
+}
+#endif
+
 void flush(std::span<const std::byte> memory) {
 #if defined(__x86_64__)
-  for (size_t i = 0; i < memory.size(); i += kLine) __builtin_ia32_clflush(memory.data() + i);
-  __builtin_ia32_mfence();
+  static const bool is_unordered = has_clflushopt();
+  if (is_unordered)
+    flush_unordered(memory);
+  else
+    for (size_t i = 0; i < memory.size(); i += kLine) _mm_clflush(memory.data() + i);
+  _mm_mfence();
 #else
   (void)memory;  // stays in the cache that the inner caches' contents moved to
 #endif
@@ -90,6 +114,22 @@ CacheLevel cpu_cache_level(uint64_t bytes) {
   // Other cores share the outer cache, and their load is not known. Engines of 7 MB were found to
   // run from memory where the outer cache has 32 MB.
   return bytes <= sizes.outer / 8 ? CacheLevel::kOuter : CacheLevel::kMemory;
+}
+
+double cpu_scene_milliseconds(const CacheScene::Levels& levels) {
+  if (levels.constants == CacheLevel::kInner) return 0;
+  static const double least = [] {
+    using Clock = std::chrono::steady_clock;
+    double milliseconds = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < 4; ++i) {
+      const Clock::time_point start = Clock::now();
+      displace_inner_caches();
+      milliseconds = std::min(
+          milliseconds, std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    }
+    return milliseconds;
+  }();
+  return least;
 }
 
 void set_cpu_scene(const CacheScene& scene) {

@@ -154,6 +154,10 @@ std::vector<TensorFormat> CpuDevice::formats(int rank) const {
 
 CacheLevel CpuDevice::cache_level(uint64_t bytes) const { return cpu_cache_level(bytes); }
 
+double CpuDevice::scene_milliseconds(const CacheScene::Levels& levels) const {
+  return cpu_scene_milliseconds(levels);
+}
+
 double CpuDevice::time(Kernel& kernel, void const* const* inputs, void* const* outputs,
                        void* workspace, int iterations, const CacheScene& scene) const {
   using Clock = std::chrono::steady_clock;

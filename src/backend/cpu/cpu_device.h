@@ -24,6 +24,7 @@ class CpuDevice final : public Device {
   std::unique_ptr<Kernel> make_kernel(const Operator& op, const KernelArgs& args) const override;
   std::vector<TensorFormat> formats(int rank) const override;
   CacheLevel cache_level(uint64_t bytes) const override;
+  double scene_milliseconds(const CacheScene::Levels& levels) const override;
   double time(Kernel& kernel, void const* const* inputs, void* const* outputs, void* workspace,
               int iterations, const CacheScene& scene) const override;
 
