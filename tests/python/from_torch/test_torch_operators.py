@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import logging
-
 import pytest
 
 import opwright
@@ -12,8 +9,6 @@ import opwright
 torch = pytest.importorskip("torch")
 methods = pytest.importorskip("torch.testing._internal.common_methods_invocations")
 
-from torch._export import utils as export_utils  # noqa: E402
-from torch.export import decomp_utils, exported_program  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 from torch_refusals import NOT_COMPARED, REFUSED  # noqa: E402
@@ -88,13 +83,10 @@ def outcomes(info, dtype) -> set[str]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def exports_are_quiet_and_quick():
-    """PyTorch lists all of its operators three times for each export: a third of the time."""
-    logging.getLogger("torch.export").setLevel(logging.ERROR)
-    listed = functools.lru_cache(None)(export_utils._collect_all_valid_cia_ops)
+def examples_are_quick():
+    """Each example seeds PyTorch's generators; those of absent GPUs keep a stack trace of the call for later."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (decomp_utils, exported_program):
-            patch.setattr(module, "_collect_all_valid_cia_ops", listed)
+        patch.setattr(torch.random, "_manual_seed_impl", torch.random.default_generator.manual_seed)
         yield
 
 
