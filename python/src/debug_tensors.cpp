@@ -113,7 +113,7 @@ void bind_debugging(ReportingClass<ExecutionContext>& c) {
        },
        nb::arg("listener").none(),
        "The IDebugListener that sees debug tensors while the context runs; None for nobody. "
-       "Runs in which it has something to see are not replayed as CUDA graphs.")
+       "Runs with debug tensors are not replayed as CUDA graphs.")
       .def("get_debug_listener", [](const ExecutionContext& self) { return self.debug_listener; })
       .def("set_tensor_debug_state", done<ExecutionContext>(&ExecutionContext::set_debug_state),
            nb::arg("name"), nb::arg("flag"),

@@ -258,7 +258,7 @@ void bind_engine_tensors(ReportingClass<Engine>& c) {
            "Whose address set_tensor_address takes: the host's for inputs whose values decide "
            "shapes.")
       .def("is_shape_inference_io", &Engine::is_shape_inference_io, nb::arg("name"),
-           "Whether shapes depend on the tensor's values, or it is computed from shapes alone.")
+           "Whether shapes depend on the tensor's values, or the tensor depends on shapes only.")
       .def(
           "get_tensor_profile_shape",
           [](const Engine& self, std::string_view name, int profile) {

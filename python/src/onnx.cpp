@@ -122,9 +122,9 @@ void bind_parser_inputs(ReportingClass<Parser>& c) {
        },
        nb::arg("name"), nb::arg("shape"),
        nb::sig("def set_input_shape(self, name: str, shape: Sequence[int]) -> None"),
-       "The shape that an input of the models to come has in every run, -1 for extents that vary. "
-       "Extents that a model leaves open become these, with those of other inputs that have the "
-       "same names.")
+       "Sets the shape of an input for every run of the models that are parsed next. -1 stands "
+       "for an extent that varies. Open extents of the model become these. So do extents of the "
+       "same name in other inputs.")
       .def_prop_rw(
           "time_limit", [](const Parser& self) { return self.parser.time_limit(); },
           [](Parser& self, double seconds) { self.parser.set_time_limit(seconds); },
@@ -144,20 +144,18 @@ void bind_parser_inputs(ReportingClass<Parser>& c) {
             self.parser.set_constant_input(name, data.dtype, data.shape, std::move(data.data));
           },
           nb::arg("name"), nb::arg("array"),
-          "An input of the models to come holds the elements of the array in every run: the "
-          "network "
-          "has a constant instead of the input. What decides the result's shape in ways that the "
-          "engine cannot follow, as the axes of a reduction, can be given so.")
+          "Replaces an input of the models that are parsed next by a constant, the array. It suits "
+          "inputs that decide the result's shape in a way that the engine cannot follow, such as "
+          "the axes of a reduction.")
       .def(
           "set_upper_bound",
           [](Parser& self, const std::string& name, int64_t most) {
             self.parser.set_upper_bound(name, most);
           },
           nb::arg("name"), nb::arg("most"),
-          "No element of this tensor of the models to come, which decides extents, is larger in "
-          "any "
-          "run: memory is planned for it, and a run in which an extent is larger fails. Where no "
-          "bound follows from how the tensor is computed, the error of the parser asks for one.")
+          "Bounds the elements of a tensor that decides extents, in the models that are parsed "
+          "next. The engine plans memory for the bound. A run with a larger extent fails. The "
+          "parser's error asks for a bound where none follows from the computation.")
       .def(
           "supports_model_v2",
           [](Parser& self, nb::handle model, nb::handle path) {

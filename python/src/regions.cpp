@@ -129,8 +129,9 @@ void bind_region_layers(nb::module_& m) {
                          "when the network is built.");
   nb::class_<ConditionalRegion>(m, "IIfConditional",
                                 nb::type_slots(part_slots<ConditionalRegion>()),
-                                "Layers of which those of one branch or of the other give the "
-                                "result: those that depend on an input, up to the outputs.");
+                                "Two branches of layers. A condition decides which branch gives "
+                                "the result. Layers between an input and an output belong to the "
+                                "branch of that output.");
   bind_attention(m);
   nb::class_<LoopBoundaryLayer, Layer>(m, "ILoopBoundaryLayer", "A layer at the border of a loop.")
       .def_prop_ro(
@@ -176,8 +177,8 @@ void bind_regions(nb::module_& m) {
            "A tensor that branches read: what depends on it belongs to them.")
       .def("add_output", &ConditionalRegion::add_output, nb::arg("true_subgraph_output"),
            nb::arg("false_subgraph_output"), kReference, kHeld,
-           "One of two tensors of the same type and rank. Extents in which they differ are known "
-           "when the conditional has run.");
+           "Gives one of two tensors of the same type and rank. If their extents differ, the "
+           "result's extents are known when the conditional has run.");
   auto network = nb::borrow<ReportingClass<Network>>(m.attr("INetworkDefinition"));
   network.def("add_loop", &add_loop, kReference, kHeld,
               "A loop without layers, to which its methods add those at its border.");

@@ -235,10 +235,10 @@ void bind_working_memory(ReportingClass<ExecutionContext>& c) {
             self.set_aux_queues(queues);
           },
           nb::arg("aux_streams"),
-          "Streams that runs use beside their own (ICudaEngine.num_aux_streams), each another one "
-          "and none the default stream: of fewer the others are the context's, more are left "
-          "alone. "
-          "What is replayed as a CUDA graph runs on the run's stream.");
+          "Streams that runs use beside their own. They differ from each other and from the "
+          "default "
+          "stream. If there are fewer than ICudaEngine.num_aux_streams, the context adds its own. "
+          "Runs do not use surplus streams. A replayed CUDA graph runs on the run's stream.");
 }
 
 /// Binds optimization profiles, and the times of layers.
