@@ -1,0 +1,167 @@
+#include "backend/cuda/nccl.h"
+
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "backend/communicator_check.h"
+#include "backend/cuda/libraries.h"
+#include "base/error.h"
+
+namespace opwright::cuda {
+namespace {
+
+constexpr char kInstallNccl[] =
+    "install it (python -m pip install nvidia-nccl-cu13, or the system's package libnccl2), or "
+    "name its file with the environment variable OPWRIGHT_NCCL";
+/// 2.10.3, the first version with means (ncclAvg).
+constexpr int kFirstVersion = 21003;
+
+// Values of NCCL's interface, unchanged since 2.10.
+enum NcclResult : int { kSuccess = 0, kInProgress = 7 };
+enum NcclType : int {
+  kInt8 = 0,
+  kUint8 = 1,
+  kInt32 = 2,
+  kInt64 = 4,
+  kFloat16 = 6,
+  kFloat32 = 7,
+  kBfloat16 = 9
+};
+enum NcclOperation : int { kSum = 0, kProduct = 1, kMaximum = 2, kMinimum = 3, kMean = 4 };
+
+std::vector<std::string> nccl_files() {
+  const char* file = std::getenv("OPWRIGHT_NCCL");
+  if (file != nullptr && *file != '\0') return {file};
+  return library_files(std::vector<std::string>{"libnccl.so.2"});
+}
+
+/// Called only once the library is loaded.
+void check_loaded(void* communicator) {
+  std::string reason;
+  Nccl::find(reason)->require_well(static_cast<Nccl::Communicator>(communicator),
+                                   "work with the execution context's communicator failed");
+}
+
+}  // namespace
+
+const Nccl* Nccl::find(std::string& reason) {
+  struct Found {
+    const Nccl* library = nullptr;
+    std::string reason;
+  };
+  static const Found found = []() -> Found {
+    std::string why;
+    void* const library = open_library(nccl_files(), why);
+    if (library == nullptr)
+      return {nullptr,
+              str("ranks on GPUs exchange data with NCCL, NVIDIA's library of collectives, which "
+                  "cannot be loaded (",
+                  why, "); ", kInstallNccl)};
+    Functions functions{};
+    std::string missing;
+    const auto look_up = [&](auto& function, const char* name) {
+      if (!find_function(library, name, function) && missing.empty()) missing = name;
+    };
+#define OPWRIGHT_FIND(name) look_up(functions.name, #name)
+    OPWRIGHT_FIND(ncclGetVersion);
+    OPWRIGHT_FIND(ncclGetErrorString);
+    OPWRIGHT_FIND(ncclCommCount);
+    OPWRIGHT_FIND(ncclCommUserRank);
+    OPWRIGHT_FIND(ncclCommCuDevice);
+    OPWRIGHT_FIND(ncclCommGetAsyncError);
+    OPWRIGHT_FIND(ncclGroupStart);
+    OPWRIGHT_FIND(ncclGroupEnd);
+    OPWRIGHT_FIND(ncclSend);
+    OPWRIGHT_FIND(ncclRecv);
+    OPWRIGHT_FIND(ncclAllReduce);
+    OPWRIGHT_FIND(ncclReduce);
+    OPWRIGHT_FIND(ncclBroadcast);
+    OPWRIGHT_FIND(ncclAllGather);
+    OPWRIGHT_FIND(ncclReduceScatter);
+#undef OPWRIGHT_FIND
+    int version = 0;
+    if (!missing.empty() || functions.ncclGetVersion(&version) != kSuccess ||
+        version < kFirstVersion)
+      return {nullptr,
+              str("NCCL is too old, ",
+                  missing.empty() ? "its version is " + version_text(static_cast<size_t>(version))
+                                  : "it has no " + missing,
+                  "; 2.10.3 or newer is needed: ", kInstallNccl)};
+    find_function(library, "ncclGetLastError", functions.ncclGetLastError);
+    const auto* const made = new Nccl(functions, version_text(static_cast<size_t>(version)));
+    set_communicator_check(check_loaded);
+    return {made, {}};
+  }();
+  reason = found.reason;
+  return found.library;
+}
+
+int Nccl::type_of(DataType type) {
+  switch (type) {
+    case DataType::kFLOAT:
+      return kFloat32;
+    case DataType::kHALF:
+      return kFloat16;
+    case DataType::kBF16:
+      return kBfloat16;
+    case DataType::kINT8:
+      return kInt8;
+    case DataType::kUINT8:
+    case DataType::kBOOL:
+      return kUint8;
+    case DataType::kINT32:
+      return kInt32;
+    case DataType::kINT64:
+      return kInt64;
+    default:
+      fail("elements of ", name(type), " cannot be reduced");
+  }
+}
+
+int Nccl::type_of_bytes() { return kUint8; }
+
+int Nccl::operation_of(ReduceOperation operation) {
+  switch (operation) {
+    case ReduceOperation::kSUM:
+      return kSum;
+    case ReduceOperation::kPROD:
+      return kProduct;
+    case ReduceOperation::kMAX:
+      return kMaximum;
+    case ReduceOperation::kMIN:
+      return kMinimum;
+    case ReduceOperation::kAVG:
+      return kMean;
+    default:
+      fail("there is no ReduceOperation ", static_cast<int>(operation), " of ranks");
+  }
+}
+
+void Nccl::fail_call(int result, Communicator communicator, std::string_view what) const {
+  const char* const text = functions_.ncclGetErrorString(result);
+  const char* const last =
+      functions_.ncclGetLastError != nullptr ? functions_.ncclGetLastError(communicator) : nullptr;
+  fail_with(ErrorCode::kFAILED_EXECUTION, what, ": NCCL ", version_, ": ",
+            text != nullptr ? text : "unknown error", " (result ", result, ")",
+            last != nullptr && *last != '\0' ? str("; it says: ", last) : "",
+            "; all ranks need a new communicator after that");
+}
+
+void Nccl::check(int result, Communicator communicator, std::string_view what) const {
+  while (result == kInProgress) {
+    const int asked = functions_.ncclCommGetAsyncError(communicator, &result);
+    if (asked != kSuccess) result = asked;
+    if (result == kInProgress) std::this_thread::yield();
+  }
+  if (result != kSuccess) fail_call(result, communicator, what);
+}
+
+void Nccl::require_well(Communicator communicator, std::string_view what) const {
+  int failed = kSuccess;
+  const int asked = functions_.ncclCommGetAsyncError(communicator, &failed);
+  if (asked != kSuccess) fail_call(asked, communicator, what);
+  if (failed != kSuccess && failed != kInProgress) fail_call(failed, communicator, what);
+}
+
+}  // namespace opwright::cuda
