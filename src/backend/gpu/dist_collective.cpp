@@ -32,7 +32,7 @@ GeneratedKernel generate_rank_reduction(const DistCollectiveParams& params,
                                         const KernelArgs& args) {
   const DataType type = args.inputs[0].type.dtype;
   const bool is_float = is_floating(type);
-  KernelSource source("reduce_ranks", args);
+  KernelSource source("rank_reduction", args);
   ConfigWriter config;
   config.type("Element", storage_type(type));
   config.type("Value", register_type(type));
