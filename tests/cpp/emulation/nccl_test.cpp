@@ -72,8 +72,10 @@ class EmulatedNccl : public EmulatedGpu {
   }
   static std::vector<float> total(size_t count) {
     std::vector<float> sums(count);
-    for (int rank = 0; rank < kRanks; ++rank)
-      for (size_t i = 0; i < count; ++i) sums[i] += values(rank, count)[i];
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const std::vector<float> of_rank = values(rank, count);
+      for (size_t i = 0; i < count; ++i) sums[i] += of_rank[i];
+    }
     return sums;
   }
 };
