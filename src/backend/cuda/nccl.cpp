@@ -36,6 +36,13 @@ std::vector<std::string> nccl_files() {
   return library_files(std::vector<std::string>{"libnccl.so.2"});
 }
 
+/// "2.27.3" of 22703; before 2.9 it is "2.8.4" of 2804.
+std::string nccl_version_text(int number) {
+  constexpr int kFirstLong = 10000;
+  return number < kFirstLong ? str(number / 1000, ".", number / 100 % 10, ".", number % 100)
+                             : version_text(static_cast<size_t>(number));
+}
+
 /// Called only once the library is loaded.
 void check_loaded(void* communicator) {
   std::string reason;
@@ -83,13 +90,12 @@ const Nccl* Nccl::find(std::string& reason) {
     int version = 0;
     if (!missing.empty() || functions.ncclGetVersion(&version) != kSuccess ||
         version < kFirstVersion)
-      return {nullptr,
-              str("NCCL is too old, ",
-                  missing.empty() ? "its version is " + version_text(static_cast<size_t>(version))
-                                  : "it has no " + missing,
-                  "; 2.10.3 or newer is needed: ", kInstallNccl)};
+      return {nullptr, str("NCCL is too old, ",
+                           missing.empty() ? "its version is " + nccl_version_text(version)
+                                           : "it has no " + missing,
+                           "; 2.10.3 or newer is needed: ", kInstallNccl)};
     find_function(library, "ncclGetLastError", functions.ncclGetLastError);
-    const auto* const made = new Nccl(functions, version_text(static_cast<size_t>(version)));
+    const auto* const made = new Nccl(functions, nccl_version_text(version));
     set_communicator_check(check_loaded);
     return {made, {}};
   }();

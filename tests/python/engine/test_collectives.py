@@ -730,7 +730,7 @@ import numpy as np
 import test_collectives as tests
 engine = tests.all_reduce(2, device="cuda")
 for variable, value in [
-    ("OPWRIGHT_NCCL", "/nowhere/libnccl.so.2"), ("OPWRIGHT_EMULATED_NCCL_VERSION", "20804")
+    ("OPWRIGHT_NCCL", "/nowhere/libnccl.so.2"), ("OPWRIGHT_EMULATED_NCCL_VERSION", "2804")
 ]:
     process = os.fork()  # a process looks for the library once
     if process == 0:
