@@ -387,7 +387,14 @@ class NcclCollective final : public PlannedOperator {
   std::vector<CodeObject> code() const override {
     return reduction_ != nullptr ? reduction_->code() : std::vector<CodeObject>();
   }
-  std::string metadata() const override { return describe(op_.params()); }
+  std::string metadata() const override {
+    const DistCollectiveParams& params = op_.params();
+    std::string text = describe(params) + " of ";
+    if (params.groups.empty()) return text + str(params.num_ranks, " ranks");
+    text += "ranks";
+    for (const int64_t rank : params.groups) text += str(" ", rank);
+    return text;
+  }
 
   static PlannedOperatorPtr load(const Attributes& attributes, const OperatorLoadContext& context) {
     DistCollectiveParams params;

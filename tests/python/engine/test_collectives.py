@@ -365,6 +365,34 @@ def test_all_operations_and_types_of_a_group(device: str) -> None:
                 np.testing.assert_array_equal(y, want, f"rank {rank}: {op} {each} {dtype}")
 
 
+@both_devices
+@pytest.mark.parametrize("dtype", [trt.fp8, trt.e8m0], ids=str)
+def test_bytes_without_a_type_of_numpy_are_moved(device: str, dtype: trt.DataType) -> None:
+    engine = engine_of(
+        lambda network, x: [
+            collective(network, x, Op.ALL_GATHER, ranks=2),
+            collective(network, x, Op.ALL_TO_ALL, groups=[1, 0]),
+        ],
+        {"x": (dtype, (6,))},
+        device=device,
+    )
+    parts = [np.arange(6, dtype=np.uint8) + 100 * rank for rank in range(2)]
+
+    def work(rank, communicator):
+        runner = Runner(engine, communicator, device)
+        arrays = [runner.array(each) for each in (parts[rank], np.zeros(12, np.uint8), parts[0])]
+        for name, array in zip(engine, arrays, strict=True):
+            runner.context.set_tensor_address(name, array.ptr)
+        runner.context.execute_async_v3(0)
+        return [array.numpy() for array in arrays[1:]]
+
+    for rank, result in enumerate(in_ranks(2, work, device=device)):
+        assert isinstance(result, list), result
+        np.testing.assert_array_equal(result[0], np.concatenate(parts))
+        own = slice(3 * (1 - rank), 3 * (1 - rank) + 3)  # the group's first is rank 1
+        np.testing.assert_array_equal(result[1], np.concatenate([parts[1][own], parts[0][own]]))
+
+
 def test_sums_of_fp16_round_once_and_are_the_same_on_all_ranks() -> None:
     engine = engine_of(
         lambda network, x: [collective(network, x, Op.ALL_REDUCE, Reduce.SUM, ranks=4)],
@@ -531,7 +559,8 @@ def test_inspector_and_serialized_engine(device: str) -> None:
         device=device,
     )
     text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
-    assert "DistCollective" in text and "groups" in text
+    assert "DistCollective" in text
+    assert ("groups" if device == "cpu" else "ALL_GATHER of ranks 1 0") in text
     again = trt.Runtime(trt.Logger()).deserialize_cuda_engine(engine.serialize())
     assert tuple(again.get_tensor_shape("y0")) == (8,)
 
