@@ -5,7 +5,7 @@
 #include <cmath>
 #include <optional>
 
-#include "backend/communicator_check.h"
+#include "backend/backend.h"
 #include "backend/host_communicator.h"
 #include "backend/release.h"
 #include "base/error.h"
@@ -554,7 +554,7 @@ void Context::synchronize(Queue queue) {
   for (const auto& profile : state_->profiles)
     if (profile != nullptr && profile->runner != nullptr) profile->runner->trust_all();
   if (services_.communicator != nullptr && state_->gpu != nullptr)
-    check_communicator(services_.communicator);
+    state_->gpu->backend().check_communicator(services_.communicator);
 }
 
 }  // namespace opwright

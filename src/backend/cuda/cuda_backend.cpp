@@ -7,6 +7,7 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/driver.h"
 #include "backend/cuda/library_handles.h"
+#include "backend/cuda/nccl.h"
 #include "backend/gpu/kernels.h"
 #include "base/library.h"
 
@@ -25,6 +26,11 @@ class CudaBackend final : public Backend {
   }
   std::string obstacle() const override { return driver().obstacle; }
   std::vector<KernelTactics> kernel_tactics() const override { return gpu::kernel_tactics(); }
+  void check_communicator(void* communicator) const override {
+    if (const Nccl* const library = Nccl::loaded())
+      library->require_well(static_cast<Nccl::Communicator>(communicator),
+                            "work with the execution context's communicator failed");
+  }
 
   int device_count() const override {
     int count = 0;

@@ -1,12 +1,13 @@
 #include "backend/cuda/nccl.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <thread>
 #include <vector>
 
-#include "backend/communicator_check.h"
 #include "backend/cuda/libraries.h"
 #include "base/error.h"
+#include "base/library.h"
 
 namespace opwright::cuda {
 namespace {
@@ -43,12 +44,10 @@ std::string nccl_version_text(int number) {
                              : version_text(static_cast<size_t>(number));
 }
 
-/// Called only once the library is loaded.
-void check_loaded(void* communicator) {
-  std::string reason;
-  Nccl::find(reason)->require_well(static_cast<Nccl::Communicator>(communicator),
-                                   "work with the execution context's communicator failed");
-}
+/// The library once it is loaded.
+struct LoadedNccl {
+  std::atomic<const Nccl*> library{nullptr};
+};
 
 }  // namespace
 
@@ -96,11 +95,15 @@ const Nccl* Nccl::find(std::string& reason) {
                            "; 2.10.3 or newer is needed: ", kInstallNccl)};
     find_function(library, "ncclGetLastError", functions.ncclGetLastError);
     const auto* const made = new Nccl(functions, nccl_version_text(version));
-    set_communicator_check(check_loaded);
+    Library::part<LoadedNccl>().library.store(made, std::memory_order_release);
     return {made, {}};
   }();
   reason = found.reason;
   return found.library;
+}
+
+const Nccl* Nccl::loaded() {
+  return Library::part<LoadedNccl>().library.load(std::memory_order_acquire);
 }
 
 int Nccl::type_of(DataType type) {

@@ -47,6 +47,8 @@ class Nccl {
 
   /// The library, or null where it cannot be used; then `reason` says why, and how to mend it.
   static const Nccl* find(std::string& reason);
+  /// The library if the process has loaded it; null: nothing has used a communicator.
+  static const Nccl* loaded();
 
   const Functions& functions() const { return functions_; }
   /// "2.27.3".
