@@ -776,3 +776,32 @@ for variable, value in [
     assert "cannot be loaded (/nowhere/libnccl.so.2" in missing, done.stderr
     assert "pip install nvidia-nccl-cu13" in missing and "OPWRIGHT_NCCL" in missing
     assert "its version is 2.8.4; 2.10.3 or newer is needed" in old
+
+
+@emulated_gpu.emulated_only
+def test_nccl_of_a_package_is_found(tmp_path: Path) -> None:
+    """In a process that loads an engine and builds none."""
+    try:
+        ctypes.CDLL("libnccl.so.2")
+    except OSError:
+        pass
+    else:
+        pytest.skip("the system has an NCCL, which comes first")
+    folder = tmp_path / "nvidia" / "nccl" / "lib"
+    folder.mkdir(parents=True)
+    (folder / "libnccl.so.2").symlink_to(os.environ["OPWRIGHT_NCCL"])
+    plan = tmp_path / "plan"
+    plan.write_bytes(bytes(all_reduce(1, device="cuda").serialize()))
+    source = f"""
+import os, sys
+sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(tmp_path)!r}]
+import numpy as np
+import test_collectives as tests
+tests.driver().make_current()
+made = tests.nccl.communicator(tests.nccl.unique_id(), 0, 1)
+del os.environ["OPWRIGHT_NCCL"]
+engine = tests.trt.Runtime(tests.trt.Logger()).deserialize_cuda_engine(open({str(plan)!r}, "rb").read())
+print(tests.run(engine, made, {{"x": np.ones(4, np.float32)}}, "cuda")[0].sum())
+"""
+    done = emulated_gpu.run_program(source)
+    assert done.stdout == "4.0\n", done.stdout + done.stderr
