@@ -16,20 +16,26 @@ constexpr char kInstallNccl[] =
     "install it (python -m pip install nvidia-nccl-cu13, or the system's package libnccl2), or "
     "name its file with the environment variable OPWRIGHT_NCCL";
 /// 2.10.3, the first version with means (ncclAvg).
-constexpr int kFirstVersion = 21003;
+constexpr int kFirstNccl = 21003;
 
 // Values of NCCL's interface, unchanged since 2.10.
-enum NcclResult : int { kSuccess = 0, kInProgress = 7 };
+enum NcclResult : int { kNcclSuccess = 0, kNcclInProgress = 7 };
 enum NcclType : int {
-  kInt8 = 0,
-  kUint8 = 1,
-  kInt32 = 2,
-  kInt64 = 4,
-  kFloat16 = 6,
-  kFloat32 = 7,
-  kBfloat16 = 9
+  kNcclInt8 = 0,
+  kNcclUint8 = 1,
+  kNcclInt32 = 2,
+  kNcclInt64 = 4,
+  kNcclFloat16 = 6,
+  kNcclFloat32 = 7,
+  kNcclBfloat16 = 9
 };
-enum NcclOperation : int { kSum = 0, kProduct = 1, kMaximum = 2, kMinimum = 3, kMean = 4 };
+enum NcclOperation : int {
+  kNcclSum = 0,
+  kNcclProduct = 1,
+  kNcclMaximum = 2,
+  kNcclMinimum = 3,
+  kNcclMean = 4
+};
 
 std::vector<std::string> nccl_files() {
   const char* file = std::getenv("OPWRIGHT_NCCL");
@@ -87,8 +93,8 @@ const Nccl* Nccl::find(std::string& reason) {
     OPWRIGHT_FIND(ncclReduceScatter);
 #undef OPWRIGHT_FIND
     int version = 0;
-    if (!missing.empty() || functions.ncclGetVersion(&version) != kSuccess ||
-        version < kFirstVersion)
+    if (!missing.empty() || functions.ncclGetVersion(&version) != kNcclSuccess ||
+        version < kFirstNccl)
       return {nullptr, str("NCCL is too old, ",
                            missing.empty() ? "its version is " + nccl_version_text(version)
                                            : "it has no " + missing,
@@ -109,39 +115,39 @@ const Nccl* Nccl::loaded() {
 int Nccl::type_of(DataType type) {
   switch (type) {
     case DataType::kFLOAT:
-      return kFloat32;
+      return kNcclFloat32;
     case DataType::kHALF:
-      return kFloat16;
+      return kNcclFloat16;
     case DataType::kBF16:
-      return kBfloat16;
+      return kNcclBfloat16;
     case DataType::kINT8:
-      return kInt8;
+      return kNcclInt8;
     case DataType::kUINT8:
     case DataType::kBOOL:
-      return kUint8;
+      return kNcclUint8;
     case DataType::kINT32:
-      return kInt32;
+      return kNcclInt32;
     case DataType::kINT64:
-      return kInt64;
+      return kNcclInt64;
     default:
       fail("elements of ", name(type), " cannot be reduced");
   }
 }
 
-int Nccl::type_of_bytes() { return kUint8; }
+int Nccl::type_of_bytes() { return kNcclUint8; }
 
 int Nccl::operation_of(ReduceOperation operation) {
   switch (operation) {
     case ReduceOperation::kSUM:
-      return kSum;
+      return kNcclSum;
     case ReduceOperation::kPROD:
-      return kProduct;
+      return kNcclProduct;
     case ReduceOperation::kMAX:
-      return kMaximum;
+      return kNcclMaximum;
     case ReduceOperation::kMIN:
-      return kMinimum;
+      return kNcclMinimum;
     case ReduceOperation::kAVG:
-      return kMean;
+      return kNcclMean;
     default:
       fail("there is no ReduceOperation ", static_cast<int>(operation), " of ranks");
   }
@@ -158,19 +164,19 @@ void Nccl::fail_call(int result, Communicator communicator, std::string_view wha
 }
 
 void Nccl::check(int result, Communicator communicator, std::string_view what) const {
-  while (result == kInProgress) {
+  while (result == kNcclInProgress) {
     const int asked = functions_.ncclCommGetAsyncError(communicator, &result);
-    if (asked != kSuccess) result = asked;
-    if (result == kInProgress) std::this_thread::yield();
+    if (asked != kNcclSuccess) result = asked;
+    if (result == kNcclInProgress) std::this_thread::yield();
   }
-  if (result != kSuccess) fail_call(result, communicator, what);
+  if (result != kNcclSuccess) fail_call(result, communicator, what);
 }
 
 void Nccl::require_well(Communicator communicator, std::string_view what) const {
-  int failed = kSuccess;
+  int failed = kNcclSuccess;
   const int asked = functions_.ncclCommGetAsyncError(communicator, &failed);
-  if (asked != kSuccess) fail_call(asked, communicator, what);
-  if (failed != kSuccess && failed != kInProgress) fail_call(failed, communicator, what);
+  if (asked != kNcclSuccess) fail_call(asked, communicator, what);
+  if (failed != kNcclSuccess && failed != kNcclInProgress) fail_call(failed, communicator, what);
 }
 
 }  // namespace opwright::cuda

@@ -21,7 +21,7 @@
 namespace opwright::cuda {
 namespace {
 
-constexpr std::string_view kKind = "NcclCollective";
+constexpr std::string_view kNcclKind = "NcclCollective";
 /// Prefix of the attributes of the kernel that reduces the parts of a group's ranks.
 const std::string kReductionPrefix = "reduction.";
 
@@ -343,7 +343,7 @@ class NcclCollective final : public PlannedOperator {
   NcclCollective(DistCollectiveParams params, PlannedOperatorPtr reduction)
       : op_(std::move(params)), reduction_(std::move(reduction)) {}
 
-  std::string_view kind() const override { return kKind; }
+  std::string_view kind() const override { return kNcclKind; }
   std::vector<OutputInfo> infer(InferContext& context) const override { return op_.infer(context); }
   bool may_overwrite(int input, int count) const override {
     return op_.may_overwrite(input, count);
@@ -398,7 +398,7 @@ class NcclCollective final : public PlannedOperator {
 
   static PlannedOperatorPtr load(const Attributes& attributes, const OperatorLoadContext& context) {
     DistCollectiveParams params;
-    AttributeReader reader(kKind, attributes);
+    AttributeReader reader(kNcclKind, attributes);
     params.visit(reader);
     PlannedOperatorPtr reduction;
     if (reduces_in_group(params)) {
@@ -416,8 +416,8 @@ class NcclCollective final : public PlannedOperator {
   const PlannedOperatorPtr reduction_;
 };
 
-[[maybe_unused]] const bool is_registered = [] {
-  register_operator_kind(std::string(kKind), NcclCollective::load);
+[[maybe_unused]] const bool is_nccl_registered = [] {
+  register_operator_kind(std::string(kNcclKind), NcclCollective::load);
   return true;
 }();
 

@@ -732,7 +732,7 @@ def test_what_nccl_reports_later_fails_runs() -> None:
 
     def work(rank, communicator):
         if rank == 1:
-            time.sleep(2)
+            time.sleep(1)
             return "late"
         runner, texts = Runner(engine, communicator, "cuda"), []
         runner.place({"x": np.ones(4, np.float32)})
