@@ -744,7 +744,7 @@ def test_what_nccl_reports_later_fails_runs() -> None:
         return [*texts, str(error.value)]
 
     waited, later = in_ranks(2, work, timeout=0.5, device="cuda")[0]
-    assert "work with the execution context's communicator failed: NCCL 2.28.9" in waited
+    assert "work of rank 0 of 2 with the execution context's communicator failed" in waited
     assert "on rank 0 of 2: NCCL 2.28.9" in later and "ALL_REDUCE(SUM)" in later
     for text in (waited, later):
         assert "remote process exited" in text and "another rank does not come" in text
