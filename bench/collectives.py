@@ -1,11 +1,14 @@
-"""Collective layers between processes of one host, beside PyTorch's gloo: one all-reduce of FP32 numbers on the CPU.
+"""Collective layers between processes of one host, beside PyTorch's: one all-reduce of FP32 numbers.
 
-python bench/collectives.py [--ranks 2 4] [--sizes 8192 65536 1048576 16777216 67108864]
+python bench/collectives.py [--ranks 2 4] [--sizes 8192 65536 1048576 16777216 67108864] [--gpu]
+
+On the CPU beside gloo; with --gpu beside NCCL, a GPU for each rank. Both use the libnccl.so.2 that PyTorch has loaded.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import multiprocessing
 import statistics
 import time
@@ -21,16 +24,40 @@ ROUNDS = 5
 PORT = 29541
 
 
+class UniqueId(ctypes.Structure):  # ncclUniqueId
+    _fields_ = [("internal", ctypes.c_char * 128)]
+
+
+def nccl(function: str, *arguments: object) -> None:
+    result = getattr(ctypes.CDLL("libnccl.so.2"), function)(*arguments)
+    if result != 0:
+        raise RuntimeError(f"{function}: result {result}")
+
+
+def nccl_communicator(rank: int, ranks: int) -> int:
+    """The address of an ncclComm_t of the current GPU. The ranks get its name through PyTorch."""
+    name = [b""]
+    if rank == 0:
+        unique = UniqueId()
+        nccl("ncclGetUniqueId", ctypes.byref(unique))
+        name = [bytes(unique)]
+    torch.distributed.broadcast_object_list(name, 0)
+    made = ctypes.c_void_p()
+    unique = UniqueId.from_buffer_copy(name[0])
+    nccl("ncclCommInitRank", ctypes.byref(made), ranks, unique, rank)
+    return made.value or 0
+
+
 def all_reduce_of_an_engine(
-    ranks: int, x: np.ndarray, communicator: object
-) -> Callable[[], object]:
+    ranks: int, tensor: torch.Tensor, communicator: object
+) -> Callable[[], torch.Tensor]:
     logger = trt.Logger(trt.Logger.WARNING)
     builder = trt.Builder(logger)
     network = builder.create_network()
     config = builder.create_builder_config()
-    config.default_device_type = trt.DeviceType.CPU
+    config.default_device_type = trt.DeviceType.GPU if tensor.is_cuda else trt.DeviceType.CPU
     layer = network.add_dist_collective(
-        network.add_input("x", trt.float32, x.shape),
+        network.add_input("x", trt.float32, tuple(tensor.shape)),
         trt.CollectiveOperation.ALL_REDUCE,
         trt.ReduceOperation.SUM,
         -1,
@@ -44,32 +71,42 @@ def all_reduce_of_an_engine(
     )
     context = engine.create_execution_context()
     context.set_communicator(communicator)
-    y = np.empty_like(x)
-    context.set_tensor_address("x", x.ctypes.data)
-    context.set_tensor_address("y", y.ctypes.data)
+    y = torch.empty_like(tensor)
+    context.set_tensor_address("x", tensor.data_ptr())
+    context.set_tensor_address("y", y.data_ptr())
+    stream = torch.cuda.current_stream().cuda_stream if tensor.is_cuda else 0
 
-    def run() -> np.ndarray:
-        context.execute_async_v3(0)
+    def run() -> torch.Tensor:
+        context.execute_async_v3(stream)
         return y
 
     return run
 
 
-def all_reduce_of_gloo(x: np.ndarray) -> Callable[[], np.ndarray]:
-    tensor = torch.from_numpy(x.copy())
-    buffer = torch.empty_like(tensor)
+def all_reduce_of_torch(tensor: torch.Tensor, copies: bool = True) -> Callable[[], torch.Tensor]:
+    buffer = torch.zeros_like(tensor)
 
-    def run() -> np.ndarray:
-        buffer.copy_(tensor)  # as the engine, which keeps its input
+    def run() -> torch.Tensor:
+        if copies:  # as the engine on the CPU, which keeps its input
+            buffer.copy_(tensor)
         torch.distributed.all_reduce(buffer)
-        return buffer.numpy()
+        return buffer
 
     return run
 
 
-def median(function: Callable[[], object], calls: int) -> float:
-    """Seconds per call. All ranks make the same number of calls."""
+def median(function: Callable[[], object], calls: int, on_gpu: bool) -> float:
+    """Seconds per call. All ranks make the same number of calls. On a GPU they are made one after another and waited
+    for at the end, so it is their mean."""
     times = []
+    if on_gpu:
+        function()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(calls):
+            function()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - start) / calls
     for _ in range(calls):
         start = time.perf_counter()
         function()
@@ -77,29 +114,44 @@ def median(function: Callable[[], object], calls: int) -> float:
     return statistics.median(times)
 
 
-def work(rank: int, ranks: int, sizes: list[int]) -> None:
+def work(rank: int, ranks: int, sizes: list[int], on_gpu: bool) -> None:
     torch.set_num_threads(1)
+    library = "nccl" if on_gpu else "gloo"
+    if on_gpu:
+        torch.cuda.set_device(rank)
+        torch.cuda.set_stream(torch.cuda.Stream())
     torch.distributed.init_process_group(
-        "gloo", init_method=f"tcp://127.0.0.1:{PORT + ranks}", rank=rank, world_size=ranks
+        library, init_method=f"tcp://127.0.0.1:{PORT + ranks}", rank=rank, world_size=ranks
     )
-    communicator = trt.Communicator(f"benchmark {ranks}", rank, ranks, timeout=60)
+    if on_gpu:
+        communicator: object = nccl_communicator(rank, ranks)
+    else:
+        communicator = trt.Communicator(f"benchmark {ranks}", rank, ranks, timeout=60)
     for size in sizes:
         x = np.random.default_rng(rank).normal(size=size // 4).astype(np.float32)
-        ours = all_reduce_of_an_engine(ranks, x, communicator)
-        theirs = all_reduce_of_gloo(x)
-        np.testing.assert_allclose(ours(), theirs(), rtol=1e-5, atol=1e-5)
+        tensor = torch.from_numpy(x)
+        if on_gpu:
+            tensor = tensor.cuda()
+        ours = all_reduce_of_an_engine(ranks, tensor, communicator)
+        theirs = all_reduce_of_torch(tensor)
+        torch.testing.assert_close(ours(), theirs(), rtol=1e-5, atol=1e-5)
+        if on_gpu:  # NCCL writes the engine's output itself
+            theirs = all_reduce_of_torch(tensor, copies=False)
         calls = max(5, min(300, (32 << 20) // size))
         best = [float("inf")] * 2
         for _ in range(ROUNDS):
             for i, function in enumerate((ours, theirs)):
                 torch.distributed.barrier()
-                best[i] = min(best[i], median(function, calls))
+                best[i] = min(best[i], median(function, calls, on_gpu))
         if rank == 0:
             print(
-                f"{ranks} ranks, {size:>9} bytes: {best[0] * 1e6:9.1f} us, gloo "
+                f"{ranks} ranks, {size:>9} bytes: {best[0] * 1e6:9.1f} us, {library} "
                 f"{best[1] * 1e6:9.1f} us, ratio {best[0] / best[1]:.2f}",
                 flush=True,
             )
+    if on_gpu:
+        del ours  # the context ends before its communicator
+        nccl("ncclCommDestroy", ctypes.c_void_p(communicator))
     torch.distributed.destroy_process_group()
 
 
@@ -108,11 +160,13 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     sizes = [8 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20]
     parser.add_argument("--sizes", type=int, nargs="+", default=sizes, help="bytes")
+    parser.add_argument("--gpu", action="store_true", help="a GPU for each rank, and NCCL")
     arguments = parser.parse_args()
     spawn = multiprocessing.get_context("spawn")
     for ranks in arguments.ranks:
         processes = [
-            spawn.Process(target=work, args=(rank, ranks, arguments.sizes)) for rank in range(ranks)
+            spawn.Process(target=work, args=(rank, ranks, arguments.sizes, arguments.gpu))
+            for rank in range(ranks)
         ]
         for process in processes:
             process.start()

@@ -288,7 +288,8 @@ class IExecutionContext : public INoCopy {
   virtual IRuntimeConfig* getRuntimeConfig() const noexcept = 0;
   /// The communicator of collective layers in the next runs; null: none. It outlives the runs. An
   /// engine on a GPU takes an `ncclComm_t` of that GPU, one on the CPU an ICommunicator.
-  /// \return false, and an error, for another object where the engine runs on the CPU.
+  /// \return false, and an error, for another object where the engine runs on the CPU, and for an
+  /// ICommunicator where it runs on a GPU.
   virtual bool setCommunicator(void* communicator) noexcept = 0;
 
   /// Beyond TensorRT: the most threads that a run on the CPU uses, including the caller's. The

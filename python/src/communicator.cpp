@@ -17,6 +17,8 @@ void* communicator_address(nb::handle communicator) {
   if (communicator.is_none()) return nullptr;
   HostCommunicator* own = nullptr;
   if (nb::try_cast(communicator, own)) return own;
+  // The GPU's library of collectives may lie in a package of NVIDIA's.
+  nb::module_::import_("opwright._devices").attr("publish_library_folders")();
   if (PyCapsule_CheckExact(communicator.ptr())) {
     void* const pointer =
         PyCapsule_GetPointer(communicator.ptr(), PyCapsule_GetName(communicator.ptr()));

@@ -57,6 +57,9 @@ class Backend {
   /// Tactics of each kind of operator that has a kernel, sorted by kind. Tests have to run all of
   /// them.
   virtual std::vector<KernelTactics> kernel_tactics() const { return {}; }
+  /// Throws Error where work with a communicator of the backend's library of collectives has failed
+  /// since it was made.
+  virtual void check_communicator(void* communicator) const { (void)communicator; }
 };
 
 /// Makes a backend known. It must outlive the process's use of it. Throws Error where its name is

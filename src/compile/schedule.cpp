@@ -258,8 +258,8 @@ class ScheduleBuilder {
     }
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       const ScheduleStep& step = schedule_.steps[s];
-      // Kernels for GPUs assume that no output lies where an input lies.
-      if (step.node == nullptr || !is_host_) continue;
+      // Kernels for GPUs assume that no output lies where an input lies. NCCL does not.
+      if (step.node == nullptr || (!is_host_ && !step.op->communicates())) continue;
       const int count = static_cast<int>(step.inputs.size());
       for (int input = 0; input < count; ++input)
         if (step.op->may_overwrite(input, count) &&

@@ -113,6 +113,19 @@ void require_alone(const DistCollectiveParams& params, std::string_view layer) {
             "(set_communicator) before it runs");
 }
 
+void require_ranks(const DistCollectiveParams& params, std::string_view layer, int64_t ranks,
+                   std::string_view communicator) {
+  const bool fits =
+      params.groups.empty()
+          ? params.num_ranks == ranks
+          : std::ranges::all_of(params.groups, [&](int64_t rank) { return rank < ranks; });
+  if (fits) return;
+  fail_with(ErrorCode::kINVALID_STATE, "Layer '", layer, "': ", describe(params), " works with ",
+            params.groups.empty() ? str(params.num_ranks, " ranks")
+                                  : std::string("groups with other ranks"),
+            ", and ", communicator, " has ", ranks);
+}
+
 std::vector<OutputInfo> DistCollective::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"input"}, 1);
   const DistCollectiveParams& p = params();

@@ -95,6 +95,10 @@ void check_collective_shapes(const DistCollectiveParams& params, std::string_vie
                              const Shape& input, const Shape& output);
 /// Throws Error, saying how to set a communicator, where several ranks take part.
 void require_alone(const DistCollectiveParams& params, std::string_view layer);
+/// Throws Error, naming the layer, unless a communicator of `ranks` ranks has those of the
+/// operation. `communicator` names it in the message.
+void require_ranks(const DistCollectiveParams& params, std::string_view layer, int64_t ranks,
+                   std::string_view communicator);
 /// "ALL_REDUCE(SUM)".
 std::string describe(const DistCollectiveParams& params);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "backend/backend.h"
 #include "backend/host_communicator.h"
 #include "backend/release.h"
 #include "base/error.h"
@@ -328,10 +329,13 @@ void Context::report_layer_times() const {
 void Context::set_communicator(void* communicator) {
   check_idle("given another communicator");
   if (communicator == services_.communicator) return;
-  require(communicator == nullptr || !engine_->device().is_host() ||
-              HostCommunicator::find(communicator) != nullptr,
+  const bool is_host = engine_->device().is_host();
+  require(communicator == nullptr || is_host == (HostCommunicator::find(communicator) != nullptr),
           "set_communicator: ", engine_->name(),
-          " runs on the CPU and takes a Communicator of Opwright's, which this object is not");
+          is_host ? " runs on the CPU and takes a Communicator of Opwright's, which this object is "
+                    "not; an ncclComm_t is for engines on GPUs"
+                  : " runs on a GPU and takes an ncclComm_t; a Communicator of Opwright's is for "
+                    "engines on the CPU");
   services_.communicator = communicator;
   // Graphs have captured what works with the other communicator.
   for (const auto& profile : state_->profiles)
@@ -549,6 +553,8 @@ void Context::synchronize(Queue queue) {
   }
   for (const auto& profile : state_->profiles)
     if (profile != nullptr && profile->runner != nullptr) profile->runner->trust_all();
+  if (services_.communicator != nullptr && state_->gpu != nullptr)
+    state_->gpu->backend().check_communicator(services_.communicator);
 }
 
 }  // namespace opwright

@@ -17,6 +17,7 @@ _PACKAGES = (
     "nvidia/cuda_runtime",
     "nvidia/cublas",
     "nvidia/cudnn",
+    "nvidia/nccl",
 )
 _TOOLKIT = Path("/usr/local/cuda")
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")

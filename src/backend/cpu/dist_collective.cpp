@@ -164,7 +164,8 @@ class DistCollectiveKernel final : public Kernel {
     if (communicator == nullptr)
       fail_with(ErrorCode::kINVALID_STATE, "Layer '", layer_,
                 "': the execution context's communicator is gone");
-    check_ranks(*communicator);
+    require_ranks(params_, layer_, communicator->ranks(),
+                  str("the communicator '", communicator->name(), "'"));
     const auto own = std::ranges::find(members_, communicator->rank());
     if (own == members_.end()) {  // the others exchange
       std::memset(to, 0, static_cast<size_t>(out_elements_ * size_));
@@ -174,20 +175,6 @@ class DistCollectiveKernel final : public Kernel {
   }
 
  private:
-  void check_ranks(const HostCommunicator& communicator) const {
-    const int64_t ranks = communicator.ranks();
-    const bool fits =
-        params_.groups.empty()
-            ? params_.num_ranks == ranks
-            : std::ranges::all_of(params_.groups, [&](int64_t rank) { return rank < ranks; });
-    if (!fits)
-      fail_with(ErrorCode::kINVALID_STATE, "Layer '", layer_, "': ", describe(params_),
-                " works with ",
-                params_.groups.empty() ? str(params_.num_ranks, " ranks")
-                                       : str("groups with other ranks"),
-                ", and the communicator '", communicator.name(), "' has ", ranks);
-  }
-
   void exchange(HostCommunicator& communicator, int64_t own, const std::byte* from, std::byte* to,
                 void* workspace) const {
     const auto ranks = static_cast<int64_t>(members_.size());

@@ -7,6 +7,7 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/driver.h"
 #include "backend/cuda/library_handles.h"
+#include "backend/cuda/nccl.h"
 #include "backend/gpu/kernels.h"
 #include "base/library.h"
 
@@ -25,6 +26,16 @@ class CudaBackend final : public Backend {
   }
   std::string obstacle() const override { return driver().obstacle; }
   std::vector<KernelTactics> kernel_tactics() const override { return gpu::kernel_tactics(); }
+  void check_communicator(void* communicator) const override {
+    const Nccl* const library = Nccl::loaded();
+    if (library == nullptr) return;
+    auto* const given = static_cast<Nccl::Communicator>(communicator);
+    int rank = 0, ranks = 0;
+    library->functions().ncclCommUserRank(given, &rank);
+    library->functions().ncclCommCount(given, &ranks);
+    library->require_well(given, str("work of rank ", rank, " of ", ranks,
+                                     " with the execution context's communicator failed"));
+  }
 
   int device_count() const override {
     int count = 0;

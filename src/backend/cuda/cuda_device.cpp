@@ -9,6 +9,7 @@
 #include "backend/cuda/cublaslt_product.h"
 #include "backend/cuda/cudnn_convolution.h"
 #include "backend/cuda/events.h"
+#include "backend/cuda/nccl_collective.h"
 #include "backend/cuda/relaxed_capture.h"
 #include "backend/gpu/agreement_checks.h"
 #include "backend/gpu/kernels.h"
@@ -218,6 +219,7 @@ PlannedOperatorPtr CudaDevice::compile(const Operator& op, const KernelArgs& arg
   const gpu::KernelEntry* entry = gpu::find_entry(op.kind());
   if (PlannedOperatorPtr planned = plan_cublaslt(*this, op, args)) return planned;
   if (PlannedOperatorPtr planned = plan_cudnn(*this, op, args)) return planned;
+  if (PlannedOperatorPtr planned = plan_nccl(*this, op, args)) return planned;
   if (entry == nullptr || entry->generate == nullptr) return nullptr;
   gpu::require_candidate(*entry, op, args);
   std::optional<gpu::GeneratedKernel> generated = entry->generate(op, args);

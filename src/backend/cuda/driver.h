@@ -38,6 +38,7 @@ namespace opwright::cuda {
   X(cuMemFreeHost)                     \
   X(cuMemGetInfo_v2)                   \
   X(cuMemcpyAsync)                     \
+  X(cuMemsetD8Async)                   \
   X(cuPointerGetAttribute)             \
   X(cuPointerGetAttributes)            \
   X(cuStreamCreate)                    \

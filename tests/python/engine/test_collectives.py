@@ -1,7 +1,10 @@
-"""Collective layers between processes: all operations against NumPy, and ranks that are late, dead or disagree."""
+"""Collective layers between processes: all operations against NumPy, and ranks that are late, dead or disagree.
+
+On the GPU the emulated NCCL of tests/emulation stands in for NVIDIA's."""
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing as mp
 import os
 import signal
@@ -14,18 +17,33 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import emulated_gpu
+import nccl
 import opwright as trt
+from cuda_driver import DeviceArray, Stream, driver
+from gpu_engines import Log
 
 Op, Reduce = trt.CollectiveOperation, trt.ReduceOperation
 CONTEXT = mp.get_context("fork")
 
 
-def engine_of(add: Callable, inputs: dict[str, tuple], dynamic: bool = False) -> trt.ICudaEngine:
-    """An engine for the CPU; `add(network, *inputs)` returns the outputs. The first extent may be dynamic."""
+both_devices = pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=emulated_gpu.emulated_only)]
+)
+
+
+def engine_of(
+    add: Callable,
+    inputs: dict[str, tuple],
+    dynamic: bool = False,
+    device: str = "cpu",
+    logger: trt.ILogger | None = None,
+) -> trt.ICudaEngine:
+    """An engine; `add(network, *inputs)` returns the outputs. The first extent may be dynamic."""
     builder = trt.Builder(trt.Logger())
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
     config = builder.create_builder_config()
-    config.default_device_type = trt.DeviceType.CPU
+    config.default_device_type = trt.DeviceType.CPU if device == "cpu" else trt.DeviceType.GPU
     tensors = []
     profile = builder.create_optimization_profile()
     for name, (dtype, shape) in inputs.items():
@@ -38,35 +56,76 @@ def engine_of(add: Callable, inputs: dict[str, tuple], dynamic: bool = False) ->
         tensor.name = f"y{i}"
         network.mark_output(tensor)
     plan = builder.build_serialized_network(network, config)
-    return trt.Runtime(trt.Logger()).deserialize_cuda_engine(plan)
+    return trt.Runtime(logger or trt.Logger()).deserialize_cuda_engine(plan)
 
 
-def run(engine: trt.ICudaEngine, communicator, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    context = engine.create_execution_context()
-    if communicator is not None:
-        context.set_communicator(communicator)
-    for name, array in inputs.items():
-        context.set_input_shape(name, array.shape)
-        context.set_tensor_address(name, array.ctypes.data)
-    outputs = []
-    for name in engine:
-        if engine.get_tensor_mode(name) != trt.TensorIOMode.OUTPUT:
-            continue
-        dtype = trt.nptype(engine.get_tensor_dtype(name))
-        outputs.append(np.full(context.get_tensor_shape(name), 77, dtype))
-        context.set_tensor_address(name, outputs[-1].ctypes.data)
-    context.execute_async_v3(0)
-    return outputs
+class HostArray:
+    """What DeviceArray is to a GPU."""
+
+    def __init__(self, values: np.ndarray):
+        self.values = np.ascontiguousarray(values)
+        self.ptr = self.values.ctypes.data
+
+    def numpy(self) -> np.ndarray:
+        return self.values
 
 
-def in_ranks(ranks: int, function: Callable, timeout: float = 10.0, limit: float = 60.0) -> list:
+class Runner:
+    """A context with arrays on its engine's device."""
+
+    def __init__(self, engine: trt.ICudaEngine, communicator, device: str = "cpu"):
+        self.engine, self.context = engine, engine.create_execution_context()
+        self.array = HostArray if device == "cpu" else DeviceArray
+        if communicator is not None:
+            self.context.set_communicator(communicator)
+
+    def place(self, inputs: dict[str, np.ndarray]) -> None:
+        """Puts the inputs and the outputs into new arrays."""
+        self.inputs, self.outputs = [], []
+        for name, array in inputs.items():
+            self.context.set_input_shape(name, array.shape)
+            self.inputs.append(self.array(array))
+            self.context.set_tensor_address(name, self.inputs[-1].ptr)
+        for name in self.engine:
+            if self.engine.get_tensor_mode(name) != trt.TensorIOMode.OUTPUT:
+                continue
+            dtype = trt.nptype(self.engine.get_tensor_dtype(name))
+            self.outputs.append(self.array(np.full(self.context.get_tensor_shape(name), 77, dtype)))
+            self.context.set_tensor_address(name, self.outputs[-1].ptr)
+
+    def run(self, stream: int = 0) -> list[np.ndarray]:
+        self.context.execute_async_v3(stream)
+        return [output.numpy() for output in self.outputs]
+
+
+def run(
+    engine: trt.ICudaEngine, communicator, inputs: dict[str, np.ndarray], device: str = "cpu"
+) -> list[np.ndarray]:
+    runner = Runner(engine, communicator, device)
+    runner.place(inputs)
+    return runner.run()
+
+
+def in_ranks(
+    ranks: int,
+    function: Callable,
+    timeout: float = 10.0,
+    limit: float = 60.0,
+    device: str = "cpu",
+) -> list:
     """The results, or the texts of errors, of function(rank, communicator) in a process for each rank."""
-    name = uuid.uuid4().hex
+    name = uuid.uuid4().hex if device == "cpu" else nccl.unique_id()
+
+    def communicator(rank: int):
+        if device == "cpu":
+            return trt.Communicator(name, rank, ranks, timeout)
+        os.environ["OPWRIGHT_EMULATED_NCCL_TIMEOUT"] = str(timeout)
+        driver().make_current()
+        return nccl.communicator(name, rank, ranks)
 
     def work(rank: int, pipe) -> None:
         try:
-            made = trt.Communicator(name, rank, ranks, timeout)
-            pipe.send(function(rank, made))
+            pipe.send(function(rank, communicator(rank)))
         except trt.Error as error:
             pipe.send(str(error))
         except BaseException:
@@ -147,8 +206,17 @@ MOVES = [(op, None) for op in (Op.ALL_GATHER, Op.BROADCAST, Op.ALL_TO_ALL, Op.GA
 ROOTED = (Op.BROADCAST, Op.REDUCE, Op.GATHER, Op.SCATTER)
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 8])
-def test_all_operations_and_types(ranks: int) -> None:
+@pytest.mark.parametrize(
+    "device, ranks",
+    [
+        ("cpu", 2),
+        ("cpu", 3),
+        ("cpu", 8),
+        pytest.param("cuda", 2, marks=emulated_gpu.emulated_only),
+        pytest.param("cuda", 3, marks=emulated_gpu.emulated_only),
+    ],
+)
+def test_all_operations_and_types(device: str, ranks: int) -> None:
     """One engine has every operation of a type, so that their order is tested, too."""
     cases = REDUCTIONS + MOVES
     root = ranks - 1
@@ -168,15 +236,16 @@ def test_all_operations_and_types(ranks: int) -> None:
                 for op, each in fitting
             ]
 
-        engines.append((trt.nptype(dtype), fitting, engine_of(add, {"x": (dtype, shape)})))
+        engine = engine_of(add, {"x": (dtype, shape)}, device=device)
+        engines.append((trt.nptype(dtype), fitting, engine))
 
     def work(rank, communicator):
         return [
-            run(engine, communicator, {"x": data(dtype, shape, rank)})
+            run(engine, communicator, {"x": data(dtype, shape, rank)}, device)
             for dtype, _, engine in engines
         ]
 
-    results = in_ranks(ranks, work)
+    results = in_ranks(ranks, work, device=device)
     for rank, result in enumerate(results):
         assert isinstance(result, list), result
         for (dtype, fitting, _), outputs in zip(engines, result, strict=True):
@@ -186,9 +255,11 @@ def test_all_operations_and_types(ranks: int) -> None:
                 np.testing.assert_array_equal(y, want, f"rank {rank}: {op} {each} {dtype}")
 
 
-def test_chunks_groups_and_dynamic_shapes() -> None:
+@both_devices
+def test_chunks_groups_and_dynamic_shapes(device: str) -> None:
     """Tensors of many chunks and of none; two groups at once, one of them out of order, and ranks beside them."""
     ranks, groups = 5, ([3, 0], [1, 4, 2])
+    width = 50_001 if device == "cpu" else 5_001
 
     def add(network, x):
         return [
@@ -198,18 +269,22 @@ def test_chunks_groups_and_dynamic_shapes() -> None:
             collective(network, x, Op.GATHER, root=4, groups=groups[1], ranks=3),
             collective(network, x, Op.REDUCE_SCATTER, Reduce.MAX, groups=groups[0]),
             collective(network, x, Op.ALL_REDUCE, Reduce.SUM, ranks=ranks),
+            collective(network, x, Op.REDUCE, Reduce.AVG, root=2, groups=groups[1]),
         ]
 
-    engine = engine_of(add, {"x": (trt.float32, (2, 50_001))}, dynamic=True)
+    engine = engine_of(add, {"x": (trt.float32, (2, width))}, dynamic=True, device=device)
     rows = (2, 6, 0, 8)
 
     def work(rank, communicator):
-        return [run(engine, communicator, {"x": data(np.float32, (n, 50_001), rank)}) for n in rows]
+        return [
+            run(engine, communicator, {"x": data(np.float32, (n, width), rank)}, device)
+            for n in rows
+        ]
 
-    for rank, result in enumerate(in_ranks(ranks, work)):
+    for rank, result in enumerate(in_ranks(ranks, work, device=device)):
         assert isinstance(result, list), result
         for n, outputs in zip(rows, result, strict=True):
-            parts = [data(np.float32, (n, 50_001), each) for each in range(ranks)]
+            parts = [data(np.float32, (n, width), each) for each in range(ranks)]
             in_group = [[parts[i] for i in group] for group in groups]
 
             def want(op, each, root, which, rank=rank, in_group=in_group):
@@ -227,10 +302,95 @@ def test_chunks_groups_and_dynamic_shapes() -> None:
                     want(Op.GATHER, None, 1, 1),
                     want(Op.REDUCE_SCATTER, Reduce.MAX, 0, 0),
                     expected(Op.ALL_REDUCE, Reduce.SUM, 0, parts, rank),
+                    want(Op.REDUCE, Reduce.AVG, 2, 1),
                 ],
                 strict=True,
             ):
-                np.testing.assert_array_equal(y, wanted, f"rank {rank}, {n} rows")
+                np.testing.assert_allclose(y, wanted, rtol=1e-6, err_msg=f"{rank}, {n} rows")
+
+
+GROUPED = [trt.float16, trt.bfloat16, trt.int8, trt.uint8, trt.int32, trt.int64, trt.bool]
+#: Each takes a kernel, which the emulated GPU compiles for seconds.
+GROUPED_ON_GPUS = {
+    trt.float16: [Reduce.MAX],
+    trt.bfloat16: [Reduce.SUM, Reduce.AVG],
+    trt.int8: [Reduce.PROD, Reduce.AVG],
+    trt.bool: [Reduce.MIN],
+}
+
+
+@both_devices
+def test_all_operations_and_types_of_a_group(device: str) -> None:
+    """Ranks 2 and 0 of three exchange, in this order, and rank 1 gets zeros. The reduced parts differ in length."""
+    ranks, group, shape = 3, [2, 0], (2, 3)
+    engines = []
+    for dtype in GROUPED if device == "cpu" else GROUPED_ON_GPUS:
+        cases = [
+            (op, each)
+            for op, each in REDUCTIONS + MOVES
+            if (dtype != trt.bool or each not in (Reduce.SUM, Reduce.AVG))
+            and (device == "cpu" or each is None or each in GROUPED_ON_GPUS[dtype])
+        ]
+
+        def add(network, x, cases=cases, dtype=dtype):
+            if dtype == trt.bfloat16:
+                x = network.add_cast(x, dtype).get_output(0)
+            made = [
+                collective(network, x, op, each, 0 if op in ROOTED else None, groups=group)
+                for op, each in cases
+            ]
+            if dtype != trt.bfloat16:
+                return made
+            return [network.add_cast(y, trt.float32).get_output(0) for y in made]
+
+        outside = trt.float32 if dtype == trt.bfloat16 else dtype
+        engine = engine_of(add, {"x": (outside, shape)}, device=device)
+        engines.append((trt.nptype(outside), cases, engine))
+
+    def work(rank, communicator):
+        return [
+            run(engine, communicator, {"x": data(dtype, shape, rank)}, device)
+            for dtype, _, engine in engines
+        ]
+
+    for rank, result in enumerate(in_ranks(ranks, work, device=device)):
+        assert isinstance(result, list), result
+        for (dtype, cases, _), outputs in zip(engines, result, strict=True):
+            parts = [data(dtype, shape, each) for each in group]
+            for (op, each), y in zip(cases, outputs, strict=True):
+                place = group.index(rank) if rank in group else 0
+                want = expected(op, each, 1, parts, place)
+                if rank not in group:
+                    want = np.zeros_like(want)
+                np.testing.assert_array_equal(y, want, f"rank {rank}: {op} {each} {dtype}")
+
+
+@both_devices
+@pytest.mark.parametrize("dtype", [trt.fp8, trt.e8m0], ids=str)
+def test_bytes_without_a_type_of_numpy_are_moved(device: str, dtype: trt.DataType) -> None:
+    engine = engine_of(
+        lambda network, x: [
+            collective(network, x, Op.ALL_GATHER, ranks=2),
+            collective(network, x, Op.ALL_TO_ALL, groups=[1, 0]),
+        ],
+        {"x": (dtype, (6,))},
+        device=device,
+    )
+    parts = [np.arange(6, dtype=np.uint8) + 100 * rank for rank in range(2)]
+
+    def work(rank, communicator):
+        runner = Runner(engine, communicator, device)
+        arrays = [runner.array(each) for each in (parts[rank], np.zeros(12, np.uint8), parts[0])]
+        for name, array in zip(engine, arrays, strict=True):
+            runner.context.set_tensor_address(name, array.ptr)
+        runner.context.execute_async_v3(0)
+        return [array.numpy() for array in arrays[1:]]
+
+    for rank, result in enumerate(in_ranks(2, work, device=device)):
+        assert isinstance(result, list), result
+        np.testing.assert_array_equal(result[0], np.concatenate(parts))
+        own = slice(3 * (1 - rank), 3 * (1 - rank) + 3)  # the group's first is rank 1
+        np.testing.assert_array_equal(result[1], np.concatenate([parts[1][own], parts[0][own]]))
 
 
 def test_sums_of_fp16_round_once_and_are_the_same_on_all_ranks() -> None:
@@ -245,10 +405,11 @@ def test_sums_of_fp16_round_once_and_are_the_same_on_all_ranks() -> None:
         np.testing.assert_array_equal(y, want.astype(np.float16))
 
 
-def all_reduce(ranks: int, shape=(4,)) -> trt.ICudaEngine:
+def all_reduce(ranks: int, shape=(4,), device: str = "cpu") -> trt.ICudaEngine:
     return engine_of(
         lambda network, x: [collective(network, x, Op.ALL_REDUCE, Reduce.SUM, ranks=ranks)],
         {"x": (trt.float32, shape)},
+        device=device,
     )
 
 
@@ -309,29 +470,53 @@ def test_missing_and_surplus_ranks() -> None:
         with pytest.raises(trt.Error, match=text):
             trt.Communicator(*arguments)
 
+
+@both_devices
+def test_communicators_of_other_ranks(device: str) -> None:
+    def add(network, x):
+        return [collective(network, x, Op.ALL_REDUCE, Reduce.SUM, groups=[0, 2])]
+
+    x = {"x": np.ones(4, np.float32)}
+    engines = [
+        all_reduce(3, device=device),
+        engine_of(add, {"x": (trt.float32, (4,))}, device=device),
+    ]
+
     def work(rank, communicator):
-        if rank == 0:
-            return run(all_reduce(3), communicator, {"x": np.ones(4, np.float32)})
-        return None
+        texts = []
+        for engine in engines:
+            with pytest.raises(trt.Error) as error:
+                run(engine, communicator, x, device)
+            texts.append(str(error.value))
+        return texts
 
-    assert "works with 3 ranks, and the communicator" in in_ranks(2, work)[0]
+    for whole, group in in_ranks(2, work, device=device):
+        assert "works with 3 ranks, and the communicator" in whole
+        assert "works with groups with other ranks, and the communicator" in group
 
 
-def test_without_a_communicator() -> None:
+@both_devices
+def test_without_a_communicator(device: str) -> None:
     x = np.arange(4, dtype=np.float32)
-    np.testing.assert_array_equal(run(all_reduce(1), None, {"x": x})[0], x)
-    np.testing.assert_array_equal(
-        run(all_reduce(1), trt.Communicator(uuid.uuid4().hex, 0, 1), {"x": x})[0], x
-    )
-    context = all_reduce(2).create_execution_context()
+    alone = all_reduce(1, device=device)
+    np.testing.assert_array_equal(run(alone, None, {"x": x}, device)[0], x)
+    one = in_ranks(1, lambda rank, made: run(alone, made, {"x": x}, device)[0], device=device)
+    np.testing.assert_array_equal(one[0], x)
+    several = all_reduce(2, device=device)
     with pytest.raises(
         trt.Error, match=r"ALL_REDUCE\(SUM\) works with 2 ranks.* has no communicator"
     ):
-        run(all_reduce(2), None, {"x": x})
+        run(several, None, {"x": x}, device)
+    context = several.create_execution_context()
     with pytest.raises(TypeError, match="set_communicator takes"):
         context.set_communicator(object())
-    with pytest.raises(trt.Error, match="runs on the CPU and takes a Communicator"):
-        context.set_communicator(4096)
+    own = trt.Communicator(uuid.uuid4().hex, 0, 1)
+    if device == "cpu":
+        with pytest.raises(trt.Error, match="runs on the CPU and takes a Communicator"):
+            context.set_communicator(4096)
+    else:
+        with pytest.raises(trt.Error, match="runs on a GPU and takes an ncclComm_t"):
+            context.set_communicator(own)
 
 
 def test_nothing_is_left_behind() -> None:
@@ -344,7 +529,8 @@ def test_nothing_is_left_behind() -> None:
     assert set(os.listdir("/proc/self/fd")) <= descriptors
 
 
-def test_layers_in_a_loop_use_the_communicator() -> None:
+@both_devices
+def test_layers_in_a_loop_use_the_communicator(device: str) -> None:
     def add(network, x):
         loop = network.add_loop()
         count = network.add_constant((), trt.Weights(np.array(3, np.int32))).get_output(0)
@@ -355,21 +541,26 @@ def test_layers_in_a_loop_use_the_communicator() -> None:
         )
         return [loop.add_loop_output(state.get_output(0), trt.LoopOutput.LAST_VALUE).get_output(0)]
 
-    engine = engine_of(add, {"x": (trt.float32, (4,))})
-    results = in_ranks(
-        2, lambda rank, made: run(engine, made, {"x": np.full(4, rank + 1, np.float32)})[0]
-    )
+    engine = engine_of(add, {"x": (trt.float32, (4,))}, device=device)
+
+    def work(rank, communicator):
+        return run(engine, communicator, {"x": np.full(4, rank + 1, np.float32)}, device)[0]
+
+    results = in_ranks(2, work, device=device)
     for y in results:
         np.testing.assert_array_equal(y, np.full(4, 12, np.float32))
 
 
-def test_inspector_and_serialized_engine() -> None:
+@both_devices
+def test_inspector_and_serialized_engine(device: str) -> None:
     engine = engine_of(
         lambda network, x: [collective(network, x, Op.ALL_GATHER, groups=[1, 0], ranks=2)],
         {"x": (trt.float32, (4,))},
+        device=device,
     )
     text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
-    assert "DistCollective" in text and "groups" in text
+    assert "DistCollective" in text
+    assert ("groups" if device == "cpu" else "ALL_GATHER of ranks 1 0") in text
     again = trt.Runtime(trt.Logger()).deserialize_cuda_engine(engine.serialize())
     assert tuple(again.get_tensor_shape("y0")) == (8,)
 
@@ -425,3 +616,192 @@ def test_num_ranks_of_layers() -> None:
         network.add_dist_collective(x, Op.ALL_REDUCE, None, None, None)
     with pytest.raises(trt.Error, match="BROADCAST needs a root"):
         network.add_dist_collective(x, Op.BROADCAST, Reduce.NONE, None, None)
+
+
+def chain(network, x):
+    """Kernels before and after collectives, which may compute in the memory of what they read."""
+    relu = network.add_activation(x, trt.ActivationType.RELU).get_output(0)
+    total = collective(network, relu, Op.ALL_REDUCE, Reduce.SUM, ranks=2)
+    one = network.add_constant((1,), trt.Weights(np.ones(1, np.float32))).get_output(0)
+    less = network.add_elementwise(total, one, trt.ElementWiseOperation.SUB).get_output(0)
+    absolute = network.add_unary(x, trt.UnaryOperation.ABS).get_output(0)
+    in_group = collective(network, absolute, Op.ALL_REDUCE, Reduce.SUM, groups=[1, 0])
+    return [
+        less,
+        network.add_unary(in_group, trt.UnaryOperation.NEG).get_output(0),
+        collective(network, x, Op.ALL_REDUCE, Reduce.MAX, ranks=2),
+    ]
+
+
+def chain_of(parts: list[np.ndarray]) -> list[np.ndarray]:
+    return [
+        sum(np.maximum(part, 0) for part in parts) - 1,
+        -sum(np.abs(part) for part in parts),
+        np.maximum(*parts),
+    ]
+
+
+@both_devices
+def test_reductions_in_place(device: str) -> None:
+    """The memory of what lies between two kernels is that of one tensor; results are tested with `chain`."""
+
+    def add(network, x):
+        relu = network.add_activation(x, trt.ActivationType.RELU).get_output(0)
+        total = collective(network, relu, Op.ALL_REDUCE, Reduce.SUM, ranks=2)
+        return [network.add_softmax(total).get_output(0)]
+
+    engine = engine_of(add, {"x": (trt.float32, (64, 4096))}, device=device)
+    scratch = 300 << 10  # of reductions on the CPU
+    assert engine.device_memory_size_v2 <= 4 * 64 * 4096 + 2 * scratch
+
+
+@emulated_gpu.emulated_only
+def test_graphs_of_the_engine_leave_collectives_out() -> None:
+    """Only one rank's addresses change, which must not make it run another collective than the others."""
+    log = Log()
+    engine = engine_of(chain, {"x": (trt.float32, (1001,))}, device="cuda", logger=log)
+    runs = 9
+
+    def values(rank, number):
+        return np.random.default_rng(10 * number + rank).normal(size=1001).astype(np.float32)
+
+    def work(rank, communicator):
+        runner, stream = Runner(engine, communicator, "cuda"), Stream()
+        kept, found = [], []
+        for number in range(runs):
+            if number == 0 or (rank == 1 and number % 2 == 0):
+                runner.place({"x": values(rank, number)})
+                kept.append((runner.inputs, runner.outputs))
+            runner.inputs[0].write(values(rank, number))
+            runner.context.execute_async_v3(stream.handle)
+            stream.synchronize()
+            found.append([output.numpy() for output in runner.outputs])
+        return found, log.text
+
+    for result in in_ranks(2, work, device="cuda"):
+        assert isinstance(result, tuple), result
+        found, text = result
+        assert "(NcclCollective), is not captured: NCCL wants all ranks" in text, text
+        for number, outputs in enumerate(found):
+            want = chain_of([values(rank, number) for rank in range(2)])
+            for y, wanted in zip(outputs, want, strict=True):
+                np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
+
+
+@emulated_gpu.emulated_only
+def test_runs_are_captured_in_graphs_of_the_users_own() -> None:
+    engine = engine_of(chain, {"x": (trt.float32, (1001,))}, device="cuda")
+
+    def values(rank, number):
+        return np.random.default_rng(10 * number + rank).normal(size=1001).astype(np.float32)
+
+    def work(rank, communicator):
+        runner, stream, found = Runner(engine, communicator, "cuda"), Stream(), []
+        runner.place({"x": values(rank, 0)})
+        runner.context.execute_async_v3(
+            stream.handle
+        )  # what the first run prepares is not captured
+        stream.synchronize()
+        gpu, handle = driver(), ctypes.c_void_p(stream.handle)
+        graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
+        gpu.call_here("cuStreamBeginCapture_v2", handle, 1)
+        runner.context.execute_async_v3(stream.handle)
+        gpu.call_here("cuStreamEndCapture", handle, ctypes.byref(graph))
+        gpu.call_here(
+            "cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_uint64(0)
+        )
+        for number in range(1, 4):
+            runner.inputs[0].write(values(rank, number))
+            gpu.call_here("cuGraphLaunch", executable, handle)
+            stream.synchronize()
+            found.append([output.numpy() for output in runner.outputs])
+        return found
+
+    for result in in_ranks(2, work, device="cuda"):
+        assert isinstance(result, list), result
+        for number, outputs in enumerate(result, 1):
+            want = chain_of([values(rank, number) for rank in range(2)])
+            for y, wanted in zip(outputs, want, strict=True):
+                np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
+
+
+@emulated_gpu.emulated_only
+def test_what_nccl_reports_later_fails_runs() -> None:
+    """NCCL reports a missing rank, as NVIDIA's does where it notices one, while the kernel runs."""
+    engine = all_reduce(2, device="cuda")
+
+    def work(rank, communicator):
+        if rank == 1:
+            time.sleep(1)
+            return "late"
+        runner, texts = Runner(engine, communicator, "cuda"), []
+        runner.place({"x": np.ones(4, np.float32)})
+        with pytest.raises(trt.Error) as error:  # it waits for the run
+            runner.context.execute_v2([runner.inputs[0].ptr, runner.outputs[0].ptr])
+        texts.append(str(error.value))
+        with pytest.raises(trt.Error) as error:
+            runner.context.execute_async_v3(0)
+        return [*texts, str(error.value)]
+
+    waited, later = in_ranks(2, work, timeout=0.5, device="cuda")[0]
+    assert "work of rank 0 of 2 with the execution context's communicator failed" in waited
+    assert "on rank 0 of 2: NCCL 2.28.9" in later and "ALL_REDUCE(SUM)" in later
+    for text in (waited, later):
+        assert "remote process exited" in text and "another rank does not come" in text
+
+
+@emulated_gpu.emulated_only
+def test_without_nccl_the_error_says_what_to_install() -> None:
+    source = f"""
+import os, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import numpy as np
+import test_collectives as tests
+engine = tests.all_reduce(2, device="cuda")
+for variable, value in [
+    ("OPWRIGHT_NCCL", "/nowhere/libnccl.so.2"), ("OPWRIGHT_EMULATED_NCCL_VERSION", "2804")
+]:
+    process = os.fork()  # a process looks for the library once
+    if process == 0:
+        os.environ[variable] = value
+        try:
+            tests.run(engine, 4096, {{"x": np.ones(4, np.float32)}}, "cuda")
+        except tests.trt.Error as error:
+            print(error, flush=True)
+        os._exit(0)
+    os.waitpid(process, 0)
+"""
+    done = emulated_gpu.run_program(source)
+    missing, old = done.stdout.splitlines()
+    assert "cannot be loaded (/nowhere/libnccl.so.2" in missing, done.stderr
+    assert "pip install nvidia-nccl-cu13" in missing and "OPWRIGHT_NCCL" in missing
+    assert "its version is 2.8.4; 2.10.3 or newer is needed" in old
+
+
+@emulated_gpu.emulated_only
+def test_nccl_of_a_package_is_found(tmp_path: Path) -> None:
+    """In a process that loads an engine and builds none."""
+    try:
+        ctypes.CDLL("libnccl.so.2")
+    except OSError:
+        pass
+    else:
+        pytest.skip("the system has an NCCL, which comes first")
+    folder = tmp_path / "nvidia" / "nccl" / "lib"
+    folder.mkdir(parents=True)
+    (folder / "libnccl.so.2").symlink_to(os.environ["OPWRIGHT_NCCL"])
+    plan = tmp_path / "plan"
+    plan.write_bytes(bytes(all_reduce(1, device="cuda").serialize()))
+    source = f"""
+import os, sys
+sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(tmp_path)!r}]
+import numpy as np
+import test_collectives as tests
+tests.driver().make_current()
+made = tests.nccl.communicator(tests.nccl.unique_id(), 0, 1)
+del os.environ["OPWRIGHT_NCCL"]
+engine = tests.trt.Runtime(tests.trt.Logger()).deserialize_cuda_engine(open({str(plan)!r}, "rb").read())
+print(tests.run(engine, made, {{"x": np.ones(4, np.float32)}}, "cuda")[0].sum())
+"""
+    done = emulated_gpu.run_program(source)
+    assert done.stdout == "4.0\n", done.stdout + done.stderr

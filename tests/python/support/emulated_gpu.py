@@ -1,7 +1,7 @@
 """A GPU for tests that need none: the emulated CUDA driver and NVRTC of tests/emulation.
 
-Import it at the top of a test module. That sets OPWRIGHT_CUDA_DRIVER, OPWRIGHT_NVRTC and
-OPWRIGHT_DEVICE=cpu before any test runs. So only tests that request the GPU (`device="cuda"`) use
+Import it at the top of a test module. That sets OPWRIGHT_CUDA_DRIVER, OPWRIGHT_NVRTC,
+OPWRIGHT_NCCL and OPWRIGHT_DEVICE=cpu before any test runs. So only tests that request the GPU (`device="cuda"`) use
 it. Variables that are already set keep their values. Without the emulation the tests run on NVIDIA's
 GPU, and without any GPU they are skipped::
 
@@ -51,6 +51,7 @@ def _is_there(driver: str) -> bool:
 
 DRIVER = _choose("OPWRIGHT_CUDA_DRIVER", "libcuda.so*") or "libcuda.so.1"
 NVRTC = _choose("OPWRIGHT_NVRTC", "libnvrtc.so*")
+NCCL = _choose("OPWRIGHT_NCCL", "libnccl.so.2")
 _emulated = _find("libcuda.so*")
 IS_EMULATED = _emulated is not None and os.path.realpath(DRIVER) == os.path.realpath(_emulated)
 _has_driver = _is_there(DRIVER)

@@ -1,0 +1,66 @@
+#include "backend/gpu/dist_collective.h"
+
+#include "backend/candidates.h"
+#include "backend/gpu/config_writer.h"
+#include "backend/gpu/source.h"
+#include "base/types.h"
+
+namespace opwright::gpu {
+namespace {
+
+/// How two ranks' elements `a` and `b` become one.
+std::string combination(ReduceOperation operation, bool is_float) {
+  const auto of_unsigned = [&](std::string_view sign) {
+    return is_float ? str("a ", sign, " b")
+                    : str("(Sum)((unsigned long long)a ", sign, " (unsigned long long)b)");
+  };
+  switch (operation) {
+    case ReduceOperation::kPROD:
+      return of_unsigned("*");
+    case ReduceOperation::kMAX:
+      return "a != a || a > b ? a : b";
+    case ReduceOperation::kMIN:
+      return "a != a || a < b ? a : b";
+    default:
+      return of_unsigned("+");
+  }
+}
+
+}  // namespace
+
+GeneratedKernel generate_rank_reduction(const DistCollectiveParams& params,
+                                        const KernelArgs& args) {
+  const DataType type = args.inputs[0].type.dtype;
+  const bool is_float = is_floating(type);
+  KernelSource source("rank_reduction", args);
+  ConfigWriter config;
+  config.type("Element", storage_type(type));
+  config.type("Value", register_type(type));
+  config.type("Sum", is_float ? "float" : "long long");
+  config.number("kRanks", params.participants());
+  config.function("Sum combine(Sum a, Sum b)",
+                  str("return ", combination(params.reduce_op, is_float), ";\n"));
+  config.function("Sum finish(Sum sum)", params.reduce_op == ReduceOperation::kAVG
+                                             ? "return sum / (Sum)kRanks;\n"
+                                             : "return sum;\n");
+  source.add_declarations(include("rank_reduction.cuh") + config.write());
+  const Expr count = source.dims(0)[1];
+  const std::string elements = source.value(count);
+  return source.finish(str("reduce_ranks<Config>(in0, ", elements, ", out0);\n"),
+                       blocks_for(count, kThreads), kThreads);
+}
+
+namespace {
+
+std::vector<Candidate> dist_collective_candidates(const Operator& op, const CandidateQuery& query) {
+  const DistCollectiveParams& params = static_cast<const DistCollective&>(op).params();
+  if (!can_exchange(params, query.inputs[0].type.dtype)) return {};
+  return {linear_candidate(query, "NCCL")};
+}
+
+/// The library computes all of them, so there is nothing to generate or to make here.
+const RegisteredKernels<DistCollective> kDistCollectiveKernels(
+    {.candidates = dist_collective_candidates, .generate = nullptr, .make = nullptr});
+
+}  // namespace
+}  // namespace opwright::gpu
