@@ -47,6 +47,7 @@ from ._types import (
     uint8,
     volume,
 )
+from .sharding import ShardedEngine, shard
 
 __version__ = "0.2.0"
 
@@ -59,6 +60,7 @@ __all__ = [
     "Error",
     "InferenceSession",
     "QueueFullError",
+    "ShardedEngine",
     "Trace",
     "aot",
     "bfloat16",
@@ -76,6 +78,7 @@ __all__ = [
     "load",
     "nptype",
     "plugin",
+    "shard",
     "uint8",
     "volume",
 ]
