@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -352,18 +353,14 @@ def reshape(s: Splitter, node: onnx.NodeProto) -> None:
         s.emit(node, s.state(x))
         return
     before, after = s.shape(node, x), s.shape(node, node.output[0])
-    axis = reshaped_axis(before, after, cut.axis)
-    if axis is None:
+    place = reshaped_axis(before, after, cut.axis)
+    if place is None:
         raise s.error(
             node,
             f"'{x}' is {s.state(x)}, and the reshape from {list(before)} to {list(after)} mixes that "
             "axis with others; leave the weights before it whole ('replicate')",
         )
-    extent = after[axis]
-    if not isinstance(extent, int):
-        raise s.error(
-            node, f"axis {axis} of its output would be cut, and its extent is not a constant"
-        )
+    axis, extent = place
     if len(cut.blocks) > 1:
         if extent != cut.extent:
             raise s.error(
@@ -381,34 +378,45 @@ def reshape(s: Splitter, node: onnx.NodeProto) -> None:
     s.emit(node, State(new), [s.name(x), target])
 
 
-def reshaped_axis(before: Shape, after: Shape, axis: int) -> int | None:
-    """Where an axis is after a reshape whose parts along it stay together; None: nowhere."""
+def reshaped_axis(before: Shape, after: Shape, axis: int) -> tuple[int, int] | None:
+    """Where an axis is after a reshape whose parts along it stay together, and its extent there;
+    None: nowhere."""
     for group_before, group_after in _groups(before, after):
         if axis not in group_before:
             continue
-        ahead = [before[i] for i in group_before if i < axis]
         wide = [i for i in group_after if after[i] != 1]
-        return wide[0] if wide and all(extent == 1 for extent in ahead) else None
+        if not wide or any(before[i] != 1 for i in group_before if i < axis):
+            return None
+        extent = after[wide[0]]
+        if not isinstance(extent, int) and len(wide) == 1:
+            known = [before[i] for i in group_before]
+            extent = math.prod(known) if all(isinstance(e, int) for e in known) else None
+        return (wide[0], extent) if isinstance(extent, int) else None
     return None
 
 
 def _groups(before: Shape, after: Shape) -> list[tuple[range, range]]:
-    """Neighbouring axes that become neighbouring axes of the same number of elements."""
+    """Neighbouring axes that become neighbouring axes of the same number of elements.
+
+    Open extents are taken as equal in their order. A run would find out if they were not: the
+    result's shape has the extent of the axis that is cut.
+    """
     found: list[tuple[range, range]] = []
-    i, j = 0, 0
-    while i < len(before) and j < len(after):  # from the left
-        step = _group(before[i:], after[j:])
-        if step is None:
-            break
-        found.append((range(i, i + step[0]), range(j, j + step[1])))
-        i, j = i + step[0], j + step[1]
     k, m = len(before), len(after)
-    while k > i and m > j:  # from the right
-        step = _group(before[i:k][::-1], after[j:m][::-1])
+    while k > 0 and m > 0:  # from the right
+        step = _group(before[:k][::-1], after[:m][::-1])
         if step is None:
             break
         found.append((range(k - step[0], k), range(m - step[1], m)))
         k, m = k - step[0], m - step[1]
+    i, j = 0, 0
+    while i < k and j < m:  # from the left
+        is_open = not isinstance(before[i], int) and not isinstance(after[j], int)
+        step = (1, 1) if is_open else _group(before[i:k], after[j:m])
+        if step is None:
+            break
+        found.append((range(i, i + step[0]), range(j, j + step[1])))
+        i, j = i + step[0], j + step[1]
     return [*found, (range(i, k), range(j, m))]
 
 
