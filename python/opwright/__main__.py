@@ -140,8 +140,11 @@ def tensorrt(options: argparse.Namespace) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     from . import __version__, _core, _program, _serve
+    from .sharding import _program as _sharding
 
     given = sys.argv[1:] if arguments is None else arguments
+    if given and given[0] == "run" and _sharding.has_ranks(given):
+        return _sharding.run_ranks(given[1:])
     if given and given[0] in _program.COMMANDS:
         return _program.run_command(given)
     parser = argparse.ArgumentParser(prog="python -m opwright", description=__doc__)
@@ -201,6 +204,8 @@ def main(arguments: list[str] | None = None) -> int:
         "serve", help="serve engines over HTTP, in the KServe v2 protocol"
     )
     _serve.add_arguments(serving)
+    sharding = commands.add_parser("shard", help="cut an ONNX model for several ranks")
+    _sharding.add_shard_arguments(sharding)
     if given and not given[0].startswith("-") and given[0] not in commands.choices:
         meant = _core._did_you_mean(given[0], list(commands.choices))
         parser.error(f"no command '{given[0]}'{meant}")
@@ -212,6 +217,8 @@ def main(arguments: list[str] | None = None) -> int:
         return check(options)
     if options.command == "serve":
         return _serve.serve(options)
+    if options.command == "shard":
+        return _sharding.run_shard(options)
     from . import Error
 
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -172,11 +173,10 @@ class Shards:
                     for end in _api.range_of(shapes[port.name])
                 )
                 shapes[port.name] = (low, opt, high)
-        times = self.folder / "times.tmp"
-        options.setdefault("timing_cache", times)
         options.setdefault("device", "cpu")
         engines, files = [], dict(self.files)
-        try:
+        with tempfile.TemporaryDirectory() as scratch:
+            options.setdefault("timing_cache", Path(scratch) / "times")
             for model in self.models:
                 self.check([model])
                 engine = _api.build(
@@ -186,8 +186,6 @@ class Shards:
                 engine.save(path)
                 engines.append(path.name)
                 files[path.name] = _described(path)
-        finally:
-            times.unlink(missing_ok=True)
         built = dataclasses.replace(self, engines=tuple(engines), files=files)
         built.save()
         return built

@@ -103,10 +103,13 @@ class DataFile:
         self._hash.update(data)
         self.size += data.nbytes
 
-    def close(self) -> dict[str, Any]:
-        """The file's name, size and digest."""
+    def close(self) -> list[dict[str, Any]]:
+        """The file's name, size and digest. An empty file goes."""
         self._file.close()
-        return {"file": self.path.name, "bytes": self.size, "sha256": self._hash.hexdigest()}
+        if not self.size:
+            self.path.unlink()
+            return []
+        return [{"file": self.path.name, "bytes": self.size, "sha256": self._hash.hexdigest()}]
 
 
 def digest(path: Path) -> str:
@@ -133,7 +136,7 @@ def write_models(
         for name, part in result.parts.items()
         if part.cut is None
     }
-    models, data = [], [whole.close()]
+    models, data = [], whole.close()
     for rank in range(ranks):
         file = DataFile(target / f"rank{rank}.data")
         new = onnx.ModelProto()
@@ -152,7 +155,7 @@ def write_models(
         path = target / f"rank{rank}.onnx"
         path.write_bytes(new.SerializeToString())
         models.append({"file": path.name, "bytes": path.stat().st_size, "sha256": digest(path)})
-        data.append(file.close())
+        data += file.close()
     return [*models, *data]
 
 
