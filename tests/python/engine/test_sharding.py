@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -9,7 +17,7 @@ import pytest
 
 import opwright
 import sharded_models as models
-from opwright.sharding import ShardedEngine, Shards
+from opwright.sharding import Rule, ShardedEngine, Shards
 
 random = np.random.default_rng(7)
 PAIR = [("up*", "columns"), ("down*", "rows")]
@@ -103,3 +111,273 @@ def test_caches_are_split(tmp_path):
     inputs = {"x": floats(2, 1, 64), "skip": floats(2, 1, 64), "lengths": np.full(2, 11, np.int32)}
     inputs |= {f"past_key_values.0.{n}": floats(2, 2, 11, 16) for n in ("key", "value")}
     compare(shards, model, {name: array.shape for name, array in inputs.items()}, [inputs])
+
+
+def test_weights_are_cut_by_ranges(tmp_path):
+    """Parts of weights in another file; what all ranks need is written once."""
+    model = models.llama(layers=1, words=64)
+    expected = {each.name: onnx.numpy_helper.to_array(each) for each in model.graph.initializer}
+    source = tmp_path / "source"
+    source.mkdir()
+    onnx.save(model, source / "model.onnx", save_as_external_data=True, size_threshold=0)
+    plan = [("*q_proj*", "heads"), ("*o_proj*", "rows"), ("lm_head*", "vocabulary")]
+    shards = opwright.shard(source / "model.onnx", ranks=2, plan=plan)
+    assert shards.folder == source / "model.2ranks"
+    axes = {"q_proj.weight": 0, "q_proj.bias": 0, "o_proj.weight": 1, "lm_head.weight": 0}
+    for rank in range(2):
+        graph = onnx.load(shards.folder / f"rank{rank}.onnx").graph
+        found = {
+            each.name.split("/")[0]: onnx.numpy_helper.to_array(each) for each in graph.initializer
+        }
+        for name, array in expected.items():
+            axis = next((a for ending, a in axes.items() if name.endswith(ending)), None)
+            part = array if axis is None else np.split(array, 2, axis)[rank]
+            np.testing.assert_array_equal(found[name], part, err_msg=name)
+    cut = sum(expected[n].nbytes for n in expected if n.endswith(tuple(axes)) and n[-4:] != "bias")
+    assert shards.files["rank0.data"]["bytes"] < cut / 2 + 4 * 4096
+    (source / "model.onnx.data").write_bytes(b"")
+    data = [entry.name for entry in source.iterdir() if entry.suffix != ".onnx" and entry.is_file()]
+    for name in data:
+        (source / name).write_bytes(b"")
+    with pytest.raises(opwright.Error, match="ends before the weight '.*', which needs"):
+        opwright.shard(source / "model.onnx", ranks=2, plan=plan)
+
+
+def product(
+    *steps: tuple, shape=("n", 8), out: tuple = ("n", 8), **weights: tuple
+) -> onnx.ModelProto:
+    """x -> MatMul with `up` [8, 8] -> the steps (operator, further inputs, attributes) -> y."""
+    g = models.Graph()
+    y = g("MatMul", g.input("x", shape), g.weight("up", 8, 8), name="first")
+    for op, others, given in steps:
+        others = [g.weight(o, *weights[o]) if isinstance(o, str) else g.constant(o) for o in others]
+        y = g(op, y, *others, name=f"the {op}", **given)
+    g.nodes[-1].output[0] = "y"
+    return g.model({"y": out})
+
+
+REFUSED = {
+    "softmax": (
+        product(("Softmax", [], {"axis": -1})),
+        r"node 'the Softmax'.*cut along axis 1.*mixes that axis.*gather",
+    ),
+    "norm": (
+        product(("LayerNormalization", ["s"], {}), s=(8,)),
+        r"node 'the LayerNormalization'.*mixes that axis",
+    ),
+    "mean": (product(("ReduceMean", [[-1]], {})), r"node 'the ReduceMean'.*mixes that axis"),
+    "slice": (
+        product(("Slice", [[0], [4], [1]], {})),
+        r"node 'the Slice'.*the axis of the slice.*Split",
+    ),
+    "split": (product(("Split", [[2, 6]], {"axis": 1})), r"node 'the Split'.*blocks=\[2, 6\]"),
+    "reshape": (
+        product(
+            ("Reshape", [[-1, 1, 8]], {}), ("Reshape", [[8, -1]], {}), shape=(4, 8), out=(8, 4)
+        ),
+        r"node 'the Reshape'.*the reshape from .* mixes that axis",
+    ),
+    "unknown": (
+        product(("Pad", [[0, 1, 0, 1]], {})),
+        r"node 'the Pad'.*needs all of it.*\"gather\"",
+    ),
+    "product": (
+        product(("MatMul", ["w"], {}), w=(8, 8)),
+        r"node 'the MatMul'.*do not go together|needs all of it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_a_cut_that_cannot_pass_names_the_node(tmp_path, name):
+    model, message = REFUSED[name]
+    plan = [("up", "columns")] + ([("w", "columns")] if name == "product" else [])
+    with pytest.raises(opwright.Error, match=message):
+        opwright.shard(model, ranks=2, plan=plan, folder=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_rule_makes_a_tensor_whole(tmp_path):
+    model = product(("Softmax", [], {"axis": -1}))
+    plan = [("up", "columns"), (model.graph.node[0].output[0], "gather")]
+    shards = opwright.shard(model, ranks=2, plan=plan, folder=tmp_path)
+    assert shards.collectives == {"all_gather": 1}
+    compare(shards, model, {"x": (3, 8)}, [{"x": floats(3, 8)}])
+
+
+@pytest.mark.parametrize(
+    "plan, error, message",
+    [
+        ([("upp", "columns")], opwright.Error, r"no rule of the plan cuts a weight.*'up'"),
+        (
+            [("up", "columns"), ("dwon*", "rows")],
+            opwright.Error,
+            r"\('dwon\*', 'rows'\) matches no weight",
+        ),
+        ([("up", "colums")], ValueError, r"'up' has the action 'colums'.*columns.*did you mean"),
+        ([("up", "split")], ValueError, r"'split' needs an axis"),
+        ([Rule("up", "split", axis=2)], opwright.Error, r"cuts axis 2, and 'up' has 2 axes"),
+        (
+            [Rule("up", "columns", blocks=(2, 3))],
+            opwright.Error,
+            r"blocks \[2, 3\] do not add up to 8",
+        ),
+        ([("up", "experts")], opwright.Error, r"a weight that has all experts.*'up' has 2 axes"),
+        ("lama", ValueError, r"no plan 'lama'.*did you mean"),
+        ("auto", opwright.Error, r"no known plan.*fits the model's names.*give the rules"),
+    ],
+)
+def test_wrong_plans(tmp_path, plan, error, message):
+    with pytest.raises(error, match=message):
+        opwright.shard(product(), ranks=2, plan=plan, folder=tmp_path)
+
+
+def test_wrong_arguments(tmp_path):
+    model, plan = product(), [("up", "columns")]
+    with pytest.raises(
+        opwright.Error, match=r"node 'first'.*axis 1 of 'up' is 8, which 3 ranks do not divide"
+    ):
+        opwright.shard(model, ranks=3, plan=plan, folder=tmp_path)
+    with pytest.raises(ValueError, match="ranks is 1; expected an integer of 2 or more"):
+        opwright.shard(model, ranks=1, plan=plan, folder=tmp_path)
+    with pytest.raises(TypeError, match="folder says where"):
+        opwright.shard(model, ranks=2, plan=plan)
+    with pytest.raises(TypeError, match="int was given"):
+        opwright.shard(3, ranks=2, plan=plan, folder=tmp_path)
+    with pytest.raises(opwright.Error, match="No such file"):
+        opwright.shard("absent.onnx", ranks=2, plan=plan, folder=tmp_path)
+    with pytest.raises(opwright.Error, match="opwright.shard writes manifests"):
+        ShardedEngine(tmp_path)
+    shards = opwright.shard(model, ranks=2, plan=plan, folder=tmp_path)
+    with pytest.raises(opwright.Error, match="has no engines yet"):
+        ShardedEngine(shards)
+    for given, message in (
+        ({}, "is no manifest of shards"),
+        ({"format": "opwright shards", "version": 9}, "manifest of version 9"),
+        ({"format": "opwright shards", "version": 1}, "no whole manifest"),
+    ):
+        shards.manifest.write_text(json.dumps(given))
+        with pytest.raises(opwright.Error, match=message):
+            Shards.open(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Shards:
+    model = models.mlp()
+    shards = opwright.shard(model, ranks=2, plan=PAIR, folder=tmp_path_factory.mktemp("mlp"))
+    return shards.build(shapes={"x": ((1, 32), (4, 32), (8, 32))}, timing=False)
+
+
+def test_wrong_inputs_end_nothing(built):
+    x = floats(3, 32)
+    with ShardedEngine(built) as engine:
+        for arguments, named, message in (
+            ((), {}, "missing, unknown or given twice: ['x']"),
+            ((x, x), {}, "2 arrays were given; the inputs are ['x']"),
+            ((x,), {"x": x}, "given twice: ['x']"),
+            ((), {"z": x}, "['x', 'z']"),
+            ((x.astype(np.float64),), {}, "input 'x' is of the type float64; expected float32"),
+            ((floats(9, 32),), {}, "'x'"),
+        ):
+            with pytest.raises(opwright.Error) as caught:
+                engine(*arguments, **named)
+            assert message in str(caught.value)
+        expected = whole(models.mlp(), {"x": x})["y"]
+        results = []
+        threads = [threading.Thread(target=lambda: results.append(engine(x=x))) for _ in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert len(results) == 4
+        for result in results:
+            np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+    with pytest.raises(opwright.Error, match="it was closed; make another one"):
+        engine(x)
+    assert [process.process.poll() for process in engine._others] == [0]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_rank_that_ends_or_stops_fails_the_call(built, how):
+    engine = ShardedEngine(built, timeout=1)
+    x = floats(2, 32)
+    engine(x)
+    process = engine._others[0].process
+    os.kill(process.pid, how)
+    if how == signal.SIGKILL:
+        process.wait()
+    begin = time.monotonic()
+    with pytest.raises(opwright.Error, match=r"rank 1|ranks? .*1"):
+        engine(x)
+    assert time.monotonic() - begin < 20
+    with pytest.raises(opwright.Error, match="cannot run any more: .*rank"):
+        engine(x)
+    assert process.poll() is not None
+
+
+def test_a_changed_engine_file(built, tmp_path):
+    for name in (built.manifest.name, *built.engines):
+        (tmp_path / name).write_bytes((built.folder / name).read_bytes())
+    (tmp_path / built.engines[1]).write_bytes((tmp_path / built.engines[0]).read_bytes())
+    with pytest.raises(opwright.Error, match=r"rank1.engine' is not the file that"):
+        ShardedEngine(tmp_path)
+    (tmp_path / built.engines[1]).write_bytes(b"?" * 100)
+    with pytest.raises(opwright.Error, match=r"^rank 1 cannot load its engine: "):
+        ShardedEngine(tmp_path, verify=False)
+
+
+def test_the_program(built, tmp_path):
+    onnx.save(models.mlp(), tmp_path / "mlp.onnx")
+    x = floats(3, 32)
+    np.save(tmp_path / "x.npy", x)
+
+    def opwright_(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "opwright", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    rules = ["--rule", "up*=columns", "--rule", "down*=rows"]
+    shaped = ["--shapes", "x:1x32,4x32,8x32"]
+    made = opwright_("shard", "mlp.onnx", "--ranks", "2", *rules, *shaped)
+    assert made.returncode == 0 and "2 ranks, each with 1 all_reduce" in made.stdout, made.stderr
+    ran = opwright_("run", "mlp.2ranks", "--ranks", "2", "--input", "x=x.npy", "--output", "y.npy")
+    assert (ran.returncode, ran.stdout) == (0, "y: float32 3x32\n"), ran.stderr
+    expected = whole(models.mlp(), {"x": x})["y"]
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected, rtol=1e-4, atol=1e-4)
+    wrong = opwright_("run", "mlp.2ranks", "--ranks=3", "--input", "x.npy")
+    assert wrong.returncode == 1 and "is for 2 ranks, and --ranks says 3" in wrong.stderr
+
+
+def test_a_module_of_pytorch(tmp_path):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    nn = torch.nn
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q_proj, self.k_proj, self.v_proj = (nn.Linear(32, 32) for _ in range(3))
+            self.o_proj = nn.Linear(32, 32)
+            self.norm = nn.LayerNorm(32)
+
+        def forward(self, x):
+            batch, length, width = x.shape
+            query, key, value = (
+                f(self.norm(x)).view(batch, length, 4, 8).transpose(1, 2)
+                for f in (self.q_proj, self.k_proj, self.v_proj)
+            )
+            y = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+            return x + self.o_proj(y.transpose(1, 2).reshape(batch, length, width))
+
+    module = Block().eval()
+    Dim = torch.export.Dim
+    open_extents = {"x": {0: Dim("batch", min=1, max=4), 1: Dim("length", min=2, max=8)}}
+    example = (torch.randn(2, 5, 32),)
+    shards = opwright.shard(module, example, ranks=2, folder=tmp_path, dynamic_shapes=open_extents)
+    assert shards.collectives == {"all_reduce": 1}
+    built = shards.build(shapes={"x": ((1, 2, 32), (2, 5, 32), (4, 8, 32))}, timing=False)
+    with ShardedEngine(built) as engine:
+        for batch, length in ((2, 5), (1, 8)):
+            x = torch.randn(batch, length, 32)
+            with torch.no_grad():
+                expected = module(x).numpy()
+            np.testing.assert_allclose(engine(x), expected, rtol=1e-4, atol=1e-4)
