@@ -54,7 +54,7 @@ def linear(s: Splitter, node: onnx.NodeProto) -> None:
 
 ELEMENTWISE = """
     Abs Acos Acosh And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor
-    Cast CastLike Ceil Celu Clip Cos Cosh Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual
+    Cast Ceil Celu Clip Cos Cosh Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual
     HardSigmoid HardSwish Identity IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod
     Not Or PRelu Pow Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt
     Swish Tan Tanh ThresholdedRelu Where Xor Dropout
@@ -100,6 +100,11 @@ def conflict(s: Splitter, node: onnx.NodeProto, names: Sequence[str]) -> Excepti
         node,
         f"its inputs do not go together: {states}; cut them alike, or leave one whole ('replicate')",
     )
+
+
+@rule("CastLike")
+def cast_like(s: Splitter, node: onnx.NodeProto) -> None:
+    s.emit(node, s.state(node.input[0]))  # of the other input it takes only the type
 
 
 # Products

@@ -317,6 +317,7 @@ def _exported(model: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> onnx.M
             dynamic_shapes=dynamic_shapes,
             dynamo=True,
             optimize=False,  # what is folded loses its name
+            opset_version=23,  # the first one that has attention
             verbose=False,
         )
     except ModuleNotFoundError as error:
