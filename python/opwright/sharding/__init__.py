@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from ._engine import ShardedEngine
 from ._plan import PLANS, Rule
-from ._shards import Shards, shard
+from ._shards import Port, Shards, shard
 
-__all__ = ["PLANS", "Rule", "ShardedEngine", "Shards", "shard"]
+__all__ = ["PLANS", "Port", "Rule", "ShardedEngine", "Shards", "shard"]

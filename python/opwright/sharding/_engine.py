@@ -232,7 +232,7 @@ class ShardedEngine:
         """The inputs of each rank."""
         names = self.inputs
         if len(args) == 1 and isinstance(args[0], Mapping):
-            args, kwargs = (), {**args[0], **kwargs}
+            kwargs, args = {**args[0], **kwargs}, []
         if len(args) > len(names):
             raise _core.Error(f"{len(args)} arrays were given; the inputs are {names}")
         given = {**dict(zip(names, args)), **kwargs}

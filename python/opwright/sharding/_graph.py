@@ -11,7 +11,7 @@ from onnx import numpy_helper
 
 from .. import _core
 from ._operators import LINEAR, MICROSOFT, RULES, like_input
-from ._plan import Rule
+from ._plan import Rule, blocks_of, matches
 from ._split import WHOLE, Result, Splitter, attributes_of, captured
 
 
@@ -119,7 +119,7 @@ def _cut_weights(s: Splitter) -> int:
         if not uses:
             continue
         names = [name, *(use.node.name for use in uses)]
-        rule = next((rule for rule in s.rules if rule.matches(*names)), None)
+        rule = next((rule for rule in s.rules if matches(rule, *names)), None)
         if rule is None:
             continue
         s.result.rules.add(rule)
@@ -134,7 +134,7 @@ def _cut_weights(s: Splitter) -> int:
                 f'{sorted(axes)} for the nodes that use it; say one: Rule("{name}", "split", axis=0)',
             )
         (axis,) = axes
-        s.seed(name, s.make_cut(node, name, axis, rule.blocks_of(weight.dims[axis])))
+        s.seed(name, s.make_cut(node, name, axis, blocks_of(rule, weight.dims[axis])))
         count += 1
     return count
 

@@ -394,8 +394,8 @@ def reshaped_axis(before: Shape, after: Shape, axis: int) -> tuple[int, int] | N
             return None
         extent = after[wide[0]]
         if not isinstance(extent, int) and len(wide) == 1:
-            known = [before[i] for i in group_before]
-            extent = math.prod(known) if all(isinstance(e, int) for e in known) else None
+            known = [each for i in group_before if isinstance(each := before[i], int)]
+            extent = math.prod(known) if len(known) == len(group_before) else None
         return (wide[0], extent) if isinstance(extent, int) else None
     return None
 
@@ -518,7 +518,8 @@ def concat(s: Splitter, node: onnx.NodeProto) -> None:
     axis = attributes_of(node)["axis"] % rank
     cuts = {cut for name in node.input if (cut := s.cut(name)) is not None}
     if {cut.axis for cut in cuts} == {axis}:
-        inputs, blocks = [], []
+        inputs: list[str] = []
+        blocks: list[int] = []
         for name in node.input:
             cut = s.cut(name) or s.make_cut(node, name, axis)
             inputs.append(s.part(node, name, cut))

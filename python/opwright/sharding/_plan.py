@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .. import _core
 
@@ -29,7 +29,7 @@ class Rule:
     action: str
     """One of ``columns``, ``rows``, ``heads``, ``vocabulary``, ``experts``, ``split``, ``gather``
     and ``replicate``."""
-    axis: int | None = None
+    axis: int | None = field(default_factory=lambda: None)
     """The axis that ``split`` cuts."""
     blocks: int | tuple[int, ...] = 1
     """Of a weight that holds several side by side, such as queries, keys and values: how many of
@@ -49,15 +49,17 @@ class Rule:
                 "and other actions find it themselves"
             )
 
-    def blocks_of(self, extent: int) -> tuple[int, ...]:
-        """The blocks of an axis of that extent. They may not add up to it."""
-        if isinstance(self.blocks, int):
-            return (extent // max(self.blocks, 1),) * self.blocks
-        return tuple(self.blocks)
 
-    def matches(self, *names: str) -> bool:
-        """Whether the pattern matches one of the names."""
-        return any(fnmatch.fnmatchcase(name, self.pattern) for name in names if name)
+def matches(rule: Rule, *names: str) -> bool:
+    """Whether the rule's pattern matches one of the names."""
+    return any(fnmatch.fnmatchcase(name, rule.pattern) for name in names if name)
+
+
+def blocks_of(rule: Rule, extent: int) -> tuple[int, ...]:
+    """The rule's blocks of an axis of that extent. They may not add up to it."""
+    if isinstance(rule.blocks, int):
+        return (extent // max(rule.blocks, 1),) * rule.blocks
+    return tuple(rule.blocks)
 
 
 #: Rules for models of common structures. Not every pattern has to match.

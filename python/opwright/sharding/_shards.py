@@ -26,7 +26,7 @@ class Port:
     """An input or output of the whole model."""
 
     name: str
-    axis: int | None = None
+    axis: int | None
     """The axis along which each rank has its own part; None: all ranks have the whole tensor."""
 
 
@@ -245,7 +245,7 @@ def shard(
     if not isinstance(ranks, int) or ranks < 2:
         raise ValueError(f"shard: ranks is {ranks!r}; expected an integer of 2 or more")
     try:
-        import onnx
+        import onnx.inliner
     except ModuleNotFoundError:
         raise _core.Error("opwright.shard needs the module 'onnx': pip install onnx") from None
     from ._graph import split_graph

@@ -16,7 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from .. import _core
-from ._plan import Rule
+from ._plan import Rule, matches
 
 Dim = int | str | None
 Shape = tuple[Dim, ...]
@@ -360,20 +360,22 @@ class Splitter:
         else:
             begin, pieces = 0, []
             for block in cut.blocks:
-                size, first = block // self.ranks, begin
-                start = self.constant(
-                    lambda rank, first=first, size=size: np.array([first + rank * size])
-                )
-                stop = self.constant(
-                    lambda rank, first=first, size=size: np.array([first + (rank + 1) * size])
-                )
-                pieces.append(self.add("Slice", [whole, start, stop, self.ints([cut.axis])]))
+                bounds = self._bounds(begin, block // self.ranks)
+                pieces.append(self.add("Slice", [whole, *bounds, self.ints([cut.axis])]))
                 begin += block
             part = pieces[0]
             if len(pieces) > 1:
                 part = self.add("Concat", pieces, axis=cut.axis)
         self._cuts[key] = part
         return part
+
+    def _bounds(self, begin: int, size: int) -> tuple[str, str]:
+        """Each rank's first place, and the one behind its last, of parts of that size."""
+
+        def place(number: int) -> str:
+            return self.constant(lambda rank: np.array([begin + (rank + number) * size]))
+
+        return place(0), place(1)
 
     def gather(self, node: onnx.NodeProto, name: str) -> str:
         """The whole tensor, of all ranks' parts."""
@@ -399,7 +401,7 @@ class Splitter:
     # The graph
 
     def rule_for(self, *names: str) -> Rule | None:
-        found = next((rule for rule in self.rules if rule.matches(*names)), None)
+        found = next((rule for rule in self.rules if matches(rule, *names)), None)
         if found is not None:
             self.result.rules.add(found)
         return found

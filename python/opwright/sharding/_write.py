@@ -194,7 +194,7 @@ def _tensor(
     if _is_packed(source):
         data = memoryview(numpy_helper.from_array(array).raw_data)
     else:
-        data = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
     if data.nbytes < INLINE:
         tensor.raw_data = bytes(data)
     else:
