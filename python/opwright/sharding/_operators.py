@@ -601,7 +601,7 @@ def along_axis(s: Splitter, node: onnx.NodeProto) -> None:
     rank, cut, given = len(s.shape(node, x)), s.cut(x), attributes_of(node)
     if node.op_type == "CumSum":
         value = s.value(node.input[1])
-        axis = None if value is None else int(value) % rank
+        axis = None if value is None else int(value.item()) % rank
     else:
         axis = given.get("axis", 0 if node.op_type in ("ArgMax", "ArgMin") else -1) % rank
     # Before opset 13 these work along all axes from one on.
@@ -800,8 +800,7 @@ def dequantize(s: Splitter, node: onnx.NodeProto) -> None:
             inputs.append(s.part(node, name, s.make_cut(node, name, cut.axis)))
         else:
             inputs.append(name and s.whole(node, name))
-    s.emit(node, State(cut))
-    s.result.nodes[-1].input[:] = inputs
+    s.emit(node, State(cut), inputs)
 
 
 def like_input(s: Splitter, node: onnx.NodeProto) -> None:

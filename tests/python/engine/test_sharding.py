@@ -24,7 +24,11 @@ PAIR = [("up*", "columns"), ("down*", "rows")]
 
 
 def whole(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    session = onnxruntime.InferenceSession(model.SerializeToString())
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = (
+        onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    )  # exact weights
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     return dict(zip([o.name for o in session.get_outputs()], session.run(None, inputs)))
 
 
@@ -111,6 +115,109 @@ def test_caches_are_split(tmp_path):
     inputs = {"x": floats(2, 1, 64), "skip": floats(2, 1, 64), "lengths": np.full(2, 11, np.int32)}
     inputs |= {f"past_key_values.0.{n}": floats(2, 2, 11, 16) for n in ("key", "value")}
     compare(shards, model, {name: array.shape for name, array in inputs.items()}, [inputs])
+
+
+def check_graph(
+    folder, g: models.Graph, plan, collectives: dict, inputs: dict, out: dict, opset: int = 20
+) -> None:
+    """Two ranks, fixed shapes."""
+    model = g.model(out, opset)
+    shards = opwright.shard(model, ranks=2, plan=plan, folder=folder)
+    assert shards.collectives == collectives
+    compare(shards, model, {name: array.shape for name, array in inputs.items()}, [inputs])
+
+
+def test_sums_stay_sums_until_one_is_needed_whole(tmp_path):
+    g = models.Graph()
+    x = g.input("x", [3, 8])
+    branches = []
+    for i in range(2):
+        h = g("Tanh", g("MatMul", x, g.weight(f"up{i}", 8, 16)))
+        branches.append(g("MatMul", h, g.weight(f"down{i}", 16, 8)))
+    y = g("Mul", g("Add", *branches), g.constant(0.5, np.float32))
+    y = g("Transpose", g("Reshape", y, g.constant([3, 2, 4])), perm=[1, 0, 2])
+    y = g("Relu", g("ReduceSum", y, g.constant([2]), keepdims=0))
+    g("Add", y, y, outputs=["y"])
+    check_graph(tmp_path, g, PAIR, {"all_reduce": 1}, {"x": floats(3, 8)}, {"y": [2, 3]})
+
+
+def test_attention_operators(tmp_path):
+    """ONNX's own, of three axes with a cache and a mask for each head, and of four axes with grouped heads."""
+    g = models.Graph()
+    x = g.input("x", [2, 3, 32])
+    mask = g.input("mask", [2, 4, 3, 5])
+    past = [g.input(f"past_{n}", [2, 4, 2, 8]) for n in ("key", "value")]
+    parts = [g.linear(x, f"{n}_proj", 32, 32) for n in "qkv"]
+    y = g("Attention", *parts, mask, *past, outputs=["a", "present.key", "present.value"], q_num_heads=4,
+          kv_num_heads=4)  # fmt: skip
+    y = g.linear(y, "o_proj", 32, 32)
+    parts = []
+    for name, count in (("q", 4), ("k", 2), ("v", 2)):
+        part = g.linear(y, f"second.{name}_proj", 32, 8 * count)
+        parts.append(
+            g("Transpose", g("Reshape", part, g.constant([0, 0, count, 8])), perm=[0, 2, 1, 3])
+        )
+    parts[:2] = [
+        g(
+            "RotaryEmbedding",
+            each,
+            *(g.constant(f(np.ones((2, 3, 4))), np.float32) for f in (np.cos, np.sin)),
+        )
+        for each in parts[:2]
+    ]
+    y = g("Transpose", g("Attention", *parts, is_causal=1), perm=[0, 2, 1, 3])
+    y = g.linear(g("Reshape", y, g.constant([0, 0, 32])), "second.o_proj", 32, 32)
+    g("Identity", y, outputs=["y"])
+    inputs = {"x": floats(2, 3, 32), "mask": floats(2, 4, 3, 5)}
+    inputs |= {f"past_{n}": floats(2, 4, 2, 8) for n in ("key", "value")}
+    cache = [2, 4, 5, 8]
+    out = {"y": [2, 3, 32], "present.key": cache, "present.value": cache}
+    check_graph(tmp_path, g, "llama", {"all_reduce": 2}, inputs, out, opset=23)
+
+
+def test_narrow_weights(tmp_path):
+    """Bytes with a scale for each output or input feature, and packed weights of four bits."""
+    g = models.Graph()
+    x = g.input("x", [3, 64])
+
+    def narrow(name: str, inputs: int, outputs: int, axis: int) -> str:
+        g.weights[name] = onnx.numpy_helper.from_array(
+            random.integers(-9, 9, (inputs, outputs), np.int8), name
+        )
+        scale = g.weight(f"{name}.scale", (inputs, outputs)[axis])
+        return g("DequantizeLinear", name, scale, axis=axis)
+
+    def packed(y: str, name: str, inputs: int, outputs: int) -> str:
+        bits = random.integers(0, 255, (outputs, inputs // 16, 8), np.uint8)
+        g.weights[name] = onnx.numpy_helper.from_array(bits, name)
+        scale = g.weight(f"{name}.scales", outputs, inputs // 16)
+        return g(
+            "MatMulNBits",
+            y,
+            name,
+            scale,
+            domain=models.MICROSOFT,
+            K=inputs,
+            N=outputs,
+            bits=4,
+            block_size=16,
+        )
+
+    y = g("MatMul", x, narrow("up0", 64, 32, 1))
+    y = g("Tanh", g("MatMul", g("Tanh", y), narrow("down0", 32, 64, 0)))
+    y = packed(g("Tanh", packed(y, "up1", 64, 32)), "down1", 32, 64)
+    g("Tanh", y, outputs=["y"])
+    check_graph(tmp_path, g, PAIR, {"all_reduce": 2}, {"x": floats(3, 64)}, {"y": [3, 64]})
+
+
+def test_convolutions(tmp_path):
+    g = models.Graph()
+    x = g.input("x", [2, 3, 6, 6])
+    y = g("Relu", g("Conv", x, g.weight("up", 8, 3, 3, 3), g.weight("up.bias", 8)))
+    g("Conv", y, g.weight("down", 5, 8, 1, 1), g.weight("down.bias", 5), outputs=["y"])
+    check_graph(
+        tmp_path, g, PAIR, {"all_reduce": 1}, {"x": floats(2, 3, 6, 6)}, {"y": [2, 5, 4, 4]}
+    )
 
 
 def test_weights_are_cut_by_ranges(tmp_path):
