@@ -140,13 +140,15 @@ def tensorrt(options: argparse.Namespace) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     from . import __version__, _core, _program, _serve
-    from .sharding import _program as _sharding
 
     given = sys.argv[1:] if arguments is None else arguments
-    if given and given[0] == "run" and _sharding.has_ranks(given):
-        return _sharding.run_ranks(given[1:])
-    if given and given[0] in _program.COMMANDS:
+    has_ranks = any(each.partition("=")[0] == "--ranks" for each in given)
+    if given and given[0] in _program.COMMANDS and not (given[0] == "run" and has_ranks):
         return _program.run_command(given)
+    from .sharding import _program as _sharding
+
+    if given and given[0] == "run":
+        return _sharding.run_ranks(given[1:])
     parser = argparse.ArgumentParser(prog="python -m opwright", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument(

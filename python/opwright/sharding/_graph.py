@@ -36,6 +36,7 @@ def split_graph(model: onnx.ModelProto, ranks: int, rules: Sequence[Rule], stric
     """
     _hoist_constants(model.graph)
     s = Splitter(model, ranks, rules)
+    _keep_batches_apart(s)
     _cut_inputs(s)
     seeded = _cut_weights(s)
     if not seeded and not any(axis is not None for axis in s.result.inputs.values()):
@@ -84,6 +85,45 @@ def _hoist_constants(graph: onnx.GraphProto) -> None:
         graph.initializer.append(tensor)
     del graph.node[:]
     graph.node.extend(kept)
+
+
+def _keep_batches_apart(s: Splitter) -> None:
+    """Replaces three nodes that merge leading axes, transpose, and split the axes again by one
+    Transpose. `torch.onnx` writes them for the keys of an attention, and a cut of heads could not
+    pass them."""
+    outputs = {each.name for each in s.graph.output}
+
+    def only_user(node: onnx.NodeProto, op: str) -> onnx.NodeProto | None:
+        users = s.users.get(node.output[0], [])
+        fits = len(users) == 1 and users[0].op_type == op and node.output[0] not in outputs
+        return users[0] if fits and users[0].input[0] == node.output[0] else None
+
+    gone: set[str] = set()
+    for first in s.graph.node:
+        if first.op_type != "Reshape":
+            continue
+        turn = only_user(first, "Transpose")
+        last = turn and only_user(turn, "Reshape")
+        if turn is None or last is None:
+            continue
+        names = (first.input[0], first.output[0], last.output[0])
+        if not all(s.is_known(name) for name in names):
+            continue
+        before, merged, after = (s.shape(first, name) for name in names)
+        order = attributes_of(turn).get("perm", list(range(len(merged)))[::-1])
+        lead = len(before) - len(merged) + 1
+        perm = [*range(lead), *(lead + i - 1 for i in order[1:])]
+        kept = None not in before and merged[1:] == before[lead:]
+        if lead > 1 and order[0] == 0 and kept and after == tuple(before[i] for i in perm):
+            gone |= {first.output[0], turn.output[0]}
+            last.CopyFrom(
+                onnx.helper.make_node("Transpose", names[:1], names[2:], last.name, perm=perm)
+            )
+            s.users[names[0]].remove(first)
+            s.users[names[0]].append(last)
+    nodes = [node for node in s.graph.node if not gone & set(node.output)]
+    del s.graph.node[:]
+    s.graph.node.extend(nodes)
 
 
 def _cut_inputs(s: Splitter) -> None:

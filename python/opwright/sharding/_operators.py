@@ -554,18 +554,14 @@ def split(s: Splitter, node: onnx.NodeProto) -> None:
     if sizes is None:
         size = -(-cut.extent // len(node.output))
         sizes = [min(size, cut.extent - i * size) for i in range(len(node.output))]
-    states, left = [], list(cut.blocks)
-    for size in sizes:
-        blocks: list[int] = []
-        while sum(blocks) < size and left:
-            blocks.append(left.pop(0))
-        if sum(blocks) != size:
-            raise s.error(
-                node,
-                f"'{x}' is {s.state(x)} in blocks of {list(cut.blocks)}, and it is split into {list(sizes)}; "
-                f"give the weight's rule these blocks: Rule(pattern, action, blocks={list(sizes)})",
-            )
-        states.append(State(Cut(axis, tuple(blocks))))
+    parts = split_blocks(cut, sizes)
+    if parts is None:
+        raise s.error(
+            node,
+            f"'{x}' is {s.state(x)} in blocks of {list(cut.blocks)}, and it is split into {list(sizes)}; "
+            f"give the weight's rule these blocks: Rule(pattern, action, blocks={list(sizes)})",
+        )
+    states = [State(part) for part in parts]
     own = [size // s.ranks for size in sizes]
     if s.opset.get("", 13) < 13:
         s.emit(node, states, [s.name(x)], split=own)
@@ -573,23 +569,51 @@ def split(s: Splitter, node: onnx.NodeProto) -> None:
         s.emit(node, states, [s.name(x), s.ints(own)], num_outputs=None)
 
 
+def split_blocks(cut: Cut, sizes: Sequence[int]) -> list[Cut] | None:
+    """The cuts of neighbouring parts of those sizes; None: a part ends within a block."""
+    parts, left = [], list(cut.blocks)
+    for size in sizes:
+        blocks: list[int] = []
+        while sum(blocks) < size and left:
+            blocks.append(left.pop(0))
+        if sum(blocks) != size:
+            return None
+        parts.append(Cut(cut.axis, tuple(blocks)))
+    return parts
+
+
 @rule("Slice")
 def slice_(s: Splitter, node: onnx.NodeProto) -> None:
-    cut = s.cut(node.input[0])
+    x = node.input[0]
+    cut = s.cut(x)
     if cut is None:
         raise s.error(node, "its bounds are cut; expected only its data to be")
-    rank = len(s.shape(node, node.input[0]))
-    axes = attributes_of(node).get("axes")
-    if len(node.input) > 3 and node.input[3]:
-        value = s.value(node.input[3])
-        axes = list(range(rank)) if value is None else value.tolist()
-    if cut.axis in [axis % rank for axis in (axes if axes is not None else range(rank))]:
-        raise s.error(
-            node,
-            f"'{node.input[0]}' is {s.state(node.input[0])}, the axis of the slice; leave the weights "
-            "before it whole ('replicate'), or use Split for parts side by side",
-        )
-    s.emit(node, State(cut))
+    rank, given = len(s.shape(node, x)), attributes_of(node)
+    bounds: list[list[int] | None] = []
+    for i, attribute in enumerate(("starts", "ends", "axes", "steps")):
+        bound = given.get(attribute)
+        if len(node.input) > i + 1 and node.input[i + 1]:
+            value = s.value(node.input[i + 1])
+            bound = None if value is None else value.tolist()
+        bounds.append(bound)
+    starts, ends, axes, steps = bounds
+    axes = [axis % rank for axis in (axes if axes is not None else range(rank))]
+    if cut.axis not in axes:
+        s.emit(node, State(cut))
+        return
+    # A slice of whole blocks, such as the keys of queries, keys and values.
+    if len(axes) == 1 and starts and ends and len(node.input) > 1 and (steps or [1]) == [1]:
+        start, end, _ = slice(starts[0], ends[0]).indices(cut.extent)
+        parts = split_blocks(cut, [start, max(end - start, 0)])
+        if parts is not None and end > start:
+            own = [s.name(x), s.ints([start // s.ranks]), s.ints([end // s.ranks]), s.ints(axes)]
+            s.emit(node, State(parts[1]), own)
+            return
+    raise s.error(
+        node,
+        f"'{x}' is {s.state(x)}, the axis of the slice; leave the weights before it whole "
+        "('replicate'), or, for parts side by side, give the weight's rule their extents as blocks",
+    )
 
 
 # Along an axis

@@ -17,11 +17,6 @@ from ._plan import PLANS, Rule
 from ._shards import Shards, shard
 
 
-def has_ranks(arguments: Sequence[str]) -> bool:
-    """Whether a command line has the option ``--ranks``."""
-    return any(each == "--ranks" or each.startswith("--ranks=") for each in arguments)
-
-
 def open_for(path: str, ranks: int) -> Shards:
     """The shards of a manifest for so many ranks.
 

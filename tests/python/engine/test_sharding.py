@@ -210,6 +210,48 @@ def test_narrow_weights(tmp_path):
     check_graph(tmp_path, g, PAIR, {"all_reduce": 2}, {"x": floats(3, 64)}, {"y": [3, 64]})
 
 
+def test_parts_by_slices_and_keys_that_are_transposed_in_three_axes(tmp_path):
+    """Queries, fewer keys and values of one product, and the nodes that torch.onnx writes before opset 23."""
+    g = models.Graph()
+    x = g.input("x", ["batch", "length", 16])
+    packed = g.linear(x, "qkv", 16, 32 + 2 * 16)
+    ends, axis = [g.constant([v]) for v in (0, 32, 48, 2**62)], g.constant([2])
+    parts = []
+    for i, count in enumerate((4, 2, 2)):
+        part = g("Slice", packed, ends[i], ends[i + 1], axis)
+        parts.append(
+            g("Transpose", g("Reshape", part, g.constant([0, 0, count, 8])), perm=[0, 2, 1, 3])
+        )
+    query, key, value = parts
+    merged = g("Concat", g.constant([-1]), g.extent(key, 2), g.extent(key, 3), axis=0)
+    apart = g(
+        "Concat", g.extent(key, 0), g.extent(key, 1), g.extent(key, 3), g.extent(key, 2), axis=0
+    )
+    key = g("Reshape", g("Transpose", g("Reshape", key, merged), perm=[0, 2, 1]), apart)
+    key, value = (g("Unsqueeze", each, g.constant([2])) for each in (key, value))
+    query = g(
+        "Reshape",
+        query,
+        g("Concat", g.extent(x, 0), g.constant([2, 2]), g.extent(x, 1), g.constant([8]), axis=0),
+    )
+    y = g("MatMul", g("Softmax", g("MatMul", query, key)), value)
+    y = g("Transpose", y, perm=[0, 3, 1, 2, 4])
+    y = g("Reshape", y, g("Concat", g.extent(x, 0), g.extent(x, 1), g.constant([-1]), axis=0))
+    g("Identity", g.linear(y, "out", 32, 16), outputs=["y"])
+    plan = [Rule("qkv*", "heads", blocks=(32, 16, 16)), ("out*", "rows")]
+    model = g.model({"y": ["batch", "length", 16]})
+    shards = opwright.shard(model, ranks=2, plan=plan, folder=tmp_path)
+    assert shards.collectives == {"all_reduce": 1}
+    compare(
+        shards,
+        model,
+        {"x": ((1, 1, 16), (2, 5, 16), (3, 8, 16))},
+        [{"x": floats(2, 5, 16)}, {"x": floats(1, 7, 16)}],
+    )
+    with pytest.raises(opwright.Error, match=r"the axis of the slice.*as blocks"):
+        opwright.shard(model, ranks=2, plan=[("qkv*", "heads"), ("out*", "rows")], folder=tmp_path)
+
+
 def test_convolutions(tmp_path):
     g = models.Graph()
     x = g.input("x", [2, 3, 6, 6])
@@ -275,7 +317,7 @@ REFUSED = {
     "mean": (product(("ReduceMean", [[-1]], {})), r"node 'the ReduceMean'.*mixes that axis"),
     "slice": (
         product(("Slice", [[0], [4], [1]], {})),
-        r"node 'the Slice'.*the axis of the slice.*Split",
+        r"node 'the Slice'.*the axis of the slice.*as blocks",
     ),
     "split": (product(("Split", [[2, 6]], {"axis": 1})), r"node 'the Split'.*blocks=\[2, 6\]"),
     "reshape": (
