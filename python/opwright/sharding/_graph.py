@@ -10,7 +10,7 @@ import onnx
 from onnx import numpy_helper
 
 from .. import _core
-from ._operators import LINEAR, MICROSOFT, RULES, like_input
+from ._operators import LINEAR, MICROSOFT, RANDOM, RULES, like_input
 from ._plan import Rule, blocks_of, matches
 from ._split import WHOLE, Result, Splitter, attributes_of, captured
 
@@ -232,6 +232,8 @@ def _pass(s: Splitter, node: onnx.NodeProto) -> None:
         for name in names:
             if s.state(name).is_sum:
                 s.whole(node, name)
+    if node.op_type in RANDOM and "seed" not in attributes_of(node):
+        raise s.error(node, "the ranks would draw different numbers; give it the attribute seed")
     function = RULES.get((domain, node.op_type))
     if all(s.state(name) == WHOLE for name in names):
         if any(s.name(name) != name for name in inner):

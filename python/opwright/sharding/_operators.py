@@ -19,6 +19,11 @@ RULES: dict[tuple[str, str], Function] = {}
 LINEAR = {"Add", "Sub", "Sum", "Neg", "Mul", "Div", "Identity", "Reshape", "Transpose"}
 LINEAR |= {"Squeeze", "Unsqueeze", "Flatten", "ReduceSum"}
 
+FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE}
+#: Operators that draw random numbers.
+RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+RANDOM |= {"Multinomial", "Bernoulli"}
+
 
 def rule(*names: str, domain: str = "") -> Callable[[Function], Function]:
     def register(function: Function) -> Function:
@@ -40,12 +45,11 @@ def shift(cut: Cut, axis: int) -> Cut:
 def linear(s: Splitter, node: onnx.NodeProto) -> None:
     """Sums over the ranks stay sums where all terms are, or a factor is whole."""
     sums = [s.state(name).is_sum for name in node.input]
-    factor = node.op_type in ("Mul", "Div")
-    stays = (
-        (sums == [True, False] or (node.op_type == "Mul" and sums == [False, True]))
-        if factor
-        else all(sums)
-    )
+    if node.op_type in ("Mul", "Div"):
+        stays = sums == [True, False] or (node.op_type == "Mul" and sums == [False, True])
+        stays = stays and (node.op_type == "Mul" or s.dtype(node.output[0]) in FLOATS)
+    else:
+        stays = all(sums)
     if stays and not any(s.cut(name) for name in node.input):
         s.emit(node, SUM)
         return

@@ -290,12 +290,11 @@ class Splitter:
             new.output.append(self.define(output, state) if output else "")
         self.result.nodes.append(new)
 
-    def define(self, output: str, state: State, name: str = "") -> str:
+    def define(self, output: str, state: State) -> str:
         """Sets the state of a node's output and returns its name in the result."""
         self._states[output] = state
-        if not name and output in self._outputs and state != WHOLE:
-            name = f"{output}/part"
-        self._names[output] = name or output
+        is_part = output in self._outputs and state != WHOLE
+        self._names[output] = f"{output}/part" if is_part else output
         return self._names[output]
 
     # Conversions between states
