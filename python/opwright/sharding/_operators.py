@@ -301,6 +301,8 @@ def gather(s: Splitter, node: onnx.NodeProto) -> None:
     if cut.axis != axis:
         moved = cut.axis if cut.axis < axis else cut.axis + wide - 1
         s.emit(node, State(shift(cut, moved)), [s.name(table), indices])
+        if table in s.weights:  # features of a table, which the next operators need whole
+            s.gather(node, node.output[0])
         return
     if len(cut.blocks) > 1:
         raise s.error(

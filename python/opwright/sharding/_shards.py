@@ -217,8 +217,8 @@ def shard(
     A rule is a pattern for names and an action. The first rule that matches counts. Patterns are
     globs on the names of weights and of the nodes that use them.
 
-    - ``columns``: the output features are cut. ``heads``: the same for attention, where whole heads
-      stay together.
+    - ``columns``: the output features are cut; those of a table of words are gathered after the
+      lookup. ``heads``: the same for attention, where whole heads stay together.
     - ``rows``: the input features are cut; an all-reduce sums the products. A bias is added once.
     - ``vocabulary``: words are cut. Of a table of words each rank looks up its own, and an
       all-reduce follows; of the last product an all-gather gives all words.

@@ -251,6 +251,14 @@ def test_parts_by_slices_and_keys_that_are_transposed_in_three_axes(tmp_path):
         opwright.shard(model, ranks=2, plan=[("qkv*", "heads"), ("out*", "rows")], folder=tmp_path)
 
 
+def test_features_of_a_table_are_gathered(tmp_path):
+    g = models.Graph()
+    rows = g("Gather", g.weight("table", 10, 8), g.input("ids", [2, 3], onnx.TensorProto.INT64))
+    g("LayerNormalization", rows, g.weight("scale", 8), outputs=["y"])
+    ids = {"ids": random.integers(0, 10, (2, 3))}
+    check_graph(tmp_path, g, [("table", "columns")], {"all_gather": 1}, ids, {"y": [2, 3, 8]})
+
+
 def test_convolutions(tmp_path):
     g = models.Graph()
     x = g.input("x", [2, 3, 6, 6])
