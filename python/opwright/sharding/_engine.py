@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -25,8 +26,11 @@ from ._shards import Port, Shards
 class _Process:
     """The process of a rank other than 0."""
 
-    def __init__(self, rank: int):
+    def __init__(self, rank: int, timeout: float):
+        """:param timeout: seconds that a message may wait for the process to read."""
         mine, theirs = socket.socketpair()
+        limit = struct.pack("ll", int(timeout), int(timeout % 1 * 1e6))
+        mine.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         package = str(Path(_core.__file__).absolute().parents[1])
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
         with theirs:
@@ -46,6 +50,10 @@ class _Process:
     def send(self, message: object) -> None:
         try:
             self.connection.send(message)
+        except BlockingIOError:
+            raise _core.Error(
+                f"rank {self.rank} (process {self.process.pid}) reads nothing"
+            ) from None
         except OSError:
             raise self.ended() from None
 
@@ -134,7 +142,7 @@ class ShardedEngine:
         self._finalizer = weakref.finalize(self, _end, self._others)
         try:
             for rank in range(1, ranks):
-                process = _Process(rank)
+                process = _Process(rank, timeout)
                 self._others.append(process)
                 config = {"path": paths[rank], "rank": rank, "ranks": ranks, "name": name}
                 config |= {"timeout": timeout, "options": options, "outputs": self._split_outputs}

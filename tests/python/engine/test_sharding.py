@@ -425,7 +425,7 @@ def test_wrong_arguments(tmp_path):
 def built(tmp_path_factory) -> Shards:
     model = models.mlp()
     shards = opwright.shard(model, ranks=2, plan=PAIR, folder=tmp_path_factory.mktemp("mlp"))
-    return shards.build(shapes={"x": ((1, 32), (4, 32), (8, 32))}, timing=False)
+    return shards.build(shapes={"x": ((1, 32), (4, 32), (8192, 32))}, timing=False)
 
 
 def test_wrong_inputs_end_nothing(built):
@@ -437,7 +437,7 @@ def test_wrong_inputs_end_nothing(built):
             ((x,), {"x": x}, "given twice: ['x']"),
             ((), {"z": x}, "['x', 'z']"),
             ((x.astype(np.float64),), {}, "input 'x' is of the type float64; expected float32"),
-            ((floats(9, 32),), {}, "'x'"),
+            ((floats(8193, 32),), {}, "'x'"),
         ):
             with pytest.raises(opwright.Error) as caught:
                 engine(*arguments, **named)
@@ -457,10 +457,13 @@ def test_wrong_inputs_end_nothing(built):
     assert [process.process.poll() for process in engine._others] == [0]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_rank_that_ends_or_stops_fails_the_call(built, how):
+@pytest.mark.parametrize(
+    "how, rows", [(signal.SIGKILL, 2), (signal.SIGSTOP, 2), (signal.SIGSTOP, 8192)]
+)
+def test_a_rank_that_ends_or_stops_fails_the_call(built, how, rows):
+    """Many rows do not fit into the buffer of a socket that nobody reads."""
     engine = ShardedEngine(built, timeout=1)
-    x = floats(2, 32)
+    x = floats(rows, 32)
     engine(x)
     process = engine._others[0].process
     os.kill(process.pid, how)
