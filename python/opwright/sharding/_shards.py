@@ -178,7 +178,8 @@ class Shards:
         with tempfile.TemporaryDirectory() as scratch:
             options.setdefault("timing_cache", Path(scratch) / "times")
             for model in self.models:
-                self.check([model])
+                data = (Path(model).with_suffix(".data").name, "whole.data")
+                self.check([model, *(each for each in data if each in self.files)])
                 engine = _api.build(
                     self.folder / model, shapes=shapes, progress=progress, **options
                 )

@@ -174,6 +174,44 @@ def test_attention_operators(tmp_path):
     check_graph(tmp_path, g, "llama", {"all_reduce": 2}, inputs, out, opset=23)
 
 
+def test_attention_operators_of_onnx_runtime(tmp_path):
+    """Biases of all heads in one vector, rotary embeddings, and queries, keys and values in one tensor."""
+    g = models.Graph()
+    x = g.input("x", [2, 5, 32])
+    places = g.input("places", [2, 5], onnx.TensorProto.INT64)
+    angles = np.arange(8)[:, None] / 10 ** (np.arange(4) / 4)
+    tables = [g.constant(f(angles), np.float32) for f in (np.cos, np.sin)]
+    parts = [g.linear(x, f"{n}_proj", 32, 32) for n in "qkv"]
+    parts[:2] = [
+        g("RotaryEmbedding", each, places, *tables, domain=models.MICROSOFT) for each in parts[:2]
+    ]
+    bias, mask = g.weight("bias", 96), g.input("mask", [1, 4, 5, 5])
+    y = g("MultiHeadAttention", *parts, bias, "", mask, domain=models.MICROSOFT, num_heads=4)
+    norm = g.linear(y, "o_proj", 32, 32), x, g.weight("scale", 32), g.weight("shift", 32)
+    y = g("SkipSimplifiedLayerNormalization", *norm, domain=models.MICROSOFT)
+    packed = g.linear(y, "qkv", 32, 32 + 2 * 16)
+    past = [g.input(f"past_{n}", [2, 2, 0, 8]) for n in ("key", "value")]
+    lengths = g.input("lengths", [2], onnx.TensorProto.INT32), g.constant(5, np.int32)
+    caches = ["present.key", "present.value"]
+    y = g("GroupQueryAttention", packed, "", "", *past, *lengths, domain=models.MICROSOFT, outputs=["a", *caches],
+          num_heads=4, kv_num_heads=2)  # fmt: skip
+    g("Identity", g.linear(y, "second.o_proj", 32, 32), outputs=["y"])
+    inputs = {
+        "x": floats(2, 5, 32),
+        "places": np.tile(np.arange(5), (2, 1)),
+        "mask": floats(1, 4, 5, 5),
+    }
+    inputs |= {
+        "past_key": floats(2, 2, 0, 8),
+        "past_value": floats(2, 2, 0, 8),
+        "lengths": np.full(2, 4, np.int32),
+    }
+    out = {"y": [2, 5, 32], **dict.fromkeys(caches, [2, 2, 5, 8])}
+    plan = [(f"*{n}_proj*", "heads") for n in "qkv"] + [("*o_proj*", "rows")]
+    plan.append(Rule("qkv*", "heads", blocks=(32, 16, 16)))
+    check_graph(tmp_path, g, plan, {"all_reduce": 2, "all_gather": 2}, inputs, out)
+
+
 def test_narrow_weights(tmp_path):
     """Bytes with a scale for each output or input feature, and packed weights of four bits."""
     g = models.Graph()
@@ -478,7 +516,11 @@ def test_a_rank_that_ends_or_stops_fails_the_call(built, how, rows):
     assert process.poll() is not None
 
 
-def test_a_changed_engine_file(built, tmp_path):
+def test_a_changed_file(built, tmp_path):
+    shards = opwright.shard(models.mlp(), ranks=2, plan=PAIR, folder=tmp_path / "cut")
+    (shards.folder / "rank0.data").write_bytes(bytes(shards.files["rank0.data"]["bytes"]))
+    with pytest.raises(opwright.Error, match="rank0.data' is not the file that"):
+        shards.build(shapes={"x": (2, 32)})
     for name in (built.manifest.name, *built.engines):
         (tmp_path / name).write_bytes((built.folder / name).read_bytes())
     (tmp_path / built.engines[1]).write_bytes((tmp_path / built.engines[0]).read_bytes())
