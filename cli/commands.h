@@ -19,6 +19,7 @@ void add_inspect(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_view(CLI::App& app);
 void add_serve(CLI::App& app);
+void add_shard(CLI::App& app);
 /// `status` receives the exit status of the command.
 void add_trtexec(CLI::App& app, int& status);
 void add_completion(CLI::App& app);

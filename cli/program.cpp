@@ -1,5 +1,6 @@
 #include "program.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -29,11 +30,20 @@ int tell_usage(const Host& host, const CLI::App& app, const std::string& problem
       host, str(problem, "\n'", host.name, command, " --help' shows what there is"), kUsageStatus);
 }
 
+/// Whether the command line runs a manifest of ranks, which the Python package does.
+bool runs_ranks(const std::vector<std::string>& arguments) {
+  return !arguments.empty() && arguments.front() == "run" &&
+         std::any_of(arguments.begin(), arguments.end(), [](const std::string& each) {
+           return each == "--ranks" || each.starts_with("--ranks=");
+         });
+}
+
 /// Parses and runs a command line and returns its exit status. A command leaves its own in
 /// `status`.
 int run_parsed(CLI::App& app, const std::vector<std::string>& arguments, const Host& host,
                const int& status) {
   try {
+    if (runs_ranks(arguments)) host.run_in_python(arguments);
     std::vector<std::string> words(arguments.rbegin(), arguments.rend());
     app.parse(words);
     if (app.get_subcommands().empty()) throw CLI::RequiredError::Subcommand(1);
@@ -69,6 +79,7 @@ int run_program(const std::vector<std::string>& arguments, const Host& host) {
   add_bench(app);
   add_view(app);
   add_serve(app);
+  add_shard(app);
   add_trtexec(app, status);
   add_completion(app);
   const int ended = run_parsed(app, arguments, host, status);

@@ -285,8 +285,8 @@ void become_python(const std::vector<std::string>& arguments) {
     execvp(argv[0], argv.data());
   }
   fail(
-      "files of operators in Python, and `serve`, are for the Python package, which no interpreter "
-      "that was tried has (",
+      "files of operators in Python, `serve`, `shard` and `--ranks` are for the Python package, "
+      "which no interpreter that was tried has (",
       tried,
       "): pip install opwright, or 'opwright[serve]', or name the interpreter that has it in the "
       "environment "

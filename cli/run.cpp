@@ -375,7 +375,10 @@ NpyArray Runner::output(int index) {
 
 void add_run(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app.add_subcommand("run", "Run an engine on arrays in NPY files");
+  CLI::App* command = app.add_subcommand(
+      "run",
+      "Run an engine on arrays in NPY files; with --ranks N, the engines of a manifest that "
+      "`opwright shard` wrote, whose options `opwright run --ranks N --help` shows");
   options->engine.add_to(*command);
   command
       ->add_option("--input", options->inputs,

@@ -256,7 +256,7 @@ def pages() -> tuple[dict[str, str], list[str]]:
             f"{name}.md": page(
                 f"opwright.{name}", description(opwright[name]), exported(opwright[name])
             )
-            for name in ("plugin", "aot", "testing", "onnxruntime", "serving", "ray")
+            for name in ("plugin", "aot", "testing", "onnxruntime", "serving", "sharding", "ray")
         }
         short = [s for s in exported(opwright) if not s.is_module]
         made["opwright.md"] = page("opwright", description(opwright), short)

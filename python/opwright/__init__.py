@@ -59,6 +59,7 @@ __all__ = [
     "Error",
     "InferenceSession",
     "QueueFullError",
+    "ShardedEngine",
     "Trace",
     "aot",
     "bfloat16",
@@ -76,6 +77,7 @@ __all__ = [
     "load",
     "nptype",
     "plugin",
+    "shard",
     "uint8",
     "volume",
 ]
@@ -84,16 +86,25 @@ __all__ = [
 if _typing.TYPE_CHECKING:
     from . import _engine_tensors as _engine_tensors
     from . import onnxruntime as onnxruntime
+    from . import sharding as sharding
     from .onnxruntime import InferenceSession
+    from .sharding import ShardedEngine, shard
 else:
+    _LATE = {
+        "InferenceSession": "onnxruntime",
+        "ShardedEngine": "sharding",
+        "onnxruntime": "onnxruntime",
+        "shard": "sharding",
+        "sharding": "sharding",
+    }
 
     def __getattr__(name: str) -> object:
         """Imports names at their first use."""
-        if name not in ("InferenceSession", "onnxruntime"):
+        if name not in _LATE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = _importlib.import_module(".onnxruntime", __name__)
-        value = globals()[name] = module if name == "onnxruntime" else getattr(module, name)
+        module = _importlib.import_module(f".{_LATE[name]}", __name__)
+        value = globals()[name] = module if name == _LATE[name] else getattr(module, name)
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), "InferenceSession", "onnxruntime"})
+        return sorted({*globals(), *_LATE})

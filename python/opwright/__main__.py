@@ -142,8 +142,13 @@ def main(arguments: list[str] | None = None) -> int:
     from . import __version__, _core, _program, _serve
 
     given = sys.argv[1:] if arguments is None else arguments
-    if given and given[0] in _program.COMMANDS:
+    has_ranks = any(each.partition("=")[0] == "--ranks" for each in given)
+    if given and given[0] in _program.COMMANDS and not (given[0] == "run" and has_ranks):
         return _program.run_command(given)
+    from .sharding import _program as _sharding
+
+    if given and given[0] == "run":
+        return _sharding.run_ranks(given[1:])
     parser = argparse.ArgumentParser(prog="python -m opwright", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument(
@@ -201,6 +206,8 @@ def main(arguments: list[str] | None = None) -> int:
         "serve", help="serve engines over HTTP, in the KServe v2 protocol"
     )
     _serve.add_arguments(serving)
+    sharding = commands.add_parser("shard", help="cut an ONNX model for several ranks")
+    _sharding.add_shard_arguments(sharding)
     if given and not given[0].startswith("-") and given[0] not in commands.choices:
         meant = _core._did_you_mean(given[0], list(commands.choices))
         parser.error(f"no command '{given[0]}'{meant}")
@@ -212,6 +219,8 @@ def main(arguments: list[str] | None = None) -> int:
         return check(options)
     if options.command == "serve":
         return _serve.serve(options)
+    if options.command == "shard":
+        return _sharding.run_shard(options)
     from . import Error
 
     try:

@@ -19,6 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "models", metavar="[NAME=]ENGINE", nargs="+", help="an engine file; its name is the file's"
     )
+    parser.add_argument(
+        "--ranks",
+        type=int,
+        default=1,
+        help="models are manifests of shards for so many ranks, each a process of this host",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="the address (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="the port; 0: a free one")
     parser.add_argument(
@@ -87,7 +93,9 @@ def _paths(models: list[str]) -> dict[str, str]:
     for each in models:
         name, equals, path = each.partition("=")
         if not equals or (Path(each).exists() and not Path(path).exists()):
-            name, path = Path(each).stem, each
+            file = Path(each)
+            name = file.parent.stem if file.suffix == ".json" else file.stem
+            path = each
         if not name or "/" in name:
             raise ValueError(f"'{name}' is no name of a model; give one as NAME={path}")
         if name in paths:
@@ -134,7 +142,13 @@ def serve(options: argparse.Namespace) -> int:
     }
     try:
         model_options = ModelOptions(
-            options.max_queue, options.delay / 1e3, options.instances, options.max_batch, load
+            options.max_queue,
+            options.delay / 1e3,
+            options.instances,
+            options.max_batch,
+            load,
+            options.ranks,
+            tuple(options.plugins),
         )
         limits = ConnectionLimits(
             options.max_connections,

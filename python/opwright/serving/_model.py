@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from .. import _api, _core
+from ..sharding import ShardedEngine
+from ..sharding._program import open_for
 from ._metrics import ModelMetrics
 from ._signature import BadRequestError, Signature
 from ._tracing import RequestTrace, current_trace
@@ -43,9 +45,19 @@ class ModelOptions:
     largest."""
     load: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of ``opwright.load``, such as ``allow_host_code``."""
+    ranks: int = 1
+    """The number of ranks; from 2 on, models are manifests of ``opwright.shard``."""
+    plugins: tuple[str, ...] = ()
+    """Files of plugins that the processes of ranks load. This process has them already."""
 
     def __post_init__(self) -> None:
-        for name, least in (("max_queue", 1), ("delay", 0), ("instances", 1), ("max_batch", 0)):
+        for name, least in (
+            ("max_queue", 1),
+            ("delay", 0),
+            ("instances", 1),
+            ("max_batch", 0),
+            ("ranks", 1),
+        ):
             if getattr(self, name) < least:
                 raise ValueError(
                     f"ModelOptions: {name} is {getattr(self, name)}; expected {least} or more"
@@ -75,7 +87,7 @@ class Model:
         """
         self.options = options
         self.metrics = metrics
-        self._engine = _api.load(path, **options.load)
+        self._engine = _load(path, options)
         self.signature = Signature.of(self._engine)
         self.is_batched = options.max_batch != 1 and _is_batchable(self._engine, self.signature)
         self._queue: collections.deque[_Pending] = collections.deque()
@@ -123,6 +135,8 @@ class Model:
             asyncio.get_running_loop().call_later(0.05, self.close)
         else:
             self._threads.shutdown(wait=False)
+            if isinstance(self._engine, ShardedEngine):
+                self._engine.close()
 
     def _pump(self) -> None:
         """Starts batches while an instance is idle."""
@@ -187,7 +201,10 @@ class Model:
         """Whether the engine refuses the inputs, for example because extents that must agree do
         not. `submit` checks that before a run."""
         try:
-            self._engine.submit(**inputs).cancel()
+            if isinstance(self._engine, ShardedEngine):
+                self._engine.check(**inputs)
+            else:
+                self._engine.submit(**inputs).cancel()
         except _core.QueueFullError:
             return False
         except _core.Error:
@@ -211,6 +228,19 @@ class Model:
         self._pump()
 
 
+def _load(path: str | os.PathLike[str], options: ModelOptions) -> _core.Engine | ShardedEngine:
+    if options.ranks == 1:
+        return _api.load(path, **options.load)
+    shards = open_for(os.fspath(path), options.ranks)
+    split = [port.name for port in (*shards.inputs, *shards.outputs) if port.axis is not None]
+    if split:
+        raise _core.Error(
+            f"'{shards.manifest}' splits {split} over the ranks, and a server needs them whole; cut the model "
+            "without rules 'split' for them"
+        )
+    return ShardedEngine(shards, plugins=options.plugins, **options.load)
+
+
 def _trace(batch: Sequence[_Pending], begun: int) -> None:
     """Adds spans of a finished batch to its traced requests."""
     traced = [each for each in batch if each.trace is not None]
@@ -229,7 +259,7 @@ def _trace(batch: Sequence[_Pending], begun: int) -> None:
         )
 
 
-def run(engine: _core.Engine, inputs: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+def run(engine: _core.Engine | ShardedEngine, inputs: Arrays) -> dict[str, np.ndarray[Any, Any]]:
     """Runs the engine. A single output is also returned in a dict."""
     # Tensors in a body may be misaligned. Kernels need the alignment of their type.
     aligned = {name: np.require(array, requirements=["C", "A"]) for name, array in inputs.items()}
@@ -237,7 +267,7 @@ def run(engine: _core.Engine, inputs: Arrays) -> dict[str, np.ndarray[Any, Any]]
     return results if isinstance(results, dict) else {engine.outputs[0]: results}
 
 
-def _is_batchable(engine: _core.Engine, signature: Signature) -> bool:
+def _is_batchable(engine: _core.Engine | ShardedEngine, signature: Signature) -> bool:
     """Whether requests can be batched: the first extent of every tensor varies, and a run of two
     different rows gives the same results as two runs."""
     specs = [*signature.inputs, *signature.outputs]

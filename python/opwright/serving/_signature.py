@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import _core
+from ..sharding import ShardedEngine
 
 
 class BadRequestError(ValueError):
@@ -62,7 +63,7 @@ class Signature:
     profiles: tuple[Mapping[str, ShapeRange], ...]
 
     @classmethod
-    def of(cls, engine: _core.Engine) -> Signature:
+    def of(cls, engine: _core.Engine | ShardedEngine) -> Signature:
         """The signature of an engine.
 
         :raises Error: the protocol has no type for a tensor of the engine.

@@ -189,7 +189,7 @@ def test_help_has_the_defaults(cli):
 
 
 def test_completion(cli):
-    commands = ["build", "run", "inspect", "bench", "view", "serve", "trtexec"]
+    commands = ["build", "run", "inspect", "bench", "view", "serve", "shard", "trtexec"]
     texts = {shell: cli.ok("completion", shell) for shell in ("bash", "zsh", "fish", "man")}
     for shell, text in texts.items():
         (cli.folder / shell).write_text(text)

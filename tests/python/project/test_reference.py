@@ -18,6 +18,7 @@ MODULES = [
     "opwright.plugin",
     "opwright.ray",
     "opwright.serving",
+    "opwright.sharding",
     "opwright.testing",
 ]
 
