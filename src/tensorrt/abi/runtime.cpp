@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "tensorrt/abi/cuda_context.h"
+#include "tensorrt/abi/driver_context.h"
 #include "tensorrt/abi/slot.h"
 
 namespace opwright::tensorrt {

@@ -1,4 +1,4 @@
-#include "tensorrt/abi/cuda_context.h"
+#include "tensorrt/abi/driver_context.h"
 
 #include <dlfcn.h>
 
