@@ -295,6 +295,11 @@ class INetworkDefinition : public INoCopy {
   ISqueezeLayer* addSqueeze(ITensor& input, ITensor& axes) noexcept {
     return add<ISqueezeLayer>("addSqueeze", {input, axes});
   }
+  /// \param axes as above; null for all axes whose extent is 1 in the network.
+  ISqueezeLayer* addSqueeze(ITensor& input, ITensor* axes) noexcept {
+    if (axes != nullptr) return addSqueeze(input, *axes);
+    return add<ISqueezeLayer>("addSqueeze", {input, impl::LayerValue()});
+  }
   /// \param axes of the output, constants, kINT32 or kINT64; negative ones count from the end.
   IUnsqueezeLayer* addUnsqueeze(ITensor& input, ITensor& axes) noexcept {
     return add<IUnsqueezeLayer>("addUnsqueeze", {input, axes});

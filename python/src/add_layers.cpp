@@ -39,6 +39,7 @@ decltype(auto) to_core(GivenAs<T>& given, const char* name) {
 
 nb::arg to_python(const char* name) { return nb::arg(name); }
 auto to_python(OptionalWeights argument) { return nb::arg(argument.name).none() = nb::none(); }
+auto to_python(OptionalTensor argument) { return nb::arg(argument.name).none() = nb::none(); }
 template <class T>
 auto to_python(const DefaultArgument<T>& argument) {
   return nb::arg(argument.name) = argument.value;

@@ -49,6 +49,8 @@ decltype(auto) argument(const AddCall& call, size_t index, const char* name) {
   const impl::LayerValue& value = call.arguments[index];
   if constexpr (std::is_same_v<Value, Tensor>) {
     return TensorApi::of(*value.tensor);
+  } else if constexpr (std::is_same_v<Value, Tensor*>) {
+    return value.tensor == nullptr ? nullptr : &TensorApi::of(*value.tensor);
   } else if constexpr (std::is_same_v<Value, std::vector<Tensor*>>) {
     std::vector<Tensor*> tensors;
     append(tensors, value.tensors, value.count, call.method);

@@ -13,6 +13,7 @@
 #include "compile/single_step.h"
 #include "compile/tuning_report.h"
 #include "network/no_kernel.h"
+#include "operators/assertion.h"
 #include "operators/fused_attention.h"
 #include "operators/movement.h"
 #include "operators/pooling.h"
@@ -533,8 +534,9 @@ TunedNode Tuner::tune(const TuningJob& job, bool all_tactics) {
   const CandidateChoice choice = choose(job, ports, dropped);
   TunedNode result;
   result.has_all_tactics = all_tactics;
-  if (node.as<Reshape>()) {
+  if (node.as<Reshape>() || node.as<Assertion>()) {
     // A reshape is a view as a rule. Otherwise its cost does not depend on the neighbours' choice.
+    // An assertion fails for the values of trials.
     result.options.push_back({choice.timed[0], 0, nullptr});
     return result;
   }

@@ -63,8 +63,11 @@ void each_layer(Visitor&& visitor) {
   });
 }
 
-/// An argument for weights that may be omitted, and an argument with a default.
+/// Arguments for weights and a tensor that may be omitted, and an argument with a default.
 struct OptionalWeights {
+  const char* name;
+};
+struct OptionalTensor {
   const char* name;
 };
 template <class T>
@@ -77,6 +80,7 @@ DefaultArgument(const char*, T) -> DefaultArgument<T>;
 
 inline const char* argument_name(const char* name) { return name; }
 inline const char* argument_name(OptionalWeights argument) { return argument.name; }
+inline const char* argument_name(OptionalTensor argument) { return argument.name; }
 template <class T>
 const char* argument_name(const DefaultArgument<T>& argument) {
   return argument.name;
@@ -292,10 +296,15 @@ void each_moving_method(Visitor& add) {
       add_padding, "input", "pre_padding", "post_padding");
   add({"add_resize", "addResize", "To the input's extents until a shape or scales are set."},
       add_resize, "input");
-  add({"add_squeeze", "addSqueeze",
+  add(
+      {"add_squeeze", "addSqueeze",
        "The input without the axes of extent 1 that a constant names; negative ones count from the "
-       "end."},
-      add_function<Squeeze, 2>(), "input", "axes");
+       "end. Without `axes` it loses all axes whose extent is 1 in the network."},
+      [](Network& network, Tensor& input, Tensor* axes) {
+        return axes == nullptr ? network.add<Squeeze>({}, {&input})
+                               : network.add<Squeeze>({}, {&input, axes});
+      },
+      "input", OptionalTensor{"axes"});
   add({"add_unsqueeze", "addUnsqueeze",
        "The input with further axes of extent 1: those of the output that a constant names."},
       add_function<Unsqueeze, 2>(), "input", "axes");

@@ -115,10 +115,14 @@ OutputInfo in_shape(InferContext& context, const Operation& op, SymShape shape) 
 }  // namespace
 
 std::vector<OutputInfo> Squeeze::infer(InferContext& context) const {
-  const Inference inference(context, kKind, {"x", "axes"}, 2);
+  const Inference inference(context, kKind, {"x", "axes"}, 1);
   const SymShape& x = inference.input(0).dims;
-  const std::vector<bool> goes =
-      named_axes(inference, inference.shape_values(1), inference.rank(0));
+  std::vector<bool> goes;
+  if (inference.optional(1) != nullptr)
+    goes = named_axes(inference, inference.shape_values(1), inference.rank(0));
+  else
+    // All axes go that have extent 1 for all shapes.
+    for (const Expr& extent : x) goes.push_back(extent == Expr(1));
   SymShape shape;
   for (size_t i = 0; i < x.size(); ++i) {
     inference.require(!goes[i] || !x[i].is_constant() || x[i] == Expr(1), "axis ", i, " of ",

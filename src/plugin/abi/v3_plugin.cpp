@@ -104,6 +104,9 @@ IPluginCapability* V3Plugin::part(PluginCapabilityType type, const char* what,
 template <class Core>
 void V3Plugin::identify(std::string_view kind) {
   const auto* core = static_cast<Core*>(part(PluginCapabilityType::kCORE, "core", kind));
+  // The destructor of NVIDIA's Python binding frees an object twice that handed out no part.
+  if (core == nullptr && object_->getAPILanguage() == APILanguage::kPYTHON)
+    static_cast<void>(object_.release());
   require(core != nullptr, "a V3 plugin has no core part: getCapabilityInterface(kCORE) is null");
   const char* const name = call({}, [&] { return core->getPluginName(); });
   const char* const version = call({}, [&] { return core->getPluginVersion(); });

@@ -156,7 +156,10 @@ const Table network_definition_table = {
         OPWRIGHT_SAME(INetworkDefinition, markWeightsRefittable),
         OPWRIGHT_SAME(INetworkDefinition, unmarkWeightsRefittable),
         OPWRIGHT_SAME(INetworkDefinition, areWeightsMarkedRefittable),
-        OPWRIGHT_SAME(INetworkDefinition, addSqueeze),
+        OPWRIGHT_OTHER(INetworkDefinition, addSqueeze,
+                       [](INetworkDefinition& self, ITensor& input, ITensor& axes) {
+                         return self.addSqueeze(input, axes);
+                       }),
         OPWRIGHT_SAME(INetworkDefinition, addUnsqueeze),
         OPWRIGHT_SAME(INetworkDefinition, addDynamicQuantize),
         OPWRIGHT_SAME(INetworkDefinition, addCumulative),
@@ -181,6 +184,10 @@ const Table network_definition_table = {
         OPWRIGHT_SAME(INetworkDefinition, addMoE),
         OPWRIGHT_SAME(INetworkDefinition, addDistCollective),
         since_11(OPWRIGHT_SAME(INetworkDefinition, addAttentionV2)),
+        since_11_4(OPWRIGHT_OTHER(INetworkDefinition, addSqueezeV2,
+                                  [](INetworkDefinition& self, ITensor& input, ITensor* axes) {
+                                    return self.addSqueeze(input, axes);
+                                  })),
     }};
 
 const Table tensor_table = {

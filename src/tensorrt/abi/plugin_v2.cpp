@@ -103,7 +103,9 @@ const auto dynamic_table =
 
 void* const* table_for(void* theirs) {
   const auto version = slot_of<int32_t(void*)>(theirs, kVersion)(theirs);
-  const auto kind = static_cast<PluginVersion>(static_cast<uint32_t>(version) >> 24U & 0x7FU);
+  // Plugins of NVIDIA's Python binding have the bit set, too.
+  constexpr uint32_t kKind = 0x7FU & ~uint32_t{kPLUGIN_VERSION_PYTHON_BIT};
+  const auto kind = static_cast<PluginVersion>(static_cast<uint32_t>(version) >> 24U & kKind);
   if (kind == PluginVersion::kV2_DYNAMICEXT) return dynamic_table.data() + 2;
   return (kind == PluginVersion::kV2_IOEXT ? io_table.data() : ext_table.data()) + 2;
 }

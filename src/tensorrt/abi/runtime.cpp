@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "tensorrt/abi/driver_context.h"
 #include "tensorrt/abi/slot.h"
 
 namespace opwright::tensorrt {
@@ -39,8 +40,18 @@ const Table runtime_table = {
         OPWRIGHT_PROPERTY(IRuntime, EngineHostCodeAllowed),
         OPWRIGHT_OTHER(IRuntime, deserializeCudaEngineV2,
                        [](IRuntime& self, IStreamReaderV2& reader) {
+                         // A reader of NVIDIA's Python binding asks the driver about addresses.
+                         make_context_current();
                          return self.deserializeCudaEngine(reader);
                        }),
+        since_11_4(OPWRIGHT_OTHER(IRuntime, setDLAWorkspaceAllocationStrategy,
+                                  [](IRuntime&, int32_t strategy) {
+                                    constexpr int32_t kDefault = 0;
+                                    return strategy == kDefault ||
+                                           lacks("IRuntime::setDLAWorkspaceAllocationStrategy");
+                                  })),
+        since_11_4(OPWRIGHT_OTHER(IRuntime, getDLAWorkspaceAllocationStrategy,
+                                  [](IRuntime const&) -> int32_t { return 0; })),
     }};
 
 const Table refitter_table = {
@@ -82,6 +93,9 @@ const Table refitter_table = {
         OPWRIGHT_PROPERTY(IRefitter, WeightsValidation),
         OPWRIGHT_SAME(IRefitter, refitCudaEngineAsync),
         OPWRIGHT_SAME(IRefitter, getWeightsPrototype),
+        // A refitter keeps nothing between refits that could be released.
+        since_11_4(
+            OPWRIGHT_OTHER(IRefitter, releaseRefitResources, [](IRefitter&) { return true; })),
     }};
 
 const Table engine_inspector_table = {"VEngineInspector",

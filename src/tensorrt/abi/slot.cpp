@@ -28,6 +28,19 @@ void end(Part*) noexcept {}
 void end_and_free(Part* part) noexcept { delete part->facade; }
 Facade* face(Part* part) noexcept { return part->facade; }
 
+/// The function of slots behind the described ones.
+void* later_method(Part* part) noexcept {
+  const auto is_of = [part](const auto& entry) {
+    const Table& table = *entry.second;
+    return part->table == table.of(10) || part->table == table.of(11);
+  };
+  const auto found = std::find_if(tables().begin(), tables().end(), is_of);
+  lacks(("a later version's method of " + (found == tables().end() ? "a class" : found->first))
+            .c_str());
+  return nullptr;
+}
+constexpr int kLaterMethods = 16;
+
 std::vector<Slot> with_destructor(std::vector<Slot> slots) {
   const auto has_name = [](const Slot& slot) { return std::string_view(slot.name) == "~"; };
   if (std::any_of(slots.begin(), slots.end(), has_name)) return slots;
@@ -41,6 +54,7 @@ std::vector<void*> laid_out(const std::vector<Slot>& slots, int major) {
   std::vector<void*> table = {nullptr, const_cast<std::type_info*>(&type)};
   for (const Slot& slot : slots)
     if (slot.first <= major && major <= slot.last) table.push_back(slot.function);
+  table.insert(table.end(), kLaterMethods, reinterpret_cast<void*>(&later_method));
   return table;
 }
 
@@ -86,7 +100,8 @@ std::string described_tables(int major) {
     for (const Slot& slot : table->slots) {
       if (major < slot.first || slot.last < major) continue;
       text += name + '\t' + std::to_string(number++) + '\t' + slot.name + '\t' +
-              readable(*slot.type) + '\n';
+              readable(*slot.type) + '\t' + std::to_string(slot.first) + '.' +
+              std::to_string(slot.first_minor) + '\n';
     }
   }
   return text;

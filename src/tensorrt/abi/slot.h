@@ -146,6 +146,7 @@ struct Slot {
   const std::type_info* type;  ///< The method's signature, with Opwright's types.
   int first = 10;              ///< The first and the last major version that have the slot.
   int last = 11;
+  int first_minor = 0;  ///< The first minor version of `first` that has the slot.
 };
 
 /// The slot of `name` that calls a method, or a function without captures.
@@ -164,12 +165,19 @@ inline Slot since_11(Slot slot) {
   slot.first = 11;
   return slot;
 }
+/// A slot that TensorRT 11.1 does not have, but 11.4.
+inline Slot since_11_4(Slot slot) {
+  slot = since_11(slot);
+  slot.first_minor = 4;
+  return slot;
+}
 /// The two slots of a destructor.
 std::vector<Slot> destructor();
 /// The slot of a method that returns the face of an implementation.
 Slot own_face();
 
-/// The virtual tables of a class, for each version.
+/// The virtual tables of a class, for each version. Behind the described slots there are some for
+/// methods that a later minor version may have: these warn and return false, null or 0.
 struct Table {
   /// \param slots begin with the destructor's, unless it is among them.
   Table(const char* name, std::vector<Slot> slots);
@@ -191,7 +199,7 @@ bool lacks(const char* method);
 /// Values in the type of an older method: good until the next call on the thread. Null for null.
 const int32_t* narrowed(const int64_t* values, int32_t count);
 
-/// All tables, a line for each slot: class, number, method and signature.
+/// All tables, a line for each slot: class, number, method, signature, first version.
 std::string described_tables(int major);
 
 }  // namespace opwright::tensorrt

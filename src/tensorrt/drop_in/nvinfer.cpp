@@ -5,7 +5,7 @@
 namespace {
 // The newest versions whose tables are described.
 constexpr int32_t kMajor = OPWRIGHT_TENSORRT_MAJOR;
-constexpr int32_t kMinor = kMajor == 10 ? 16 : 1;
+constexpr int32_t kMinor = kMajor == 10 ? 16 : 4;
 }  // namespace
 
 extern "C" {

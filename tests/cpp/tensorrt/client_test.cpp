@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "opwright/builder.h"
@@ -164,6 +165,58 @@ TEST_F(TensorrtClient, KnowsNoCpu) {
   auto* const plan = call<Object*>(builder, "VBuilder", "buildSerializedNetwork", network, config);
   EXPECT_NE(plan, nullptr);
   for (Object* const object : {plan, config, network, builder}) drop(object);
+}
+
+TEST_F(TensorrtClient, SqueezesWithAxesAndWithout) {
+  Object* const builder = make_builder(logger);
+  auto* const network = call<Object*>(builder, "VBuilder", "createNetworkV2", 0U);
+  const Dims dims{4, {1, -1, 1, 3}};
+  auto* const x = call<Object*>(network, "VNetworkDefinition", "addInput", "x", DataType::kFLOAT,
+                                static_cast<const Dims*>(&dims));
+  static const int32_t first = 0;
+  const Dims one{1, {1}};
+  auto* const axes = output_of(call<Object*>(network, "VNetworkDefinition", "addConstant", &one,
+                                             Weights{DataType::kINT32, &first, 1}));
+  Object* const none = nullptr;
+  for (const auto& [method, given, rank] :
+       {std::tuple("addSqueeze", axes, 3), {"addSqueezeV2", axes, 3}, {"addSqueezeV2", none, 2}}) {
+    auto* const layer = call<Object*>(network, "VNetworkDefinition", method, x, given);
+    ASSERT_NE(layer, nullptr);
+    EXPECT_EQ(call<Dims>(output_of(layer), "VTensor", "getDimensions").nbDims, rank) << method;
+    EXPECT_EQ(call<int32_t>(layer, "VLayer", "getNbInputs"), given == none ? 1 : 2);
+  }
+  for (Object* const object : {network, builder}) drop(object);
+}
+
+TEST_F(TensorrtClient, HasTheMethodsOfTensorrt11_4) {
+  Object* const builder = make_builder(logger);
+  Object* const network = make_network(builder);
+  auto* const config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
+  call<void>(config, "VBuilderConfig", "setFlag", BuilderFlag::kREFIT);
+  auto* const plan = call<Object*>(builder, "VBuilder", "buildSerializedNetwork", network, config);
+  Object* const runtime = make_runtime(logger);
+  const int32_t usual = 0, shared = 1;
+  EXPECT_TRUE(call<bool>(runtime, "VRuntime", "setDLAWorkspaceAllocationStrategy", usual));
+  EXPECT_FALSE(call<bool>(runtime, "VRuntime", "setDLAWorkspaceAllocationStrategy", shared));
+  EXPECT_EQ(call<int32_t>(runtime, "VRuntime", "getDLAWorkspaceAllocationStrategy"), usual);
+  auto* const engine = call<Object*>(runtime, "VRuntime", "deserializeCudaEngine",
+                                     call<void*>(plan, "VHostMemory", "data"),
+                                     call<size_t>(plan, "VHostMemory", "size"));
+  auto* const refitter = exported<Object*(void*, void*, int32_t)>(
+      "nvinfer", "createInferRefitter_INTERNAL")(engine, &logger, 110400);
+  EXPECT_TRUE(call<bool>(refitter, "VRefitter", "releaseRefitResources"));
+  for (Object* const object : {refitter, engine, runtime, plan, config, network, builder})
+    drop(object);
+}
+
+/// A program that was compiled with headers that are newer than what Opwright knows.
+TEST_F(TensorrtClient, UnknownMethodsOfLaterVersionsReturnNull) {
+  Object* const builder = make_builder(logger);
+  Object* const network = make_network(builder);
+  const size_t last = slot_of("VNetworkDefinition", "addSqueezeV2");
+  for (const size_t later : {size_t{1}, size_t{16}})
+    EXPECT_EQ(call_slot<void*>(network->implementation, last + later), nullptr);
+  for (Object* const object : {network, builder}) drop(object);
 }
 
 TEST_F(TensorrtClient, ObjectsOfThreadsAreNotMixedUp) {

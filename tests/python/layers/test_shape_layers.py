@@ -36,6 +36,23 @@ def test_squeeze_and_unsqueeze():
         _ = squeezed.get_output(0).shape
 
 
+@on_each_device
+def test_squeeze_of_all_axes(device):
+    """Without axes those go that have extent 1 in the network, whatever comes at run time."""
+    net = Net()
+    x = net.input("x", trt.float32, (1, -1, 2, 1, 4))
+    squeezed = net.network.add_squeeze(x)
+    assert squeezed.num_inputs == 1
+    assert tuple(squeezed.get_output(0).shape) == (-1, 2, 4)
+    empty = net.network.add_squeeze(net.constant(np.zeros((1, 0, 1))), axes=None)
+    assert tuple(empty.get_output(0).shape) == (0,)
+    shapes = {"x": ((1, 1, 2, 1, 4), (1, 3, 2, 1, 4), (1, 5, 2, 1, 4))}
+    run = net.build([squeezed.get_output(0)], shapes, device=device)
+    for rows in (1, 3):
+        given = np.random.default_rng(0).normal(size=(1, rows, 2, 1, 4)).astype(np.float32)
+        np.testing.assert_array_equal(run(x=given)[0], given.reshape(rows, 2, 4))
+
+
 def test_shapes_are_followed_through_them():
     """A reshape to what a scalar that was taken out of a shape says."""
     net = Net()
@@ -72,6 +89,21 @@ def test_assertion(device, tmp_path):
             np.testing.assert_array_equal(engine(x=np.ones(3, np.float32)), [2, 2, 2])
             with pytest.raises(trt.Error, match="'positive' failed: x must be positive"):
                 engine(x=np.array([1, -1, 1], np.float32))
+
+
+@on_each_device
+def test_timing_meets_no_assertion(device):
+    """The values that a build times layers with are not those that a program asserts."""
+    net = Net()
+    x = net.input("x", trt.float32, (3,))
+    net.network.add_assertion(net.binary(x, net.constant([1e6]), "GREATER"), "x must be great")
+    doubled = net.binary(x, x)
+    doubled.name = "y"
+    net.network.mark_output(doubled)
+    engine = trt.build(net.network, device=device, timing=True)
+    np.testing.assert_array_equal(engine(x=np.full(3, 2e6, np.float32)), [4e6] * 3)
+    with pytest.raises(trt.Error, match="x must be great"):
+        engine(x=np.ones(3, np.float32))
 
 
 @on_each_device

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+import emulated_gpu
+
 BINDINGS = [
     Path(path) for path in os.environ.get("OPWRIGHT_TENSORRT_BINDINGS", "").split(":") if path
 ]
@@ -128,10 +130,110 @@ print("well")
 """
 
 
-@pytest.mark.skipif(not BINDINGS, reason="OPWRIGHT_TENSORRT_BINDINGS names no binding of NVIDIA's")
-@pytest.mark.parametrize("binding", BINDINGS, ids=lambda path: path.name)
-def test_nvidias_binding(python, binding):
-    shutil.copytree(binding / "tensorrt_bindings", site_packages(python) / "tensorrt_bindings")
+# What ended the process once.
+CALLS = """
+import numpy as np
+import tensorrt as trt
+
+logger = trt.Logger(trt.Logger.ERROR)
+builder = trt.Builder(logger)
+network = builder.create_network(0)
+x = network.add_input("x", trt.float32, (1, 2, 1, 3))
+if hasattr(network, "add_squeeze"):
+    axes = network.add_constant((1,), np.array([0], np.int32)).get_output(0)
+    assert tuple(network.add_squeeze(x, axes).get_output(0).shape) == (2, 1, 3)
+    if "= None" in trt.INetworkDefinition.add_squeeze.__doc__:
+        assert tuple(network.add_squeeze(x).get_output(0).shape) == (2, 3)
+
+class Twice(trt.IPluginV2DynamicExt):
+    def __init__(self):
+        trt.IPluginV2DynamicExt.__init__(self)
+        self.num_outputs = 1
+        self.plugin_namespace = ""
+        self.plugin_type = "Twice"
+        self.plugin_version = "1"
+
+    def get_output_datatype(self, index, types):
+        return types[0]
+
+    def get_output_dimensions(self, index, inputs, builder):
+        return trt.DimsExprs(inputs[0])
+
+    def clone(self):
+        return Twice()
+
+assert tuple(network.add_plugin_v2([x], Twice()).get_output(0).shape) == (1, 2, 1, 3)
+
+if hasattr(trt, "IPluginV3"):
+    class Partless(trt.IPluginV3):
+        def __init__(self):
+            trt.IPluginV3.__init__(self)
+
+        def clone(self):
+            return Partless()
+
+    for _ in range(20):
+        assert network.add_plugin_v3([x], [], Partless()) is None
+print("well")
+"""
+
+# A reader asks CUDA's driver where the memory lies.
+READER = """
+import io
+import tensorrt as trt
+
+class Reader(trt.IStreamReaderV2):
+    def __init__(self, data):
+        trt.IStreamReaderV2.__init__(self)
+        self.file = io.BytesIO(data)
+
+    def read(self, size, stream):
+        return self.file.read(size)
+
+    def seek(self, offset, where):
+        return self.file.seek(offset, int(where)) >= 0
+
+logger = trt.Logger(trt.Logger.ERROR)
+builder = trt.Builder(logger)
+network = builder.create_network(0)
+layer = network.add_identity(network.add_input("x", trt.float32, (2, 3)))
+network.mark_output(layer.get_output(0))
+plan = builder.build_serialized_network(network, builder.create_builder_config())
+assert trt.Runtime(logger).deserialize_cuda_engine(Reader(memoryview(plan))).num_io_tensors == 2
+print("well")
+"""
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(
+            binding,
+            id=binding.name,
+            marks=pytest.mark.skipif(
+                not BINDINGS, reason="OPWRIGHT_TENSORRT_BINDINGS names no binding of NVIDIA's"
+            ),
+        )
+        for binding in BINDINGS or [Path("none")]
+    ]
+)
+def python_with_binding(python, request):
+    shutil.copytree(
+        request.param / "tensorrt_bindings", site_packages(python) / "tensorrt_bindings"
+    )
     assert command(python, "provide").returncode == 0
-    done = run(python, "-c", BINDING)
-    assert done.stdout.endswith("well\n"), done.stderr
+    return python
+
+
+@pytest.mark.parametrize("script", [BINDING, CALLS], ids=["engine", "calls"])
+def test_nvidias_binding(python_with_binding, script):
+    done = run(python_with_binding, "-c", script)
+    assert done.returncode == 0 and done.stdout.endswith("well\n"), done.stderr
+
+
+@emulated_gpu.emulated_only
+def test_readers_over_nvidias_binding(python_with_binding):
+    folder = emulated_gpu.RUNTIME_ENVIRONMENT["LD_LIBRARY_PATH"]
+    libraries = f"{folder}:{Path(emulated_gpu.DRIVER).parent}"
+    on_the_gpu = {"OPWRIGHT_DEVICE": "cuda", "OPWRIGHT_ALLOW_DEVICE_CODE": "1"}
+    done = run(python_with_binding, "-c", READER, LD_LIBRARY_PATH=libraries, **on_the_gpu)
+    assert done.returncode == 0 and done.stdout.endswith("well\n"), done.stderr

@@ -70,17 +70,24 @@ SHARED = {
 }
 
 
-def major_of(headers: Path) -> int:
+def version_of(headers: Path) -> tuple[int, int]:
     text = (headers / "NvInferVersion.h").read_text()
-    return int(re.search(r"_MAJOR(?:_ENTERPRISE)? (\d+)", text)[1])
+    parts = (re.search(rf"_{part}(?:_ENTERPRISE)? (\d+)", text) for part in ("MAJOR", "MINOR"))
+    major, minor = (int(part[1]) for part in parts)
+    return major, minor
 
 
-def described(major: int) -> list[tuple[str, int, str, str]]:
+def described(major: int, minor: int = 99) -> list[tuple[str, int, str, str]]:
+    """The slots that a version has: class, number, method and signature."""
     library = ctypes.CDLL(str(LIBRARY))
     library.opwrightTensorrtTables.restype = ctypes.c_char_p
     lines = library.opwrightTensorrtTables(major).decode().splitlines()
     rows = [line.split("\t") for line in lines]
-    return [(table, int(number), name, kind) for table, number, name, kind in rows]
+    return [
+        (table, int(number), name, kind)
+        for table, number, name, kind, since in rows
+        if tuple(map(int, since.split("."))) <= (major, minor)
+    ]
 
 
 def plain(signature: str) -> str:
@@ -125,9 +132,9 @@ def test_every_slot_has_a_function() -> None:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 @pytest.mark.parametrize("headers", HEADERS, ids=str)
 def test_tables_are_those_of_the_headers(headers: Path, tmp_path: Path) -> None:
-    major = major_of(headers)
+    major, minor = version_of(headers)
     folders = [headers, headers / "impl"]
-    rows = [row for row in described(major) if (major, row[0]) != (10, "IPluginRegistry")]
+    rows = [row for row in described(major, minor) if (major, row[0]) != (10, "IPluginRegistry")]
     twice = {key for key, count in Counter((row[0], row[2]) for row in rows).items() if count > 1}
     has_parser = (headers / "NvOnnxParser.h").exists()
     lines = []
