@@ -221,8 +221,8 @@ def shard(
     - ``columns``: the output features are cut; those of a table of words are gathered after the
       lookup. ``heads``: the same for attention, where whole heads stay together.
     - ``rows``: the input features are cut; an all-reduce sums the products. A bias is added once.
-    - ``vocabulary``: words are cut. Of a table of words each rank looks up its own, and an
-      all-reduce follows; of the last product an all-gather gives all words.
+    - ``vocabulary``: words are cut. Each rank looks up its own words in a table, and an all-reduce
+      follows. An all-gather follows the last product.
     - ``experts``: the first axis of a weight that has all experts.
     - ``split``: this axis of a weight, an input or an output.
     - ``gather``: a computed tensor that is made whole.
