@@ -13,8 +13,8 @@ namespace opwright {
 /// How many candidates of a layer a build times. Candidates with the same types and formats form a
 /// group: the fastest of them is the one that selection may choose.
 struct SearchRange {
-  /// Times the best estimate of a group within which an estimate is worth timing. Of a group whose
-  /// best estimate is farther from the layer's best one, only that one is worth timing.
+  /// Times the best estimate of a group within which an estimate is worth timing. If a group's best
+  /// estimate is farther from the layer's best one, only that estimate is worth timing.
   float of_group = std::numeric_limits<float>::infinity();
   /// Times the time of another group, with conversions to its types and formats, within which a
   /// group is worth timing.

@@ -39,7 +39,7 @@ class Contest {
   };
   explicit Contest(Build build) : build_(std::move(build)) {}
 
-  /// Of the assignments that are close, returns the one whose engine runs fastest. The problem's
+  /// Returns the assignment whose engine runs fastest, among those that are close. The problem's
   /// first nodes are the network's inputs.
   std::vector<int> choose(const SelectionProblem& problem,
                           const std::vector<bool>& contested) const;

@@ -172,7 +172,7 @@ bool fuse_simple(Graph& graph, const PassContext& context, GraphNode* node,
   GraphValue* first = node->inputs[epilogue->first];
   GraphValue* second = epilogue->second < 0 ? nullptr : node->inputs[epilogue->second];
   if (second == nullptr && !epilogue->activation.present()) return false;
-  // Of two convolutions the one whose result comes last takes the other's result as its residual.
+  // The later one of two convolutions takes the other's result as its residual.
   // Exporters of residual networks put the shortcut second.
   return fuse(graph, context, node, first, second, epilogue->activation) ||
          (second && fuse(graph, context, node, second, first, epilogue->activation));

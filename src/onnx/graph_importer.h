@@ -37,7 +37,7 @@ class GraphImporter {
   /// Per node. Nodes behind a failed one are blocked; nodes that use an input that failed count as
   /// failed.
   const std::vector<Fate>& fates() const { return fates_; }
-  /// The outputs of each node, by its name. Of several nodes with one name, those of the first.
+  /// The outputs of each node, by its name. The first of several nodes with one name counts.
   std::unordered_map<std::string, std::vector<Tensor*>> take_node_outputs() {
     return std::move(node_outputs_);
   }

@@ -71,7 +71,7 @@ void check_residual(const Inference& inference, int input, std::span<const Expr>
     inference.require_extent(input, static_cast<int>(i), shape[i], "that of the output");
 }
 
-/// The inputs, of which x and the kernel must be present. Fused inputs come last.
+/// The inputs. x and the kernel must be present. Fused inputs come last.
 Inference convolution_inputs(InferContext& context, std::string_view kind,
                              const ConvolutionParams& params) {
   Inference inference(context, kind, {"x", "kernel", "bias", "residual"}, 2,

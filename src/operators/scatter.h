@@ -50,8 +50,8 @@ struct MaxUnpoolParams {
 };
 /// The opposite of pooling that tells where its maxima lie. Inputs: maxima, as many indices (INT32
 /// or INT64) and the result's extents. An index counts all elements of the result, a negative one
-/// from the end. Maxima with other indices out of range are left out. Of several maxima with one
-/// index the last one stays. All other elements are zero.
+/// from the end. Maxima with other indices out of range are left out. The last one of several
+/// maxima with one index stays. All other elements are zero.
 class MaxUnpool final : public BuiltinOperator<MaxUnpool, MaxUnpoolParams> {
  public:
   static constexpr std::string_view kKind = "MaxUnpool";

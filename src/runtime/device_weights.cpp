@@ -16,7 +16,7 @@ constexpr size_t kWeightAlignment = 256;
 
 alignas(64) std::byte host_empty[64];
 
-/// The bytes of all weights. Of weights at one address, the longest contains all others.
+/// The bytes of all weights. The longest weight at an address contains all others there.
 struct Pieces {
   std::vector<Blob> fixed, streamable;
 };

@@ -22,7 +22,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   }
   PlanHeader header;
   std::memcpy(&header, data, sizeof(header));
-  // Mostly the plan section alone, which stays in its place; sometimes anything.
+  // Mostly only the plan section changes, and stays in its place; sometimes anything does.
   const bool fits = header.plan.offset <= size && header.plan.size <= size - header.plan.offset;
   if (seed % 8 != 0 && fits && header.plan.size != 0) {
     const size_t room = static_cast<size_t>(header.plan.size);

@@ -14,7 +14,7 @@
 namespace opwright::fuzz {
 namespace {
 
-/// A launch as a plugin with two inputs, of which one is a shape input, and an output gives it.
+/// The launch of a plugin with an input, a shape input and an output.
 Attributes valid_launch() {
   KernelCode code;
   code.name = "kernel";

@@ -27,8 +27,8 @@ TileFunction find_integer_op(int32_t op, DataType operands);
 TileFunction find_select(int element_size);
 /// The conversion between two of kFLOAT, kHALF, kBF16, kFP8, kINT8, kUINT8, kINT32, kINT64 and
 /// kBOOL. Floats become integers by truncation, saturating, and NaN becomes 0. Integers wrap
-/// around. Every value but 0 is true. Null for other types and between two types of which neither
-/// is a register's (kHALF to kINT8).
+/// around. Every value but 0 is true. Null for other types, and where neither type is a
+/// register's (kHALF to kINT8).
 TileFunction find_cast(DataType from, DataType to);
 /// The rounding of FP32 to values of kHALF or kBF16, which stay FP32.
 TileFunction find_rounding(DataType to);

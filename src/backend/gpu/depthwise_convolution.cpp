@@ -12,8 +12,8 @@ namespace {
 /// channels.
 constexpr int kBlockThreads = 128;
 constexpr int64_t kMostLanes = 16;
-/// The most taps of a window's row, each of which has code of its own, and the most taps of a
-/// window.
+/// The most taps of a window's row, and the most taps of a window. Each tap of a row has code of
+/// its own.
 constexpr int64_t kMostInRow = 32, kMostTaps = 1024;
 /// The most places along a row that the windows of a thread's pixels cover. Each place has code of
 /// its own.

@@ -63,7 +63,7 @@ class ProductTime {
   }
 
  private:
-  /// The cycles of what several units do at the same time, of which each delays the others.
+  /// The cycles of several units that work at the same time and delay each other.
   double norm(std::initializer_list<double> cycles) const {
     const double most = std::max(cycles);
     if (most <= 0) return 0;
@@ -131,7 +131,8 @@ class ProductTime {
     return is_group_ ? std::max(step + rates_.group_step, rates_.group_latency / ahead)
                      : std::max(step + rates_.step, rates_.latency / ahead);
   }
-  /// Cycles of a tile's results in a multiprocessor that computes several, and of one alone.
+  /// Cycles of a tile's results in a multiprocessor that computes several tiles, and in one that
+  /// computes one.
   std::pair<double, double> results_cycles() const {
     if (is_rows_) return {0, 0};
     // The blocks of a cluster share a tile's results.

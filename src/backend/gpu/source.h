@@ -155,8 +155,8 @@ class KernelSource {
   /// Finishes the kernel with that body, on a grid of `blocks` blocks of `threads` threads.
   /// `blocks` may exceed the limit of a grid: loops by index_step() then take the rest. The
   /// compiler limits registers so that a multiprocessor has room for at least `blocks_at_once`
-  /// blocks; 0: no limit. `cluster` blocks, of which `blocks` must be a multiple, run together and
-  /// reach each other's shared memory.
+  /// blocks; 0: no limit. `cluster` blocks run together and reach each other's shared memory.
+  /// `blocks` must be a multiple of it.
   GeneratedKernel finish(std::string_view body, const Expr& blocks, int threads,
                          int blocks_at_once = 0, int cluster = 1);
 

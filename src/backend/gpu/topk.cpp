@@ -19,7 +19,7 @@ constexpr int64_t kMaxInWarp = 1024;  ///< elements that a warp keeps
 constexpr int64_t kMaxFromWarp = 32;  ///< keys that a warp finds one after another
 constexpr int64_t kSortBytes = 32768;
 
-/// The most blocks that share a row of which only the best is wanted, and the most such rows.
+/// The most blocks that share a row to find its best element, and the most such rows.
 constexpr int64_t kMostBlocksOfRow = 32, kMostSharedRows = 64;
 /// Bits of a counter of finished blocks.
 constexpr int kCounterBits = 8;

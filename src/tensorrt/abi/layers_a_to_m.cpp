@@ -4,7 +4,7 @@ namespace opwright::tensorrt {
 
 namespace {
 
-/// A value of which TensorRT returns a reference: good until the next call on the thread.
+/// A reference to a value, as TensorRT returns it: good until the next call on the thread.
 Permutation const& kept(const Permutation& value) {
   thread_local Permutation last;
   last = value;

@@ -22,7 +22,7 @@ std::span<const int32_t> numbers<BuilderFlag>(int major) {
 
 template <>
 std::span<const int32_t> numbers<PreviewFeature>(int major) {
-  // The first and the last are features of TensorRT 10 alone.
+  // Only TensorRT 10 has the first and the last feature.
   static constexpr int32_t kTen[] = {kNone, 0, 1, kNone};
   if (major == 10) return kTen;
   return {};

@@ -20,7 +20,7 @@ namespace opwright {
 namespace {
 
 /// A layer with two tactics, and behind it one that calls a plugin's code, which is slow behind the
-/// layer's tactic 0: the one that is faster alone, as the timing cache says. Both copy their input.
+/// layer's tactic 0: the timing cache says that it is faster by itself. Both copy their input.
 class Contests : public testing::Test {
  protected:
   static constexpr int kAlone = -1;

@@ -18,7 +18,7 @@ namespace {
 using Location = PlanTensor::Location;
 using Change = std::function<void(Plan&)>;
 
-/// What loading says, after the checks of the plan alone, as for a file.
+/// What loading says after only the plan's checks, as for a file.
 std::string load_error(Plan plan, const Change& change, LoadOptions options = {}) {
   change(plan);
   return error_of([&] {
@@ -317,7 +317,7 @@ TEST(HostilePlan, AnExtentThatIsLargerBetweenTheEndsStaysWithinItsMemory) {
 }
 
 TEST(HostilePlan, CopiesStayWithinTheTensorsThatTheyAreOf) {
-  // y is a copy of a tensor in the arena, both of which the file says to have n * (101 - n)
+  // y is a copy of a tensor in the arena. The file says that both have n * (101 - n)
   // elements.
   Plan plan = dynamic_softmax();
   Schedule& schedule = plan.schedules[0];

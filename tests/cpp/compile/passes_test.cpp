@@ -421,7 +421,7 @@ TEST_F(Passes, PaddingGoesIntoAPoolingThatAllowsIt) {
   };
   network_.mark_output(*pooled(1));
   network_.mark_output(*pooled(2));
-  // As wide as the window it leaves windows of padding alone.
+  // Padding as wide as the window makes windows of nothing but padding.
   expect("Pooling Slice Pooling");
 }
 

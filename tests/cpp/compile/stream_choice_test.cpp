@@ -22,7 +22,7 @@ TEST(StreamChoice, BranchesRunBesideEachOther) {
 TEST(StreamChoice, AChainAndWhatDoesNotPayStayAlone) {
   EXPECT_EQ(choose_streams(std::vector<StreamCandidate>{{.time = 9}, {{0}, 9}, {{1}, 9}}, 3),
             Streams(3, kAlone));
-  // Two of 2 us, of which one begins and the step behind them follows 0.7 us later.
+  // Two steps of 2 us. The step behind them follows 0.7 us after the first begins.
   EXPECT_EQ(
       choose_streams(std::vector<StreamCandidate>{{.time = 9}, {{0}, 2}, {{0}, 2}, {{1, 2}, 9}}, 3),
       Streams(4, kAlone));

@@ -125,7 +125,7 @@ TEST_F(Watched, ElementsThatArePatternsByChanceAreWritten) {
                   {"did not write 1 of 12288 elements", "the first at [1000]"});
 }
 
-/// Of large outputs a part is looked at.
+/// The verifier looks at a part of large outputs.
 TEST_F(Watched, TheEndOfALargeOutputIsLookedAt) {
   constexpr int64_t kMany = int64_t{1} << 20;
   expect_contains(

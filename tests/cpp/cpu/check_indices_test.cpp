@@ -156,7 +156,7 @@ TEST(Check, IndicesOutOfRangeGiveZero) {
       if (mode == GatherMode::kND) each.inputs[1] = port({3, 1}, index);
       Made made(each);
       ASSERT_EQ(made.tell_opt(), "");
-      // Of random indices none is within 5 elements.
+      // No random index is within 5 elements.
       EXPECT_EQ(made.run(random), std::vector<std::byte>(12));
     }
   }

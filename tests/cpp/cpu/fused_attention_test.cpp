@@ -151,7 +151,7 @@ void check(const Case& c, Selection& selection) {
   if (c.bias != MaskKind::kNone) {
     Values bias = random_values(mask_shape(c, c.bias), 9, -3, 3);
     if (c.bias == MaskKind::kLowest)
-      // Of a row all keys, each other one, or all but those that are forbidden.
+      // A row sees all keys, every other one, or all but the forbidden ones.
       for (int64_t i = 0; i < bias.size(); ++i) {
         const int64_t row = i / c.keys, key = i % c.keys;
         bias[i] = row % 3 == 1 && key % 2 == 0   ? 0

@@ -35,7 +35,7 @@ struct Function {
   const char* name;
   PointwiseInstruction instruction;
   double (*reference)(double);
-  // Of operations that are not exact.
+  // The errors of operations that are not exact.
   double tolerance = 1e-6;    ///< relative
   double absolute = 1.2e-38;  ///< results below the normal numbers may be flushed
 };
@@ -244,7 +244,7 @@ TEST(Pointwise, RegistersAreRoundedToNarrowTypes) {
   }
 }
 
-/// Of quotients of every size, and of numbers that are hardly a multiple of the divisor.
+/// Quotients of every size, and numbers that are hardly a multiple of the divisor.
 TEST(Pointwise, RemaindersAreExact) {
   Values a = all_floats();
   for (int64_t i = 0; i < 20000; ++i) {

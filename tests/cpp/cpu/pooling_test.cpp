@@ -249,7 +249,7 @@ TEST(Pooling, OffersChannelsLastWithAFastKernel) {
   EXPECT_TRUE(found);
 }
 
-/// Of an optimum without elements oneDNN has nothing to choose.
+/// oneDNN has nothing to choose for an optimum without elements.
 TEST(Pooling, EveryCandidateHasItsTactic) {
   PoolingParams params;
   params.type = PoolingType::kAVERAGE, params.window = {2, 2};

@@ -96,7 +96,7 @@ TEST(Softmax, RowsOfEveryLengthAroundAVector) {
   }
 }
 
-/// Of columns beside each other; no probability is above 1.
+/// Columns beside each other; no probability is above 1.
 TEST(Softmax, ColumnsOfEveryNumberAroundAVector) {
   Selection selection(5);
   for (const int64_t columns : {1, 7, 16, 63, 65, 130})

@@ -56,8 +56,8 @@ std::vector<Shape> operands_of(const Shape& y, bool has_all_axes) {
   return shapes;
 }
 
-/// Operands of all shapes at once, of which the sum is multiplied by every other one and the rest
-/// are added: in each candidate, at addresses that vectors may have and others.
+/// Operands of all shapes at once. Every other one multiplies the sum, the rest are added. Each
+/// candidate runs at aligned addresses and at others.
 TEST(CudaEpilogue, OperandsOfEveryShape) {
   const EpilogueCase cases[] = {
       {"3x3", {2, 3, 7, 7}, {4, 3, 3, 3}},
@@ -117,7 +117,7 @@ TEST(CudaEpilogue, OperandsOfEveryShape) {
            candidates_of(op, inputs, outputs, {.all_tactics = c.all_tactics})) {
         const bool is_last = candidate.outputs[0].format != TensorFormat::kLINEAR;
         const std::string unit = candidate.tactic_name.substr(0, candidate.tactic_name.find(' '));
-        // One of each kind; tiles differ in their numbers alone.
+        // One of each kind: tiles differ only in their numbers.
         if (!seen.insert(str(c.name, has_all_axes, is_last, unit)).second) continue;
         SCOPED_TRACE(::testing::Message() << c.name << " " << describe(candidate));
         TestKernel kernel(op, candidate, inputs, outputs);

@@ -597,8 +597,8 @@ TEST(OpenRecurrence, TensorCores) {
     }
 }
 
-/// Tiles of which a warp has several, sixteen rows, sixteen blocks, weights that shared memory
-/// keeps and that it does not, and FP32 in TF32.
+/// Several tiles in a warp, sixteen rows, sixteen blocks, weights that shared memory keeps and
+/// others, and FP32 in TF32.
 TEST(OpenRecurrence, TensorCoresOfManySizes) {
   RecurrenceParams params = recurrent_params(RecurrentCell::kLSTM, RecurrentDirection::kREVERSE, 1);
   check_recurrent(params, 130, 16, DataType::kHALF, true, {{3, 2}});

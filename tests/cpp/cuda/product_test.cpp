@@ -204,8 +204,8 @@ TEST(CudaProduct, ResultsOf16Bits) {
   EXPECT_GE(tactics.size(), at_least(6u)) << "not every tile was tested";
 }
 
-/// Tiles of which several blocks compute parts, again and again: each run leaves the counters of
-/// what is done as it found them.
+/// Several blocks compute parts of a tile, again and again: each run leaves the counters of parts
+/// as it found them.
 TEST(CudaProduct, TilesInParts) {
   const int64_t m = 37, n = 300, k = 4 * 8 * 64;
   const MatrixMultiply op;
@@ -239,7 +239,7 @@ TEST(CudaProduct, TilesInParts) {
 }
 
 /// Few rows, read straight from memory: of b along k and across it, with a bias and an activation,
-/// at addresses that vectors may have and others. BF16 differs by its conversions alone.
+/// at addresses that vectors may have and others. BF16 differs only in its conversions.
 TEST(CudaProduct, FewRows) {
   std::set<int64_t> tactics;
   for (const DataType type : {DataType::kHALF, DataType::kBF16})
@@ -422,13 +422,13 @@ TEST(CudaProduct, RowProducts) {
         if (::testing::Test::HasFailure()) return;
       }
     }
-    // Of matrices that are computed columns do not come before.
+    // Columns of computed matrices do not come before.
     inputs[1].constant = false;
     EXPECT_TRUE(candidates_of(op, inputs, outputs).empty());
   }
 }
 
-/// In a chain of kernels streamed products are the best whatever they take alone.
+/// Streamed products are the best ones in a chain of kernels, whatever they take by themselves.
 TEST(CudaProduct, LargeProductsOfARowHaveOneCandidate) {
   if (runs_all_tactics()) GTEST_SKIP() << "only what is worth timing";
   MatrixMultiplyParams params;
@@ -487,8 +487,8 @@ Values as_tf32(Values values) {
   return values;
 }
 
-/// Tensor cores on FP32, of which they take the first bits, and on INT8, exactly; matrices as they
-/// are and transposed.
+/// Tensor cores on FP32, whose first bits they take, and on INT8, exactly. Matrices as they are and
+/// transposed.
 TEST(CudaProduct, TensorCoresOfTf32AndBytes) {
   const int64_t sizes[][3] = {{37, 70, 45}, {64, 96, 128}, {130, 40, 96}};
   for (const DataType type : {DataType::kFLOAT, DataType::kINT8})

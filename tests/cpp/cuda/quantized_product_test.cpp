@@ -55,7 +55,7 @@ bool is_tensor(const Candidate& candidate) {
 }
 
 /// Every tile, of operands along k, copied by boxes and by threads, beyond the ends of all axes and
-/// at addresses that vectors may not have. UINT8 differs from INT8 by the instruction's name alone.
+/// at addresses that vectors may not have. UINT8 differs from INT8 only in the instruction's name.
 TEST(CudaQuantizedProduct, EveryTile) {
   MatrixMultiplyParams params;
   params.op1 = MatrixOperation::kTRANSPOSE;
@@ -162,7 +162,7 @@ TEST(CudaQuantizedProduct, TilesInParts) {
 }
 
 /// Scales, a bias, an activation and the next layer's quantization behind the sums: results of FP8
-/// and of INT8, and of FP16 with a residual of that type. Of a long k tiles in parts alone.
+/// and of INT8, and of FP16 with a residual of that type. A long k has only tiles in parts.
 TEST(CudaQuantizedProduct, FusedPrograms) {
   using Op = ElementWiseOperation;
   const int64_t m = 70, n = 136, long_k = 1040;
@@ -243,7 +243,7 @@ TEST(CudaQuantizedProduct, FusedPrograms) {
 }
 
 /// Windows of both layouts: of channels that boxes have and of others, over borders, with strides,
-/// dilations and groups. Windows are found alike for all types: two of them have some cases alone.
+/// dilations and groups. All types find windows alike, so two types have only some cases.
 TEST(CudaQuantizedConvolution, Windows) {
   struct Case {
     int64_t channels, maps, groups, size, window, stride, dilation, padding;

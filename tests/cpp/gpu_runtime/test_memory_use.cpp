@@ -80,7 +80,7 @@ class MemoryUse : public testing::TestWithParam<std::tuple<bool, bool>> {
     plan_.step("convert", "Gpu:to_float", {value}, {plan_.output("v", kFp32, {1})});
     plan_.plan().graphs = std::get<0>(GetParam());
   }
-  /// Of others the end of the work is not known once they may be gone.
+  /// Other streams may be gone, so nobody knows when their work ends.
   static bool is_on_default_stream() { return std::get<1>(GetParam()); }
   Queue queue() const { return is_on_default_stream() ? nullptr : stream_.queue(); }
   /// A context that has run, as a graph where those are on.

@@ -56,7 +56,7 @@ TEST(LazyInference, EachLayerIsInferredOnce) {
   x->set_shape(Shape{1});
   EXPECT_EQ(last->shape(), (Shape{1 + 3 * kLayers}));
   EXPECT_EQ(Grow::inferred, 2 * kLayers);
-  // A change reaches what is downstream alone.
+  // A change reaches only layers downstream.
   edit(*layers[kLayers - 2], [](Grow::Params& p) { p.amount = 4; });
   EXPECT_EQ(last->shape(), (Shape{2 + 3 * kLayers}));
   EXPECT_EQ(Grow::inferred, 2 * kLayers + 2);

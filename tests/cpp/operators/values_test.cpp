@@ -211,7 +211,7 @@ TEST(Values, DivisionOfWhatMayBeNegativeTruncates) {
   const TensorInfo quotient = infer_one<ElementWise>(op(ElementWiseOperation::kDIV), inputs);
   EXPECT_EQ(values_at(quotient, {2}), (Values{-1}));
   EXPECT_EQ(values_at(quotient, {8}), (Values{1}));
-  // Of extents it is the plain quotient, equal to what other operators infer.
+  // The quotient of extents equals the one that other operators infer.
   const Tensors extents = {vector_of({s(0)}), vector_of({Expr(2)})};
   const TensorInfo half = infer_one<ElementWise>(op(ElementWiseOperation::kDIV), extents, 1);
   EXPECT_EQ(half.values->front(), floor_div(s(0), Expr(2)));

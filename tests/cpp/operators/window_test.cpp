@@ -55,7 +55,7 @@ TEST(Convolution, SamePaddingDividesTheExtent) {
   params.stride = {3};
   params.padding_mode = PaddingMode::kSAME_UPPER;
   // 10 elements, stride 3: windows begin at 0, 3, 6, 9 and reach to 9 + 4 = 13, 3 more than there
-  // are, of which the larger part follows (upper) or precedes (lower).
+  // are. The larger part of these 3 follows (upper) or precedes (lower).
   EXPECT_EQ(shape_of<Convolution>(params, {tensor({1, 1, 10}), tensor({1, 1, 4})}),
             (Shape{1, 1, 4}));
   ResolvedPadding padding = resolve_padding(params, Shape{1, 1, 10}, Shape{1, 1, 4});

@@ -71,7 +71,8 @@ TEST(Streams, ConflictingStepsAreInOrder) {
       each.is_idle = below(8) == 0;
     }
     const Waits waits = find_waits(steps);
-    // Who has ended before each, from the order of streams and the waits alone.
+    // The steps that have ended before each step. They follow from the order of streams and the
+    // waits.
     std::vector<std::vector<bool>> before(steps.size(), std::vector<bool>(steps.size()));
     for (size_t i = 0; i < steps.size(); ++i) {
       const auto follow = [&](size_t other) {

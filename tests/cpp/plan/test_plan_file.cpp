@@ -333,7 +333,7 @@ TEST(PlanFile, MutationsBehindTheHashesNeverCrash) {
   EXPECT_LT(accepted, 16000);
 }
 
-/// An engine file with that plan section alone.
+/// An engine file with only that plan section.
 std::vector<std::byte> file_of(const flatbuffers::FlatBufferBuilder& section) {
   const auto aligned = [](uint64_t size) {
     return (size + PlanHeader::kAlignment - 1) / PlanHeader::kAlignment * PlanHeader::kAlignment;

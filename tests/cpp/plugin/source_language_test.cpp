@@ -65,7 +65,7 @@ TEST_F(EmbeddedSource, DefinesWhatIsMissing) {
   EXPECT_EQ(run(Engine::load(plan_, {}), {1, 2}, x_), x_);
   EXPECT_EQ(language_.loads, 1);
   EXPECT_EQ(language_.loaded, std::vector{plugin});
-  // For that engine alone.
+  // Only that engine has it.
   EXPECT_EQ(PluginRegistry::global().getCreator("test_plugin", "1", ""), nullptr);
 }
 

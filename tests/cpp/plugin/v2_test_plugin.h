@@ -121,7 +121,7 @@ class V2TestPlugin final : public IPluginV2DynamicExt {
   std::string namespace_;
 };
 
-/// Makes V2TestPlugins. Of the fields it reads "tag"; it remembers their names and texts.
+/// Makes V2TestPlugins. Reads the field "tag", and remembers all fields' names and texts.
 class V2TestCreator final : public IPluginCreator {
  public:
   explicit V2TestCreator(Behavior& b) : b_(b) {}

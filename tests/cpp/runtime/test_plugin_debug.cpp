@@ -271,7 +271,7 @@ TEST(PluginDebug, UnwrittenElementsAreFoundInEveryType) {
 }
 
 TEST(PluginDebug, NoValuesThatPluginsWriteCountAsUnwritten) {
-  // All 16-bit values; 8-bit ones in all pairs, of which a run of four is not made.
+  // All 16-bit values, and all pairs of 8-bit values without a run of four.
   for (const DT type : {DT::kINT8, DT::kUINT8, DT::kFP8}) {
     SCOPED_TRACE(name(type));
     Checked c([&](const Call& call) {

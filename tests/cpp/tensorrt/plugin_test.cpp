@@ -51,7 +51,7 @@ OneKind quick_kind(Behavior& b) {
   return {std::make_unique<QuickTestCreator>(b), add};
 }
 
-/// Of a class that has no inline methods.
+/// Calls a method of the registry, a class without inline methods.
 template <class R, class... Args>
 R call_registry(Object* registry, const char* method, Args... args) {
   return call_slot<R>(registry, slot_of("IPluginRegistry", method), args...);

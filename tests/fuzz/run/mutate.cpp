@@ -35,7 +35,7 @@ class Mutation {
     if (plan_.schedules.empty()) return;
     schedule_number_ = s_.below(plan_.schedules.size());
     schedule_ = &plan_.schedules[schedule_number_];
-    // Mostly what is not refused by its structure alone.
+    // Most mutations keep a structure that checks accept.
     switch (s_.below(56)) {
       default:
         return change_attribute();

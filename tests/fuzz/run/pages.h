@@ -36,8 +36,7 @@ class GuardedPool {
   std::vector<Piece> pieces_;
 };
 
-/// Memory of which only some ranges may be touched; the pages that none of them is on are
-/// inaccessible.
+/// Memory with ranges that may be touched. Pages outside of all ranges are inaccessible.
 class GuardedArena {
  public:
   /// Aligned to a page. `ranges` are offsets of first and behind the last byte, in any order, and

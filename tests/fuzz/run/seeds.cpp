@@ -101,7 +101,7 @@ class Maker {
     tensor->set_allowed_formats(1u << static_cast<int>(format));
   }
 
-  /// With `count` profiles, of which the second begins where the first ends.
+  /// With `count` profiles. The second begins where the first ends.
   void finish(int count = 1) {
     for (int p = 0; p < count; ++p) {
       OptimizationProfile profile;
