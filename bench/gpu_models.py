@@ -187,7 +187,7 @@ def with_channels_last(x: torch.Tensor) -> torch.Tensor:
 def measure(
     case: Case, kind: str, peers: list[str], cache: Path | None, of_bytes: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The times of a network in a type, "fp16" and so on, of which TF32 is FP32 in ONNX."""
+    """The times of a network in a type, "fp16" and so on. TF32 is FP32 in ONNX."""
     torch.manual_seed(1)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     model = case.make().eval().cuda()

@@ -74,7 +74,7 @@ def segmentation(name: str) -> Callable[[], nn.Module]:
 
 
 def detector(name: str) -> Callable[[], nn.Module]:
-    """A detector's backbone and pyramid of features, of which the finest level is the result."""
+    """A detector's backbone and pyramid of features. The finest level is the result."""
 
     def make() -> nn.Module:
         import torchvision

@@ -1,4 +1,4 @@
-"""What a call of a small module costs: PyTorch, torch.compile with backends, an engine alone.
+"""What a call of a small module costs: PyTorch, torch.compile with backends, an engine by itself.
 
     python bench/torch_call.py [--device cuda]
 

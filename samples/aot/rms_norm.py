@@ -50,7 +50,7 @@ NAMES = {trt.float32: "fp32", trt.float16: "fp16"}
 kernels = None
 
 
-# Types and tactics that the engine may choose from; the runner sets them, to try each alone.
+# Types and tactics that the engine may choose from; the runner sets them, to try each by itself.
 types = "FP32|FP16"
 tactics = [Tactic.CPP, Tactic.NUMBA]
 

@@ -52,7 +52,7 @@ def expected(x: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 
 def build(tactic: Tactic, precision: str, fixed: tuple[int, int] | None = None) -> trt.Engine:
-    """An engine for any number of rows of any length up to 4096, or for these alone."""
+    """An engine for any number of rows of any length up to 4096, or only for these."""
     rms_norm.types, rms_norm.tactics = precision.upper(), [tactic]
     network = trt.Builder(trt.Logger()).create_network()
     network.name = "rms_norm"
@@ -134,7 +134,7 @@ def compile_for_gpu(
     arch: str,
     shape: tuple[int, int] | None = None,
 ) -> aot.Code:
-    """The kernel for any rows of any length, where it may be; or for these alone."""
+    """The kernel for any rows of any length, where it may be; or only for these."""
     if tactic == Tactic.PALLAS:
         shape = shape or FIXED
     if tactic == Tactic.NUMBA_CUDA:

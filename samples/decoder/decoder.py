@@ -59,7 +59,7 @@ class Size:
         return shapes | {"model.norm.weight": (self.hidden,)}
 
 
-# Of the environment the program gets what says where a GPU's driver is, and no PATH to a Python.
+# The program's environment says where a GPU's driver is, and has no PATH to a Python.
 KEPT = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OPWRIGHT_CUDA_DRIVER", "TMPDIR")
 
 SIZES = {
@@ -199,7 +199,7 @@ def network_of(
         y = write.elementwise(gate, write.linear(y, weight("mlp.up_proj")), "PROD")
         x = write.elementwise(x, write.linear(y, weight("mlp.down_proj")), "SUM")
 
-    # Of each sequence the last token's.
+    # The result is that of each sequence's last token.
     last = write.constant(np.array([batch, 1, size.hidden], np.int64))
     first = write.elementwise(network.add_shape(x).get_output(0), last, "SUB")
     final = network.add_slice(x, (0, 0, 0), (batch, 1, size.hidden), (1, 1, 1))

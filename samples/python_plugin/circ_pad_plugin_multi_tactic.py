@@ -1,4 +1,4 @@
-"""Two tactics, PyTorch and Triton, which the build times, and two plugins, of which it times one.
+"""Two tactics, PyTorch and Triton, which the build times, and two plugins. It times one of these.
 
 The build's log on stderr shows what was timed.
 """

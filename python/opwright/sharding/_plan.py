@@ -32,7 +32,7 @@ class Rule:
     axis: int | None = field(default_factory=lambda: None)
     """The axis that ``split`` cuts."""
     blocks: int | tuple[int, ...] = 1
-    """Of a weight that holds several side by side, such as queries, keys and values: how many of
+    """For a weight that holds several side by side, such as queries, keys and values: how many of
     one size there are, or the extent of each along the axis. Each is cut by itself."""
 
     def __post_init__(self) -> None:

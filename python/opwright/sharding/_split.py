@@ -341,7 +341,7 @@ class Splitter:
         return self.name(name)
 
     def part(self, node: onnx.NodeProto, name: str, cut: Cut) -> str:
-        """The tensor cut so. Of a whole tensor each rank takes its part."""
+        """The tensor with this cut. Each rank takes its part of a whole tensor."""
         if self.cut(name) == cut:
             return self.name(name)
         key = (name, cut)

@@ -357,7 +357,7 @@ def test_a_kernel_that_changes_its_first_argument(language, tmp_path):
     code = in_place_kernels.compile(language, [x, y], [aot.aliased(x)], arch="sm_90")
     inputs, extra, outputs = code.parameters
     assert (inputs, extra, outputs) == (2, (), 1)
-    # Of the aliased output neither the address nor the extents are taken.
+    # Neither the address nor the extents of the aliased output are taken.
     assert set(code.order) == set(range(2 + len(list(code.added))))
     file = Path(os.environ.get("OPWRIGHT_KERNELS", tmp_path)) / in_place_kernels.file_of(language)
     code.save(file)

@@ -38,7 +38,7 @@ def logger() -> Logger:
 
 @pytest.fixture
 def cpu_plugin() -> str:
-    """Registers y = 2 * x, for the CPU alone."""
+    """Registers y = 2 * x, only for the CPU."""
     plugin_id = new_id("cpu_only")
 
     @trtp.register(plugin_id)
@@ -113,7 +113,7 @@ def write_zeros(y: trtp.Tensor, stream: int) -> None:
 
 @pytest.fixture
 def gpu_plugin() -> str:
-    """Registers y = 0, for the GPU alone."""
+    """Registers y = 0, only for the GPU."""
     plugin_id = new_id("gpu_only")
 
     @trtp.register(plugin_id)

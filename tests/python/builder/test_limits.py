@@ -202,7 +202,7 @@ def test_steps_and_expressions_count_in_bodies(kind, tmp_path):
 
 @emulated_gpu.required
 def test_weights_of_bodies_count_together(tmp_path):
-    """Two of 256 KiB, each of which is within the limit."""
+    """Two of 256 KiB. Each is within the limit."""
     body = """<body = body (int64 i, bool g, float[256] a) => (bool h, float[256] a2) {
         h = Identity (g)  a2 = MatMul (a, w) }>"""
     proto = parse_model(f"""<ir_version: 9, opset_import: ["" : 19]>

@@ -22,7 +22,7 @@ class Profiler(trt.IProfiler):
 
 @pytest.fixture
 def context():
-    """Of an engine of one layer, `negate`, with addresses."""
+    """A context of an engine of one layer, `negate`, with addresses."""
     builder = trt.Builder(LOGGER)
     network = builder.create_network()
     layer = network.add_unary(network.add_input("x", trt.float32, (3,)), trt.UnaryOperation.NEG)

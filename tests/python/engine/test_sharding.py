@@ -77,7 +77,7 @@ def test_a_decoder_of_llama(tmp_path, ranks, tied):
 
 
 def test_keys_may_stay_whole(tmp_path):
-    """Of one shared head of keys, two ranks cannot have a half each."""
+    """Two ranks cannot have a half each of one shared head of keys."""
     model = models.llama(layers=1, shared=1)
     with pytest.raises(
         opwright.Error, match="'node_Slice.*cut along axis 3, the axis of the slice.*'replicate'"

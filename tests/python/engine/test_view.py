@@ -32,7 +32,7 @@ def chain(nodes: int, name: str = "net", activation: str = "Softmax") -> opwrigh
 
 
 def residual(blocks: int, timing: bool = False) -> opwright.Engine:
-    """Blocks of three steps, the last of which reads what the block reads and an input of the network; the first
+    """Blocks of three steps. The last step reads what the block reads and an input of the network; the first
     block's result is read at the end, too."""
     lines = []
     for i in range(blocks):
@@ -207,7 +207,7 @@ engine.view()
 
 @needs_browser
 def test_a_notebook_draws_the_graph_within_its_frame(tmp_path):
-    """Of a kernel of its own, in a page that gives the frame its size after it is there."""
+    """The notebook has a kernel of its own, and its page gives the frame its size afterwards."""
     pytest.importorskip("ipykernel")
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(NOTEBOOK)])

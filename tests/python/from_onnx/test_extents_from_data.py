@@ -126,7 +126,7 @@ def test_an_extent_of_data_that_weights_decide(name, device, timing):
 
 
 def check(made, x, fits, **options):
-    """Runs with extents of which those that do not fit are refused."""
+    """Runs with several extents. Those that do not fit are refused."""
     engine = trt.build(made, **options)
     for count in (WANTED, 1, 7, MOST, 0):
         mask = np.zeros(MOST, bool)

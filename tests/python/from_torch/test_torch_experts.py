@@ -61,7 +61,7 @@ def test_histograms_are_equal(name, dtype):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_integers_are_counted(device):
-    """PyTorch does so on GPUs alone, and exports it only there."""
+    """PyTorch does so only on GPUs, and exports it only there."""
     x = torch.arange(-3, 12, dtype=torch.int32).repeat(7)
     network = opwright.Builder(opwright.Logger()).create_network()
     writer = Writer(network)
@@ -102,7 +102,7 @@ class Experts(torch.nn.Module):
 def test_a_mixture_of_experts(device):
     if not hasattr(torch, "_grouped_mm"):
         pytest.skip("this PyTorch has no products in groups")
-    # PyTorch exports such products of BF16 alone.
+    # PyTorch exports such products only of BF16.
     x = torch.randn(9, 16, generator=torch.Generator().manual_seed(2)).bfloat16()
     got, want = run(Experts().bfloat16(), x, device=device)
     torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)

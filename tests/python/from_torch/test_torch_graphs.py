@@ -293,7 +293,7 @@ class Cached(nn.Module):
 
 
 class Writer(nn.Module):
-    """Its result is the state alone."""
+    """Its result is only the state."""
 
     def __init__(self):
         super().__init__()

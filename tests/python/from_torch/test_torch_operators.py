@@ -57,7 +57,7 @@ def calls(info, dtype):
 
 
 def outcomes(info, dtype) -> set[str]:
-    """Of the examples that PyTorch exports: "same" or "refused"; fails where one differs."""
+    """What became of the examples that PyTorch exports: "same" or "refused". Fails where one differs."""
     found = set()
     for module, tensors in calls(info, dtype):
         with torch.no_grad():

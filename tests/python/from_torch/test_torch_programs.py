@@ -27,7 +27,7 @@ NOT_BUILT = {
 }
 #: Whose results differ by more: phases are added up and their sines taken.
 TOLERANCES = {"torchaudio: TimeStretch": 2e-3}
-#: Of what stays with PyTorch, beside parts that are too short to be an engine.
+#: What stays with PyTorch, beside parts that are too short to be an engine.
 PARTS = {
     "segmentation_models_pytorch: DPT": "bicubic2d_aa",
     "diffusers: FluxTransformer2DModel": "float64",

@@ -114,7 +114,7 @@ def information(engine: trt.ICudaEngine) -> dict:
 
 
 def groups(layers: list[dict]) -> list[list[dict]]:
-    """Of layers that run beside each other."""
+    """Steps of layers that run beside each other."""
     found = itertools.groupby(layers, lambda layer: "Stream" in layer)
     return [list(group) for has_stream, group in found if has_stream]
 
@@ -146,7 +146,7 @@ def check_memory(engine: trt.ICudaEngine) -> None:
 
 
 def run(engine: trt.ICudaEngine, x: np.ndarray, streams: list[int] | None = None, runs: int = 6):
-    """The outputs of some runs, of which the last ones are replayed."""
+    """The outputs of some runs. The last ones are replayed."""
     context = engine.create_execution_context()
     if streams is not None:
         context.set_aux_streams(streams)

@@ -200,7 +200,7 @@ def test_the_environment_permits_what_programs_for_tensorrt_load(tmp_path, varia
 
 
 def test_a_changed_engine_of_this_process_needs_permission(tmp_path):
-    """What is trusted is the code with its launch, not the code alone."""
+    """Trust is in the code with its launch, not only in the code."""
     engine_of(affine()).save(tmp_path / "affine.engine")
     trt.load(tmp_path / "affine.engine")
     other = engine_of(affine(block=64), timing=False)  # it does not write all

@@ -203,7 +203,7 @@ def test_bytes_are_scaled_by_their_convolution():
 
 
 def set_times(cache, fused: float, product: float, program: float) -> None:
-    """Of all kernels of each kind: of products and convolutions that have a program, of those without, of programs."""
+    """Sets the times of products and convolutions with a program, of those without, and of programs."""
     for key in cache.queryKeys():
         text, value = str(key), cache.query(key)
         if text.startswith(("MatrixMultiply|", "Convolution|")):

@@ -105,7 +105,7 @@ def test_scattered_elements(shape, axis, reduction, dynamic):
 def test_scattered_slices(depth, dtype, reduction, dynamic):
     rng = np.random.default_rng(depth)
     data = numbers(rng, (7, 6, 50), dtype)
-    # Of several updates of an element the last one stays.
+    # The last one of several updates of an element stays.
     indices = np.stack([rng.integers(-n, n, (4, 9)) for n in data.shape[:depth]], -1)
     feed = {
         "data": data,

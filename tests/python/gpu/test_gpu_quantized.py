@@ -422,7 +422,7 @@ def test_of_two_products_the_summand_is_stored_as_bytes():
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("kind", TYPES)
 def test_what_is_normalized_is_quantized_at_once(kind, dtype, is_read):
-    """The sum behind reads what is normalized, the product its bytes; without a sum there are bytes alone."""
+    """The sum behind reads what is normalized, the product its bytes; without a sum there are only bytes."""
     m = Model(kind, dtype)
     factors = [m.constant(m.random.normal(size=72).astype(dtype)) for _ in range(2)]
     normal = m.node("LayerNormalization", "x", *factors, axis=-1)

@@ -67,7 +67,7 @@ def tactic(engine) -> str:
 
 
 def weights(rng, shape) -> tuple[np.ndarray, np.ndarray]:
-    """Of a product along the last axes, with a scale for each index of the first."""
+    """Weights of a product along the last axes, with a scale for each index of the first."""
     scale = 2.0 ** rng.integers(-9, -6, shape[0])
     limits = scale.reshape(-1, *[1] * (len(shape) - 1)) * 100
     return (rng.uniform(-1, 1, shape) * limits).astype(np.float32), scale

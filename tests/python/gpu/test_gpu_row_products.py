@@ -116,7 +116,7 @@ def test_one_row_takes_one_step(normalizes):
 
 
 def test_what_others_read_is_there():
-    """Of a normalization that is an output the step remains."""
+    """A normalization that is an output remains a step."""
     m = Model()
     rows = m.normalized(m.x)
     y = m.swiglu(rows)

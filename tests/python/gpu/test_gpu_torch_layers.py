@@ -214,7 +214,7 @@ def test_attention(torch, dtype):
 )
 def test_recurrent(torch, shape, hidden, bidirectional, open_axes, cell, dtype):
     class States(torch.nn.Module):
-        """Those of all steps alone."""
+        """Only those of all steps."""
 
         def __init__(self):
             super().__init__()

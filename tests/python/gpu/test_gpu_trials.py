@@ -36,7 +36,7 @@ extern "C" __global__ void endless(const float* x, long long n, float* y) {
   for (volatile float* at = y; n > 0;) *at = *at + x[0];
 }
 """
-#: What says that a candidate runs in the build's own process alone.
+#: Says that a candidate runs only in the build's own process.
 IN_PLACE = "does not run in another process first"
 
 

@@ -15,7 +15,7 @@ from cuda_driver import DeviceArray
 
 @pytest.fixture
 def jax(monkeypatch):
-    """A module `jax` with arrays that speak DLPack alone, as JAX's do, and `jax.dlpack.from_dlpack`."""
+    """A module `jax` with arrays that speak only DLPack, as JAX's do, and `jax.dlpack.from_dlpack`."""
 
     class Array:
         def __init__(self, held) -> None:

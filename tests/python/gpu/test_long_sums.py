@@ -17,7 +17,7 @@ def test_a_long_sum_of_products_is_exact(extent):
         <ir_version: 9, opset_import: ["" : 19]>
         net (float[8, {extent}] a, float[{extent}, 8] b) => (float[8, 8] y) {{ y = MatMul (a, b) }}
     """)
-    # Of equal addends each addition to a sum that grows rounds the same way.
+    # Each addition of equal addends to a growing sum rounds the same way.
     a, b = np.full((8, LENGTH), 0.1, np.float32), np.full((LENGTH, 8), 0.1, np.float32)
     shapes = {"a": (a.shape,) * 3, "b": (b.shape,) * 3} if extent == "k" else None
     engine = opwright.build(model, device="cuda", shapes=shapes, timing=False)

@@ -260,6 +260,6 @@ def test_the_nms_layer(dtype):
     given = np.stack([np.array(one), np.array(two)], 1)[None].astype(kind)
     points = np.array([[[0.9, 0.2], [0.8, 0.05], [0.7, 0.3], [0.6, 0.25]]]).astype(kind)
     got = list(engine(boxes=given, scores=points).values())
-    # Of the first class the fourth box is beyond the limit, and the third overlaps the first.
+    # In the first class the fourth box is beyond the limit, and the third overlaps the first.
     np.testing.assert_array_equal(got[0], [[0, 0, 0], [0, 0, 1], [0, 1, 2], [0, 1, 3]])
     assert got[1] == 4

@@ -212,7 +212,7 @@ UNARY = {
     "Ceil": np.ceil, "Floor": np.floor, "Round": np.rint, "Sign": np.sign, "Tanh": np.tanh,
     "Relu": lambda x: np.where(x < 0, 0, x), "IsNaN": np.isnan, "IsInf": np.isinf,
 }  # fmt: skip
-# Of zeros of both signs the second, which NumPy takes on x86-64 alone.
+# Max and Min of two zeros are the second one. NumPy takes it only on x86-64.
 BINARY = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "Pow": np.power,
     "Max": lambda a, b: np.where(a == b, b, np.maximum(a, b)),

@@ -23,7 +23,7 @@ def w(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-# The shape of x, of which n and k are 0 or 3, the nodes that read it, and their weights.
+# The shape of x with n and k as 0 or 3, the nodes that read it, and their weights.
 LAYERS = {
     "Relu":("n,k","y=Relu(x)",{}),
     "Add":("n,k","y=Add(x,x)",{}),
@@ -134,7 +134,7 @@ def expected(name: str, x: np.ndarray, extents: dict[str, int]) -> np.ndarray:
 
 
 def cases_of(name: str) -> list[dict[str, int]]:
-    """Each open extent is 0 alone, then all are."""
+    """First each open extent is 0 by itself, then all are."""
     letters = [each for each in LAYERS[name][0].split(",") if each in "nk"]
     alone = [{each: 0 if each == empty else MOST for each in letters} for empty in letters]
     return [*alone, dict.fromkeys(letters, 0)][: 3 if len(letters) > 1 else 1]

@@ -124,7 +124,7 @@ def test_an_output_of_the_network_has_the_type_that_was_set(stored):
     check_results(engine, 0.01)
 
 
-# oneDNN has BF16 kernels for processors with AVX-512 alone.
+# oneDNN has BF16 kernels only for processors with AVX-512.
 @pytest.mark.skipif(
     "avx512bw" not in Path("/proc/cpuinfo").read_text(), reason="the processor has no AVX-512"
 )

@@ -94,7 +94,7 @@ TABLES = {
 }
 
 
-# Of these the whole table is computed, since rows that are out of range are zeros and not minus the zero points.
+# The whole table is computed, since rows that are out of range are zeros and not minus the zero points.
 ZEROS_OF_COLUMNS = ("zero points", "DequantizeLinear, columns")
 
 

@@ -75,7 +75,7 @@ def make_arrays(kind, steps, batch, size, hidden, directions, optional, seed=0):
 def make_model(
     kind, arrays, constants=("W", "R", "B", "P"), open_axes=False, layout=0, **attributes
 ):
-    """The node alone; what is in `constants` are initializers."""
+    """Only the node. The names in `constants` are initializers."""
     hidden = arrays["R"].shape[2]
     count = 8 if kind == "LSTM" else 6
     given = [name if name in arrays else "" for name in NAMES[:count]]
@@ -393,7 +393,7 @@ def test_only_outputs_that_somebody_asks_for():
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_long_sequences(kind, direction):
-    """Whose inputs are multiplied in parts, of which the last one is smaller; and one of each size
+    """Inputs that are multiplied in parts, the last one smaller; and one of each size
     that an engine may have."""
     directions = 2 if direction == "bidirectional" else 1
     optional = ["B", "initial_h"] + ["initial_c"] * (kind == "LSTM")

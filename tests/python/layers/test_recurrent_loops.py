@@ -28,7 +28,7 @@ def torch_layer(kind, inner, hidden, bias=True, seed=0, **options):
 
 
 def gate_weights(layer, kind):
-    """Of each gate by its letter: weights of the input and of the state, and both biases."""
+    """By each gate's letter: weights of the input and of the state, and both biases."""
     weights = {name: value.detach().numpy() for name, value in layer.named_parameters()}
     count = len(ORDERS[kind])
     parts = {name: np.split(value, count) for name, value in weights.items()}

@@ -23,7 +23,7 @@ PRODUCTS = {
 }
 # The system's libraries are linked to dynamically; GCC's headers have its runtime exception.
 NO_NOTICE = re.compile(r"lib(c6|crypt|gcc-[\d.]+|stdc\+\+-[\d.]+)-dev|linux-libc-dev")
-# What is declared alone, wherever it is from: the CUDA driver's interface, Python's.
+# Interfaces that are only declared, wherever they are from: the CUDA driver's interface, Python's.
 DECLARATIONS = re.compile(r".*/cuda\.h|.*/include/python3\.\d+/.*")
 SYSTEM_LIBRARY = re.compile(r"lib(c|m|dl|pthread|rt|stdc\+\+|gcc_s)\.so|ld-linux")
 

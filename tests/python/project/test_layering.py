@@ -11,7 +11,7 @@ import pytest
 from paths import ROOT
 
 BELOW_OPERATORS = {"threads", "base", "symbolic", "network", "backend"}
-# The folders of src/plugin, each of which uses those before it.
+# The folders of src/plugin. Each uses those before it.
 PLUGIN = {"plugin/registry", "plugin/kernel", "plugin/model", "plugin/abi"}
 # What a module may include besides its own files. "backend" is what lies in src/backend itself.
 ALLOWED = {

@@ -44,7 +44,7 @@ class Shifted:
 
 
 def pad_operator(number):
-    """The sample's operator with one set of constants alone."""
+    """The sample's operator with only one set of constants."""
 
     @trtp.kernel(
         f"samples_gpu::pad{number}",

@@ -37,7 +37,7 @@ def test_pages_ask_nothing_of_other_servers(site):
 
 
 def test_links_lead_to_a_place_that_is_there(site):
-    """Of the pages as a browser gets them: a heading that MkDocs takes for text has no place."""
+    """The pages as a browser gets them: a heading that MkDocs takes for text has no place."""
     places = {
         page: set(re.findall(r'\bid="([^"]+)"', page.read_text())) for page in site.rglob("*.html")
     }

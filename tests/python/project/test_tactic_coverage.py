@@ -73,7 +73,7 @@ def test_classes_differ_by_type_and_shapes(count):
         event("run", "Sum", "rows", "5x16"), event("listed", "Sum", "rows", odd, type_="FP16:HWC"),
         event("listed", "Sum", "rows", "0x8"),
     )  # fmt: skip
-    # Open extents and channels-last were listed alone; 3x8 and 5x16 are of one class; 0x8 of none.
+    # Open extents and channels-last were only listed; 3x8 and 5x16 are of one class; 0x8 of none.
     assert "| Sum | 1 | 1 | 5 | 3 | classes of `rows` |" in said
 
 
