@@ -29,7 +29,7 @@ class Client:
         self.major = major
         self.slots = {}
         for line in TABLES.opwrightTensorrtTables(major).decode().splitlines():
-            table, number, name, _ = line.split("\t")
+            table, number, name, *_ = line.split("\t")
             self.slots.setdefault((table, name), int(number))
         self.lines: list[str] = []
         log = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_char_p)
