@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "cpu/window_reference.h"
 #include "operators/convolution.h"
@@ -159,6 +161,7 @@ TEST_P(DeconvolutionCases, EveryCandidateAgreesWithTheLoops) {
       const std::vector<TestOutput> outputs = {{c.y, dtype}};
       const auto candidates = candidates_of(op, inputs, outputs, {true, true});
       ASSERT_FALSE(candidates.empty());
+      std::map<std::pair<DataType, DataType>, Values> references;  // by computed, multiplied
       for (const Candidate& candidate : candidates) {
         if (!selection.takes_next()) continue;
         SCOPED_TRACE(describe(candidate));
@@ -166,10 +169,12 @@ TEST_P(DeconvolutionCases, EveryCandidateAgreesWithTheLoops) {
         // A kernel that multiplies in FP32 keeps constant weights of FP32 as they are.
         const bool in_fp32 = candidate.tactic_name.find("in FP32") != std::string::npos;
         const DataType multiplied = constant && in_fp32 ? dtype : computed;
-        const Values expected =
-            reference(c, rounded(inputs[0].values, computed),
-                      rounded(rounded(inputs[1].values, constant ? dtype : computed), multiplied),
-                      &inputs[2].values);
+        Values& expected = references[{computed, multiplied}];
+        if (expected.data.empty())
+          expected =
+              reference(c, rounded(inputs[0].values, computed),
+                        rounded(rounded(inputs[1].values, constant ? dtype : computed), multiplied),
+                        &inputs[2].values);
         const double tolerance = std::max(
             {tolerance_of(computed), tolerance_of(dtype), rounding_of_sums(products_of(c))});
         TestKernel kernel(op, candidate, inputs, outputs);
