@@ -460,18 +460,28 @@ def transpose(s: Splitter, node: onnx.NodeProto) -> None:
     s.emit(node, State(shift(cut, order.index(cut.axis))))
 
 
-def axes_of(s: Splitter, node: onnx.NodeProto, rank: int) -> list[int] | None:
+def elements_of(s: Splitter, node: onnx.NodeProto, place: int, what: str) -> list[int] | None:
+    """The elements of a constant input; None: there is none.
+
+    :param what: what the input gives, for the message.
+    :raises Error: the input is not constant.
+    """
+    if len(node.input) <= place or not node.input[place]:
+        return None
+    value = s.value(node.input[place])
+    if value is None:
+        raise s.error(
+            node,
+            f"its {what} ('{node.input[place]}') are not constant, so that a cut cannot be followed",
+        )
+    elements: list[int] = value.tolist()
+    return elements
+
+
+def axes_of(s: Splitter, node: onnx.NodeProto) -> list[int] | None:
     """The attribute or the constant input `axes`; None: there is none."""
     axes = attributes_of(node).get("axes")
-    if axes is None and len(node.input) > 1 and node.input[1]:
-        value = s.value(node.input[1])
-        if value is None:
-            raise s.error(
-                node,
-                f"its axes ('{node.input[1]}') are not constant, so that a cut cannot be followed",
-            )
-        axes = value.tolist()
-    return None if axes is None else [axis % rank for axis in axes]
+    return elements_of(s, node, 1, "axes") if axes is None else axes
 
 
 @rule("Squeeze", "Unsqueeze")
@@ -480,18 +490,15 @@ def squeeze(s: Splitter, node: onnx.NodeProto) -> None:
     if cut is None:
         s.emit(node, s.state(node.input[0]))
         return
-    shape = s.shape(node, node.input[0])
+    shape, axes = s.shape(node, node.input[0]), axes_of(s, node)
     if node.op_type == "Unsqueeze":
-        given = attributes_of(node).get("axes")
-        count = len(given if given is not None else s.value(node.input[1]))  # type: ignore[arg-type]
-        rank = len(shape) + count
-        new = axes_of(s, node, rank)
-        kept = [i for i in range(rank) if i not in new]  # type: ignore[operator]
-        axis = kept[cut.axis]
+        assert axes is not None
+        rank = len(shape) + len(axes)
+        new = [i % rank for i in axes]
+        axis = [i for i in range(rank) if i not in new][cut.axis]
     else:
-        gone = axes_of(s, node, len(shape))
-        gone = [i for i, extent in enumerate(shape) if extent == 1] if gone is None else gone
-        axis = cut.axis - sum(i < cut.axis for i in gone)
+        gone = [i for i, extent in enumerate(shape) if extent == 1] if axes is None else axes
+        axis = cut.axis - sum(i % len(shape) < cut.axis for i in gone)
     s.emit(node, State(shift(cut, axis)))
 
 
@@ -549,14 +556,8 @@ def split(s: Splitter, node: onnx.NodeProto) -> None:
         s.emit(node, State(cut))
         return
     sizes = given.get("split")
-    if sizes is None and len(node.input) > 1 and node.input[1]:
-        value = s.value(node.input[1])
-        if value is None:
-            raise s.error(
-                node,
-                f"its sizes ('{node.input[1]}') are not constant, so that a cut cannot be followed",
-            )
-        sizes = value.tolist()
+    if sizes is None:
+        sizes = elements_of(s, node, 1, "sizes")
     if sizes is None:
         size = -(-cut.extent // len(node.output))
         sizes = [min(size, cut.extent - i * size) for i in range(len(node.output))]
@@ -672,9 +673,9 @@ def reduction(s: Splitter, node: onnx.NodeProto) -> None:
     if cut is None:
         s.emit(node, s.state(x))
         return
-    axes = axes_of(s, node, rank)
-    if axes is None:
-        axes = [] if given.get("noop_with_empty_axes") else list(range(rank))
+    axes = [axis % rank for axis in axes_of(s, node) or []]
+    if not axes and not given.get("noop_with_empty_axes"):
+        axes = list(range(rank))
     if cut.axis in axes:
         if node.op_type != "ReduceSum":
             raise mixed(s, node, x)

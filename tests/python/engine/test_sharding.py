@@ -386,6 +386,39 @@ REFUSED = {
 }
 
 
+CHANGED_AXES = ["Squeeze", "Unsqueeze", "Split", "ReduceMax"]
+
+
+@pytest.mark.parametrize(
+    ("op", "is_empty"), [*((op, False) for op in CHANGED_AXES), ("ReduceMax", True)]
+)
+def test_what_a_node_does_to_a_cut_axis_must_be_constant(tmp_path, op, is_empty):
+    """Empty axes of a reduction are all axes, the cut one among them."""
+    float_, int_ = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
+    outputs = ["y", "z"] if op == "Split" else ["y"]
+    attributes = {"axis": 1} if op == "Split" else {}
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "up"], ["a"]),
+        onnx.helper.make_node(op, ["a", "which"], outputs, name="the node", **attributes),
+    ]
+    which = onnx.helper.make_tensor_value_info("which", int_, [len(outputs)])
+    x = onnx.helper.make_tensor_value_info("x", float_, [4, 8])
+    weights = [onnx.numpy_helper.from_array(np.ones((8, 8), np.float32), "up")]
+    if is_empty:
+        weights.append(onnx.numpy_helper.from_array(np.array([], np.int64), "which"))
+    graph = onnx.helper.make_graph(
+        nodes,
+        "net",
+        [x] if is_empty else [x, which],
+        [onnx.helper.make_tensor_value_info(name, float_, None) for name in outputs],
+        weights,
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)])
+    message = "mixes that axis" if is_empty else r"'which'\) are not constant"
+    with pytest.raises(opwright.Error, match=f"node 'the node'.*{message}"):
+        opwright.shard(model, ranks=2, plan=[("up", "columns")], folder=tmp_path)
+
+
 @pytest.mark.parametrize("name", list(REFUSED))
 def test_a_cut_that_cannot_pass_names_the_node(tmp_path, name):
     model, message = REFUSED[name]
