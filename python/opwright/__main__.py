@@ -142,13 +142,14 @@ def main(arguments: list[str] | None = None) -> int:
     from . import __version__, _core, _program, _serve
 
     given = sys.argv[1:] if arguments is None else arguments
-    has_ranks = any(each.partition("=")[0] == "--ranks" for each in given)
-    if given and given[0] in _program.COMMANDS and not (given[0] == "run" and has_ranks):
+    if given[:1] == ["run"] and any(each.partition("=")[0] == "--ranks" for each in given):
+        from .sharding._program import run_ranks
+
+        return run_ranks(given[1:])
+    if given and given[0] in _program.COMMANDS:
         return _program.run_command(given)
     from .sharding import _program as _sharding
 
-    if given and given[0] == "run":
-        return _sharding.run_ranks(given[1:])
     parser = argparse.ArgumentParser(prog="python -m opwright", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument(
