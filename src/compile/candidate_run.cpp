@@ -92,7 +92,10 @@ void CandidateRun::add_input(int number) {
     tell(number, elements);
     in_.push_back(memory.input(number, dense_values(elements, port.type.dtype)));
   } else {
-    void* const operand = memory.input(number, port.type.dtype, most_bytes(port));
+    const int64_t limit = node_.op->index_limit(number, ports_.inputs, ports_.outputs);
+    void* const operand = limit > 0
+                              ? memory.indices(number, port.type.dtype, most_bytes(port), limit)
+                              : memory.input(number, port.type.dtype, most_bytes(port));
     scene_.operands.push_back({static_cast<std::byte*>(operand), opt_bytes(port)});
     in_.push_back(operand);
   }

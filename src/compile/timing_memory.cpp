@@ -12,12 +12,14 @@ namespace opwright {
 namespace {
 
 constexpr int64_t kPatternElements = 16384;
+// FP32 has all integers up to here.
+constexpr int64_t kMostIndices = 1 << 24;
 // Kernels are promised an address even for tensors without elements.
 constexpr size_t kLeastBytes = 64;
 constexpr size_t kMargin = TimingMemory::kMargin;
 
-// The elements that are repeated through a buffer.
-Blob pattern(DataType type) {
+// The elements that are repeated through a buffer. Integers are below `limit`.
+Blob pattern(DataType type, int64_t limit = 2) {
   std::mt19937 generator(20240607);
   const bool floating = is_floating(type);
   if (bits(type) < 8 || (!floating && !is_integer(type) && type != DataType::kBOOL))
@@ -25,8 +27,9 @@ Blob pattern(DataType type) {
                       [](void* memory) { std::memset(memory, 0, kPatternElements); });
   std::vector<float> values(kPatternElements);
   std::normal_distribution<float> normal;
+  const auto count = static_cast<uint32_t>(std::clamp<int64_t>(limit, 1, kMostIndices));
   for (float& value : values)
-    value = floating ? normal(generator) : static_cast<float>(generator() & 1);
+    value = floating ? normal(generator) : static_cast<float>(generator() % count);
   return Blob::make(bytes_of(type, kPatternElements), [&](void* memory) {
     convert(values.data(), DataType::kFLOAT, memory, type, kPatternElements);
   });
@@ -36,8 +39,7 @@ bool grow(DeviceMemory& memory, const Device& device, size_t bytes) {
   return memory.grow(device, std::max(bytes, kLeastBytes) + 2 * kMargin);
 }
 
-void fill(const DeviceMemory& memory, const Device& device, DataType type) {
-  const Blob source = pattern(type);
+void fill(const DeviceMemory& memory, const Device& device, const Blob& source) {
   size_t filled = std::min(source.size(), memory.size());
   device.copy(memory.data(), source.data(), filled, nullptr);
   while (filled < memory.size()) {
@@ -51,14 +53,23 @@ void fill(const DeviceMemory& memory, const Device& device, DataType type) {
 
 void* TimingMemory::input(int number, DataType type, size_t bytes) {
   DeviceMemory& memory = places_[{Use::kInput, number, type}];
-  if (grow(memory, device_, bytes)) fill(memory, device_, type);
+  if (grow(memory, device_, bytes)) fill(memory, device_, pattern(type));
+  return memory.data() + kMargin;
+}
+
+void* TimingMemory::indices(int number, DataType type, size_t bytes, int64_t limit) {
+  const Place place = {Use::kIndices, number, type};
+  DeviceMemory& memory = places_[place];
+  int64_t& filled = limits_[place];
+  if (grow(memory, device_, bytes) || filled != limit)
+    fill(memory, device_, pattern(type, filled = limit));
   return memory.data() + kMargin;
 }
 
 void* TimingMemory::changed_input(int number, DataType type, size_t bytes) {
   DeviceMemory& memory = places_[{Use::kChangedInput, number, type}];
   grow(memory, device_, bytes);
-  fill(memory, device_, type);
+  fill(memory, device_, pattern(type));
   return memory.data() + kMargin;
 }
 
@@ -126,7 +137,7 @@ uint64_t TimingMemory::size() const {
 }
 
 void TimingMemory::clear() {
-  places_.clear();
+  places_.clear(), limits_.clear();
   release_constants();
 }
 

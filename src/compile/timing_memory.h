@@ -25,6 +25,8 @@ class TimingMemory {
   /// about normally distributed, integers and booleans are 0 or 1. The next kernel gets the same
   /// memory.
   void* input(int number, DataType type, size_t bytes);
+  /// The same with indices below `limit` in no order.
+  void* indices(int number, DataType type, size_t bytes, int64_t limit);
   /// The same for an input that the kernel changes: in separate memory that each call fills, so
   /// that a kernel's results (infinities, denormal numbers) do not slow down the next kernel.
   void* changed_input(int number, DataType type, size_t bytes);
@@ -47,7 +49,7 @@ class TimingMemory {
   void clear();
 
  private:
-  enum class Use { kInput, kChangedInput, kGivenInput, kOutput, kWorkspace, kZero };
+  enum class Use { kInput, kIndices, kChangedInput, kGivenInput, kOutput, kWorkspace, kZero };
   using Place = std::tuple<Use, int, DataType>;
 
   /// Memory of any content.
@@ -55,6 +57,7 @@ class TimingMemory {
 
   const Device& device_;
   std::map<Place, DeviceMemory> places_;
+  std::map<Place, int64_t> limits_;  ///< of the indices in these places
   std::map<const void*, std::pair<Blob, DeviceMemory>> constants_;
   std::map<const void*, std::vector<DeviceMemory>> copies_;
 };

@@ -286,17 +286,17 @@ std::optional<Verifier::Way> Verifier::host_way(const GraphNode& node,
 
 Verifier::Tensors Verifier::draw(Draw which) const {
   const NodePorts ports = network_ports(*node_, ranges_);
-  // Indices stay within the extents that they may index.
-  int64_t indices = 2;
+  // A plugin does not say which inputs have indices. Integers stay within all extents.
+  int64_t least = 2;
   bool has_floats = false;
   for (const PortDesc& port : ports.inputs) {
     if (!port.present || !is_floating(port.type.dtype)) continue;
     for (const int64_t extent : port.opt) {
-      indices = has_floats ? std::min(indices, extent) : extent;
+      least = has_floats ? std::min(least, extent) : extent;
       has_floats = true;
     }
   }
-  indices = std::clamp<int64_t>(indices, 1, 100);
+  least = std::clamp<int64_t>(least, 1, 100);
   Tensors tensors;
   for (size_t i = 0; i < ports.inputs.size(); ++i) {
     const PortDesc& port = ports.inputs[i];
@@ -313,7 +313,10 @@ Verifier::Tensors Verifier::draw(Draw which) const {
     } else if (type == DataType::kUINT8) {
       blob = integers(type, count, 0, 255, seed);
     } else {
-      blob = integers(type, count, 0, type == DataType::kBOOL ? 1 : indices - 1, seed);
+      const int64_t limit =
+          node_->op->index_limit(static_cast<int>(i), ports.inputs, ports.outputs);
+      blob = integers(type, count, 0, type == DataType::kBOOL ? 1 : (limit > 0 ? limit : least) - 1,
+                      seed);
     }
   }
   return tensors;

@@ -301,6 +301,13 @@ class Operator : public Operation {
   /// absent), and returns its outputs. Throws Error naming the layer when the inputs are wrong.
   virtual std::vector<Tensor*> compose(Network& network, std::span<Tensor* const> inputs,
                                        const std::string& layer) const;
+  /// The number below which an input's indices lie where the shapes are optimal; 0: the input has
+  /// no indices. Made-up inputs of timed and of verified runs have such indices.
+  virtual int64_t index_limit(int input, std::span<const PortDesc> inputs,
+                              std::span<const PortDesc> outputs) const {
+    (void)input, (void)inputs, (void)outputs;
+    return 0;
+  }
   /// The implementation of a plugin; null for built-in operators.
   virtual const PluginModel* plugin() const { return nullptr; }
   /// The networks that the operator runs: the body of a loop, the branches of a conditional.

@@ -149,4 +149,14 @@ std::vector<OutputInfo> Gather::infer(InferContext& context) const {
                                make_output(data.dtype, std::move(shape), std::move(values)))};
 }
 
+int64_t Gather::index_limit(int input, std::span<const PortDesc> inputs,
+                            std::span<const PortDesc>) const {
+  if (input != 1) return 0;
+  const Shape& data = inputs[0].opt;
+  if (params().mode != GatherMode::kND) return data[static_cast<int>(params().axis)];
+  const Shape& indices = inputs[1].opt;
+  const int64_t* const first = data.begin() + params().num_elementwise_dims;
+  return *std::min_element(first, first + indices[indices.rank() - 1]);
+}
+
 }  // namespace opwright

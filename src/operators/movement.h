@@ -182,6 +182,8 @@ class Gather final : public BuiltinOperator<Gather, GatherParams> {
                                                          "Picks elements by indices."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
+  int64_t index_limit(int input, std::span<const PortDesc> inputs,
+                      std::span<const PortDesc> outputs) const override;
 };
 
 template <>

@@ -1,5 +1,7 @@
 #include "operators/scatter.h"
 
+#include <algorithm>
+
 #include "operators/infer.h"
 
 namespace opwright {
@@ -84,6 +86,15 @@ std::vector<OutputInfo> Scatter::infer(InferContext& context) const {
   return {std::move(output)};
 }
 
+int64_t Scatter::index_limit(int input, std::span<const PortDesc> inputs,
+                             std::span<const PortDesc>) const {
+  if (input != 1) return 0;
+  const Shape& data = inputs[0].opt;
+  if (params().mode == ScatterMode::kELEMENT) return data[static_cast<int>(params().axis)];
+  const Shape& indices = inputs[1].opt;
+  return *std::min_element(data.begin(), data.begin() + indices[indices.rank() - 1]);
+}
+
 std::vector<OutputInfo> MaxUnpool::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"maxima", "indices", "extents"}, 3);
   const DataType type = inference.input(1).dtype;
@@ -95,6 +106,11 @@ std::vector<OutputInfo> MaxUnpool::infer(InferContext& context) const {
   const std::vector<Expr>& extents = inference.shape_values(2);
   require_valid_shape(inference.who(), extents);
   return {make_output(inference.input(0).dtype, extents)};
+}
+
+int64_t MaxUnpool::index_limit(int input, std::span<const PortDesc>,
+                               std::span<const PortDesc> outputs) const {
+  return input == 1 ? outputs[0].opt.numel() : 0;
 }
 
 }  // namespace opwright

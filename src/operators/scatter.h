@@ -42,6 +42,8 @@ class Scatter final : public BuiltinOperator<Scatter, ScatterParams> {
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
   bool may_overwrite(int input, int) const override { return input == 0; }
+  int64_t index_limit(int input, std::span<const PortDesc> inputs,
+                      std::span<const PortDesc> outputs) const override;
 };
 
 struct MaxUnpoolParams {
@@ -58,6 +60,8 @@ class MaxUnpool final : public BuiltinOperator<MaxUnpool, MaxUnpoolParams> {
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
   bool is_shape_input(int input) const override { return input == 2; }
+  int64_t index_limit(int input, std::span<const PortDesc> inputs,
+                      std::span<const PortDesc> outputs) const override;
 };
 
 }  // namespace opwright

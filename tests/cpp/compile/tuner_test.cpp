@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "backend/backend.h"
@@ -47,6 +48,19 @@ class Tuning : public testing::Test {
   CollectingLogger logger_;
   BuilderConfig config_ = quick_config();
 };
+
+/// An operator that gathers or scatters takes another time where all indices are 0.
+TEST(TimingMemory, IndicesAreSpreadBelowTheirLimit) {
+  TimingMemory memory(get_device(DeviceType::kCPU));
+  for (const int64_t limit : {1000, 3, 1}) {
+    const auto* const indices = static_cast<const int64_t*>(
+        memory.indices(0, DataType::kINT64, 5000 * sizeof(int64_t), limit));
+    const std::set<int64_t> found(indices, indices + 5000);
+    EXPECT_GE(*found.begin(), 0);
+    EXPECT_LT(*found.rbegin(), limit);
+    EXPECT_GT(static_cast<int64_t>(found.size()), limit * 9 / 10);
+  }
+}
 
 /// Constants of engines that are larger than a GPU's caches are read from several places in turns.
 TEST(TimingMemory, CopiesAreTheSameElementsElsewhere) {
