@@ -15,9 +15,9 @@ namespace {
 /// The fewest lines along the axis for which a thread per line pays, and the number of lines from
 /// which on a block per part of the output does not.
 constexpr int64_t kFewLines = 32, kManyLines = 1 << 14;
-/// Elements of the output that pay for one more block going through all indices, and the most
-/// blocks that are resident at once on the largest devices.
-constexpr int64_t kPart = 64, kMostScatterBlocks = 1024;
+/// Each block goes through all indices. With more blocks than this, each has a larger part of the
+/// output, up to so many packs for each thread.
+constexpr int64_t kManyScatterBlocks = 2 * kFewBlocks, kMostPacks = 8;
 
 std::string_view name_of(ScatterReduction reduction) {
   switch (reduction) {
@@ -43,15 +43,21 @@ ScatterReduction reduction_on(DataType type, ScatterReduction reduction) {
                                                : reduction;
 }
 
-/// Adds Config. Elements that are replaced are moved as they are.
+/// The type in memory. Elements that are replaced are moved as they are.
+std::string_view type_in_memory(ScatterReduction reduction, DataType type) {
+  return reduction == ScatterReduction::kNONE ? carrier_type(element_size(type))
+                                              : storage_type(type);
+}
+
+/// Adds Config.
 void declare(KernelSource& source, ScatterReduction reduction, DataType type,
-             std::initializer_list<int> inputs, bool has_data) {
-  const std::string_view element =
-      reduction == ScatterReduction::kNONE ? carrier_type(element_size(type)) : storage_type(type);
+             std::initializer_list<int> inputs, bool has_data, int64_t part = 0) {
+  const std::string_view element = type_in_memory(reduction, type);
   for (const int input : inputs) source.set_input_type(input, element);
   source.set_output_type(0, element);
   ConfigWriter config;
   config.type("Element", element), config.number("kThreads", kThreads);
+  config.number("kPartElements", part);
   config.value("Scattering", "kScattering", name_of(reduction_on(type, reduction)));
   config.flag("kHasData", has_data);
   source.add_declarations(include("scatter.cuh") + config.write());
@@ -64,14 +70,44 @@ std::string write_arguments(KernelSource& source, std::string_view data, std::st
              source.value(total), ", ", source.value(count), ", ", source.value(length), "};\n");
 }
 
-/// Writes a kernel whose blocks each have a part of the output. `find` are statements that give
-/// `place` of update `update`.
-GeneratedKernel write_parts(KernelSource& source, const std::string& arguments, const Expr& total,
-                            std::string_view find) {
-  return source.finish(str(arguments, "scatter_parts(all, [&](Index update) {\nIndex place = -1;\n",
-                           find, "return place;\n});\n"),
-                       min(ceil_div(total, Expr(kPart)), Expr(kMostScatterBlocks)), kThreads);
-}
+/// A kernel whose blocks each have a part of the output.
+class PartsWriter {
+ public:
+  /// `inputs` are those that have elements, and `length` is that of an update.
+  PartsWriter(KernelSource& source, const PortDesc& output, ScatterReduction reduction,
+              std::initializer_list<int> inputs, bool has_data, const Expr& length)
+      : source_(source) {
+    const DataType type = output.type.dtype;
+    const Expr multiples[] = {length};
+    width_ = vector_width(source, static_cast<int>(element_size(type)), multiples, conditions_);
+    if (width_ > 1) {
+      const std::string_view element = type_in_memory(reduction, type);
+      for (const int input : inputs)
+        conditions_.push_back(str("is_aligned<", element, ", ", width_, ">(in", input, ")"));
+      conditions_.push_back(str("is_aligned<", element, ", ", width_, ">(out0)"));
+    }
+    part_ = kThreads * width_;
+    for (int packs = 1; packs < kMostPacks; packs *= 2)
+      if (output.opt.numel() > kManyScatterBlocks * part_) part_ *= 2;
+    declare(source, reduction, type, inputs, has_data, part_);
+  }
+
+  /// `find` are statements that give `place` of update `update`.
+  GeneratedKernel write(const std::string& arguments, const Expr& total, std::string_view find) {
+    std::string condition = "true";
+    for (const std::string& each : conditions_) condition += " && " + each;
+    return source_.finish(
+        str(arguments, "scatter_parts<", width_, ">(all, ", condition,
+            ", [&](Index update) {\nIndex place = -1;\n", find, "return place;\n});\n"),
+        ceil_div(total, Expr(part_)), kThreads);
+  }
+
+ private:
+  KernelSource& source_;
+  int width_ = 1;
+  int64_t part_ = 0;
+  std::vector<std::string> conditions_;
+};
 
 class ScatterWriter {
  public:
@@ -81,12 +117,12 @@ class ScatterWriter {
         data_(source_.dims(0)),
         indices_(source_.dims(1)),
         updates_(source_.dims(2)),
-        strides_(row_major_strides(data_)) {
-    declare(source_, params.reduction, args.outputs[0].type.dtype, {0, 2}, true);
-  }
+        output_(args.outputs[0]),
+        strides_(row_major_strides(data_)) {}
 
   /// Writes a kernel with one thread per line along the axis.
   GeneratedKernel lines() {
+    declare(source_, params_.reduction, output_.type.dtype, {0, 2}, true);
     check_elements();
     const auto axis = static_cast<size_t>(params_.axis);
     SymShape outer, to, from;
@@ -126,8 +162,9 @@ class ScatterWriter {
                            ? numel(indices_)
                            : numel(std::span<const Expr>(indices_).first(indices_.size() - 1));
     const Expr total = numel(data_);
-    const std::string arguments = write_arguments(source_, "in0", "in2", total, count, slice);
-    return write_parts(source_, arguments, total, is_elements ? find_element() : find_tuple());
+    PartsWriter writer(source_, output_, params_.reduction, {0, 2}, true, slice);
+    return writer.write(write_arguments(source_, "in0", "in2", total, count, slice), total,
+                        is_elements ? find_element() : find_tuple());
   }
 
  private:
@@ -178,6 +215,7 @@ class ScatterWriter {
   const ScatterParams& params_;
   KernelSource source_;
   const SymShape &data_, &indices_, &updates_;
+  const PortDesc& output_;
   const SymShape strides_;
 };
 
@@ -226,10 +264,10 @@ std::optional<GeneratedKernel> generate_max_unpool(const Operator&, const Kernel
   const SymShape &maxima = source.dims(0), &indices = source.dims(1);
   for (size_t i = 0; i < maxima.size(); ++i)
     source.check_equal(indices[i], maxima[i], str("indices and maxima must agree in axis ", i));
-  declare(source, ScatterReduction::kNONE, args.outputs[0].type.dtype, {0}, false);
   const Expr total = numel(source.shape_values(2));
-  return write_parts(source, write_arguments(source, "nullptr", "in0", total, numel(maxima), 1),
-                     total, "place = find(in1[update], all.total);\n");
+  PartsWriter writer(source, args.outputs[0], ScatterReduction::kNONE, {0}, false, 1);
+  return writer.write(write_arguments(source, "nullptr", "in0", total, numel(maxima), 1), total,
+                      "place = find(in1[update], all.total);\n");
 }
 
 const RegisteredKernels<MaxUnpool> kMaxUnpoolKernels({max_unpool_candidates, generate_max_unpool,

@@ -129,6 +129,22 @@ def test_scattered_slices(depth, dtype, reduction, dynamic):
     )
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("columns", [40, 7])
+def test_rows_are_added_to_a_table(columns, dtype):
+    """As graph networks add messages to nodes: many rows of a table that many blocks share."""
+    rng = np.random.default_rng(columns)
+    data = numbers(rng, (6000, columns), dtype)
+    indices = rng.integers(-6000, 6000, (9000, 1))
+    updates = numbers(rng, (9000, columns), dtype)
+    feed = {"data": data, "indices": indices, "updates": updates}
+    node = helper.make_node("ScatterND", ["data", "indices", "updates"], ["y"], reduction="add")
+    want = data.copy()
+    for index, update in zip(indices[:, 0], updates):
+        want[index] += update
+    np.testing.assert_array_equal(run(made(node, feed, False), feed), want)
+
+
 def test_many_updates_are_put_in_their_order():
     """More updates than a block takes at once, most of them of elements that others update, too."""
     rng = np.random.default_rng(5)

@@ -6,6 +6,7 @@
 //   kScattering  Scattering
 //   kHasData     whether there is data to copy, else elements without updates are 0
 //   kThreads     threads of a block
+//   kPartElements   elements of the output that a block of scatter_parts() has
 // Expects prelude.cuh.
 #pragma once
 
@@ -70,38 +71,191 @@ __device__ inline void scatter_lines(const ScatterArguments<Config>& all, const 
   }
 }
 
-// A block has a part of the output. It picks the updates that overlap its part. `place` returns
-// where an update begins in the output; negative: nowhere.
-template <class Config, class Place>
-__device__ inline void scatter_parts(const ScatterArguments<Config>& all, const Place& place_of) {
-  constexpr int kThreads = Config::kThreads;
-  const Index part = (all.total + (Index)gridDim.x - 1) / (Index)gridDim.x;
-  const Index begin = (Index)blockIdx.x * part;
-  const Index end = begin + part < all.total ? begin + part : all.total;
-  const int thread = (int)threadIdx.x;
-#pragma unroll 4
-  for (Index i = begin + thread; i < end; i += kThreads) all.y[i] = all.first(i);
-  __shared__ Index places[kThreads], numbers[kThreads];
-  __shared__ Ranks ranks;
-  for (Index first = 0; first < all.count; first += kThreads) {
-    const Index update = first + thread;
-    Index place = -1;
-    if (update < all.count) {
-      place = place_of(update);
-      if (place + all.length <= begin || place >= end) place = -1;
+// The updates that overlap a block's part of the output, in their order.
+template <class Config>
+struct ScatterList {
+  static constexpr int kWarp = 32, kWarps = Config::kThreads / kWarp;
+  /// Updates of a thread that are looked at in one step.
+  static constexpr int kOfThread = sizeof(Index) == 4 ? 16 : 8;
+  static constexpr int kSize = kOfThread * Config::kThreads;
+
+  Index places[kSize], numbers[kSize];
+  int size;
+  int counts[kOfThread * kWarps];
+
+  // Lists the thread's updates, one in kThreads from `first` on. Those at negative places are left
+  // out. All threads of the block call this with the same `first`.
+  __device__ void fill(Index first, const Index (&found)[kOfThread]) {
+    const int lane = (int)threadIdx.x % kWarp, warp = (int)threadIdx.x / kWarp;
+#pragma unroll
+    for (int i = 0; i < kOfThread; ++i) {
+      const unsigned met = __ballot_sync(~0u, found[i] >= 0);
+      if (lane == 0) counts[i * kWarps + warp] = __popc(met);
     }
-    if (__syncthreads_or(place >= 0) == 0) continue;
-    Index met = 0;
-    const Index rank = rank_of<kThreads>(place >= 0, met, ranks);
-    if (place >= 0) places[rank] = place, numbers[rank] = update;
     __syncthreads();
-    // The same thread always has the same element of the part.
-    for (int k = 0; k < met; ++k) {
-      const Index start = places[k], low = start > begin ? start : begin;
-      const Index high = start + all.length < end ? start + all.length : end;
-      const int skew = (int)((low - begin) % kThreads);
-      for (Index i = low + (thread - skew + kThreads) % kThreads; i < high; i += kThreads)
-        all.put(i, numbers[k] * all.length + (i - start));
+    if (warp == 0) count_those_before(lane);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kOfThread; ++i) {
+      const unsigned met = __ballot_sync(~0u, found[i] >= 0);
+      if (found[i] < 0) continue;
+      const int rank = counts[i * kWarps + warp] + __popc(met & ((1u << lane) - 1u));
+      places[rank] = found[i];
+      numbers[rank] = first + i * Config::kThreads + (int)threadIdx.x;
+    }
+    __syncthreads();
+  }
+  // Turns each count into the sum of those before it. One warp calls this.
+  __device__ void count_those_before(int lane) {
+    int before = 0;
+    for (int base = 0; base < kOfThread * kWarps; base += kWarp) {
+      const int count = counts[base + lane];
+      int sum = count;
+      for (int distance = 1; distance < kWarp; distance *= 2) {
+        const int other = __shfl_up_sync(~0u, sum, distance);
+        if (lane >= distance) sum += other;
+      }
+      counts[base + lane] = before + sum - count;
+      before += __shfl_sync(~0u, sum, kWarp - 1);
+    }
+    if (lane == 0) size = before;
+  }
+};
+
+// A block's part of the output, in packs of `width` elements in the registers of its threads. Each
+// warp has a stretch of the part and puts the updates there that overlap it. `width` divides the
+// length of updates, so that an update has all elements of a pack or none.
+template <int width, class Config>
+struct ScatterPart {
+  typedef typename Config::Element Element;
+  typedef Pack<Element, width> Elements;
+  static constexpr int kPacks = Config::kPartElements / (Config::kThreads * width);
+  typedef ScatterList<Config> List;
+  static constexpr int kWarp = 32, kStretch = kPacks * kWarp * width;
+  /// Updates whose elements a thread loads at once.
+  static constexpr int kBatch = kPacks >= 8 ? 1 : kPacks >= 4 ? 2 : 4;
+
+  const ScatterArguments<Config>& all;
+  const int lane;
+  const Index begin, from;  // of the block's part, and of the warp's stretch
+  Elements own[kPacks];     // of the thread
+
+  __device__ explicit ScatterPart(const ScatterArguments<Config>& arguments)
+      : all(arguments),
+        lane((int)threadIdx.x % kWarp),
+        begin((Index)blockIdx.x * Config::kPartElements),
+        from(begin + (Index)((int)threadIdx.x / kWarp * kStretch)) {}
+
+  // Where a pack begins in the output.
+  __device__ Index at(int pack) const { return from + (pack * kWarp + lane) * width; }
+
+  __device__ void read() {
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      own[p] = Elements{};
+      if constexpr (Config::kHasData) {
+        if (at(p) < all.total) own[p] = *(const Elements*)(all.data + at(p));
+      }
     }
   }
+  __device__ void write() const {
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p)
+      if (at(p) < all.total) *(Elements*)(all.y + at(p)) = own[p];
+  }
+
+  // Where the thread's updates, one in kThreads from `first` on, begin; -1 for those that miss the
+  // block's part.
+  template <class Place>
+  __device__ void look(Index first, const Place& place_of, Index (&found)[List::kOfThread]) const {
+#pragma unroll
+    for (int i = 0; i < List::kOfThread; ++i) {
+      const Index update = first + i * Config::kThreads + (int)threadIdx.x;
+      found[i] = update < all.count ? place_of(update) : (Index)-1;
+    }
+#pragma unroll
+    for (int i = 0; i < List::kOfThread; ++i)
+      if (found[i] + all.length <= begin || found[i] >= begin + Config::kPartElements)
+        found[i] = -1;
+  }
+
+  __device__ void change(Elements& pack, const Elements& update) const {
+#pragma unroll
+    for (int e = 0; e < width; ++e) {
+      if constexpr (Config::kScattering == Scattering::kReplace)
+        pack.at[e] = update.at[e];
+      else
+        pack.at[e] = store<Element>(all.combine(load(pack.at[e]), load(update.at[e])));
+    }
+  }
+
+  // Puts the listed updates into the warp's stretch, kBatch at a time.
+  __device__ void put(const List& list) {
+    for (int base = 0; base < list.size; base += kWarp) {
+      const int mine = base + lane;
+      const Index place = mine < list.size ? list.places[mine] : all.total;
+      const Index number = mine < list.size ? list.numbers[mine] : 0;
+      unsigned met = __ballot_sync(
+          ~0u, mine < list.size && place < from + kStretch && place + all.length > from);
+      while (met != 0) {
+        Index starts[kBatch];
+        Elements updates[kBatch][kPacks];
+#pragma unroll
+        for (int b = 0; b < kBatch; ++b) {
+          const int source = met != 0 ? __ffs((int)met) - 1 : 0;
+          const Index start = __shfl_sync(~0u, place, source);
+          const Index update = __shfl_sync(~0u, number, source);
+          starts[b] = met != 0 ? start : all.total;
+          met &= met - 1;
+#pragma unroll
+          for (int p = 0; p < kPacks; ++p)
+            if (has(starts[b], at(p)))
+              updates[b][p] =
+                  *(const Elements*)(all.updates + (update * all.length + (at(p) - start)));
+        }
+#pragma unroll
+        for (int b = 0; b < kBatch; ++b) {
+#pragma unroll
+          for (int p = 0; p < kPacks; ++p)
+            if (has(starts[b], at(p))) change(own[p], updates[b][p]);
+        }
+      }
+    }
+  }
+  // Whether an update that begins at `start` has the pack at `place`.
+  __device__ bool has(Index start, Index place) const {
+    return place >= start && place < start + all.length && place < all.total;
+  }
+};
+
+template <int width, class Config, class Place>
+__device__ inline void scatter_part(const ScatterArguments<Config>& all, const Place& place_of,
+                                    ScatterList<Config>& list) {
+  typedef ScatterList<Config> List;
+  ScatterPart<width, Config> part(all);
+  part.read();
+  Index found[List::kOfThread], next[List::kOfThread];
+  part.look(0, place_of, found);
+  for (Index first = 0; first < all.count; first += List::kSize) {
+    list.fill(first, found);
+    part.look(first + List::kSize, place_of, next);  // these loads go on beside put()'s
+    part.put(list);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < List::kOfThread; ++i) found[i] = next[i];
+  }
+  part.write();
+}
+
+// The grid has a block for each kPartElements elements of the output. `place` returns where an
+// update begins in the output; negative: nowhere. `has_packs` is whether packs of `width` elements
+// are aligned everywhere.
+template <int width, class Config, class Place>
+__device__ inline void scatter_parts(const ScatterArguments<Config>& all, bool has_packs,
+                                     const Place& place_of) {
+  __shared__ ScatterList<Config> list;
+  if (width == 1 || has_packs)
+    scatter_part<width>(all, place_of, list);
+  else
+    scatter_part<1>(all, place_of, list);
 }
