@@ -97,6 +97,8 @@ void run_passes(Graph& graph, const PassContext& context) {
   check_time();
   fold_scales(graph, context);
   graph.remove_dead();
+  separate_spread(graph, context);
+  graph.remove_dead();
   fuse_epilogues(graph, context, false);
   graph.remove_dead();
   swap_attention_axes(graph);

@@ -96,6 +96,9 @@ void swap_attention_axes(Graph& graph);
 /// Where the channels of an image move behind its pixels, or back, moves them without joining the
 /// pixels into one axis first: formats may have the channels there already.
 void separate_pixels(Graph& graph);
+/// Where a convolution of one tap reads joined channels, multiplies those that are the same at all
+/// pixels only once.
+void separate_spread(Graph& graph, const PassContext& context);
 /// Joins products of one tensor and constant weights into one product, where they are operands of
 /// an attention.
 void merge_projections(Graph& graph, const PassContext& context);

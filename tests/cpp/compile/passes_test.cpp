@@ -101,6 +101,32 @@ TEST_F(Passes, ScalesOfGroupedAndTransposedConvolutions) {
   expect("Convolution Deconvolution", sub(div(up, constant({1, 8, 1, 1})), constant({8, 1, 1})));
 }
 
+/// The channels that are the same at all pixels are multiplied once.
+TEST_F(Passes, SpreadChannelsAreSeparated) {
+  const auto spread = [&](Tensor* pixel, int64_t channels) {
+    return network_.add<Slice>({{0, 0, 0, 0}, {2, channels, 9, 10}, {1, 1, 0, 0}, {}}, {pixel})
+        ->output(0);
+  };
+  Tensor* const first = input({2, 3, 9, 10});
+  Tensor* const joined =
+      network_
+          .add<Concatenation>({1}, {spread(input({2, 5, 1, 1}), 5), first,
+                                    spread(input({2, 2, 1, 1}), 2), input({2, 4, 9, 10})})
+          ->output(0);
+  const auto graph = expect("Concatenation Convolution Concatenation Convolution Pointwise",
+                            relu(convolution(joined, {6, 14, 1, 1}, true)));
+  EXPECT_EQ(graph->nodes()[1]->inputs[1]->info.dims[1], Expr(7));
+}
+
+TEST_F(Passes, SpreadChannelsOfLargerKernelsStay) {
+  Tensor* const spread =
+      network_.add<Slice>({{0, 0, 0, 0}, {2, 5, 9, 10}, {1, 1, 0, 0}, {}}, {input({2, 5, 1, 1})})
+          ->output(0);
+  Tensor* const joined =
+      network_.add<Concatenation>({1}, {spread, input({2, 3, 9, 10})})->output(0);
+  expect("Slice Concatenation Convolution", convolution(joined, {6, 8, 3, 3}));
+}
+
 TEST_F(Passes, AScaleStaysWhereTheConvolutionHasOtherReaders) {
   Tensor* y = convolution(input({1, 3, 8, 8}), {6, 3, 3, 3});
   network_.mark_output(*y);
