@@ -49,7 +49,13 @@ def kinds(engine) -> list[str]:
 
 @pytest.mark.parametrize("dtype, limit", [(np.float32, 2e-6), (np.float16, 2e-3)])
 @pytest.mark.parametrize(
-    "shape, groups", [((2, 24, 120, 121), 8), ((1, 16, 180, 190), 16), ((3, 10, 12, 41, 43), 2)]
+    "shape, groups",
+    [
+        ((2, 24, 120, 121), 8),
+        ((1, 16, 180, 190), 16),
+        ((3, 10, 12, 41, 43), 2),
+        ((1, 512, 1033), 1),
+    ],
 )
 def test_statistics_and_a_program_with_what_follows(shape, groups, dtype, limit):
     rng = np.random.default_rng(0)
