@@ -125,8 +125,6 @@ std::vector<Candidate> statistics_candidates(const Operator&, const CandidateQue
     for (const TensorFormat format : formats_of(query, x.opt.rank())) {
       Candidate& candidate = result.emplace_back(type);
       candidate.inputs[0].format = format;
-      // Without pixels all formats have the same memory. Programs read operands of one format.
-      for (PortType& output : candidate.outputs) output.format = format;
     }
   return result;
 }
