@@ -39,7 +39,7 @@ struct StatisticsArguments {
   Moments* parts;  // [images, groups, kParts]
 };
 
-__host__ __device__ constexpr int common_divisor(int a, int b) {
+__device__ constexpr int common_divisor(int a, int b) {
   return b == 0 ? a : common_divisor(b, a % b);
 }
 
@@ -112,7 +112,7 @@ __device__ inline void sum_up(Moments (&moments)[units], const Element* from, In
 }
 
 // The largest power of two up to a warp that is at most `x`.
-__host__ __device__ constexpr int lanes_up_to(int x) {
+__device__ constexpr int lanes_up_to(int x) {
   return x >= 32 ? 32 : x >= 2 ? 2 * lanes_up_to(x / 2) : 1;
 }
 
@@ -130,7 +130,7 @@ __device__ inline void merge_groups(float total, const At& at, const Put& put) {
 #pragma unroll 1
   for (int begin = 0; begin < groups; begin += kTeams) {
     // Teams without a group take part in their warp's exchanges.
-    const int group = min(begin + team, groups - 1);
+    const int group = begin + team < groups ? begin + team : groups - 1;
     CountedMoments kept[kKept];
     const auto read = [&](int round) {
 #pragma unroll
@@ -179,8 +179,7 @@ __device__ inline void sum_groups(const typename Config::Element* x, Index first
   constexpr int kStride = Layout::kStride, kLanes = Layout::kLanes, kUnits = Layout::kUnitsOfSlot;
   Moments* const shared = shared_moments<Config>();
   const int thread = (int)threadIdx.x, lane = thread / kStride, place = thread % kStride;
-  const Index count = first < end ? end - first : 0, turns = count / kLanes,
-              rest = count % kLanes;
+  const Index count = first < end ? end - first : 0, turns = count / kLanes, rest = count % kLanes;
 #pragma unroll
   for (int begin = 0; begin < Layout::kSlots; begin += kStride) {
     const int slot = begin + place;
@@ -226,10 +225,10 @@ __device__ void find_statistics(const StatisticsArguments<Config>& all,
   const Index block = blockIdx.x, part = block % kParts, task = block / kParts;
   const Index extent = kIsLast ? all.extent : all.extent / width;
   const Index length = kIsLast ? all.length : all.length / width;
-  const Index begin = kIsLast ? task / kSections * extent * Config::kChannels +
-                                    task % kSections * Config::kSection
-                              : task * all.extent;
-  const Index first = part * length, end = min(first + length, extent);
+  const Index begin =
+      kIsLast ? task / kSections * extent * Config::kChannels + task % kSections * Config::kSection
+              : task * all.extent;
+  const Index first = part * length, end = first + length < extent ? first + length : extent;
   const Index section = kIsLast ? task : task / kGroups;
   __shared__ GroupResults<Config> results;
   const float of_group = (float)all.extent * (kIsLast ? kOfGroup : 1);
@@ -243,11 +242,9 @@ __device__ void find_statistics(const StatisticsArguments<Config>& all,
   if constexpr (kParts == 1) {
     sum_groups<width, Config>(all.x + begin, first, end, finish);
   } else {
-    sum_groups<width, Config>(all.x + begin, first, end,
-                              [&](int group, const Moments& moments) {
-                                all.parts[(task * kGroupsOfBlock + group) * kParts + part] =
-                                    moments;
-                              });
+    sum_groups<width, Config>(all.x + begin, first, end, [&](int group, const Moments& moments) {
+      all.parts[(task * kGroupsOfBlock + group) * kParts + part] = moments;
+    });
     constexpr int kBlocks = kParts * (kIsLast ? 1 : kGroups);
     if (!is_last_part<kBlocks, bits>(counters, section)) return;
   }
@@ -265,9 +262,8 @@ __device__ void find_statistics(const StatisticsArguments<Config>& all,
         of_group,
         [&](int group, int i) {
           const Index left = all.extent - i * all.length;
-          const Index count = left < 0 ? 0 : min(left, all.length);
-          return CountedMoments{(float)count * (kIsLast ? kOfGroup : 1),
-                                parts[group * kParts + i]};
+          const Index count = left < 0 ? 0 : left < all.length ? left : all.length;
+          return CountedMoments{(float)count * (kIsLast ? kOfGroup : 1), parts[group * kParts + i]};
         },
         finish);
   }
