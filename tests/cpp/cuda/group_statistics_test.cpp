@@ -36,6 +36,7 @@ TEST(GroupStatistics, EveryCandidateAgreesWithDoublePrecision) {
       {"vectors of parts of groups", {3, 24, 16, 31}, 2, DataType::kBF16},
       {"sections of channels", {1, 64, 60, 70}, 64, DataType::kFLOAT},
       {"one group of an odd number of channels", {2, 521, 40}, 0, DataType::kBF16},
+      {"many images", {40, 64, 200}, 8, DataType::kFLOAT},
       // Squares of FP32 would lose the variance, which is 1/3.
       {"far from zero", {1, 8, 64, 64}, 2, DataType::kFLOAT, 3000},
       {"a channel far from others", {2, 16, 50, 52}, 2, DataType::kFLOAT, 0, 3000},

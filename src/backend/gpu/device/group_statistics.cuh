@@ -162,12 +162,18 @@ __device__ inline void merge_groups(float total, const At& at, const Put& put) {
   }
 }
 
-// The block's moments in shared memory, for accesses of any width.
+// A block's shared memory, which accesses of any width share.
 template <class Config>
-__device__ inline Moments* shared_moments() {
-  constexpr int kWide = StatisticsLayout<Config::kWidth, Config>::kMoments;
-  constexpr int kNarrow = StatisticsLayout<1, Config>::kMoments;
-  __shared__ Moments all[kWide > kNarrow ? kWide : kNarrow];
+struct StatisticsMemory {
+  static constexpr int kWide = StatisticsLayout<Config::kWidth, Config>::kMoments;
+  static constexpr int kNarrow = StatisticsLayout<1, Config>::kMoments;
+  static constexpr int kGroups = Config::kSection / Config::kOfGroup;
+  Moments moments[kWide > kNarrow ? kWide : kNarrow];
+  float mean[kGroups], factor[kGroups];  // the results of a section's groups
+};
+template <class Config>
+__device__ inline StatisticsMemory<Config>& shared_memory() {
+  __shared__ StatisticsMemory<Config> all;
   return all;
 }
 
@@ -177,7 +183,7 @@ __device__ inline void sum_groups(const typename Config::Element* x, Index first
                                   const Put& put) {
   typedef StatisticsLayout<width, Config> Layout;
   constexpr int kStride = Layout::kStride, kLanes = Layout::kLanes, kUnits = Layout::kUnitsOfSlot;
-  Moments* const shared = shared_moments<Config>();
+  Moments* const shared = shared_memory<Config>().moments;
   const int thread = (int)threadIdx.x, lane = thread / kStride, place = thread % kStride;
   const Index count = first < end ? end - first : 0, turns = count / kLanes, rest = count % kLanes;
 #pragma unroll
@@ -203,17 +209,6 @@ __device__ inline void sum_groups(const typename Config::Element* x, Index first
       put);
 }
 
-// Mean and factor of a section's groups, in shared memory.
-template <class Config>
-struct GroupResults {
-  static constexpr int kMost = Config::kSection / Config::kOfGroup;
-  float mean[kMost], factor[kMost];
-  __device__ void put(int group, const Moments& moments, float count) {
-    mean[group] = moments.mean;
-    factor[group] = 1.0f / sqrtf(moments.spread / count + Config::kEpsilon);
-  }
-};
-
 // The statistics of all images. The grid has kParts blocks for each section, or for each group.
 template <int width, int bits, class Config, int words>
 __device__ void find_statistics(const StatisticsArguments<Config>& all,
@@ -230,10 +225,11 @@ __device__ void find_statistics(const StatisticsArguments<Config>& all,
               : task * all.extent;
   const Index first = part * length, end = first + length < extent ? first + length : extent;
   const Index section = kIsLast ? task : task / kGroups;
-  __shared__ GroupResults<Config> results;
+  StatisticsMemory<Config>& results = shared_memory<Config>();
   const float of_group = (float)all.extent * (kIsLast ? kOfGroup : 1);
   const auto finish = [&](int group, const Moments& moments) {
-    results.put(group, moments, of_group);
+    results.mean[group] = moments.mean;
+    results.factor[group] = 1.0f / sqrtf(moments.spread / of_group + Config::kEpsilon);
   };
   // Channels whose results this block stores.
   constexpr int kStored = kParts == 1 ? kGroupsOfBlock * kOfGroup : Config::kSection;
