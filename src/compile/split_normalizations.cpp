@@ -21,7 +21,10 @@ bool is_worth(const NormalizationParams& params, const Shape& x) {
 bool is_per_channel(const GraphValue* factor, const SymShape& x) {
   if (factor == nullptr) return true;
   const SymShape& dims = factor->info.dims;
-  return dims.size() == x.size() && dims[1] == x[1] && numel(dims) == x[1];
+  // The axis of the batch may lack.
+  const size_t rank = x.size();
+  return (dims.size() == rank || dims.size() + 1 == rank) && dims[dims.size() + 1 - rank] == x[1] &&
+         numel(dims) == x[1];
 }
 
 void split(Graph& graph, const PassContext& context, GraphNode* node) {

@@ -15,9 +15,8 @@ constexpr int64_t kMostLanes = 16;
 /// The most taps of a window's row, and the most taps of a window. Each tap of a row has code of
 /// its own.
 constexpr int64_t kMostInRow = 32, kMostTaps = 1024;
-/// The most places along a row that the windows of a thread's pixels cover. Each place has code of
-/// its own.
-constexpr int64_t kMostReach = 256;
+/// The longest steps from a pixel to the next and from a tap to the next: positions are ints.
+constexpr int64_t kMostStep = int64_t{1} << 20;
 /// The most bytes of a block's weights.
 constexpr int64_t kWeightBytes = 46 << 10;
 /// Padding behind the weights of each tap, in elements: neighbouring taps begin in different banks.
@@ -186,8 +185,8 @@ std::vector<NamedTactic> depthwise_tactics(const ConvolutionShape& shape, DataTy
   }
   const WindowAxis& inner = windows.axes.back();
   const int64_t in_row = windows.window.back().constant();
-  if (groups % pack != 0 || in_row > kMostInRow || inner.dilation > kMostReach ||
-      lanes_of(groups / pack, taps, pack) == 0)
+  if (groups % pack != 0 || in_row > kMostInRow || inner.dilation > kMostStep ||
+      inner.stride > kMostStep || lanes_of(groups / pack, taps, pack) == 0)
     return {};
   const int64_t width = windows.y.back().constant();
   const int64_t threads = shape.images.constant() * shape.pixels().constant() * (groups / pack);
@@ -195,8 +194,7 @@ std::vector<NamedTactic> depthwise_tactics(const ConvolutionShape& shape, DataTy
   for (int i = 0; i < static_cast<int>(std::size(kPixels)); ++i) {
     const int pixels = kPixels[i];
     const bool is_worth = pixels == 1 || (pixels <= width && threads >= pixels * kFewThreads);
-    if ((all || is_worth) && inner.stride <= kMostReach &&
-        (pixels - 1) * inner.stride + (in_row - 1) * inner.dilation < kMostReach)
+    if (all || is_worth)
       result.push_back({kDepthwiseConvolution + i, depthwise_name(pixels, pack)});
   }
   return result;

@@ -16,6 +16,7 @@ struct StatisticsCase {
   int64_t groups;  ///< 0: all channels of an image are one group
   DataType type;
   double mean = 0;
+  double of_first_channel = 0;  ///< added to the first channel of each image
 };
 
 /// Every candidate against sums in double precision: channels that fill vectors and others, parts
@@ -30,8 +31,15 @@ TEST(GroupStatistics, EveryCandidateAgreesWithDoublePrecision) {
       {"all channels", {2, 12, 64, 66}, 0, DataType::kFLOAT},
       {"sequences", {2, 6, 5000}, 2, DataType::kFLOAT},
       {"volumes", {1, 16, 9, 20, 30}, 4, DataType::kHALF},
+      {"one group of many channels", {1, 512, 130}, 0, DataType::kHALF},
+      {"vectors of several groups", {5, 24, 11, 13}, 8, DataType::kHALF},
+      {"vectors of parts of groups", {3, 24, 16, 31}, 2, DataType::kBF16},
+      {"sections of channels", {1, 64, 60, 70}, 64, DataType::kFLOAT},
+      {"one group of an odd number of channels", {2, 521, 40}, 0, DataType::kBF16},
+      {"many images", {40, 64, 200}, 8, DataType::kFLOAT},
       // Squares of FP32 would lose the variance, which is 1/3.
       {"far from zero", {1, 8, 64, 64}, 2, DataType::kFLOAT, 3000},
+      {"a channel far from others", {2, 16, 50, 52}, 2, DataType::kFLOAT, 0, 3000},
   };
   for (const StatisticsCase& c : cases) {
     const int64_t images = c.x[0], channels = c.x[1], pixels = c.x.numel() / (images * channels);
@@ -41,7 +49,8 @@ TEST(GroupStatistics, EveryCandidateAgreesWithDoublePrecision) {
     params.epsilon = 1e-3F;
     Values x = random_values(c.x, 1);
     // One outlier, which is the first element.
-    for (double& element : x.data) element += c.mean;
+    for (int64_t i = 0; i < x.shape.numel(); ++i)
+      x[i] += c.mean + (i / pixels % channels == 0 ? c.of_first_channel : 0);
     x.data[0] = c.mean + 50;
     x = rounded(x, c.type);
     const Values scale = rounded(random_values({1, channels, 1, 1}, 2), c.type);
@@ -77,6 +86,20 @@ TEST(GroupStatistics, EveryCandidateAgreesWithDoublePrecision) {
       }
     }
     EXPECT_EQ(formats.size(), at_least(size_t{2}));
+  }
+}
+
+TEST(GroupStatistics, EqualNumbersHaveNoVariance) {
+  NormalizationParams params;
+  params.axes = 14, params.epsilon = 0.25F;
+  const Values x = make_values({1, 6, 45, 47}, [](int64_t) { return 30001; });
+  const GroupStatistics op(params);
+  const std::vector<TestInput> inputs = {{x}, absent()};
+  const std::vector<TestOutput> outputs = {{{1, 6, 1, 1}}, {{1, 6, 1, 1}}};
+  for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+    const std::vector<Values> results = run_kernel(op, candidate, inputs, outputs);
+    for (int i = 0; i < 6; ++i) EXPECT_EQ(results[0][i], 30001);
+    for (int i = 0; i < 6; ++i) EXPECT_EQ(results[1][i], 2);
   }
 }
 

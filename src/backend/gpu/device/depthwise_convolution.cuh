@@ -59,8 +59,8 @@ struct DepthwiseRow {
   typedef typename Config::Input Input;
   static constexpr int kPack = Config::kPack, kPixels = Config::kPixels, kRow = Config::kRow;
   static constexpr int kStride = Config::kStride, kDilation = Config::kDilation;
-  // A thread loads kAtOnce positions at a time, and skips positions that no tap uses.
-  static constexpr int kReach = (kPixels - 1) * kStride + (kRow - 1) * kDilation + 1, kAtOnce = 8;
+  // A thread loads kAtOnce positions at a time.
+  static constexpr int kAtOnce = 8;
   // The tap that multiplies position `at` of a row for pixel `p`; -1 where there is none.
   __device__ static constexpr int tap_of(int at, int p) {
     const int distance = at - p * kStride;
@@ -68,10 +68,22 @@ struct DepthwiseRow {
                ? distance / kDilation
                : -1;
   }
-  __device__ static constexpr bool is_met(int at) {
-    for (int p = 0; p < kPixels; ++p)
-      if (at < kReach && tap_of(at, p) >= 0) return true;
-    return false;
+  // The positions that taps use, in their order.
+  struct Positions {
+    int count, at[kPixels * kRow];
+  };
+  __device__ static constexpr Positions positions() {
+    Positions all{};
+    for (int last = -1;;) {
+      int next = -1;
+      for (int p = 0; p < kPixels; ++p)
+        for (int tap = 0; tap < kRow; ++tap) {
+          const int at = p * kStride + tap * kDilation;
+          if (at > last && (next < 0 || at < next)) next = at;
+        }
+      if (next < 0) return all;
+      all.at[all.count++] = last = next;
+    }
   }
   // Adds the products of a row of taps. `x` is the row's beginning, `start` the position at which
   // the first window begins. `is_aligned`: all packs of x are. A branch for each pack would keep
@@ -79,13 +91,14 @@ struct DepthwiseRow {
   template <bool is_aligned>
   __device__ static void add(float (&sums)[kPixels][kPack], const Input* x, Index start,
                              Index length, Index step, const float* weights) {
+    constexpr Positions kAll = positions();
 #pragma unroll
-    for (int first = 0; first < kReach; first += kAtOnce) {
+    for (int first = 0; first < kAll.count; first += kAtOnce) {
       Pack<Input, kPack> packs[kAtOnce];
 #pragma unroll
       for (int q = 0; q < kAtOnce; ++q) {
-        if (!is_met(first + q)) continue;
-        const Index at = start + first + q;
+        if (first + q >= kAll.count) break;
+        const Index at = start + kAll.at[first + q];
         packs[q] = Pack<Input, kPack>{};
         if ((UIndex)at < (UIndex)length) packs[q] = read_pack<kPack, is_aligned>(x + at * step);
       }
@@ -93,7 +106,7 @@ struct DepthwiseRow {
       for (int q = 0; q < kAtOnce; ++q)
 #pragma unroll
         for (int p = 0; p < kPixels; ++p) {
-          const int tap = first + q < kReach ? tap_of(first + q, p) : -1;
+          const int tap = first + q < kAll.count ? tap_of(kAll.at[first + q], p) : -1;
           if (tap < 0) continue;
 #pragma unroll
           for (int i = 0; i < kPack; i += 4) {

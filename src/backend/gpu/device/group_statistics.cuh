@@ -1,32 +1,32 @@
 // Mean and factor of each channel, for normalizations of groups of channels over many pixels. Every
-// block sums up a part of the pixels of an image. The last block of an image merges the parts.
+// block sums up a part of the pixels of some groups. The last of the blocks that share groups
+// merges the parts.
 //
 // Sums of squares lose the variance where the mean is large. So each thread sums up differences
-// from its first element, and the threads' means and sums of squared deviations are merged (Chan,
-// Golub and LeVeque, 1979, "Updating formulae and a pairwise algorithm for computing sample
-// variances").
+// from its first element. The threads' means and sums of squared deviations are merged in two
+// passes: the mean comes first, then the deviations from it. Neither takes a chain of divisions.
 //
 // Each kernel is a template over a struct that the host writes:
 //   Element, Scale     the types in memory
 //   kIsLast            whether the channels of a pixel are neighbours, else the pixels of a channel
 //   kChannels, kOfGroup   channels of an image, and of a group
+//   kSection           channels whose groups the same block finishes
+//   kWidth             elements of an access, where addresses permit that
 //   kThreads, kParts   threads of a block, and parts of the pixels
 //   kEpsilon, kHasScale
 // Expects prelude.cuh.
 #pragma once
 
+#include "lane_reductions.cuh"
 #include "part_counters.cuh"
 
-// Mean of `count` numbers, and the sum of their squared deviations from it.
-struct Moments {
-  float count, mean, spread;
-  __device__ void merge(const Moments& other) {
-    if (other.count == 0.0f) return;
-    const float all = count + other.count, share = other.count / all, step = other.mean - mean;
-    mean = count == 0.0f ? other.mean : mean + step * share;
-    spread += other.spread + (count == 0.0f ? 0.0f : step * step * count * share);
-    count = all;
-  }
+// Mean of some numbers, and the sum of their squared deviations from it.
+struct alignas(8) Moments {
+  float mean, spread;
+};
+struct CountedMoments {
+  float count;
+  Moments of;
 };
 
 template <class Config>
@@ -34,154 +34,241 @@ struct StatisticsArguments {
   const typename Config::Element* x;
   const typename Config::Scale* scale;
   float *mean, *factor;
-  Index pixels, length;  // of an image, and of a part
-  Moments* parts;        // [images, kParts, kChannels]
+  // Pixels of an image, and of a part. Linear, elements of a group, and of a part.
+  Index extent, length;
+  Moments* parts;  // [images, groups, kParts]
 };
 
-// Merges what the threads of a block hold. Thread lane * stride + place holds `entries` moments of
-// that place. Lane 0 holds the place's results then.
-template <int entries, int threads>
-struct MomentsOfThreads {
-  Moments at[entries][threads];
-  __device__ void merge(int stride, int lanes) {
-    const int thread = (int)threadIdx.x, lane = thread / stride;
-    for (int count = lanes; count > 1;) {
-      const int half = (count + 1) / 2;
-      __syncthreads();
-      if (lane + half < count) {
-#pragma unroll
-        for (int e = 0; e < entries; ++e) at[e][thread].merge(at[e][thread + half * stride]);
-      }
-      count = half;
-    }
-    __syncthreads();
+__device__ constexpr int common_divisor(int a, int b) {
+  return b == 0 ? a : common_divisor(b, a % b);
+}
+
+// Which elements the threads of a block sum up, in accesses of `width`. Channels last, a thread has
+// a slot, neighbouring channels, of every kLanes-th pixel. Linear, a group lies in one piece: it is
+// an image of one slot. A unit is what one access has of one group.
+template <int width, class Config>
+struct StatisticsLayout {
+  static constexpr bool kIsLast = Config::kIsLast;
+  static constexpr int kUnit = kIsLast ? common_divisor(width, Config::kOfGroup) : width;
+  static constexpr int kUnitsOfSlot = width / kUnit;
+  static constexpr int kUnitsOfGroup = kIsLast ? Config::kOfGroup / kUnit : 1;
+  static constexpr int kGroups = kIsLast ? Config::kSection / Config::kOfGroup : 1;
+  static constexpr int kSlots = kIsLast ? Config::kSection / width : 1;
+  static constexpr int kStride = kSlots < Config::kThreads ? kSlots : Config::kThreads;
+  static constexpr int kRounds = (kSlots + kStride - 1) / kStride;
+  static constexpr int kLanes = Config::kThreads / kStride;
+  // Elements from a pixel to the next.
+  static constexpr Index kPixel = kIsLast ? Config::kChannels : width;
+  // Moments of a lane in shared memory. An odd number spreads lanes over the banks.
+  static constexpr int kPitch = kStride < 8 ? kStride : kStride | 1;
+  static constexpr int kMoments = kRounds * kUnitsOfSlot * kLanes * kPitch;
+  __device__ static int place(int unit, int lane) {
+    const int slot = unit / kUnitsOfSlot, entry = unit % kUnitsOfSlot;
+    return ((slot / kStride * kUnitsOfSlot + entry) * kLanes + lane) * kPitch + slot % kStride;
   }
 };
 
-// The moments of `width` neighbours at `from`, and of those `steps` times `step` behind.
-template <int width, class Element>
-__device__ inline void sum_up(Moments (&moments)[width], const Element* from, Index steps,
+// Accesses that a thread has in flight.
+constexpr int kAccessesAtOnce = 4;
+
+// The moments of each of `units` units of `width` neighbours at `from`, and of those `steps` times
+// `step` behind.
+template <int width, int units, class Element>
+__device__ inline void sum_up(Moments (&moments)[units], const Element* from, Index steps,
                               Index step) {
-  float shift[width], sums[width], squares[width];
+  constexpr int kUnit = width / units;
+  typedef Pack<Element, width> Neighbours;
+  float shift[units] = {}, sums[width] = {}, squares[width] = {};
+#pragma unroll 1
+  for (Index i = 0; i < steps; i += kAccessesAtOnce) {
+    Neighbours several[kAccessesAtOnce];
 #pragma unroll
-  for (int e = 0; e < width; ++e) {
-    shift[e] = steps > 0 ? load(from[e]) : 0.0f;
-    sums[e] = squares[e] = 0.0f;
-  }
-#pragma unroll 4
-  for (Index i = 0; i < steps; ++i) {
-    const Pack<Element, width> pack = *(const Pack<Element, width>*)(from + i * step);
+    for (int j = 0; j < kAccessesAtOnce; ++j)
+      if (i + j < steps) several[j] = *(const Neighbours*)(from + (i + j) * step);
+    if (i == 0) {
 #pragma unroll
-    for (int e = 0; e < width; ++e) {
-      const float difference = load(pack.at[e]) - shift[e];
-      sums[e] += difference;
-      squares[e] = fmaf(difference, difference, squares[e]);
+      for (int u = 0; u < units; ++u) shift[u] = load(several[0].at[u * kUnit]);
+    }
+#pragma unroll
+    for (int j = 0; j < kAccessesAtOnce; ++j) {
+      if (i + j >= steps) break;
+#pragma unroll
+      for (int e = 0; e < width; ++e) {
+        const float difference = load(several[j].at[e]) - shift[e / kUnit];
+        sums[e] += difference;
+        squares[e] = fmaf(difference, difference, squares[e]);
+      }
     }
   }
-  const float count = (float)steps;
+  const float share = steps > 0 ? 1.0f / ((float)steps * kUnit) : 0.0f;
 #pragma unroll
-  for (int e = 0; e < width; ++e) {
-    const float mean = steps > 0 ? sums[e] / count : 0.0f, spread = squares[e] - sums[e] * mean;
-    moments[e] = Moments{count, shift[e] + mean, spread < 0.0f ? 0.0f : spread};
+  for (int u = 0; u < units; ++u) {
+    float sum = 0.0f, spread = 0.0f;
+#pragma unroll
+    for (int e = u * kUnit; e < (u + 1) * kUnit; ++e) sum += sums[e], spread += squares[e];
+    spread -= sum * (sum * share);
+    moments[u] = Moments{shift[u] + sum * share, spread < 0.0f ? 0.0f : spread};
   }
 }
 
-// How many of the numbers first, first + step, ... lie below `end`.
-__device__ inline Index count_steps(Index first, Index end, Index step) {
-  return first < end ? (end - first + step - 1) / step : 0;
+// The largest power of two up to a warp that is at most `x`.
+__device__ constexpr int lanes_up_to(int x) {
+  return x >= 32 ? 32 : x >= 2 ? 2 * lanes_up_to(x / 2) : 1;
 }
 
-// Channels last: a thread has neighbouring channels of every kLanes-th pixel.
-template <int width, class Config>
-__device__ void sum_channels(const StatisticsArguments<Config>& all, Index image, Index part) {
-  constexpr int kSlots = Config::kChannels / width;
-  constexpr int kStride = kSlots < Config::kThreads ? kSlots : Config::kThreads;
-  constexpr int kLanes = Config::kThreads / kStride;
-  __shared__ MomentsOfThreads<width, Config::kThreads> shared;
-  const int thread = (int)threadIdx.x, place = thread % kStride, lane = thread / kStride;
-  const Index first = part * all.length + lane;
-  const Index end = min((part + 1) * all.length, all.pixels);
-  Moments* const to = all.parts + (image * Config::kParts + part) * Config::kChannels;
-  for (int begin = 0; begin < kSlots; begin += kStride) {
-    const int slot = begin + place;
-    const bool is_there = lane < kLanes && slot < kSlots;
-    Moments moments[width];
-    sum_up(moments,
-           all.x + (image * all.pixels + first) * Config::kChannels + (is_there ? slot : 0) * width,
-           is_there ? count_steps(first, end, kLanes) : 0, (Index)kLanes * Config::kChannels);
+// Merges the moments at(group, 0), at(group, 1), ... at(group, number - 1) of each group, which
+// have `total` elements. A team of neighbouring threads has a group. Its first one calls
+// put(group, moments).
+template <int groups, int number, int threads, class At, class Put>
+__device__ inline void merge_groups(float total, const At& at, const Put& put) {
+  constexpr int kLanes = lanes_up_to(threads / groups), kTeams = threads / kLanes;
+  // A thread reads several moments at once, and keeps them for the second pass.
+  constexpr int kTurns = (number + kLanes - 1) / kLanes, kKept = kTurns < 12 ? kTurns : 12;
+  constexpr int kRounds = (kTurns + kKept - 1) / kKept;
+  const int lane = (int)threadIdx.x % kLanes, team = (int)threadIdx.x / kLanes;
+  const float share = total > 0.0f ? 1.0f / total : 0.0f;
+#pragma unroll 1
+  for (int begin = 0; begin < groups; begin += kTeams) {
+    // Teams without a group take part in their warp's exchanges.
+    const int group = begin + team < groups ? begin + team : groups - 1;
+    CountedMoments kept[kKept];
+    const auto read = [&](int round) {
 #pragma unroll
-    for (int e = 0; e < width; ++e) shared.at[e][thread] = moments[e];
-    shared.merge(kStride, kLanes);
-    if (lane == 0 && slot < kSlots) {
+      for (int j = 0; j < kKept; ++j) {
+        const int i = lane + (round * kKept + j) * kLanes;
+        kept[j] = i < number ? at(group, i) : CountedMoments{};
+      }
+    };
+    float first = 0.0f, sum = 0.0f, spread = 0.0f;
+#pragma unroll 1
+    for (int round = 0; round < kRounds; ++round) {
+      read(round);
+      if (round == 0) first = __shfl_sync(0xffffffffu, kept[0].of.mean, 0, kLanes);
 #pragma unroll
-      for (int e = 0; e < width; ++e) to[slot * width + e] = shared.at[e][thread];
+      for (int j = 0; j < kKept; ++j) sum = fmaf(kept[j].count, kept[j].of.mean - first, sum);
     }
-    __syncthreads();
+    const float mean = first + reduce<Sum, kLanes>(sum) * share;
+#pragma unroll 1
+    for (int round = kRounds; round-- > 0;) {
+      if (round + 1 < kRounds) read(round);
+#pragma unroll
+      for (int j = 0; j < kKept; ++j) {
+        const float difference = kept[j].of.mean - mean;
+        spread += fmaf(kept[j].count * difference, difference, kept[j].of.spread);
+      }
+    }
+    spread = reduce<Sum, kLanes>(spread);
+    if (lane == 0 && begin + team < groups) put(group, Moments{mean, spread});
   }
 }
 
-// Linear: a block has one channel.
-template <int width, class Config>
-__device__ void sum_channel(const StatisticsArguments<Config>& all, Index image, Index channel,
-                            Index part) {
-  __shared__ MomentsOfThreads<1, Config::kThreads> shared;
-  const Index first = part * all.length + (Index)threadIdx.x * width;
-  const Index end = min((part + 1) * all.length, all.pixels);
-  Moments moments[width];
-  sum_up(moments, all.x + (image * Config::kChannels + channel) * all.pixels + first,
-         count_steps(first, end, Config::kThreads * width), (Index)Config::kThreads * width);
-#pragma unroll
-  for (int e = 1; e < width; ++e) moments[0].merge(moments[e]);
-  shared.at[0][threadIdx.x] = moments[0];
-  shared.merge(1, Config::kThreads);
-  if (threadIdx.x == 0)
-    all.parts[(image * Config::kParts + part) * Config::kChannels + channel] = shared.at[0][0];
-}
-
-// Merges the parts of an image's channels, and then the channels of each group.
+// A block's shared memory, which accesses of any width share.
 template <class Config>
-__device__ void merge_parts(const StatisticsArguments<Config>& all, Index image) {
-  constexpr int kStride =
-      Config::kChannels < Config::kThreads ? Config::kChannels : Config::kThreads;
-  constexpr int kLanes = Config::kThreads / kStride;
-  __shared__ MomentsOfThreads<1, Config::kThreads> shared;
-  __shared__ Moments channels[Config::kChannels];
-  const int thread = (int)threadIdx.x, place = thread % kStride, lane = thread / kStride;
-  const Moments* const from = all.parts + image * Config::kParts * Config::kChannels;
-  for (int begin = 0; begin < Config::kChannels; begin += kStride) {
-    const int channel = begin + place;
-    Moments moments = {0.0f, 0.0f, 0.0f};
-    if (lane < kLanes && channel < Config::kChannels)
-      for (int part = lane; part < Config::kParts; part += kLanes)
-        moments.merge(from[part * Config::kChannels + channel]);
-    shared.at[0][thread] = moments;
-    shared.merge(kStride, kLanes);
-    if (lane == 0 && channel < Config::kChannels) channels[channel] = shared.at[0][thread];
-    __syncthreads();
-  }
-  for (int channel = thread; channel < Config::kChannels; channel += Config::kThreads) {
-    Moments moments = {0.0f, 0.0f, 0.0f};
-    const int first = channel / Config::kOfGroup * Config::kOfGroup;
-    for (int i = 0; i < Config::kOfGroup; ++i) moments.merge(channels[first + i]);
-    float factor = 1.0f / sqrtf(moments.spread / moments.count + Config::kEpsilon);
-    if constexpr (Config::kHasScale) factor *= load(all.scale[channel]);
-    all.mean[image * Config::kChannels + channel] = moments.mean;
-    all.factor[image * Config::kChannels + channel] = factor;
-  }
+struct StatisticsMemory {
+  static constexpr int kWide = StatisticsLayout<Config::kWidth, Config>::kMoments;
+  static constexpr int kNarrow = StatisticsLayout<1, Config>::kMoments;
+  static constexpr int kGroups = Config::kSection / Config::kOfGroup;
+  Moments moments[kWide > kNarrow ? kWide : kNarrow];
+  float mean[kGroups], factor[kGroups];  // the results of a section's groups
+};
+template <class Config>
+__device__ inline StatisticsMemory<Config>& shared_memory() {
+  __shared__ StatisticsMemory<Config> all;
+  return all;
 }
 
-// The statistics of all images. The grid has kParts blocks for each image, or for each channel.
+// Sums up a part of the groups of a task, which begins at `x`. put(group, moments) gets them.
+template <int width, class Config, class Put>
+__device__ inline void sum_groups(const typename Config::Element* x, Index first, Index end,
+                                  const Put& put) {
+  typedef StatisticsLayout<width, Config> Layout;
+  constexpr int kStride = Layout::kStride, kLanes = Layout::kLanes, kUnits = Layout::kUnitsOfSlot;
+  Moments* const shared = shared_memory<Config>().moments;
+  const int thread = (int)threadIdx.x, lane = thread / kStride, place = thread % kStride;
+  const Index count = first < end ? end - first : 0, turns = count / kLanes, rest = count % kLanes;
+#pragma unroll
+  for (int begin = 0; begin < Layout::kSlots; begin += kStride) {
+    const int slot = begin + place;
+    if (lane >= kLanes || slot >= Layout::kSlots) continue;
+    Moments moments[kUnits];
+    sum_up<width>(moments, x + (first + lane) * Layout::kPixel + slot * width,
+                  turns + (lane < rest ? 1 : 0), kLanes * Layout::kPixel);
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) shared[Layout::place(slot * kUnits + u, lane)] = moments[u];
+  }
+  __syncthreads();
+  constexpr int kOfGroup = Layout::kUnitsOfGroup;
+  merge_groups<Layout::kGroups, kLanes * kOfGroup, Config::kThreads>(
+      (float)count * (Layout::kUnit * kOfGroup),
+      [&](int group, int i) {
+        const int of = i / kOfGroup;
+        const float steps = (float)(turns + (of < rest ? 1 : 0));
+        return CountedMoments{steps * Layout::kUnit,
+                              shared[Layout::place(group * kOfGroup + i % kOfGroup, of)]};
+      },
+      put);
+}
+
+// The statistics of all images. The grid has kParts blocks for each section, or for each group.
 template <int width, int bits, class Config, int words>
 __device__ void find_statistics(const StatisticsArguments<Config>& all,
                                 unsigned long long* const (&counters)[words]) {
-  const Index block = blockIdx.x, part = block % Config::kParts, task = block / Config::kParts;
-  Index image = task;
-  if constexpr (Config::kIsLast) {
-    sum_channels<width>(all, task, part);
+  constexpr bool kIsLast = Config::kIsLast;
+  constexpr int kParts = Config::kParts, kOfGroup = Config::kOfGroup;
+  constexpr int kSections = Config::kChannels / Config::kSection;
+  constexpr int kGroups = Config::kSection / kOfGroup, kGroupsOfBlock = kIsLast ? kGroups : 1;
+  const Index block = blockIdx.x, part = block % kParts, task = block / kParts;
+  const Index extent = kIsLast ? all.extent : all.extent / width;
+  const Index length = kIsLast ? all.length : all.length / width;
+  const Index begin =
+      kIsLast ? task / kSections * extent * Config::kChannels + task % kSections * Config::kSection
+              : task * all.extent;
+  const Index first = part * length, end = first + length < extent ? first + length : extent;
+  const Index section = kIsLast ? task : task / kGroups;
+  StatisticsMemory<Config>& results = shared_memory<Config>();
+  const float of_group = (float)all.extent * (kIsLast ? kOfGroup : 1);
+  const auto finish = [&](int group, const Moments& moments) {
+    results.mean[group] = moments.mean;
+    results.factor[group] = 1.0f / sqrtf(moments.spread / of_group + Config::kEpsilon);
+  };
+  // Channels whose results this block stores.
+  constexpr int kStored = kParts == 1 ? kGroupsOfBlock * kOfGroup : Config::kSection;
+  const Index channel = kParts == 1 ? task * kStored : section * kStored;
+  constexpr int kRounds = (kStored + Config::kThreads - 1) / Config::kThreads;
+  if constexpr (kParts == 1) {
+    sum_groups<width, Config>(all.x + begin, first, end, finish);
   } else {
-    image = task / Config::kChannels;
-    sum_channel<width>(all, image, task % Config::kChannels, part);
+    sum_groups<width, Config>(all.x + begin, first, end, [&](int group, const Moments& moments) {
+      all.parts[(task * kGroupsOfBlock + group) * kParts + part] = moments;
+    });
+    constexpr int kBlocks = kParts * (kIsLast ? 1 : kGroups);
+    if (!is_last_part<kBlocks, bits>(counters, section)) return;
   }
-  constexpr int kBlocks = Config::kParts * (Config::kIsLast ? 1 : Config::kChannels);
-  if (is_last_part<kBlocks, bits>(counters, image)) merge_parts(all, image);
+  float scales[kRounds];
+#pragma unroll
+  for (int round = 0; round < kRounds; ++round) {
+    const int i = (int)threadIdx.x + round * Config::kThreads;
+    scales[round] = 1.0f;
+    if constexpr (Config::kHasScale)
+      if (i < kStored) scales[round] = load(all.scale[(channel + i) % Config::kChannels]);
+  }
+  if constexpr (kParts > 1) {
+    const Moments* const parts = all.parts + section * kGroups * kParts;
+    merge_groups<kGroups, kParts, Config::kThreads>(
+        of_group,
+        [&](int group, int i) {
+          const Index left = all.extent - i * all.length;
+          const Index count = left < 0 ? 0 : left < all.length ? left : all.length;
+          return CountedMoments{(float)count * (kIsLast ? kOfGroup : 1), parts[group * kParts + i]};
+        },
+        finish);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int round = 0; round < kRounds; ++round) {
+    const int i = (int)threadIdx.x + round * Config::kThreads;
+    if (i >= kStored) break;
+    all.mean[channel + i] = results.mean[i / kOfGroup];
+    all.factor[channel + i] = results.factor[i / kOfGroup] * scales[round];
+  }
 }

@@ -1,6 +1,6 @@
-// Reductions over a warp or over a block of `lanes` threads. reduce<Sum, lanes>(value) returns the
-// result to all threads; with one lane it is the value. All threads of the warp or block must call
-// it.
+// Reductions over `lanes` neighbouring threads: a power of two up to a warp, or a block.
+// reduce<Sum, lanes>(value) returns the result to all of them; with one lane it is the value. All
+// threads of the warp or block must call it.
 #pragma once
 
 struct Largest {
@@ -28,7 +28,7 @@ template <class Reduction, int lanes, class T>
 __device__ inline T reduce(T value, T* parts) {
   if constexpr (lanes > 1) {
 #pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2)
+    for (int distance = (lanes < 32 ? lanes : 32) / 2; distance > 0; distance /= 2)
       value = Reduction::of(value, (T)__shfl_xor_sync(0xffffffffu, value, distance));
   }
   if constexpr (lanes > 32) {
