@@ -181,7 +181,7 @@ def test_steps(python: Path, folder: Path, parts: list[str]) -> list[Step]:
                 "no:cacheprovider",
             ]
             command += [f"--junitxml={folder / path.stem}.xml", str(path)]
-            steps.append(Step(part, path.stem, command, 240))
+            steps.append(Step(part, path.stem, command, 400))
     return steps
 
 
