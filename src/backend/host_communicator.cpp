@@ -215,10 +215,7 @@ HostCommunicator::HostCommunicator(std::string name, int rank, int ranks, double
 
 HostCommunicator::~HostCommunicator() {
   if (memory_ != nullptr) {
-    if (is_of_this_process()) {
-      memory().rank[rank_].presence.store(kLeft);
-      ring();
-    }
+    if (is_of_this_process()) leave();
     ::munmap(mapped_, bytes_);
   }
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -405,6 +402,18 @@ uint64_t HostCommunicator::left() const {
   uint64_t mask = 0;
   for (int rank = 0; rank < ranks_; ++rank)
     if (memory().rank[rank].presence.load() == kLeft) mask |= bit(rank);
+  return mask;
+}
+
+void HostCommunicator::leave() {
+  memory().rank[rank_].presence.store(kLeft);
+  ring();
+}
+
+uint64_t HostCommunicator::others() const {
+  uint64_t mask = 0;
+  for (int rank = 0; rank < ranks_; ++rank)
+    if (!has_ended(rank) && memory().rank[rank].process.load() != process_) mask |= bit(rank);
   return mask;
 }
 

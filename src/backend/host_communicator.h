@@ -61,6 +61,10 @@ class HostCommunicator {
   uint64_t left() const;
   /// "rank 2" or "ranks 1, 3".
   std::string names_of(uint64_t mask) const;
+  /// Tells the others that this rank exchanges nothing any more.
+  void leave();
+  /// The ranks of other processes that are still there, as a mask.
+  uint64_t others() const;
   /// Ends it where one of the ranks has ended or left.
   void look_for_ended();
   /// Throws Error, which says why, where it has ended.

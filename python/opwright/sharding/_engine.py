@@ -82,10 +82,14 @@ class _Process:
         return _core.Error(f"rank {self.rank} (process {self.process.pid}) {how}")
 
 
-def _end(processes: Sequence[_Process]) -> None:
-    """Ends the processes: each ends when its connection does, or is killed."""
+def _end(processes: Sequence[_Process], own: Sequence[RankEngine]) -> None:
+    """Ends the processes: each ends when its connection does, or is killed. All ranks leave their
+    communicator together."""
     for each in processes:
         each.connection.close()
+    for engine in own:
+        with contextlib.suppress(_core.Error):  # it still runs
+            engine.leave()
     end = time.monotonic() + 2
     for each in processes:
         try:
@@ -181,7 +185,8 @@ class ShardedEngine:
         name = f"opwright shards {secrets.token_hex(8)}"
         self._split_outputs = [port.name for port in self.shards.outputs if port.axis is not None]
         self._others: list[_Process] = []
-        self._finalizer = weakref.finalize(self, _end, self._others)
+        own: list[RankEngine] = []
+        self._finalizer = weakref.finalize(self, _end, self._others, own)
         try:
             for rank in range(1, ranks):
                 process = _Process(rank, timeout)
@@ -191,6 +196,7 @@ class ShardedEngine:
                 config |= {"timeout": timeout, "options": options, "outputs": self._split_outputs}
                 process.send(config)
             self._own = RankEngine(paths[0], 0, names[0], options)
+            own.append(self._own)
             self._await("cannot load its engine")
             for process in self._others:
                 process.send(None)

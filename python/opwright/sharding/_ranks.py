@@ -32,6 +32,7 @@ class RankEngine:
         self.rank, self.device = rank, device
         self._context = self.engine.engine.create_execution_context()
         self._context.max_threads = options["threads"]
+        self._communicator: _core.Communicator | None = None
         self._memory: _GpuMemory | None = None
         if device != "cpu":
             self._memory = _GpuMemory(_core._parse_device(device).ordinal)
@@ -40,6 +41,11 @@ class RankEngine:
         """Waits for the other ranks."""
         self._communicator = _core.Communicator(name, self.rank, ranks, timeout, self.device)
         self._context.set_communicator(self._communicator)
+
+    def leave(self) -> None:
+        """Gives the communicator up. All ranks do so at the same time."""
+        self._context.set_communicator(None)
+        self._communicator = None
 
     def prepare(self, inputs: Arrays) -> dict[str, Array]:
         """Sets the inputs and returns arrays for the outputs.
@@ -85,6 +91,7 @@ class RankEngine:
             raise _core.Error("the run failed")
         if self._memory is not None:
             self._memory.read(outputs)
+            assert self._communicator is not None
             self._communicator.check()
 
 

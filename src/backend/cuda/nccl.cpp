@@ -80,7 +80,6 @@ const Nccl* Nccl::find(std::string& reason) {
     OPWRIGHT_FIND(ncclGetErrorString);
     OPWRIGHT_FIND(ncclGetUniqueId);
     OPWRIGHT_FIND(ncclCommInitRank);
-    OPWRIGHT_FIND(ncclCommDestroy);
     OPWRIGHT_FIND(ncclCommAbort);
     OPWRIGHT_FIND(ncclCommCount);
     OPWRIGHT_FIND(ncclCommUserRank);

@@ -30,7 +30,6 @@ class Nccl {
     const char* (*ncclGetErrorString)(int result);
     int (*ncclGetUniqueId)(UniqueId*);
     int (*ncclCommInitRank)(Communicator* made, int ranks, UniqueId, int rank);
-    int (*ncclCommDestroy)(Communicator);
     int (*ncclCommAbort)(Communicator);
     int (*ncclCommCount)(Communicator, int* count);
     int (*ncclCommUserRank)(Communicator, int* rank);

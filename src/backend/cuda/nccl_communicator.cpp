@@ -16,6 +16,8 @@ constexpr auto kTick = 20ms;   ///< between looks at other processes while they 
 constexpr auto kLook = 100ms;  ///< and later
 /// Work that needs nothing of a rank whose process has ended may go on for so long.
 constexpr auto kGrace = 500ms;
+/// How long a rank that leaves waits for the others to leave.
+constexpr auto kWaitForOthers = 2s;
 /// How long an abort waits for a function of NCCL's that uses the communicator.
 constexpr auto kWaitForUse = 2s;
 
@@ -45,7 +47,9 @@ NcclCommunicator::NcclCommunicator(const CudaDevice& device, HostCommunicator& h
     library_.functions().ncclCommAbort(communicator_);
     throw;
   }
+  std::unique_lock lock(stopping_);
   watcher_ = std::thread([this] { watch(); });
+  stop_.wait(lock, [&] { return is_watching_; });
 }
 
 /// NCCL waits for all ranks without a limit of time, so a thread of its own does that.
@@ -98,22 +102,30 @@ NcclCommunicator::~NcclCommunicator() {
     watcher_.detach();
     return;
   }
+  try {
+    const DeviceScope scope(device_);
+    const RelaxedCapture relaxed;
+    // Work of this rank may wait for one that ends; the watcher ends it.
+    driver().cuCtxSynchronize();
+    // Another rank's work may still read this one's memory. ncclCommDestroy would wait for the
+    // others, too, but for ever.
+    host_.leave();
+    for (const auto end = Clock::now() + kWaitForOthers; host_.others() != 0 && Clock::now() < end;)
+      std::this_thread::sleep_for(1ms);
+    stop_watching();
+    if (!has_failed_) library_.functions().ncclCommAbort(communicator_);
+  } catch (const Error&) {  // the context has failed, and the communicator with it
+    stop_watching();
+  }
+}
+
+void NcclCommunicator::stop_watching() {
   {
     const std::lock_guard lock(stopping_);
     is_stopped_ = true;
     stop_.notify_all();
   }
-  watcher_.join();
-  if (has_failed_) return;
-  try {
-    const DeviceScope scope(device_);
-    // What waits for a rank that has ended would never be done.
-    if (host_.ended() != 0)
-      library_.functions().ncclCommAbort(communicator_);
-    else
-      library_.functions().ncclCommDestroy(communicator_);
-  } catch (const Error&) {  // the context has failed, and the communicator with it
-  }
+  if (watcher_.joinable()) watcher_.join();
 }
 
 void NcclCommunicator::watch() {
@@ -121,6 +133,8 @@ void NcclCommunicator::watch() {
   const RelaxedCapture relaxed;
   Clock::time_point ended_at{}, left_at{};
   std::unique_lock lock(stopping_);
+  is_watching_ = true;
+  stop_.notify_all();
   while (!stop_.wait_for(lock, kLook, [&] { return is_stopped_; })) {
     const auto now = Clock::now();
     const uint64_t ended = host_.ended(), left = host_.left();

@@ -31,6 +31,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   using Clock = std::chrono::steady_clock;
   Nccl::Communicator start(const Nccl::UniqueId& id) const;
   void watch();
+  void stop_watching();
   void abort(const std::string& reason);
 
   const CudaDevice& device_;
@@ -42,8 +43,8 @@ class NcclCommunicator final : public DeviceCommunicator {
   std::atomic<bool> has_failed_{false};
   std::string failure_;  ///< constant once has_failed_ is set
   std::mutex stopping_;
-  std::condition_variable stop_;
-  bool is_stopped_ = false;
+  std::condition_variable stop_;  ///< when one of the two below changes
+  bool is_watching_ = false, is_stopped_ = false;
   std::thread watcher_;
 };
 
