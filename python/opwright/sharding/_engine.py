@@ -99,6 +99,9 @@ def _end(processes: Sequence[_Process], own: Sequence[RankEngine]) -> None:
             each.process.wait()
 
 
+_RUNS_BEFORE = 3  # with unchanged shapes, before a graph pays
+
+
 def _kill_silent(processes: Sequence[_Process]) -> None:
     for each in processes:
         if not each.connection.poll():
@@ -147,6 +150,7 @@ class ShardedEngine:
         shards: Shards | str | os.PathLike[str],
         *,
         devices: Sequence[int | str] | None = None,
+        cuda_graphs: bool = False,
         timeout: float = 60.0,
         plugins: Sequence[str] = (),
         verify: bool = True,
@@ -155,6 +159,8 @@ class ShardedEngine:
         """:param shards: what ``opwright.shard(...).build(...)`` returned, or the path of the manifest.
         :param devices: for engines on GPUs: the GPU of each rank, such as ``[0, 1]`` or
             ``["cuda:0", "cuda:1"]``; by default rank r has GPU r.
+        :param cuda_graphs: for engines on GPUs: all ranks capture a whole run, with its collectives,
+            once shapes have stayed for three runs, and launch it as one CUDA graph.
         :param timeout: seconds after which a rank that does not come fails a run.
         :param plugins: files of plugins that each rank loads first.
         :param verify: whether to compare the engine files with the manifest's digests.
@@ -173,6 +179,8 @@ class ShardedEngine:
         self._timeout, self._lock, self._failure = timeout, threading.Lock(), ""
         ranks = self.shards.ranks
         names = _devices(self.shards, devices)
+        self._may_capture = cuda_graphs and self.shards.device != "cpu"
+        self._has_graph, self._runs = False, 0
         if self.shards._is_own and verify:
             load.setdefault("allow_device_code", True)
         threads = max(1, _core.max_threads() // ranks)
@@ -259,14 +267,31 @@ class ShardedEngine:
         return ordered if len(ordered) > 1 else ordered[self.outputs[0]]
 
     def _run(self, parts: Sequence[Mapping[str, Array]], results: Mapping[str, Array]) -> list[Any]:
+        replay = self._wants_graph()
         for process, inputs in zip(self._others, parts[1:]):
-            process.send(inputs)
+            process.send((inputs, replay))
         try:
             with self._limit():
-                self._own.run(results)
+                self._own.run(results, replay)
         except _core.Error as error:
             raise self._who(error) from error
         return self._await("has failed", time.monotonic() + self._timeout)
+
+    def _wants_graph(self) -> bool:
+        """Whether this run is a graph's. Lets all ranks capture it if it is time: NCCL wants all of them to do so in
+        the same run."""
+        if self._own.is_moved:
+            self._has_graph, self._runs = False, 0
+        self._runs += 1
+        if self._has_graph or not self._may_capture or self._runs <= _RUNS_BEFORE:
+            return self._has_graph
+        for process in self._others:
+            process.send(None)
+        with self._limit():
+            captured = [self._own.capture()]
+        captured += self._await("cannot capture its run", time.monotonic() + self._timeout)
+        self._has_graph = self._may_capture = all(captured)
+        return self._has_graph
 
     @contextlib.contextmanager
     def _limit(self) -> Iterator[None]:

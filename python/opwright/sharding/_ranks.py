@@ -34,6 +34,8 @@ class RankEngine:
         self._context.max_threads = options["threads"]
         self._communicator: _core.Communicator | None = None
         self._memory: _GpuMemory | None = None
+        self._graph: _core._RunGraph | None = None
+        self._places: dict[str, Any] = {}
         if device != "cpu":
             self._memory = _GpuMemory(_core._parse_device(device).ordinal)
 
@@ -44,6 +46,7 @@ class RankEngine:
 
     def leave(self) -> None:
         """Gives the communicator up. All ranks do so at the same time."""
+        self._graph = None
         self._context.set_communicator(None)
         self._communicator = None
 
@@ -53,7 +56,8 @@ class RankEngine:
         :raises Error: the engine does not take these inputs.
         """
         context, native = self._context, self.engine.engine
-        self._inputs = inputs
+        self._inputs, before = inputs, self._places
+        self._places = {}
         for name, array in inputs.items():
             dtype = np.dtype(nptype(native.get_tensor_dtype(name)))
             if array.dtype != dtype:
@@ -70,24 +74,43 @@ class RankEngine:
                 )
             outputs[name] = np.empty(shape, nptype(native.get_tensor_dtype(name)))
             context.set_tensor_address(name, self._place(name, outputs[name]))
+        self.is_moved = self._places != before
+        if self.is_moved:
+            self._graph = None
         return outputs
 
     def _place(self, name: str, array: Array) -> int:
         """Where the engine finds the array."""
         on_host = self.engine.engine.get_tensor_location(name) == _core.TensorLocation.HOST
         if self._memory is None or on_host:
-            return int(array.ctypes.data)
-        return self._memory.place(name, array.nbytes)
+            address = int(array.ctypes.data)
+        else:
+            address = self._memory.place(name, array.nbytes)
+        self._places[name] = array.shape, address
+        return address
 
-    def run(self, outputs: Arrays) -> None:
+    def capture(self) -> bool:
+        """Makes a CUDA graph of the run that was prepared; whether that is possible. All ranks do so at the same
+        time."""
+        try:
+            self._graph = _core._RunGraph(self._context)
+        except _core.Error:
+            return False
+        return True
+
+    def run(self, outputs: Arrays, replay: bool = False) -> None:
         """Runs what was prepared.
 
         :param outputs: those of the prepared arrays that are wanted.
+        :param replay: whether to launch the graph.
         :raises Error: also if another rank has ended.
         """
         if self._memory is not None:
             self._memory.write(self._inputs)
-        if not self._context.execute_async_v3(0):
+        if replay:
+            assert self._graph is not None
+            self._graph.launch()
+        elif not self._context.execute_async_v3(0):
             raise _core.Error("the run failed")
         if self._memory is not None:
             self._memory.read(outputs)
@@ -148,11 +171,15 @@ def _serve(connection: Connection) -> None:
         connection.send(str(error))
         return
     while True:
-        inputs = connection.recv()
+        message = connection.recv()
         try:
+            if message is None:
+                connection.send(engine.capture())
+                continue
+            inputs, replay = message
             outputs = engine.prepare(inputs)
             wanted = {name: outputs[name] for name in config["outputs"]}
-            engine.run(wanted)
+            engine.run(wanted, replay)
             connection.send(wanted)
         except Exception as error:  # a plugin may raise anything
             connection.send(str(error))

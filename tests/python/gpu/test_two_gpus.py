@@ -417,6 +417,38 @@ def test_an_engine_of_two_gpus(mlp, on_two_gpus, tmp_path) -> None:
     assert "rank 1" in lines[-1] and "was ended by signal 9" in lines[-1]
 
 
+GRAPHS = """
+import sys
+import numpy as np
+import opwright
+path, x, y = sys.argv[1:4]
+given = np.load(x)
+found, launched = [], 0
+with opwright.ShardedEngine(path, allow_device_code=True, cuda_graphs=True) as engine:
+    for rows in (2, 2, 2, 2, 2, 5, 2, 2, 2, 2, 2, 8, 8, 8, 8, 8):
+        found.append(engine(given[:rows] + len(found)))
+        launched += engine._has_graph
+    print(launched)
+    engine._own.capture = lambda: False  # a rank that cannot, so that none may
+    for rows in (1, 1, 1, 1, 1):
+        found.append(engine(given[:rows] + len(found)))
+    print(engine._has_graph, engine._may_capture)
+    np.save(y, np.concatenate(found))
+"""
+
+
+def test_graphs_of_all_ranks(mlp, on_two_gpus, tmp_path) -> None:
+    x = np.random.default_rng(3).normal(size=(8, 32)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    done = on_two_gpus(GRAPHS, str(mlp.folder), str(tmp_path / "x.npy"), str(tmp_path / "y.npy"))
+    assert done.stdout == "6\nFalse False\n", done.stdout + done.stderr
+    rows = (2, 2, 2, 2, 2, 5, 2, 2, 2, 2, 2, 8, 8, 8, 8, 8, 1, 1, 1, 1, 1)
+    want = [whole(models.mlp(), {"x": x[:n] + i})["y"] for i, n in enumerate(rows)]
+    np.testing.assert_allclose(
+        np.load(tmp_path / "y.npy"), np.concatenate(want), rtol=1e-4, atol=1e-4
+    )
+
+
 def test_devices_are_for_engines_of_gpus(tmp_path) -> None:
     shards = trt.shard(
         models.mlp(), ranks=2, plan=[("up*", "columns"), ("down*", "rows")], folder=tmp_path
