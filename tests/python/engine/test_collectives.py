@@ -20,7 +20,7 @@ import pytest
 import emulated_gpu
 import nccl
 import opwright as trt
-from collectives import (
+from collective_layers import (
     MOVES,
     REDUCTIONS,
     ROOTED,

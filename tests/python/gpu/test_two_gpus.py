@@ -22,11 +22,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import collectives
+import collective_layers
 import emulated_gpu
 import opwright as trt
 import sharded_models as models
-from collectives import MOVES, REDUCTIONS, ROOTED, Reduce, Runner, collective, data, expected
+from collective_layers import MOVES, REDUCTIONS, ROOTED, Reduce, Runner, collective, data, expected
 from cuda_driver import Stream, driver
 from paths import ROOT
 
@@ -142,7 +142,7 @@ def ranks(two_gpus) -> Iterator[Ranks]:
 
 
 def plan_of(add: Callable, inputs: dict[str, tuple], **options) -> bytes:
-    return bytes(collectives.engine_of(add, inputs, device="cuda", **options).serialize())
+    return bytes(collective_layers.engine_of(add, inputs, device="cuda", **options).serialize())
 
 
 def run_all(rank: Rank, plans: list[tuple]) -> list[list[np.ndarray]]:
@@ -203,7 +203,7 @@ def values(rank: int, number: int, count: int = 5001) -> np.ndarray:
 def check_chain(results: list, runs: int) -> None:
     for found in results:
         for number in range(runs):
-            want = collectives.chain_of([values(rank, number) for rank in range(RANKS)])
+            want = collective_layers.chain_of([values(rank, number) for rank in range(RANKS)])
             for y, wanted in zip(found[number], want, strict=True):
                 np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
 
@@ -249,7 +249,7 @@ def runs_of_a_graph(rank: Rank, plan: bytes, runs: int) -> list:
 @pytest.mark.parametrize("function", [runs_with_changing_addresses, runs_of_a_graph])
 def test_kernels_between_collectives(ranks: Ranks, function: Callable) -> None:
     """In place, with the graphs of the engine and of the application."""
-    plan = plan_of(collectives.chain, {"x": (trt.float32, (5001,))})
+    plan = plan_of(collective_layers.chain, {"x": (trt.float32, (5001,))})
     check_chain(ranks.call(function, plan, 9), 9)
 
 
@@ -272,8 +272,8 @@ def refusals(rank: Rank, plan: bytes, host_plan: bytes) -> list[str]:
 
 
 def test_communicators_of_other_devices(ranks: Ranks) -> None:
-    plan = bytes(collectives.all_reduce(2, device="cuda").serialize())
-    host_plan = bytes(collectives.all_reduce(2).serialize())
+    plan = bytes(collective_layers.all_reduce(2, device="cuda").serialize())
+    host_plan = bytes(collective_layers.all_reduce(2).serialize())
     first, second = ranks.call(refusals, plan, host_plan)
     for texts in (first, second):
         assert "runs on a GPU" in texts[0] and "is one of the CPU" in texts[0]
@@ -319,7 +319,7 @@ def lose(rank: Rank, plan: bytes) -> list:
 def test_a_rank_that_dies_ends_the_run_that_waits() -> None:
     ranks = Ranks()
     try:
-        plan = bytes(collectives.all_reduce(2, device="cuda").serialize())
+        plan = bytes(collective_layers.all_reduce(2, device="cuda").serialize())
         (texts, seconds), ended = ranks.call(lose, plan)
     finally:
         ranks.close()
@@ -327,6 +327,30 @@ def test_a_rank_that_dies_ends_the_run_that_waits() -> None:
     for text in texts:
         assert "on rank 0 of 2: rank 1 has ended" in text and "new communicator" in text
     assert "ALL_REDUCE(SUM)" in texts[1] and texts[2].startswith("Communicator '")
+
+
+def give_up(rank: Rank) -> str:
+    if rank.number == 1:
+        rank.communicator = None
+        return "left"
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            rank.communicator.check()
+        except trt.Error as error:
+            return str(error)
+        time.sleep(0.05)
+    return "no error"
+
+
+@emulated_gpu.emulated_only  # NVIDIA's NCCL takes longer than this limit to start
+def test_a_rank_that_gives_its_communicator_up_ends_it_after_the_limit() -> None:
+    ranks = Ranks(timeout=1.5)
+    try:
+        text, _ = ranks.call(give_up)
+    finally:
+        ranks.close()
+    assert "on rank 0 of 2: rank 1 has left it" in text
 
 
 # Models.
