@@ -36,9 +36,11 @@ void* createCommunicator_INTERNAL(void* logger, char const* name, int32_t rank, 
                                   double timeoutSeconds, opwright::DeviceType deviceType,
                                   int32_t version) noexcept {
   using namespace opwright;
-  return create_face(logger, name != nullptr, "a communicator needs a logger and a name", version,
-                     [&](ILogger*) -> ICommunicator* {
-                       return new CommunicatorApi(Communicator::join(
-                           name, rank, nbRanks, timeoutSeconds, device_of(deviceType)));
-                     });
+  return create_face(
+      logger, name != nullptr, "a communicator needs a logger and a name", version,
+      [&](ILogger*) -> ICommunicator* {
+        return std::make_unique<CommunicatorApi>(
+                   Communicator::join(name, rank, nbRanks, timeoutSeconds, device_of(deviceType)))
+            .release();
+      });
 }

@@ -15,7 +15,7 @@ namespace opwright::cuda {
 class Nccl {
  public:
   /// What NCCL calls ncclComm_t.
-  using Communicator = struct NcclCommunicator*;
+  using Communicator = struct NcclComm*;
 
   /// What NCCL calls ncclUniqueId: the name of a new communicator.
   struct UniqueId {

@@ -165,13 +165,14 @@ def test_all_operations_and_types(ranks: Ranks, group: tuple[int, ...] | None) -
     dtypes.append(trt.bool)
     if emulated_gpu.IS_EMULATED and group is not None:
         dtypes = [trt.float16, trt.int32]  # each kernel is compiled for a second
+    every = [] if emulated_gpu.IS_EMULATED else [trt.bfloat16, trt.int32]  # of a group
     plans = []
     for dtype in dtypes:
         cases = [
             (op, each)
             for op, each in REDUCTIONS + MOVES
             if (dtype != trt.bool or each not in (Reduce.SUM, Reduce.AVG))
-            and (not emulated_gpu.IS_EMULATED or group is None or each in (None, Reduce.SUM))
+            and (group is None or dtype in every or each in (None, Reduce.SUM, Reduce.MAX))
         ]
 
         def add(network, x, cases=cases):
