@@ -391,6 +391,7 @@ def on_two_gpus(monkeypatch):
 
 
 SHARDED = """
+import signal
 import sys
 import numpy as np
 import opwright
@@ -414,7 +415,8 @@ with opwright.ShardedEngine(path, allow_device_code=True, timeout=60) as engine:
         opwright.ShardedEngine(path)
     except opwright.Error as error:
         print(error)
-    engine._others[0].process.kill()
+    engine._timeout = 1.5  # NCCL waits for ever for a rank that stops; the engine kills it
+    engine._others[0].process.send_signal(signal.SIGSTOP)
     try:
         engine(given[:2])
     except opwright.Error as error:
