@@ -74,9 +74,9 @@ class Peer(torch.nn.Module):
         if self.ranks == 1:
             return F.linear(x, self.weights["model.embed_tokens.weight"])
         part = F.linear(x, self.weights["lm_head.weight"])
-        parts = part.new_empty((self.ranks, *part.shape))
+        parts = part.new_empty((self.ranks * len(x), part.shape[1]))
         torch.distributed.all_gather_into_tensor(parts, part)
-        return parts.transpose(0, 1).reshape(len(x), -1)
+        return parts.view(self.ranks, len(x), -1).transpose(0, 1).reshape(len(x), -1)
 
     def norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
         return F.rms_norm(x, (self.size.hidden,), self.weights[name + ".weight"], self.size.epsilon)
