@@ -8,7 +8,6 @@ On the CPU beside gloo; with --gpu beside NCCL, a GPU for each rank. Both use th
 from __future__ import annotations
 
 import argparse
-import ctypes
 import multiprocessing
 import statistics
 import time
@@ -22,30 +21,6 @@ import opwright as trt
 
 ROUNDS = 5
 PORT = 29541
-
-
-class UniqueId(ctypes.Structure):  # ncclUniqueId
-    _fields_ = [("internal", ctypes.c_char * 128)]
-
-
-def nccl(function: str, *arguments: object) -> None:
-    result = getattr(ctypes.CDLL("libnccl.so.2"), function)(*arguments)
-    if result != 0:
-        raise RuntimeError(f"{function}: result {result}")
-
-
-def nccl_communicator(rank: int, ranks: int) -> int:
-    """The address of an ncclComm_t of the current GPU. The ranks get its name through PyTorch."""
-    name = [b""]
-    if rank == 0:
-        unique = UniqueId()
-        nccl("ncclGetUniqueId", ctypes.byref(unique))
-        name = [bytes(unique)]
-    torch.distributed.broadcast_object_list(name, 0)
-    made = ctypes.c_void_p()
-    unique = UniqueId.from_buffer_copy(name[0])
-    nccl("ncclCommInitRank", ctypes.byref(made), ranks, unique, rank)
-    return made.value or 0
 
 
 def all_reduce_of_an_engine(
@@ -123,10 +98,8 @@ def work(rank: int, ranks: int, sizes: list[int], on_gpu: bool) -> None:
     torch.distributed.init_process_group(
         library, init_method=f"tcp://127.0.0.1:{PORT + ranks}", rank=rank, world_size=ranks
     )
-    if on_gpu:
-        communicator: object = nccl_communicator(rank, ranks)
-    else:
-        communicator = trt.Communicator(f"benchmark {ranks}", rank, ranks, timeout=60)
+    device = f"cuda:{rank}" if on_gpu else "cpu"
+    communicator = trt.Communicator(f"benchmark {ranks}", rank, ranks, timeout=60, device=device)
     for size in sizes:
         x = np.random.default_rng(rank).normal(size=size // 4).astype(np.float32)
         tensor = torch.from_numpy(x)
@@ -149,9 +122,6 @@ def work(rank: int, ranks: int, sizes: list[int], on_gpu: bool) -> None:
                 f"{best[1] * 1e6:9.1f} us, ratio {best[0] / best[1]:.2f}",
                 flush=True,
             )
-    if on_gpu:
-        del ours  # the context ends before its communicator
-        nccl("ncclCommDestroy", ctypes.c_void_p(communicator))
     torch.distributed.destroy_process_group()
 
 

@@ -35,11 +35,19 @@ import decoder  # noqa: E402
 
 class Peer(torch.nn.Module):
     """The same model in the style of PyTorch's users: a static cache, fused projections, SDPA with
-    grouped queries."""
+    grouped queries. With several ranks, the weights are those of decoder.part_of."""
 
-    def __init__(self, size: decoder.Size, weights: dict[str, torch.Tensor], batch: int, room: int):
+    def __init__(
+        self,
+        size: decoder.Size,
+        weights: dict[str, torch.Tensor],
+        batch: int,
+        room: int,
+        ranks: int = 1,
+    ):
         super().__init__()
-        self.size, self.weights = size, weights
+        self.size, self.weights, self.ranks = size, weights, ranks
+        self.heads, self.shared_heads = size.heads // ranks, size.shared_heads // ranks
         like = weights["model.norm.weight"]
         self.qkv = [
             torch.cat([weights[f"model.layers.{i}.self_attn.{n}_proj.weight"] for n in "qkv"])
@@ -49,13 +57,26 @@ class Peer(torch.nn.Module):
             torch.cat([weights[f"model.layers.{i}.mlp.{n}_proj.weight"] for n in ("gate", "up")])
             for i in range(size.layers)
         ]
-        shape = (batch, size.shared_heads, room, size.head_size)
+        shape = (batch, self.shared_heads, room, size.head_size)
         self.keys = [like.new_zeros(shape) for _ in range(size.layers)]
         self.values = [like.new_zeros(shape) for _ in range(size.layers)]
         cosines, sines = decoder.rotations(size, room)
         self.cosines = torch.from_numpy(cosines).to(like.device)
         self.sines = torch.from_numpy(sines).to(like.device)
         self.places = torch.arange(room, device=like.device)
+
+    def total(self, x: torch.Tensor) -> torch.Tensor:
+        if self.ranks > 1:
+            torch.distributed.all_reduce(x)
+        return x
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        if self.ranks == 1:
+            return F.linear(x, self.weights["model.embed_tokens.weight"])
+        part = F.linear(x, self.weights["lm_head.weight"])
+        parts = part.new_empty((self.ranks * len(x), part.shape[1]))
+        torch.distributed.all_gather_into_tensor(parts, part)
+        return parts.view(self.ranks, len(x), -1).transpose(0, 1).reshape(len(x), -1)
 
     def norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
         return F.rms_norm(x, (self.size.hidden,), self.weights[name + ".weight"], self.size.epsilon)
@@ -71,7 +92,7 @@ class Peer(torch.nn.Module):
         cosines, sines = self.cosines[positions], self.sines[positions]
         allowed = self.places[None, :] <= positions[:, None]
         x = F.embedding(tokens, self.weights["model.embed_tokens.weight"])
-        splits = [size.heads, size.shared_heads, size.shared_heads]
+        splits = [self.heads, self.shared_heads, self.shared_heads]
         for i in range(size.layers):
             layer = f"model.layers.{i}."
             y = F.linear(self.norm(x, layer + "input_layernorm"), self.qkv[i])
@@ -85,14 +106,13 @@ class Peer(torch.nn.Module):
                 attn_mask=allowed,
                 enable_gqa=True,
             )
-            y = y.transpose(1, 2).reshape(batch, count, size.hidden)
-            x = x + F.linear(y, self.weights[layer + "self_attn.o_proj.weight"])
+            y = y.transpose(1, 2).reshape(batch, count, -1)
+            x = x + self.total(F.linear(y, self.weights[layer + "self_attn.o_proj.weight"]))
             y = F.linear(self.norm(x, layer + "post_attention_layernorm"), self.gate_up[i])
             gate, up = y.chunk(2, -1)
-            x = x + F.linear(F.silu(gate) * up, self.weights[layer + "mlp.down_proj.weight"])
-        return F.linear(
-            self.norm(x[:, -1], "model.norm"), self.weights["model.embed_tokens.weight"]
-        )
+            down = self.weights[layer + "mlp.down_proj.weight"]
+            x = x + self.total(F.linear(F.silu(gate) * up, down))
+        return self.logits(self.norm(x[:, -1], "model.norm"))
 
 
 def timed(call: Callable[[], object], runs: int = 50, rounds: int = 7) -> float:
@@ -149,7 +169,7 @@ def captured(call: Callable[[], object]) -> Callable[[], object]:
 class Ours:
     """The engine in Python: a context for each profile, on one cache."""
 
-    def __init__(self, plan: bytes, batch: int, prompt: int):
+    def __init__(self, plan: bytes, batch: int, prompt: int, communicator: object = None):
         self.engine = trt.Runtime(trt.Logger(trt.Logger.WARNING)).deserialize_cuda_engine(plan)
         self.tensors: dict[str, torch.Tensor] = {}
         kinds = {trt.int32: torch.int32, trt.float16: torch.float16, trt.float32: torch.float32}
@@ -167,6 +187,7 @@ class Ours:
         self.contexts = []
         for profile, count in enumerate((prompt, 1)):
             context = self.engine.create_execution_context()
+            context.set_communicator(communicator)
             context.set_optimization_profile_async(profile, torch.cuda.current_stream().cuda_stream)
             context.set_input_shape("tokens", (batch, count))
             for name, tensor in self.tensors.items():

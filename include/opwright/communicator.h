@@ -1,7 +1,7 @@
 #pragma once
 
 /// \file
-/// Ranks on one host whose engines run on the CPU. Beyond TensorRT.
+/// Ranks on one host, on its CPU or a GPU for each. Beyond TensorRT.
 
 #include "logger.h"
 #include "types.h"
@@ -9,10 +9,11 @@
 
 namespace opwright {
 
-/// Processes of one host, called ranks, that exchange tensors through shared memory. Given to
-/// IExecutionContext::setCommunicator() of engines that run on the CPU. One thread at a time runs
-/// with it. It ends when a rank is missing for longer than the time limit, ends, or runs another
-/// layer than the others: runs on all ranks then fail, with the reason.
+/// Processes of one host, called ranks, that exchange tensors: on the CPU through shared memory, on
+/// GPUs with NCCL. Given to IExecutionContext::setCommunicator(). One thread at a time runs with
+/// it. It ends when a rank's process ends; on the CPU also when a rank is missing for longer than
+/// the time limit, or runs another layer than the others. Runs on all ranks then fail, with the
+/// reason.
 class ICommunicator : public INoCopy {
  public:
   ~ICommunicator() noexcept override = default;
@@ -27,20 +28,24 @@ class ICommunicator : public INoCopy {
 extern "C" OPWRIGHT_API void* createCommunicator_INTERNAL(void* logger, char const* name,
                                                           int32_t rank, int32_t nbRanks,
                                                           double timeoutSeconds,
+                                                          opwright::DeviceType deviceType,
                                                           int32_t version) noexcept;
 
 namespace opwright {
 
-/// Waits until all ranks of that name have come, for at most `timeoutSeconds`. The limit also holds
-/// for each exchange of data.
+/// Waits until all ranks of that name have come, for at most `timeoutSeconds`. On the CPU the limit
+/// also holds for each exchange of data.
 /// \param name 1 to 64 characters, the same on all ranks of the same user
 /// \param rank 0 to nbRanks - 1, another one in each process
 /// \param nbRanks 1 to 64
+/// \param deviceType where the ranks' engines run; kGPU: the calling thread's current GPU, another
+/// one for each rank
 /// \return a communicator that the caller deletes; null, and an error, on failure.
 inline ICommunicator* createCommunicator(ILogger& logger, char const* name, int32_t rank,
-                                         int32_t nbRanks, double timeoutSeconds = 60) noexcept {
+                                         int32_t nbRanks, double timeoutSeconds = 60,
+                                         DeviceType deviceType = DeviceType::kCPU) noexcept {
   return static_cast<ICommunicator*>(createCommunicator_INTERNAL(
-      &logger, name, rank, nbRanks, timeoutSeconds, NV_TENSORRT_VERSION));
+      &logger, name, rank, nbRanks, timeoutSeconds, deviceType, NV_TENSORRT_VERSION));
 }
 
 }  // namespace opwright

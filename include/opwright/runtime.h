@@ -286,10 +286,11 @@ class IExecutionContext : public INoCopy {
   virtual ProfilingVerbosity getNvtxVerbosity() const noexcept = 0;
   /// The options with which the context was created. Owned by the context.
   virtual IRuntimeConfig* getRuntimeConfig() const noexcept = 0;
-  /// The communicator of collective layers in the next runs; null: none. It outlives the runs. An
-  /// engine on a GPU takes an `ncclComm_t` of that GPU, one on the CPU an ICommunicator.
-  /// \return false, and an error, for another object where the engine runs on the CPU, and for an
-  /// ICommunicator where it runs on a GPU.
+  /// The communicator of collective layers in the next runs; null: none. It outlives the runs. It
+  /// is an ICommunicator of the engine's device. An engine on a GPU also takes an `ncclComm_t` of
+  /// that GPU.
+  /// \return false, and an error, for an ICommunicator of another device, and for any other object
+  /// where the engine runs on the CPU.
   virtual bool setCommunicator(void* communicator) noexcept = 0;
 
   /// Beyond TensorRT: the most threads that a run on the CPU uses, including the caller's. The

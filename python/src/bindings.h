@@ -30,6 +30,7 @@ void bind_network(nb::module_& m);
 void bind_layer_enums(nb::module_& m);
 void bind_layers(nb::module_& m);
 void bind_communicator(nb::module_& m);
+void bind_run_graph(nb::module_& m);
 void bind_add_layers(nb::module_& m);
 void bind_regions(nb::module_& m);
 void bind_builder(nb::module_& m);

@@ -44,6 +44,13 @@ void bind_config_devices(nb::module_& m, nb::class_<BuilderConfig>& c) {
         }
       },
       nb::arg("device"), "Why the device cannot be used; empty where it can.");
+  m.def(
+      "_gpu_count",
+      [] {
+        const Backend& backend = get_backend(device_of(DeviceType::kGPU).backend);
+        return backend.obstacle().empty() ? backend.device_count() : 0;
+      },
+      "How many GPUs can be used.");
   c.def_prop_rw(
       "_device", [](const BuilderConfig& self) { return self.device; }, &BuilderConfig::set_device);
   c.def_prop_rw(

@@ -34,6 +34,11 @@ DeviceArray to_device(nb::handle object, int ordinal) {
   return array;
 }
 
+/// Memory of a GPU with any content.
+DeviceArray device_memory(int64_t size, int ordinal) {
+  return {get_device(DeviceType::kGPU, ordinal), DataType::kUINT8, Shape{size}};
+}
+
 DeviceArray device_array_at(uintptr_t address, nb::handle dtype, const nb::tuple& shape,
                             int ordinal, nb::handle owner) {
   return DeviceArray(get_device(DeviceType::kGPU, ordinal), data_type(dtype, "an array"),
@@ -45,6 +50,22 @@ void copy_bytes(uintptr_t to, uintptr_t from, size_t size, int ordinal) {
   const nb::gil_scoped_release release;
   copy_and_wait(get_device(DeviceType::kGPU, ordinal), reinterpret_cast<void*>(to),
                 reinterpret_cast<const void*>(from), size);
+}
+
+/// Copies bytes after the work of the GPU's default stream. The host's memory is neither freed nor
+/// changed until synchronize().
+void enqueue_copy(uintptr_t to, uintptr_t from, size_t size, int ordinal) {
+  const nb::gil_scoped_release release;
+  const Device& device = get_device(DeviceType::kGPU, ordinal);
+  const DeviceScope scope(device);
+  if (size > 0)
+    device.copy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), size, nullptr);
+}
+
+/// Waits for the work of the GPU's default stream.
+void synchronize(int ordinal) {
+  const nb::gil_scoped_release release;
+  get_device(DeviceType::kGPU, ordinal).synchronize(nullptr);
 }
 
 /// Sets bytes in the memory of the thread's GPU to 0, in the order of a stream.
@@ -105,8 +126,12 @@ void bind_device_array(nb::module_& m) {
   m.def("_to_device", &to_device, nb::arg("bytes"), nb::arg("device_id") = -1);
   m.def("_device_array_at", &device_array_at, nb::arg("address"), nb::arg("dtype"),
         nb::arg("shape"), nb::arg("device_id"), nb::arg("owner"));
+  m.def("_device_memory", &device_memory, nb::arg("size"), nb::arg("device_id"));
   m.def("_copy_bytes", &copy_bytes, nb::arg("to"), nb::arg("source"), nb::arg("size"),
         nb::arg("device_id"));
+  m.def("_enqueue_copy", &enqueue_copy, nb::arg("to"), nb::arg("source"), nb::arg("size"),
+        nb::arg("device_id"));
+  m.def("_synchronize", &synchronize, nb::arg("device_id"));
   m.def("_set_to_zero", &set_to_zero, nb::arg("address"), nb::arg("size"), nb::arg("stream"));
   nb::class_<DeviceArray>(
       m, "DeviceArray",

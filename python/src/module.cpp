@@ -34,6 +34,7 @@ NB_MODULE(_core, m) {
   bind_runtime(m);
   bind_refitter(m);
   bind_device_array(m);
+  bind_run_graph(m);
   bind_call(m);
   bind_program(m);
 }

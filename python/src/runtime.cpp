@@ -279,9 +279,9 @@ void bind_profiles(ReportingClass<ExecutionContext>& c) {
             return true;
           },
           nb::arg("communicator").none(),
-          "The communicator of collective layers in the next runs; None: none. An engine on a GPU "
-          "takes an `ncclComm_t` of that GPU: a capsule, or the address as a number. One on the "
-          "CPU takes an opwright.Communicator.");
+          "The communicator of collective layers in the next runs: an opwright.Communicator of the "
+          "engine's device; None: none. An engine on a GPU also takes an `ncclComm_t` of that GPU: "
+          "a capsule, or the address as a number.");
 }
 
 void tell_context(const ExecutionContext& context, HeldObjects& held) {

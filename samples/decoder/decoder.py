@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import decoder_operators  # noqa: F401  (registers them)
 import numpy as np
@@ -59,12 +60,15 @@ class Size:
         return shapes | {"model.norm.weight": (self.hidden,)}
 
 
+Array = TypeVar("Array")  # of NumPy or PyTorch
+
 # The program's environment says where a GPU's driver is, and has no PATH to a Python.
 KEPT = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "OPWRIGHT_CUDA_DRIVER", "TMPDIR")
 
 SIZES = {
     "small": Size(2, 128, 4, 2, 256, 512),
     "1b": Size(16, 2048, 32, 8, 8192, 128256),
+    "8b": Size(32, 4096, 32, 8, 14336, 128256),
 }
 
 
@@ -113,6 +117,14 @@ class Writer:
         layer.reshape_dims = shape
         return layer.get_output(0)
 
+    def collective(self, x: trt.ITensor, op: str, reduce_op: str, ranks: int) -> trt.ITensor:
+        """What all ranks have of x."""
+        operation = getattr(trt.CollectiveOperation, op)
+        reduction = getattr(trt.ReduceOperation, reduce_op)
+        layer = self.network.add_dist_collective(x, operation, reduction, -1, [])
+        layer.num_ranks = ranks
+        return layer.get_output(0)
+
     def rms_norm(self, x: trt.ITensor, scale: np.ndarray, epsilon: float) -> trt.ITensor:
         """x / sqrt(mean(x * x) + epsilon) * scale, in FP32. The engine knows it by these layers, and
         where rows are few the product that follows computes it."""
@@ -141,12 +153,19 @@ def network_of(
     weights: Mapping[str, np.ndarray],
     batch: int,
     room: int,
+    ranks: int = 1,
 ) -> None:
     """Writes the decoder into an empty network. Inputs: `tokens`, INT32 [batch, any number], the
     `position` of the first of them, INT32 [1], and the caches `keys0`, `values0`, ... [batch,
     shared heads, room, head size]. Outputs: the greedy `next` token, [batch, 1], the position
-    behind all of them, `next_position`, and the caches again, in the inputs' memory."""
+    behind all of them, `next_position`, and the caches again, in the inputs' memory. With several
+    ranks, the weights are those of `part_of`, and each rank's caches are of its own heads."""
     write = Writer(network)
+    heads, shared_heads = size.heads // ranks, size.shared_heads // ranks
+
+    def total(x: trt.ITensor) -> trt.ITensor:
+        return x if ranks == 1 else write.collective(x, "ALL_REDUCE", "SUM", ranks)
+
     dtype = trt.float16 if weights["model.norm.weight"].dtype == np.float16 else trt.float32
     tokens = network.add_input("tokens", trt.int32, (batch, -1))
     position = network.add_input("position", trt.int32, (1,))
@@ -167,7 +186,7 @@ def network_of(
     allowed = write.reshape(allowed, (1, 1, -1, room))
 
     x = network.add_gather(embedding, tokens, 0).get_output(0)
-    cache_shape = (batch, size.shared_heads, room, size.head_size)
+    cache_shape = (batch, shared_heads, room, size.head_size)
     for i in range(size.layers):
 
         def weight(name: str, layer: str = f"model.layers.{i}.") -> np.ndarray:
@@ -177,9 +196,7 @@ def network_of(
         projections = [weight(f"self_attn.{n}_proj") for n in "qkv"]
         y = write.rms_norm(x, weight("input_layernorm"), size.epsilon)
         qkv = write.linear(y, np.concatenate(projections))
-        call = trtp.op.decoder.rotary_cache(
-            qkv, cosines, sines, position, *caches, heads=size.heads
-        )
+        call = trtp.op.decoder.rotary_cache(qkv, cosines, sines, position, *caches, heads=heads)
         rotary = network.add_plugin(call, aot=True)
         queries, *caches = (rotary.get_output(j) for j in range(3))
         for name, cache in zip(("keys", "values"), caches):
@@ -189,15 +206,16 @@ def network_of(
             queries, *caches, trt.AttentionNormalizationOp.SOFTMAX, trt.CausalMaskKind.NONE
         )
         attention.mask = allowed
-        y = write.reshape(attention.get_output(0), (batch, -1, size.hidden), (0, 2, 1, 3))
-        x = write.elementwise(x, write.linear(y, weight("self_attn.o_proj")), "SUM")
+        width = heads * size.head_size
+        y = write.reshape(attention.get_output(0), (batch, -1, width), (0, 2, 1, 3))
+        x = write.elementwise(x, total(write.linear(y, weight("self_attn.o_proj"))), "SUM")
 
         y = write.rms_norm(x, weight("post_attention_layernorm"), size.epsilon)
         gate = write.linear(y, weight("mlp.gate_proj"))
         sigmoid = network.add_activation(gate, trt.ActivationType.SIGMOID).get_output(0)
         gate = write.elementwise(gate, sigmoid, "PROD")
         y = write.elementwise(gate, write.linear(y, weight("mlp.up_proj")), "PROD")
-        x = write.elementwise(x, write.linear(y, weight("mlp.down_proj")), "SUM")
+        x = write.elementwise(x, total(write.linear(y, weight("mlp.down_proj"))), "SUM")
 
     # The result is that of each sequence's last token.
     last = write.constant(np.array([batch, 1, size.hidden], np.int64))
@@ -206,13 +224,41 @@ def network_of(
     final.set_input(1, first)
     y = write.reshape(final.get_output(0), (batch, size.hidden))
     y = write.rms_norm(y, weights["model.norm.weight"], size.epsilon)
-    logits = write.linear(y, embedding)
+    if ranks == 1:
+        logits = write.linear(y, embedding)
+    else:  # each rank has the logits of its own words
+        part = write.linear(y, weights["lm_head.weight"])
+        parts = write.collective(part, "ALL_GATHER", "NONE", ranks)
+        apart = write.reshape(parts, (ranks, batch, size.vocabulary // ranks))
+        together = network.add_shuffle(apart)
+        together.first_transpose = (1, 0, 2)
+        together.reshape_dims = (batch, size.vocabulary)
+        logits = together.get_output(0)
     token = network.add_topk(logits, trt.TopKOperation.MAX, 1, 1 << 1).get_output(1)
     behind = network.add_cast(count, trt.int32).get_output(0)
     behind = write.elementwise(position, behind, "SUM")
     for name, tensor in (("next", token), ("next_position", behind)):
         tensor.name = name
         network.mark_output(tensor)
+
+
+def part_of(weights: Mapping[str, Array], rank: int, ranks: int) -> dict[str, Array]:
+    """A rank's part of arrays or tensors: its heads, its inner features, and the output's words."""
+    if ranks == 1:
+        return dict(weights)
+
+    def part(array: Array, axis: int) -> Array:
+        extent = array.shape[axis] // ranks
+        mine = slice(rank * extent, (rank + 1) * extent)
+        return array[mine] if axis == 0 else array[:, mine]
+
+    parts = {"lm_head.weight": part(weights["model.embed_tokens.weight"], 0)}
+    for name, array in weights.items():
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            parts[name] = part(array, 1)
+        else:
+            parts[name] = part(array, 0) if "_proj." in name else array
+    return parts
 
 
 def build(
@@ -224,12 +270,14 @@ def build(
     prompt: int = 512,
     device: trt.DeviceType | None = None,
     timing_cache: str | os.PathLike[str] | None = None,
+    ranks: int = 1,
 ) -> trt.IHostMemory:
-    """The engine file, of two optimization profiles: for `prompt` tokens at once, and for one."""
+    """The engine file, of two optimization profiles: for `prompt` tokens at once, and for one. With
+    several ranks, that of one of them."""
     logger = trt.Logger(trt.Logger.WARNING)
     builder = trt.Builder(logger)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
-    network_of(network, size, weights, batch, room)
+    network_of(network, size, weights, batch, room, ranks)
     config = builder.create_builder_config()
     if device is not None:
         config.default_device_type = device

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/communicator.h"
 #include "base/error.h"
 #include "base/library.h"
 #include "base/library_folder.h"
@@ -138,6 +139,11 @@ DeviceId chosen_device() {
 const CodeFormat& Backend::code_format() const {
   static const CodeFormat opaque;
   return opaque;
+}
+
+std::unique_ptr<DeviceCommunicator> Backend::make_communicator(const Device&,
+                                                               HostCommunicator&) const {
+  return nullptr;
 }
 
 void register_backend(const Backend& backend) { Backends::all().add(backend); }

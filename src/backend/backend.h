@@ -13,6 +13,9 @@
 
 namespace opwright {
 
+class DeviceCommunicator;
+class HostCommunicator;
+
 /// Tactics that a backend's kernel has for one kind of operator, whatever the ports are.
 struct KernelTactics {
   std::string kind;
@@ -60,6 +63,12 @@ class Backend {
   /// Throws Error where work with a communicator of the backend's library of collectives has failed
   /// since it was made.
   virtual void check_communicator(void* communicator) const { (void)communicator; }
+  /// Throws Error where the backend's library of collectives cannot be used, with what to install.
+  virtual void check_collectives() const {}
+  /// This rank's communicator of the library of collectives, made together with the other ranks of
+  /// the host, which it uses for its whole life. Null where the backend has no such library.
+  virtual std::unique_ptr<DeviceCommunicator> make_communicator(const Device& device,
+                                                                HostCommunicator& host) const;
 };
 
 /// Makes a backend known. It must outlive the process's use of it. Throws Error where its name is

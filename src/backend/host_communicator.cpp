@@ -16,13 +16,12 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "base/library.h"
 #include "base/types.h"
 
 namespace opwright {
@@ -61,12 +60,6 @@ class Descriptor {
  private:
   int number_;
 };
-
-struct Communicators {
-  LibraryLock lock;
-  std::unordered_map<const void*, std::weak_ptr<HostCommunicator>> by_address;
-};
-Communicators& communicators() { return Library::part<Communicators>(); }
 
 uint64_t bit(int rank) { return uint64_t{1} << rank; }
 
@@ -214,29 +207,15 @@ std::shared_ptr<HostCommunicator> HostCommunicator::join(std::string name, int r
   std::shared_ptr<HostCommunicator> made(
       new HostCommunicator(std::move(name), rank, ranks, timeout));
   made->meet();
-  Communicators& all = communicators();
-  const std::lock_guard lock(all.lock);
-  all.by_address[made.get()] = made;
   return made;
-}
-
-std::shared_ptr<HostCommunicator> HostCommunicator::find(const void* address) {
-  Communicators& all = communicators();
-  const std::lock_guard lock(all.lock);
-  const auto found = all.by_address.find(address);
-  return found == all.by_address.end() ? nullptr : found->second.lock();
 }
 
 HostCommunicator::HostCommunicator(std::string name, int rank, int ranks, double timeout)
     : name_(std::move(name)), rank_(rank), ranks_(ranks), timeout_(timeout), process_(::getpid()) {}
 
 HostCommunicator::~HostCommunicator() {
-  forget(this);
   if (memory_ != nullptr) {
-    if (process_ == ::getpid()) {
-      memory().rank[rank_].presence.store(kLeft);
-      ring();
-    }
+    if (is_of_this_process()) leave();
     ::munmap(mapped_, bytes_);
   }
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -399,19 +378,6 @@ void HostCommunicator::come() {
   ring();
 }
 
-void HostCommunicator::also_at(const void* address) {
-  Communicators& all = communicators();
-  std::shared_ptr<HostCommunicator> self = find(this);
-  const std::lock_guard lock(all.lock);
-  all.by_address[address] = self;
-}
-
-void HostCommunicator::forget(const void* address) {
-  Communicators& all = communicators();
-  const std::lock_guard lock(all.lock);
-  all.by_address.erase(address);
-}
-
 // How they wait for each other
 
 bool HostCommunicator::has_ended(int rank) const {
@@ -423,6 +389,41 @@ bool HostCommunicator::has_ended(int rank) const {
   struct flock lock {};
   lock.l_type = F_WRLCK, lock.l_whence = SEEK_SET, lock.l_start = rank, lock.l_len = 1;
   return ::fcntl(descriptor_, F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
+}
+
+uint64_t HostCommunicator::ended() const {
+  uint64_t mask = 0;
+  for (int rank = 0; rank < ranks_; ++rank)
+    if (memory().rank[rank].presence.load() != kLeft && has_ended(rank)) mask |= bit(rank);
+  return mask;
+}
+
+uint64_t HostCommunicator::left() const {
+  uint64_t mask = 0;
+  for (int rank = 0; rank < ranks_; ++rank)
+    if (memory().rank[rank].presence.load() == kLeft) mask |= bit(rank);
+  return mask;
+}
+
+void HostCommunicator::leave() {
+  memory().rank[rank_].presence.store(kLeft);
+  ring();
+}
+
+uint64_t HostCommunicator::others() const {
+  uint64_t mask = 0;
+  for (int rank = 0; rank < ranks_; ++rank)
+    if (!has_ended(rank) && memory().rank[rank].process.load() != process_) mask |= bit(rank);
+  return mask;
+}
+
+std::string HostCommunicator::names_of(uint64_t mask) const { return names(mask, ranks_); }
+
+bool HostCommunicator::is_of_this_process() const { return process_ == ::getpid(); }
+
+void HostCommunicator::look_for_ended() {
+  if (const uint64_t mask = ended() | left(); mask != 0) end(kEnded, mask);
+  require_going_on();
 }
 
 void HostCommunicator::ring() const {
@@ -527,7 +528,7 @@ HostCommunicator::Exchange::Exchange(HostCommunicator& communicator, const Colle
   require(lock_.owns_lock(), "Communicator '", communicator.name_,
           "' is used by another run at the same time, so that the order of what ranks exchange is "
           "not known; use one communicator for each thread");
-  require(communicator.process_ == ::getpid(), "Communicator '", communicator.name_,
+  require(communicator.is_of_this_process(), "Communicator '", communicator.name_,
           "' belongs to the process ", communicator.process_,
           ", which this one was forked from; make one in this process");
   uint64_t order = 14695981039346656037U;
@@ -604,6 +605,19 @@ void HostCommunicator::Exchange::finish_chunk() {
     own.read[member].store(coming_[member]);
   }
   c.ring();
+}
+
+void HostCommunicator::broadcast(std::span<std::byte> bytes, int root) {
+  std::vector<int> all(static_cast<size_t>(ranks_));
+  std::iota(all.begin(), all.end(), 0);
+  const CollectiveStep step{CollectiveOperation::kBROADCAST, ReduceOperation::kNONE, root,
+                            DataType::kUINT8, Shape{static_cast<int64_t>(bytes.size())}};
+  Exchange exchange(*this, step, all);
+  std::byte* const chunk = exchange.next_chunk();
+  if (rank_ == root) std::memcpy(chunk, bytes.data(), bytes.size());
+  exchange.publish();
+  if (rank_ != root) std::memcpy(bytes.data(), exchange.chunk_of(root), bytes.size());
+  exchange.finish_chunk();
 }
 
 }  // namespace opwright

@@ -43,11 +43,6 @@ class HostCommunicator {
   /// seconds, and where another process has the same rank or expects another number of ranks.
   static std::shared_ptr<HostCommunicator> join(std::string name, int rank, int ranks,
                                                 double timeout);
-  /// The communicator at this address, or null where there is none.
-  static std::shared_ptr<HostCommunicator> find(const void* address);
-  /// Makes find() know it by another address, until it is forgotten or destroyed.
-  void also_at(const void* address);
-  static void forget(const void* address);
   ~HostCommunicator();
   HostCommunicator(const HostCommunicator&) = delete;
   HostCommunicator& operator=(const HostCommunicator&) = delete;
@@ -56,6 +51,24 @@ class HostCommunicator {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   double timeout() const { return timeout_; }
+  /// Whether this process made it, and was not forked since then.
+  bool is_of_this_process() const;
+
+  /// Gives the root's bytes, at most kChunkBytes, to all ranks.
+  void broadcast(std::span<std::byte> bytes, int root);
+  /// Ranks whose processes have ended without leaving it, and those that have left it, as masks.
+  uint64_t ended() const;
+  uint64_t left() const;
+  /// "rank 2" or "ranks 1, 3".
+  std::string names_of(uint64_t mask) const;
+  /// Tells the others that this rank exchanges nothing any more.
+  void leave();
+  /// The ranks of other processes that are still there, as a mask.
+  uint64_t others() const;
+  /// Ends it where one of the ranks has ended or left.
+  void look_for_ended();
+  /// Throws Error, which says why, where it has ended.
+  void require_going_on() const;
 
   /// One step of this rank, which exchanges chunks with the members. One thread at a time.
   class Exchange {
@@ -104,7 +117,6 @@ class HostCommunicator {
   }
   void ring() const;
   void end(uint64_t code, uint64_t mask);
-  void require_going_on() const;
   [[noreturn]] void fail_ended(uint64_t failure) const;
   Description description_of(int rank) const;
 

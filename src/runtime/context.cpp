@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "backend/backend.h"
-#include "backend/host_communicator.h"
+#include "backend/communicator.h"
 #include "backend/release.h"
 #include "base/error.h"
 #include "base/limits.h"
@@ -329,14 +329,40 @@ void Context::report_layer_times() const {
 void Context::set_communicator(void* communicator) {
   check_idle("given another communicator");
   if (communicator == services_.communicator) return;
-  const bool is_host = engine_->device().is_host();
-  require(communicator == nullptr || is_host == (HostCommunicator::find(communicator) != nullptr),
-          "set_communicator: ", engine_->name(),
-          is_host ? " runs on the CPU and takes a Communicator of Opwright's, which this object is "
-                    "not; an ncclComm_t is for engines on GPUs"
-                  : " runs on a GPU and takes an ncclComm_t; a Communicator of Opwright's is for "
-                    "engines on the CPU");
+  std::shared_ptr<Communicator> own;
+  if (communicator != nullptr) {
+    const Device& device = engine_->device();
+    own = Communicator::find(communicator);
+    const auto rejects = [&](const auto&... parts) {
+      fail_with(ErrorCode::kINVALID_ARGUMENT, "set_communicator: ", engine_->name(), parts...);
+    };
+    if (device.is_host()) {
+      if (own == nullptr)
+        rejects(
+            " runs on the CPU and takes a Communicator of Opwright's, which this object is not; an "
+            "ncclComm_t is for engines on GPUs");
+      if (!own->device().is_host())
+        rejects(" runs on the CPU, and the communicator '", own->name(),
+                "' is one of a GPU; make one of the device 'cpu'");
+    } else if (own != nullptr) {
+      const std::string wanted =
+          str(DeviceId{std::string(device.backend().name()), device.ordinal()});
+      if (own->device().is_host())
+        rejects(" runs on a GPU, and the communicator '", own->name(),
+                "' is one of the CPU; make one of the device '", wanted, "'");
+      if (&own->device().backend() != &device.backend() ||
+          own->device().ordinal() != device.ordinal())
+        rejects(" runs on GPU ", device.ordinal(), ", and the communicator '", own->name(),
+                "' is one of GPU ", own->device().ordinal(), "; make one of the device '", wanted,
+                "'");
+    }
+  }
   services_.communicator = communicator;
+  communicator_ = nullptr;
+  if (own != nullptr && own->on_device() != nullptr) {
+    services_.communicator = own.get();
+    communicator_ = std::move(own);
+  }
   // Graphs have captured what works with the other communicator.
   for (const auto& profile : state_->profiles)
     if (profile != nullptr && profile->runner != nullptr) profile->runner->forget_graphs();

@@ -13,6 +13,8 @@
 
 namespace opwright {
 
+class Communicator;
+
 /// A run's request for an output's memory.
 struct OutputRequest {
   const std::string& name;
@@ -226,9 +228,9 @@ class Context {
   void set_memory(void* memory);
   void* users_memory() const;
 
-  /// The communicator of collective layers in the next runs: a HostCommunicator where the engine
-  /// runs on the host, what the GPU's library of collectives calls one otherwise. It outlives the
-  /// runs. Null: none.
+  /// The communicator of collective layers in the next runs: a Communicator or, where the engine
+  /// runs on a GPU, also what its library of collectives calls one. It outlives the runs. Null:
+  /// none.
   void set_communicator(void* communicator);
   /// Makes the kernels of a layer's body use the communicator of the context that runs the layer.
   void run_within(const PluginServices* services) { services_.enclosing = services; }
@@ -261,6 +263,7 @@ class Context {
   std::shared_ptr<void> counted_;  ///< the engine counts its contexts by it
   ErrorReport errors_;
   PluginServices services_;
+  std::shared_ptr<Communicator> communicator_;  ///< of Opwright's on a GPU; null: none
   int profile_ = 0;
   Strategy strategy_ = Strategy::kSTATIC;
   DebugTensors debug_;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
@@ -11,7 +12,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -81,10 +82,14 @@ class _Process:
         return _core.Error(f"rank {self.rank} (process {self.process.pid}) {how}")
 
 
-def _end(processes: Sequence[_Process]) -> None:
-    """Ends the processes: each ends when its connection does, or is killed."""
+def _end(processes: Sequence[_Process], own: Sequence[RankEngine]) -> None:
+    """Ends the processes: each ends when its connection does, or is killed. All ranks leave their
+    communicator together."""
     for each in processes:
         each.connection.close()
+    for engine in own:
+        with contextlib.suppress(_core.Error):  # it still runs
+            engine.leave()
     end = time.monotonic() + 2
     for each in processes:
         try:
@@ -92,6 +97,43 @@ def _end(processes: Sequence[_Process]) -> None:
         except subprocess.TimeoutExpired:
             each.process.kill()
             each.process.wait()
+
+
+_RUNS_BEFORE = 3  # with unchanged shapes, before a graph pays
+
+
+def _kill_silent(processes: Sequence[_Process]) -> None:
+    for each in processes:
+        if not each.connection.poll():
+            each.process.kill()
+
+
+def _devices(shards: Shards, given: Sequence[int | str] | None) -> list[str]:
+    """The device of each rank."""
+    if shards.device == "cpu":
+        if given is not None:
+            raise _core.Error(
+                f"'{shards.manifest}' has engines for the CPU; devices are for engines on GPUs, which "
+                'build(device="cuda") makes'
+            )
+        return ["cpu"] * shards.ranks
+    names = [
+        f"cuda:{each}" if isinstance(each, int) else each
+        for each in (range(shards.ranks) if given is None else given)
+    ]
+    if len(names) != shards.ranks:
+        raise _core.Error(f"there are {shards.ranks} ranks, and devices has {len(names)}: {names}")
+    count = _core._gpu_count()
+    for rank, name in enumerate(names):
+        gpu = _core._parse_device(name)
+        if gpu.type != _core.DeviceType.GPU or gpu.ordinal < 0:
+            raise _core.Error(f"the device of rank {rank} is '{name}'; expected a GPU, 'cuda:1'")
+        if gpu.ordinal >= count:
+            raise _core.Error(
+                f"rank {rank} needs GPU {gpu.ordinal}, and there {'is' if count == 1 else 'are'} "
+                f'{count}; engines for the CPU need none: build(device="cpu")'
+            )
+    return names
 
 
 class ShardedEngine:
@@ -107,16 +149,23 @@ class ShardedEngine:
         self,
         shards: Shards | str | os.PathLike[str],
         *,
+        devices: Sequence[int | str] | None = None,
+        cuda_graphs: bool = False,
         timeout: float = 60.0,
         plugins: Sequence[str] = (),
         verify: bool = True,
         **load: Any,
     ):
         """:param shards: what ``opwright.shard(...).build(...)`` returned, or the path of the manifest.
+        :param devices: for engines on GPUs: the GPU of each rank, such as ``[0, 1]`` or
+            ``["cuda:0", "cuda:1"]``; by default rank r has GPU r.
+        :param cuda_graphs: for engines on GPUs: all ranks capture a whole run, with its collectives,
+            once shapes have stayed for three runs, and launch it as one CUDA graph.
         :param timeout: seconds after which a rank that does not come fails a run.
         :param plugins: files of plugins that each rank loads first.
         :param verify: whether to compare the engine files with the manifest's digests.
-        :param load: arguments of ``opwright.load``, such as ``allow_host_code=True``.
+        :param load: arguments of ``opwright.load``, such as ``allow_host_code=True``. Engines for
+            GPUs that another process built need ``allow_device_code=True``.
         :raises Error: naming the rank that cannot start.
         """
         self.shards = shards if isinstance(shards, Shards) else Shards.open(shards)
@@ -129,6 +178,11 @@ class ShardedEngine:
             self.shards.check(self.shards.engines)
         self._timeout, self._lock, self._failure = timeout, threading.Lock(), ""
         ranks = self.shards.ranks
+        names = _devices(self.shards, devices)
+        self._may_capture = cuda_graphs and self.shards.device != "cpu"
+        self._has_graph, self._runs = False, 0
+        if self.shards._is_own and verify:
+            load.setdefault("allow_device_code", True)
         threads = max(1, _core.max_threads() // ranks)
         options = {
             "load": load,
@@ -139,15 +193,18 @@ class ShardedEngine:
         name = f"opwright shards {secrets.token_hex(8)}"
         self._split_outputs = [port.name for port in self.shards.outputs if port.axis is not None]
         self._others: list[_Process] = []
-        self._finalizer = weakref.finalize(self, _end, self._others)
+        own: list[RankEngine] = []
+        self._finalizer = weakref.finalize(self, _end, self._others, own)
         try:
             for rank in range(1, ranks):
                 process = _Process(rank, timeout)
                 self._others.append(process)
                 config = {"path": paths[rank], "rank": rank, "ranks": ranks, "name": name}
+                config["device"] = names[rank]
                 config |= {"timeout": timeout, "options": options, "outputs": self._split_outputs}
                 process.send(config)
-            self._own = RankEngine(paths[0], 0, options)
+            self._own = RankEngine(paths[0], 0, names[0], options)
+            own.append(self._own)
             self._await("cannot load its engine")
             for process in self._others:
                 process.send(None)
@@ -197,7 +254,7 @@ class ShardedEngine:
                 )
             results = self._own.prepare(parts[0])
             try:
-                others = self._run(parts)
+                others = self._run(parts, results)
             except BaseException as error:
                 self._failure = str(error) or type(error).__name__
                 self.close()
@@ -209,14 +266,47 @@ class ShardedEngine:
         ordered = {name: results[name] for name in self.outputs}
         return ordered if len(ordered) > 1 else ordered[self.outputs[0]]
 
-    def _run(self, parts: Sequence[Mapping[str, Array]]) -> list[Any]:
+    def _run(self, parts: Sequence[Mapping[str, Array]], results: Mapping[str, Array]) -> list[Any]:
+        replay = self._wants_graph()
         for process, inputs in zip(self._others, parts[1:]):
-            process.send(inputs)
+            process.send((inputs, replay))
         try:
-            self._own.run()
+            with self._limit():
+                self._own.run(results, replay)
         except _core.Error as error:
             raise self._who(error) from error
         return self._await("has failed", time.monotonic() + self._timeout)
+
+    def _wants_graph(self) -> bool:
+        """Whether this run is a graph's. Lets all ranks capture it if it is time: NCCL wants all of them to do so in
+        the same run."""
+        if self._own.is_moved:
+            self._has_graph, self._runs = False, 0
+        self._runs += 1
+        if self._has_graph or not self._may_capture or self._runs <= _RUNS_BEFORE:
+            return self._has_graph
+        for process in self._others:
+            process.send(None)
+        with self._limit():
+            captured = [self._own.capture()]
+        captured += self._await("cannot capture its run", time.monotonic() + self._timeout)
+        self._has_graph = self._may_capture = all(captured)
+        return self._has_graph
+
+    @contextlib.contextmanager
+    def _limit(self) -> Iterator[None]:
+        """On GPUs: kills ranks that have not answered in time. NCCL waits for ever for one that has
+        stopped, but not for one that has ended."""
+        if self.shards.device == "cpu":
+            yield
+            return
+        timer = threading.Timer(self._timeout, _kill_silent, [self._others])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _who(self, error: _core.Error) -> _core.Error:
         """What rank 0 has seen, and the ranks that have ended."""
@@ -249,7 +339,7 @@ class ShardedEngine:
             raise _core.Error(f"the inputs are {names}; missing, unknown or given twice: {wrong}")
         parts: list[dict[str, Array]] = [{} for _ in range(self.shards.ranks)]
         for port in self.shards.inputs:
-            array = np.asarray(given[port.name])
+            array = _on_host(given[port.name])
             for part, piece in zip(parts, _pieces(array, port, self.shards.ranks)):
                 part[port.name] = np.require(piece, requirements=["C", "A"])
         return parts
@@ -267,6 +357,13 @@ class ShardedEngine:
 
     def __repr__(self) -> str:
         return f"<ShardedEngine of {self.shards.ranks} ranks: {self.inputs} -> {self.outputs}>"
+
+
+def _on_host(array: Any) -> Array:
+    """Arrays of NumPy and what it takes, and tensors of PyTorch on a GPU."""
+    if hasattr(array, "__cuda_array_interface__") and hasattr(array, "cpu"):
+        array = array.detach().cpu().numpy()
+    return np.asarray(array)
 
 
 def _pieces(array: Array, port: Port, ranks: int) -> list[Array]:

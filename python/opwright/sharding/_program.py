@@ -56,6 +56,9 @@ def add_shard_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--fp16", action="store_true", help="allow FP16 if it is faster")
     parser.add_argument("--bf16", action="store_true", help="allow BF16 in the same way")
+    parser.add_argument(
+        "--device", help="cpu or cuda; default: a GPU for each rank if there are as many"
+    )
     parser.add_argument("--no-engines", action="store_true", help="write only ONNX files")
 
 
@@ -87,7 +90,9 @@ def run_shard(options: argparse.Namespace) -> int:
         shapes = dict(_shape(each) for each in options.shapes)
         shards = shard(options.model, ranks=options.ranks, plan=plan, folder=options.output)
         if not options.no_engines:
-            shards = shards.build(shapes=shapes, fp16=options.fp16, bf16=options.bf16)
+            shards = shards.build(
+                shapes=shapes, fp16=options.fp16, bf16=options.bf16, device=options.device
+            )
     except (_core.Error, ValueError) as error:
         print(f"python -m opwright shard: {error}", file=sys.stderr)
         return 1
@@ -117,7 +122,11 @@ def run_ranks(arguments: Sequence[str]) -> int:
     parser.add_argument("--output", action="append", default=[], metavar="NAME=FILE.npy")
     parser.add_argument("--plugins", action="append", default=[], metavar="FILE")
     parser.add_argument("--timeout", type=float, default=60, help="seconds to wait for a rank")
+    parser.add_argument(
+        "--devices", metavar="CUDA:0,CUDA:1", help="the GPU of each rank; default: rank r has GPU r"
+    )
     parser.add_argument("--allow-host-code", action="store_true")
+    parser.add_argument("--allow-device-code", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     try:
@@ -131,9 +140,11 @@ def run_ranks(arguments: Sequence[str]) -> int:
         arrays = {name: np.load(file, allow_pickle=False) for name, file in inputs.items()}
         with ShardedEngine(
             shards,
+            devices=options.devices.split(",") if options.devices else None,
             timeout=options.timeout,
             plugins=options.plugins,
             allow_host_code=options.allow_host_code,
+            allow_device_code=options.allow_device_code,
         ) as engine:
             start = time.perf_counter()
             results = engine(arrays)

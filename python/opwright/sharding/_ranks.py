@@ -21,21 +21,34 @@ Arrays = Mapping[str, Array]
 class RankEngine:
     """An engine whose collective layers have a communicator."""
 
-    def __init__(self, path: str, rank: int, options: Mapping[str, Any]):
-        """:param options: ``load``: arguments of ``opwright.load``; ``plugins``: files of plugins;
+    def __init__(self, path: str, rank: int, device: str, options: Mapping[str, Any]):
+        """:param device: ``"cpu"``, or the rank's GPU, ``"cuda:1"``.
+        :param options: ``load``: arguments of ``opwright.load``; ``plugins``: files of plugins;
         ``threads``: how many threads a run may have.
         """
         for file in options["plugins"]:
             load_plugins(file)
-        self.engine = _api.load(path, **{"device": "cpu", **options["load"]})
-        self.rank = rank
+        self.engine = _api.load(path, **{**options["load"], "device": device})
+        self.rank, self.device = rank, device
         self._context = self.engine.engine.create_execution_context()
         self._context.max_threads = options["threads"]
+        self._communicator: _core.Communicator | None = None
+        self._memory: _GpuMemory | None = None
+        self._graph: _core._RunGraph | None = None
+        self._places: dict[str, Any] = {}
+        if device != "cpu":
+            self._memory = _GpuMemory(_core._parse_device(device).ordinal)
 
     def join(self, name: str, ranks: int, timeout: float) -> None:
         """Waits for the other ranks."""
-        communicator = _core.Communicator(name, self.rank, ranks, timeout)
-        self._context.set_communicator(communicator)
+        self._communicator = _core.Communicator(name, self.rank, ranks, timeout, self.device)
+        self._context.set_communicator(self._communicator)
+
+    def leave(self) -> None:
+        """Gives the communicator up. All ranks do so at the same time."""
+        self._graph = None
+        self._context.set_communicator(None)
+        self._communicator = None
 
     def prepare(self, inputs: Arrays) -> dict[str, Array]:
         """Sets the inputs and returns arrays for the outputs.
@@ -43,13 +56,15 @@ class RankEngine:
         :raises Error: the engine does not take these inputs.
         """
         context, native = self._context, self.engine.engine
+        self._inputs, before = inputs, self._places
+        self._places = {}
         for name, array in inputs.items():
             dtype = np.dtype(nptype(native.get_tensor_dtype(name)))
             if array.dtype != dtype:
                 raise _core.Error(f"input '{name}' is of the type {array.dtype}; expected {dtype}")
             if not context.set_input_shape(name, array.shape):
                 raise _core.Error(f"input '{name}' cannot have the shape {list(array.shape)}")
-            context.set_tensor_address(name, array.ctypes.data)
+            context.set_tensor_address(name, self._place(name, array))
         outputs = {}
         for name in self.engine.outputs:
             shape = tuple(context.get_tensor_shape(name))
@@ -58,16 +73,80 @@ class RankEngine:
                     f"the shape of output '{name}' depends on data, which ranks do not support"
                 )
             outputs[name] = np.empty(shape, nptype(native.get_tensor_dtype(name)))
-            context.set_tensor_address(name, outputs[name].ctypes.data)
+            context.set_tensor_address(name, self._place(name, outputs[name]))
+        self.is_moved = self._places != before
+        if self.is_moved:
+            self._graph = None
         return outputs
 
-    def run(self) -> None:
+    def _place(self, name: str, array: Array) -> int:
+        """Where the engine finds the array."""
+        on_host = self.engine.engine.get_tensor_location(name) == _core.TensorLocation.HOST
+        if self._memory is None or on_host:
+            address = int(array.ctypes.data)
+        else:
+            address = self._memory.place(name, array.nbytes)
+        self._places[name] = array.shape, address
+        return address
+
+    def capture(self) -> bool:
+        """Makes a CUDA graph of the run that was prepared; whether that is possible. All ranks do so at the same
+        time."""
+        try:
+            self._graph = _core._RunGraph(self._context)
+        except _core.Error:
+            return False
+        return True
+
+    def run(self, outputs: Arrays, replay: bool = False) -> None:
         """Runs what was prepared.
 
+        :param outputs: those of the prepared arrays that are wanted.
+        :param replay: whether to launch the graph.
         :raises Error: also if another rank has ended.
         """
-        if not self._context.execute_async_v3(0):
+        if self._memory is not None:
+            self._memory.write(self._inputs)
+        if replay:
+            assert self._graph is not None
+            self._graph.launch()
+        elif not self._context.execute_async_v3(0):
             raise _core.Error("the run failed")
+        if self._memory is not None:
+            self._memory.read(outputs)
+            assert self._communicator is not None
+            self._communicator.check()
+
+
+class _GpuMemory:
+    """Memory of a GPU for each input and output. It grows and stays, so that addresses do, too."""
+
+    def __init__(self, gpu: int):
+        self._gpu = gpu
+        self._arrays: dict[str, tuple[_core.DeviceArray, int]] = {}
+
+    def place(self, name: str, size: int) -> int:
+        """The address of so many bytes."""
+        array, held = self._arrays.get(name, (None, 0))
+        if array is None or held < size:
+            held = max(size, 2 * held)
+            array = _core._device_memory(held, self._gpu)
+            self._arrays[name] = array, held
+        return array.data_ptr
+
+    def write(self, arrays: Arrays) -> None:
+        for name, array in arrays.items():
+            if name in self._arrays:
+                address = self._arrays[name][0].data_ptr
+                _core._enqueue_copy(address, array.ctypes.data, array.nbytes, self._gpu)
+
+    def read(self, arrays: Arrays) -> None:
+        """Reads the arrays and waits for them."""
+        for name, array in arrays.items():
+            if name in self._arrays:
+                address = self._arrays[name][0].data_ptr
+                _core._enqueue_copy(array.ctypes.data, address, array.nbytes, self._gpu)
+        _core._synchronize(self._gpu)
 
 
 def main() -> None:
@@ -83,7 +162,7 @@ def main() -> None:
 def _serve(connection: Connection) -> None:
     config = connection.recv()
     try:
-        engine = RankEngine(config["path"], config["rank"], config["options"])
+        engine = RankEngine(config["path"], config["rank"], config["device"], config["options"])
         connection.send(None)
         connection.recv()  # all ranks have loaded
         engine.join(config["name"], config["ranks"], config["timeout"])
@@ -92,10 +171,15 @@ def _serve(connection: Connection) -> None:
         connection.send(str(error))
         return
     while True:
-        inputs = connection.recv()
+        message = connection.recv()
         try:
+            if message is None:
+                connection.send(engine.capture())
+                continue
+            inputs, replay = message
             outputs = engine.prepare(inputs)
-            engine.run()
-            connection.send({name: outputs[name] for name in config["outputs"]})
+            wanted = {name: outputs[name] for name in config["outputs"]}
+            engine.run(wanted, replay)
+            connection.send(wanted)
         except Exception as error:  # a plugin may raise anything
             connection.send(str(error))

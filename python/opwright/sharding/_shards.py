@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import onnx
 
 MANIFEST = "shards.json"
+_CPU = _core.DeviceType.CPU
 _FORMAT, _VERSION = "opwright shards", 1
 
 
@@ -53,6 +54,10 @@ class Shards:
     """The size and the SHA-256 digest of each file."""
     collectives: Mapping[str, int] = field(default_factory=dict)
     """How many collective nodes of each operation a rank has."""
+    device: str = "cpu"
+    """Where the engines run: ``"cpu"``, or ``"cuda"``, a GPU for each rank."""
+    _is_own: bool = field(default=False, init=False, repr=False, compare=False)
+    """Whether this process built the engines."""
 
     @property
     def manifest(self) -> Path:
@@ -105,6 +110,7 @@ class Shards:
                 engines=tuple(given["engines"]),
                 files=given["files"],
                 collectives=given["collectives"],
+                device=given.get("device", "cpu"),
                 **ports,
             )
             for name in (*found.models, *found.engines):
@@ -127,6 +133,7 @@ class Shards:
             "engines": self.engines,
             "files": self.files,
             "collectives": self.collectives,
+            "device": self.device,
         }
         new = self.manifest.with_suffix(".tmp")
         new.write_text(json.dumps(given, indent=2) + "\n")
@@ -161,7 +168,9 @@ class Shards:
 
         :param shapes: as for ``opwright.build``, in terms of the whole model.
         :param progress: as for ``opwright.build``.
-        :param options: further arguments of ``opwright.build``, such as ``fp16=True``.
+        :param options: further arguments of ``opwright.build``, such as ``fp16=True``. ``device``
+            is by default a usable GPU if there is one for each rank, else the CPU. All GPUs are of
+            the kind of the one that builds.
         :returns: the shards with their engines. The manifest has them, too.
         :raises Error: as ``opwright.build``.
         """
@@ -173,7 +182,7 @@ class Shards:
                     for end in _api.range_of(shapes[port.name])
                 )
                 shapes[port.name] = (low, opt, high)
-        options.setdefault("device", "cpu")
+        options["device"] = _device_for(options.get("device"), self.ranks)
         engines, files = [], dict(self.files)
         with tempfile.TemporaryDirectory() as scratch:
             options.setdefault("timing_cache", Path(scratch) / "times")
@@ -187,9 +196,20 @@ class Shards:
                 engine.save(path)
                 engines.append(path.name)
                 files[path.name] = _described(path)
-        built = dataclasses.replace(self, engines=tuple(engines), files=files)
+        device = "cpu" if _core._parse_device(options["device"]).type == _CPU else "cuda"
+        built = dataclasses.replace(self, engines=tuple(engines), files=files, device=device)
+        object.__setattr__(built, "_is_own", True)
         built.save()
         return built
+
+
+def _device_for(device: Any, ranks: int) -> Any:
+    """The device that builds the engines of so many ranks; None: the best that there is."""
+    if device is not None:
+        return device
+    if "OPWRIGHT_DEVICE" in os.environ:
+        return os.environ["OPWRIGHT_DEVICE"]
+    return "cuda" if _core._gpu_count() >= ranks else "cpu"
 
 
 def _described(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/candidates.h"
+#include "backend/communicator.h"
 #include "backend/cpu/copy.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/port_rules.h"
@@ -160,10 +161,11 @@ class DistCollectiveKernel final : public Kernel {
       parallel_copy(to, from, in_elements_ * size_);
       return;
     }
-    const std::shared_ptr<HostCommunicator> communicator = HostCommunicator::find(address);
-    if (communicator == nullptr)
+    const std::shared_ptr<Communicator> given = Communicator::find(address);
+    if (given == nullptr)
       fail_with(ErrorCode::kINVALID_STATE, "Layer '", layer_,
                 "': the execution context's communicator is gone");
+    HostCommunicator* const communicator = &given->host();
     require_ranks(params_, layer_, communicator->ranks(),
                   str("the communicator '", communicator->name(), "'"));
     const auto own = std::ranges::find(members_, communicator->rank());

@@ -8,6 +8,7 @@
 #include "backend/cuda/driver.h"
 #include "backend/cuda/library_handles.h"
 #include "backend/cuda/nccl.h"
+#include "backend/cuda/nccl_communicator.h"
 #include "backend/gpu/kernels.h"
 #include "base/library.h"
 
@@ -15,6 +16,8 @@ extern "C" const opwright::Backend* opwright_backend();
 
 namespace opwright::cuda {
 namespace {
+
+constexpr char kFailedWork[] = "work with the execution context's communicator failed";
 
 class CudaBackend final : public Backend {
  public:
@@ -27,14 +30,25 @@ class CudaBackend final : public Backend {
   std::string obstacle() const override { return driver().obstacle; }
   std::vector<KernelTactics> kernel_tactics() const override { return gpu::kernel_tactics(); }
   void check_communicator(void* communicator) const override {
+    if (const std::shared_ptr<Communicator> own = Communicator::find(communicator)) {
+      own->on_device()->require_well(kFailedWork);
+      return;
+    }
     const Nccl* const library = Nccl::loaded();
     if (library == nullptr) return;
     auto* const given = static_cast<Nccl::Communicator>(communicator);
     int rank = 0, ranks = 0;
     library->functions().ncclCommUserRank(given, &rank);
     library->functions().ncclCommCount(given, &ranks);
-    library->require_well(given, str("work of rank ", rank, " of ", ranks,
-                                     " with the execution context's communicator failed"));
+    library->require_well(given, str(kFailedWork, " on rank ", rank, " of ", ranks));
+  }
+  void check_collectives() const override {
+    std::string reason;
+    if (Nccl::find(reason) == nullptr) fail_with(ErrorCode::kFAILED_INITIALIZATION, reason);
+  }
+  std::unique_ptr<DeviceCommunicator> make_communicator(const Device& device,
+                                                        HostCommunicator& host) const override {
+    return std::make_unique<NcclCommunicator>(static_cast<const CudaDevice&>(device), host);
   }
 
   int device_count() const override {

@@ -78,6 +78,9 @@ const Nccl* Nccl::find(std::string& reason) {
 #define OPWRIGHT_FIND(name) look_up(functions.name, #name)
     OPWRIGHT_FIND(ncclGetVersion);
     OPWRIGHT_FIND(ncclGetErrorString);
+    OPWRIGHT_FIND(ncclGetUniqueId);
+    OPWRIGHT_FIND(ncclCommInitRank);
+    OPWRIGHT_FIND(ncclCommAbort);
     OPWRIGHT_FIND(ncclCommCount);
     OPWRIGHT_FIND(ncclCommUserRank);
     OPWRIGHT_FIND(ncclCommCuDevice);

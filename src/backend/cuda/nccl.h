@@ -15,7 +15,12 @@ namespace opwright::cuda {
 class Nccl {
  public:
   /// What NCCL calls ncclComm_t.
-  using Communicator = struct NcclCommunicator*;
+  using Communicator = struct NcclComm*;
+
+  /// What NCCL calls ncclUniqueId: the name of a new communicator.
+  struct UniqueId {
+    char internal[128];
+  };
 
   // Functions of NCCL, unchanged since 2.10. They are declared here because NCCL's header comes in
   // a package of its own. Results are of an enumeration whose 0 is success. Types and operations
@@ -23,6 +28,9 @@ class Nccl {
   struct Functions {
     int (*ncclGetVersion)(int* version);
     const char* (*ncclGetErrorString)(int result);
+    int (*ncclGetUniqueId)(UniqueId*);
+    int (*ncclCommInitRank)(Communicator* made, int ranks, UniqueId, int rank);
+    int (*ncclCommAbort)(Communicator);
     int (*ncclCommCount)(Communicator, int* count);
     int (*ncclCommUserRank)(Communicator, int* rank);
     int (*ncclCommCuDevice)(Communicator, int* device);

@@ -12,6 +12,7 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/libraries.h"
 #include "backend/cuda/nccl.h"
+#include "backend/cuda/nccl_communicator.h"
 #include "backend/gpu/dist_collective.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -154,7 +155,8 @@ class CollectiveKernel final : public Kernel {
       return;
     }
     const auto& library = library_for<Nccl>(layer_);
-    const auto communicator = static_cast<Nccl::Communicator>(address);
+    const NcclUse use(library, address, text_.empty() ? str("Layer '", layer_, "'") : text_);
+    const Nccl::Communicator communicator = use.get();
     meet(library, communicator);
     if (own_ < 0) {  // the others exchange
       clear(to, out_bytes_, queue);
@@ -196,8 +198,7 @@ class CollectiveKernel final : public Kernel {
     return found == members_.end() ? -1 : found - members_.begin();
   }
 
-  /// Finds this rank's place in the communicator. Throws Error where that does not fit, or where
-  /// earlier work of it has failed.
+  /// Finds this rank's place in the communicator. Throws Error where that does not fit.
   void meet(const Nccl& library, Nccl::Communicator communicator) {
     const Nccl::Functions& nccl = library.functions();
     int rank = 0, ranks = 0, gpu = 0;
@@ -215,7 +216,6 @@ class CollectiveKernel final : public Kernel {
     }
     require(gpu == device_.ordinal(), text_, ": the communicator is one of GPU ", gpu,
             ", and the engine is on GPU ", device_.ordinal());
-    library.require_well(communicator, text_);
   }
 
   void copy(std::byte* to, const std::byte* from, int64_t bytes, Queue queue) const {

@@ -226,8 +226,30 @@ TEST(HostCommunicator, AForkedProcessAndOtherThreadsMayNotUseIt) {
   EXPECT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(error(), "no error");
-  EXPECT_EQ(HostCommunicator::find(communicator.get()), communicator);
-  EXPECT_EQ(HostCommunicator::find(&other), nullptr);
+}
+
+TEST(HostCommunicator, BytesOfTheRootReachAllRanks) {
+  const auto said = run_ranks(3, 10, [](int rank, HostCommunicator& communicator) {
+    for (int root = 0; root < 3; ++root) {
+      std::vector<std::byte> bytes(200, std::byte(rank));
+      communicator.broadcast(bytes, root);
+      require(std::ranges::count(bytes, std::byte(root)) == 200, "rank ", rank, " of ", root);
+    }
+  });
+  EXPECT_EQ(said, std::vector<std::string>(3));
+}
+
+TEST(HostCommunicator, TellsWhoHasEndedAndWhoHasLeft) {
+  const auto said = run_ranks(4, 10, [](int rank, HostCommunicator& communicator) {
+    if (rank == 1) ::raise(SIGKILL);
+    if (rank == 3) return;
+    while ((communicator.ended() & 2) == 0 || (communicator.left() & 8) == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    communicator.look_for_ended();
+  });
+  EXPECT_EQ(said[1], "died");
+  EXPECT_EQ(said[3], "");
+  for (const int rank : {0, 2}) opwright::expect_contains(said[rank], {"ranks 1, 3 have ended"});
 }
 
 }  // namespace

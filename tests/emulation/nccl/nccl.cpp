@@ -70,7 +70,7 @@ struct UniqueId {
 };
 
 struct Comm {
-  uint64_t magic = kMagic;
+  std::atomic<uint64_t> magic = kMagic;
   int rank = 0, ranks = 0, device = 0;
   Shared* shared = nullptr;
   CUfunction kernel = nullptr;
@@ -279,6 +279,7 @@ bool move(Comm& comm, std::vector<Transfer>& transfers) {
       if (!advance(comm, transfer, has_moved)) return false;
     }
     if (is_finished) return true;
+    if (comm.failure != 0) return false;
     if (comm.shared->failure != 0) return give_up(comm, kRemoteError, "another rank has given up");
     if (has_moved) {
       end = deadline();
@@ -524,7 +525,9 @@ int ncclCommDestroy(Comm* comm) {
 
 int ncclCommAbort(Comm* comm) {
   if (comm == nullptr || comm->magic != kMagic) return kInvalidArgument;
-  give_up(*comm, kRemoteError, "the communicator is aborted");
+  // The kernel that waits ends. The memory stays, so that a later use is an error.
+  comm->failure = kRemoteError;
+  comm->magic = 0;
   return kSuccess;
 }
 

@@ -20,90 +20,31 @@ import pytest
 import emulated_gpu
 import nccl
 import opwright as trt
-from cuda_driver import DeviceArray, Stream, driver
+from collective_layers import (
+    MOVES,
+    REDUCTIONS,
+    ROOTED,
+    Op,
+    Reduce,
+    Runner,
+    all_reduce,
+    chain,
+    chain_of,
+    collective,
+    data,
+    engine_of,
+    expected,
+    run,
+)
+from cuda_driver import Stream, driver
 from gpu_engines import Log
 
-Op, Reduce = trt.CollectiveOperation, trt.ReduceOperation
 CONTEXT = mp.get_context("fork")
 
 
 both_devices = pytest.mark.parametrize(
     "device", ["cpu", pytest.param("cuda", marks=emulated_gpu.emulated_only)]
 )
-
-
-def engine_of(
-    add: Callable,
-    inputs: dict[str, tuple],
-    dynamic: bool = False,
-    device: str = "cpu",
-    logger: trt.ILogger | None = None,
-) -> trt.ICudaEngine:
-    """An engine; `add(network, *inputs)` returns the outputs. The first extent may be dynamic."""
-    builder = trt.Builder(trt.Logger())
-    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
-    config = builder.create_builder_config()
-    config.default_device_type = trt.DeviceType.CPU if device == "cpu" else trt.DeviceType.GPU
-    tensors = []
-    profile = builder.create_optimization_profile()
-    for name, (dtype, shape) in inputs.items():
-        tensors.append(network.add_input(name, dtype, (-1, *shape[1:]) if dynamic else shape))
-        if dynamic:
-            profile.set_shape(name, (0, *shape[1:]), shape, (4 * shape[0], *shape[1:]))
-    if dynamic:
-        config.add_optimization_profile(profile)
-    for i, tensor in enumerate(add(network, *tensors)):
-        tensor.name = f"y{i}"
-        network.mark_output(tensor)
-    plan = builder.build_serialized_network(network, config)
-    return trt.Runtime(logger or trt.Logger()).deserialize_cuda_engine(plan)
-
-
-class HostArray:
-    """What DeviceArray is to a GPU."""
-
-    def __init__(self, values: np.ndarray):
-        self.values = np.ascontiguousarray(values)
-        self.ptr = self.values.ctypes.data
-
-    def numpy(self) -> np.ndarray:
-        return self.values
-
-
-class Runner:
-    """A context with arrays on its engine's device."""
-
-    def __init__(self, engine: trt.ICudaEngine, communicator, device: str = "cpu"):
-        self.engine, self.context = engine, engine.create_execution_context()
-        self.array = HostArray if device == "cpu" else DeviceArray
-        if communicator is not None:
-            self.context.set_communicator(communicator)
-
-    def place(self, inputs: dict[str, np.ndarray]) -> None:
-        """Puts the inputs and the outputs into new arrays."""
-        self.inputs, self.outputs = [], []
-        for name, array in inputs.items():
-            self.context.set_input_shape(name, array.shape)
-            self.inputs.append(self.array(array))
-            self.context.set_tensor_address(name, self.inputs[-1].ptr)
-        for name in self.engine:
-            if self.engine.get_tensor_mode(name) != trt.TensorIOMode.OUTPUT:
-                continue
-            dtype = trt.nptype(self.engine.get_tensor_dtype(name))
-            self.outputs.append(self.array(np.full(self.context.get_tensor_shape(name), 77, dtype)))
-            self.context.set_tensor_address(name, self.outputs[-1].ptr)
-
-    def run(self, stream: int = 0) -> list[np.ndarray]:
-        self.context.execute_async_v3(stream)
-        return [output.numpy() for output in self.outputs]
-
-
-def run(
-    engine: trt.ICudaEngine, communicator, inputs: dict[str, np.ndarray], device: str = "cpu"
-) -> list[np.ndarray]:
-    runner = Runner(engine, communicator, device)
-    runner.place(inputs)
-    return runner.run()
 
 
 def in_ranks(
@@ -148,62 +89,6 @@ def in_ranks(
         process.join(5)
         process.kill()
     return results
-
-
-def collective(network, x, op, reduce_op=None, root=None, groups=None, ranks=1):
-    layer = network.add_dist_collective(
-        x,
-        op,
-        Reduce.NONE if reduce_op is None else reduce_op,
-        -1 if root is None else root,
-        groups or [],
-    )
-    layer.num_ranks = ranks
-    return layer.get_output(0)
-
-
-def expected(op, reduce_op, root: int, parts: list[np.ndarray], rank: int) -> np.ndarray:
-    """What the rank at this place of the group gets of the group's arrays."""
-    n, mine = len(parts), parts[rank]
-    if op in (Op.ALL_REDUCE, Op.REDUCE, Op.REDUCE_SCATTER):
-        wide = np.stack(parts).astype(np.int64 if mine.dtype.kind in "iub" else np.float64)
-        total = {
-            Reduce.SUM: lambda: wide.sum(0),
-            Reduce.PROD: lambda: wide.prod(0),
-            Reduce.MAX: lambda: wide.max(0),
-            Reduce.MIN: lambda: wide.min(0),
-            Reduce.AVG: lambda: (
-                np.trunc(wide.sum(0) / n) if wide.dtype == np.int64 else wide.mean(0)
-            ),
-        }[reduce_op]().astype(mine.dtype)
-        if op == Op.REDUCE_SCATTER:
-            return np.split(total, n)[rank]
-        return total if op == Op.ALL_REDUCE or rank == root else np.zeros_like(mine)
-    if op == Op.BROADCAST:
-        return parts[root]
-    if op == Op.SCATTER:
-        return np.split(parts[root], n)[rank]
-    if op == Op.ALL_TO_ALL:
-        return np.concatenate([np.split(part, n)[rank] for part in parts])
-    whole = np.concatenate(parts)
-    return whole if op == Op.ALL_GATHER or rank == root else np.zeros_like(whole)
-
-
-def data(dtype, shape: tuple[int, ...], rank: int) -> np.ndarray:
-    random = np.random.default_rng(100 + rank)
-    if np.dtype(dtype) == np.bool_:
-        return random.integers(0, 2, shape).astype(dtype)
-    # Sums and products of small integers are exact in every type.
-    return random.integers(1 if np.dtype(dtype).kind == "u" else -2, 3, shape).astype(dtype)
-
-
-REDUCTIONS = [
-    (op, each)
-    for op in (Op.ALL_REDUCE, Op.REDUCE, Op.REDUCE_SCATTER)
-    for each in (Reduce.SUM, Reduce.PROD, Reduce.MAX, Reduce.MIN, Reduce.AVG)
-]
-MOVES = [(op, None) for op in (Op.ALL_GATHER, Op.BROADCAST, Op.ALL_TO_ALL, Op.GATHER, Op.SCATTER)]
-ROOTED = (Op.BROADCAST, Op.REDUCE, Op.GATHER, Op.SCATTER)
 
 
 @pytest.mark.parametrize(
@@ -405,14 +290,6 @@ def test_sums_of_fp16_round_once_and_are_the_same_on_all_ranks() -> None:
         np.testing.assert_array_equal(y, want.astype(np.float16))
 
 
-def all_reduce(ranks: int, shape=(4,), device: str = "cpu") -> trt.ICudaEngine:
-    return engine_of(
-        lambda network, x: [collective(network, x, Op.ALL_REDUCE, Reduce.SUM, ranks=ranks)],
-        {"x": (trt.float32, shape)},
-        device=device,
-    )
-
-
 def test_a_late_rank_ends_the_communicator_for_all() -> None:
     engine = all_reduce(3)
 
@@ -515,7 +392,7 @@ def test_without_a_communicator(device: str) -> None:
         with pytest.raises(trt.Error, match="runs on the CPU and takes a Communicator"):
             context.set_communicator(4096)
     else:
-        with pytest.raises(trt.Error, match="runs on a GPU and takes an ncclComm_t"):
+        with pytest.raises(trt.Error, match="runs on a GPU, and .* is one of the CPU; make"):
             context.set_communicator(own)
 
 
@@ -616,29 +493,6 @@ def test_num_ranks_of_layers() -> None:
         network.add_dist_collective(x, Op.ALL_REDUCE, None, None, None)
     with pytest.raises(trt.Error, match="BROADCAST needs a root"):
         network.add_dist_collective(x, Op.BROADCAST, Reduce.NONE, None, None)
-
-
-def chain(network, x):
-    """Kernels before and after collectives, which may compute in the memory of what they read."""
-    relu = network.add_activation(x, trt.ActivationType.RELU).get_output(0)
-    total = collective(network, relu, Op.ALL_REDUCE, Reduce.SUM, ranks=2)
-    one = network.add_constant((1,), trt.Weights(np.ones(1, np.float32))).get_output(0)
-    less = network.add_elementwise(total, one, trt.ElementWiseOperation.SUB).get_output(0)
-    absolute = network.add_unary(x, trt.UnaryOperation.ABS).get_output(0)
-    in_group = collective(network, absolute, Op.ALL_REDUCE, Reduce.SUM, groups=[1, 0])
-    return [
-        less,
-        network.add_unary(in_group, trt.UnaryOperation.NEG).get_output(0),
-        collective(network, x, Op.ALL_REDUCE, Reduce.MAX, ranks=2),
-    ]
-
-
-def chain_of(parts: list[np.ndarray]) -> list[np.ndarray]:
-    return [
-        sum(np.maximum(part, 0) for part in parts) - 1,
-        -sum(np.abs(part) for part in parts),
-        np.maximum(*parts),
-    ]
 
 
 @both_devices
@@ -744,7 +598,7 @@ def test_what_nccl_reports_later_fails_runs() -> None:
         return [*texts, str(error.value)]
 
     waited, later = in_ranks(2, work, timeout=0.5, device="cuda")[0]
-    assert "work of rank 0 of 2 with the execution context's communicator failed" in waited
+    assert "work with the execution context's communicator failed on rank 0 of 2" in waited
     assert "on rank 0 of 2: NCCL 2.28.9" in later and "ALL_REDUCE(SUM)" in later
     for text in (waited, later):
         assert "remote process exited" in text and "another rank does not come" in text
@@ -768,14 +622,21 @@ for variable, value in [
             tests.run(engine, 4096, {{"x": np.ones(4, np.float32)}}, "cuda")
         except tests.trt.Error as error:
             print(error, flush=True)
+        try:
+            tests.trt.Communicator("none", 0, 2, device="cuda")  # waits for no rank
+        except tests.trt.Error as error:
+            print(error, flush=True)
         os._exit(0)
     os.waitpid(process, 0)
 """
     done = emulated_gpu.run_program(source)
-    missing, old = done.stdout.splitlines()
-    assert "cannot be loaded (/nowhere/libnccl.so.2" in missing, done.stderr
-    assert "pip install nvidia-nccl-cu13" in missing and "OPWRIGHT_NCCL" in missing
-    assert "its version is 2.8.4; 2.10.3 or newer is needed" in old
+    *missing, of_run, of_communicator = done.stdout.splitlines()
+    assert len(missing) == 2, done.stderr
+    for text in missing:
+        assert "cannot be loaded (/nowhere/libnccl.so.2" in text
+        assert "pip install nvidia-nccl-cu13" in text and "OPWRIGHT_NCCL" in text
+    for text in (of_run, of_communicator):
+        assert "its version is 2.8.4; 2.10.3 or newer is needed" in text
 
 
 @emulated_gpu.emulated_only

@@ -51,9 +51,9 @@ def _is_there(driver: str) -> bool:
 
 DRIVER = _choose("OPWRIGHT_CUDA_DRIVER", "libcuda.so*") or "libcuda.so.1"
 NVRTC = _choose("OPWRIGHT_NVRTC", "libnvrtc.so*")
-NCCL = _choose("OPWRIGHT_NCCL", "libnccl.so.2")
 _emulated = _find("libcuda.so*")
 IS_EMULATED = _emulated is not None and os.path.realpath(DRIVER) == os.path.realpath(_emulated)
+NCCL = _choose("OPWRIGHT_NCCL", "libnccl.so.2") if IS_EMULATED else None
 _has_driver = _is_there(DRIVER)
 if _has_driver:
     os.environ.setdefault("OPWRIGHT_DEVICE", "cpu")

@@ -1,0 +1,53 @@
+// Communicators as programs make them, and which engines take them.
+
+#include "backend/communicator.h"
+
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+#include "api/program.h"
+#include "base/error.h"
+
+namespace opwright::testing {
+namespace {
+
+TEST(Communicator, IsFoundByItsAddresses) {
+  const DeviceId cpu{"cpu"};
+  auto communicator = Communicator::join(str("found-", ::getpid()), 0, 1, 1, cpu);
+  const int other = 0;
+  communicator->also_at(&other);
+  EXPECT_EQ(Communicator::find(communicator.get()), communicator);
+  EXPECT_EQ(Communicator::find(&other), communicator);
+  EXPECT_EQ(communicator->on_device(), nullptr);
+  EXPECT_NO_THROW(communicator->require_well());
+  Communicator::forget(&other);
+  EXPECT_EQ(Communicator::find(&other), nullptr);
+  const void* const address = communicator.get();
+  communicator.reset();
+  EXPECT_EQ(Communicator::find(address), nullptr);
+}
+
+class Ranks : public program::Program {};
+
+TEST_F(Ranks, AContextTakesACommunicatorOfItsDevice) {
+  nvinfer1::ITensor& x = input("x", {4});
+  nvinfer1::IDistCollectiveLayer* const layer =
+      network->addDistCollective(x, nvinfer1::CollectiveOperation::kALL_REDUCE,
+                                 nvinfer1::ReduceOperation::kSUM, -1, nullptr, 0);
+  ASSERT_NE(layer, nullptr);
+  build(*layer->getOutput(0));
+  const std::string name = str("program-", ::getpid());
+  const std::unique_ptr<ICommunicator> made(createCommunicator(logger, name.c_str(), 0, 1, 1));
+  ASSERT_NE(made, nullptr);
+  EXPECT_EQ(made->getName(), name);
+  EXPECT_EQ(made->getRank(), 0);
+  EXPECT_EQ(made->getNbRanks(), 1);
+  EXPECT_TRUE(context->setCommunicator(made.get()));
+  EXPECT_TRUE(context->setCommunicator(nullptr));
+  EXPECT_EQ(createCommunicator(logger, name.c_str(), 1, 1, 1), nullptr);
+}
+
+}  // namespace
+}  // namespace opwright::testing
