@@ -250,6 +250,9 @@ class ScheduleBuilder {
     last_read_.assign(count, -1);
     for (int i = 0; i < count; ++i) same_as_[i] = i;
     writes_.resize(count);
+    is_computed_.resize(count);
+    for (const ScheduleTensor& tensor : schedule_.tensors)
+      if (has_computed_extents(*tensor.value)) is_computed_[tensor.storage] = true;
     for (const auto& [tensor, step] : overwritten_)
       writes_[schedule_.tensors[tensor].storage].push_back(step);
     for (size_t s = 0; s < schedule_.steps.size(); ++s)
@@ -297,6 +300,7 @@ class ScheduleBuilder {
     if (a == b || !is_arena(from) || !is_arena(to)) return false;
     same_as_[b] = a;
     last_read_[a] = std::max(last_read_[a], last_read_[b]);
+    is_computed_[a] = is_computed_[a] || is_computed_[b];
     writes_[a].insert(writes_[a].end(), writes_[b].begin(), writes_[b].end());
     schedule_.storages[a].size = std::max(schedule_.storages[a].size, schedule_.storages[b].size);
     return true;
@@ -308,15 +312,12 @@ class ScheduleBuilder {
     int port = root(schedule_.tensors[from].storage), own = root(schedule_.tensors[to].storage);
     if (is_arena(from)) std::swap(port, own);
     if (!is_open_port(port) || schedule_.storages[own].location != Location::kArena) return;
-    if (!writes_[port].empty() || !writes_[own].empty() ||
+    // A run knows the memory of ports before it knows the sizes that its steps compute.
+    if (is_computed_[port] || is_computed_[own] || !writes_[port].empty() ||
+        !writes_[own].empty() ||
         schedule_.tensors[from].type.dtype != schedule_.tensors[to].type.dtype ||
         schedule_.storages[own].size > schedule_.storages[port].size)
       return;
-    // A run knows the memory that a port has before it knows the sizes that its steps compute.
-    for (const ScheduleTensor& each : schedule_.tensors)
-      if (const int memory = root(each.storage);
-          (memory == port || memory == own) && has_computed_extents(*each.value))
-        return;
     same_as_[own] = port;
     last_read_[port] = std::max(last_read_[port], last_read_[own]);
   }
@@ -562,6 +563,7 @@ class ScheduleBuilder {
   std::vector<int> same_as_;                      // per storage: the storage into which it was
                                                   // merged
   std::vector<int> last_read_;                    // per root
+  std::vector<bool> is_computed_;                 // per root: whether steps compute extents
   std::vector<std::pair<int, int>> overwritten_;  // tensors of in-place operators, with these
                                                   // operators' steps
   std::vector<std::vector<int>> writes_;          // per root: the steps that overwrite it in place

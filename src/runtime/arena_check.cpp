@@ -24,8 +24,13 @@ class ArenaCheck {
         operators_(operators),
         fixed_(fixed_expressions(plan, schedule)),
         is_aliased_(plan.inputs.size()) {
-    for (const PlanPort& output : plan.outputs)
-      if (output.aliased_input >= 0) is_aliased_[output.aliased_input] = true;
+    for (const PlanPort& output : plan.outputs) {
+      const bool is_own = output.aliased_input < 0;
+      if (!is_own) is_aliased_[output.aliased_input] = true;
+      output_places_.push_back(
+          is_own ? static_cast<int64_t>(plan.inputs.size() + output_places_.size())
+                 : output.aliased_input);
+    }
   }
 
   void check() {
@@ -103,12 +108,18 @@ class ArenaCheck {
     const std::string& layer = schedule_.steps[step].name;
     require(to.location != PlanTensor::Location::kInput || is_aliased_[to.index], "layer '", layer,
             "' writes to input '", to.name, "', which is aliased to no output");
-    if (to.location != PlanTensor::Location::kOutput || !is_builtin_operator(op.kind())) return;
+    if (place_of(to) < 0 || !is_builtin_operator(op.kind())) return;
     const std::vector<int32_t>& inputs = schedule_.steps[step].inputs;
     const bool reads = std::ranges::any_of(
         inputs, [&](int32_t input) { return input >= 0 && overlap(schedule_.tensors[input], to); });
     require(!reads || replaces_operand(step, to), "layer '", layer, "' writes tensor '", to.name,
-            "' over its own operand in the memory of a network output");
+            "' over its own operand in the memory of a network input or output");
+  }
+
+  /// The number of the network input or output in whose memory the tensor lies; -1: in none.
+  int64_t place_of(const PlanTensor& tensor) const {
+    if (tensor.location == PlanTensor::Location::kInput) return tensor.index;
+    return tensor.location == PlanTensor::Location::kOutput ? output_places_[tensor.index] : -1;
   }
 
   using Parts = std::map<uint64_t, Part>;
@@ -177,9 +188,9 @@ class ArenaCheck {
            bits(from.type.dtype) == bits(to.type.dtype);
   }
 
-  static bool overlap(const PlanTensor& a, const PlanTensor& b) {
-    if (a.location != b.location) return false;
-    if (a.location != PlanTensor::Location::kArena) return a.index == b.index;
+  bool overlap(const PlanTensor& a, const PlanTensor& b) const {
+    if (place_of(a) >= 0) return place_of(a) == place_of(b);
+    if (a.location != PlanTensor::Location::kArena || b.location != a.location) return false;
     return a.offset < b.offset + b.size && b.offset < a.offset + a.size;
   }
 
@@ -188,6 +199,7 @@ class ArenaCheck {
   const std::span<const PlannedOperatorPtr> operators_;
   const std::vector<bool> fixed_;              ///< per expression
   std::vector<bool> is_aliased_;               ///< per network input: whether an output is
+  std::vector<int64_t> output_places_;         ///< per network output
   std::vector<int32_t> last_;                  ///< per tensor: the last step that reads it
   std::unordered_set<uint64_t> read_;          ///< where the step's inputs begin
   Parts live_;                                 ///< by offset, apart from each other

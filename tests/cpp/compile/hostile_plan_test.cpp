@@ -421,7 +421,7 @@ TEST(HostilePlan, LayersDoNotOverwriteTheirOperandsInAnOutput) {
                                top.location = Location::kOutput;
                                top.index = 0;
                              }),
-                  "over its own operand in the memory of a network output");
+                  "over its own operand in the memory of a network input or output");
 }
 
 TEST(HostilePlan, ARunEndsAtTheDeadline) {
