@@ -162,7 +162,7 @@ SelectionProblem make_problem(const Graph& graph, const Network& network,
 }
 
 /// Throws Error where the steps convert an input or output whose formats were set.
-void require_direct_io(const StepSchedule& steps, const Network& network) {
+void require_direct_io(const StepSchedule& steps, const Graph& graph, const Network& network) {
   using Location = PlanTensor::Location;
   const auto refuse = [&](std::string_view what, const Tensor& tensor, PortType given,
                           std::string_view layer, std::string_view does, PortType other) {
@@ -182,15 +182,18 @@ void require_direct_io(const StepSchedule& steps, const Network& network) {
           return str("layer '", each.name, "'");
       return std::string("the output");
     };
-    if (source.location == Location::kInput) {
+    // Other tensors may lie in the memory of an input or output.
+    if (source.location == Location::kInput &&
+        from.value == graph.inputs[static_cast<size_t>(source.index)]) {
       const Tensor& input = *network.inputs()[static_cast<size_t>(source.index)];
-      if (input.has_allowed_formats())
+      if (input.has_allowed_formats() && from.type == network_port_type(input))
         refuse("input", input, from.type, neighbour(step.outputs[0], &ScheduleStep::inputs),
                "takes", to.type);
     }
-    if (target.location == Location::kOutput) {
+    if (target.location == Location::kOutput &&
+        to.value == graph.outputs()[static_cast<size_t>(target.index)]) {
       const Tensor& output = *network.outputs()[static_cast<size_t>(target.index)];
-      if (output.has_allowed_formats())
+      if (output.has_allowed_formats() && to.type == network_port_type(output))
         refuse("output", output, to.type, neighbour(step.inputs[0], &ScheduleStep::outputs),
                "gives", from.type);
     }
@@ -337,7 +340,7 @@ void compile_profile(const Graph& graph, const Network& network, const ProfileRa
   if (!contest.gain_streams(assignment, rules)) rules.aux_streams = 0;
   const StepSchedule steps =
       make_schedule(graph, network, ranges, device, nodes, tuned, chosen, rules);
-  if (config.flags.has(BuilderFlag::kDIRECT_IO)) require_direct_io(steps, network);
+  if (config.flags.has(BuilderFlag::kDIRECT_IO)) require_direct_io(steps, graph, network);
   progress("writing", 0, 1);
   emitter.add_schedule(steps, ranges, tuner.constants());
   if (config.enclosing != nullptr) return;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "backend/device.h"
@@ -33,6 +34,11 @@ class ScheduleBuilder {
         rules_(rules),
         is_host_(device.is_host()),
         aliased_(aliased_inputs(network)) {
+    for (int id = 0; id < graph.symbols().size(); ++id) {
+      const Symbol& symbol = graph.symbols()[id];
+      computed_sizes_.push_back(symbol.kind == Symbol::Kind::kSizeTensor);
+      if (symbol.kind == Symbol::Kind::kInputValue) shape_inputs_.insert(symbol.tensor);
+    }
     for (const Graph::Debug& debug : graph.debug()) debug_of_[debug.value].push_back(&debug);
     for (size_t i = 0; i < graph.inputs.size(); ++i) {
       const PortType type = network_port_type(*network.inputs()[i]);
@@ -236,14 +242,17 @@ class ScheduleBuilder {
     return memory;
   }
 
-  /// Lets reshapes share memory with their operands, and lets results replace operands that die. In
-  /// the end the storage of every tensor is its root.
+  /// Lets reshapes share memory with their operands, also that of network inputs and outputs, and
+  /// lets results replace operands that die. In the end the storage of every tensor is its root.
   void share_memory() {
     const int count = static_cast<int>(schedule_.storages.size());
     same_as_.resize(count);
     last_read_.assign(count, -1);
     for (int i = 0; i < count; ++i) same_as_[i] = i;
     writes_.resize(count);
+    is_computed_.resize(count);
+    for (const ScheduleTensor& tensor : schedule_.tensors)
+      if (has_computed_extents(*tensor.value)) is_computed_[tensor.storage] = true;
     for (const auto& [tensor, step] : overwritten_)
       writes_[schedule_.tensors[tensor].storage].push_back(step);
     for (size_t s = 0; s < schedule_.steps.size(); ++s)
@@ -253,8 +262,9 @@ class ScheduleBuilder {
       last_read_[schedule_.tensors[copy.tensor].storage] = static_cast<int>(schedule_.steps.size());
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       const ScheduleStep& step = schedule_.steps[s];
-      if (step.op->kind() == Reshape::kKind && stays_same(step, static_cast<int>(s)))
-        share(step.inputs[0], step.outputs[0]);
+      if (step.op->kind() != Reshape::kKind) continue;
+      if (stays_same(step, static_cast<int>(s))) share(step.inputs[0], step.outputs[0]);
+      share_with_port(step.inputs[0], step.outputs[0]);
     }
     for (size_t s = 0; s < schedule_.steps.size(); ++s) {
       const ScheduleStep& step = schedule_.steps[s];
@@ -290,9 +300,41 @@ class ScheduleBuilder {
     if (a == b || !is_arena(from) || !is_arena(to)) return false;
     same_as_[b] = a;
     last_read_[a] = std::max(last_read_[a], last_read_[b]);
+    is_computed_[a] = is_computed_[a] || is_computed_[b];
     writes_[a].insert(writes_[a].end(), writes_[b].begin(), writes_[b].end());
     schedule_.storages[a].size = std::max(schedule_.storages[a].size, schedule_.storages[b].size);
     return true;
+  }
+
+  /// Places one of two tensors of the same bytes in the memory of the network input or output that
+  /// the other one lies in.
+  void share_with_port(int from, int to) {
+    int port = root(schedule_.tensors[from].storage), own = root(schedule_.tensors[to].storage);
+    if (is_arena(from)) std::swap(port, own);
+    if (!is_open_port(port) || schedule_.storages[own].location != Location::kArena) return;
+    // A run knows the memory of ports before it knows the sizes that its steps compute.
+    if (is_computed_[port] || is_computed_[own] || !writes_[port].empty() ||
+        !writes_[own].empty() ||
+        schedule_.tensors[from].type.dtype != schedule_.tensors[to].type.dtype ||
+        schedule_.storages[own].size > schedule_.storages[port].size)
+      return;
+    same_as_[own] = port;
+    last_read_[port] = std::max(last_read_[port], last_read_[own]);
+  }
+
+  /// Whether other tensors may lie in this memory of a network input or output. Not in an input
+  /// that an in-place operator changes, nor in one that the host reads.
+  bool is_open_port(int memory) const {
+    const ScheduleStorage& port = schedule_.storages[memory];
+    if (port.location == Location::kOutput) return true;
+    return port.location == Location::kInput &&
+           std::ranges::find(aliased_, port.index) == aliased_.end() &&
+           !shape_inputs_.contains(network_.inputs()[static_cast<size_t>(port.index)]->name());
+  }
+
+  bool has_computed_extents(const GraphValue& value) const {
+    return std::ranges::any_of(
+        value.info.dims, [&](const Expr& extent) { return extent.depends_on(computed_sizes_); });
   }
 
   bool take_place(const ScheduleStep& step, int number, int input, int output) {
@@ -509,7 +551,9 @@ class ScheduleBuilder {
   const ProfileRanges& ranges_;
   const ScheduleRules& rules_;
   const bool is_host_;
-  const std::vector<int> aliased_;  // per network output, as aliased_inputs() gives it
+  const std::vector<int> aliased_;    // per network output, as aliased_inputs() gives it
+  std::vector<bool> computed_sizes_;  // per symbol: whether a step computes it
+  std::unordered_set<std::string> shape_inputs_;  // network inputs whose values decide shapes
   StepSchedule schedule_;
   std::unordered_map<const GraphValue*, std::vector<const Graph::Debug*>> debug_of_;
   std::vector<std::vector<int>> tensors_in_;  // per storage, before memory is shared
@@ -519,6 +563,7 @@ class ScheduleBuilder {
   std::vector<int> same_as_;                      // per storage: the storage into which it was
                                                   // merged
   std::vector<int> last_read_;                    // per root
+  std::vector<bool> is_computed_;                 // per root: whether steps compute extents
   std::vector<std::pair<int, int>> overwritten_;  // tensors of in-place operators, with these
                                                   // operators' steps
   std::vector<std::vector<int>> writes_;          // per root: the steps that overwrite it in place

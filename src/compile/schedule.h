@@ -68,10 +68,10 @@ struct ScheduleRules {
 };
 
 /// Lays the graph out. Adds conversions where a step needs a tensor in another type, replaces
-/// reshapes by views, places outputs in the user's memory, results over operands that die, and
-/// operands of a concatenation in its result. Places all other tensors in one arena, in which
-/// tensors of steps that run beside each other do not overlap. Debug tensors are LINEAR as soon as
-/// they are written, before an in-place operator may change them.
+/// reshapes by views, also of network inputs and outputs, places outputs in the user's memory,
+/// results over operands that die, and operands of a concatenation in its result. Places all other
+/// tensors in one arena, in which tensors of steps that run beside each other do not overlap. Debug
+/// tensors are LINEAR as soon as they are written, before an in-place operator may change them.
 StepSchedule make_schedule(const Graph& graph, const Network& network, const ProfileRanges& ranges,
                            const Device& device, const std::vector<GraphNode*>& nodes,
                            const std::vector<TunedNode>& tuned, const std::vector<int>& chosen,

@@ -30,6 +30,7 @@ class KvCacheUpdate final : public BuiltinOperator<KvCacheUpdate, KvCacheUpdateP
       "Writes new tokens into a cache, whose memory the output is."};
   using BuiltinOperator::BuiltinOperator;
   std::vector<OutputInfo> infer(InferContext& context) const override;
+  bool may_overwrite(int input, int) const override { return input == 0; }
 };
 /// The same, but the output is a tensor of its own and the cache stays as it is. A run copies the
 /// old tokens, unless its caller has put both tensors in one place. Updates are padded. Input 3,

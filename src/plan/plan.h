@@ -77,8 +77,9 @@ struct DebugTensor {
                            ///< that steps write
 };
 
-/// The steps of a profile. Exactly one step writes each network output, through a tensor of
-/// location kOutput, or `copies` lists the output.
+/// The steps of a profile. A step writes each network output, through a tensor of location kOutput,
+/// or `copies` lists the output. Tensors of location kInput or kOutput may be views of that port:
+/// the same bytes in another shape or format.
 struct Schedule {
   std::vector<ProfileInput> inputs;
   std::vector<PlanTensor> tensors;

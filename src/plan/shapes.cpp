@@ -25,6 +25,10 @@ std::vector<int32_t> symbol_inputs(const Plan& plan) {
   return inputs;
 }
 
+bool is_view(const PlanTensor& tensor, const PlanPort& port) {
+  return tensor.type != port.type || tensor.dims != port.dims;
+}
+
 Shape declared_shape(const Plan& plan, const PlanPort& port) {
   Shape shape;
   for (size_t axis = 0; axis < port.dims.size(); ++axis) {
@@ -92,6 +96,11 @@ uint64_t ProfileValues::largest_bytes(PortType type, std::span<const int32_t> di
     largest = std::max(largest, tensor_bytes(shape(dims, selector), type.dtype, type.format));
   }
   return static_cast<uint64_t>(largest);
+}
+
+uint64_t ProfileValues::most_bytes(PortType type, std::span<const int32_t> dims) const {
+  return static_cast<uint64_t>(
+      tensor_bytes(shape(dims, OptProfileSelector::kMAX), type.dtype, type.format));
 }
 
 std::unordered_map<int32_t, int32_t> size_tensors(const Schedule& schedule) {

@@ -35,6 +35,8 @@ class ProfileValues {
   Shape shape(std::span<const int32_t> dims, OptProfileSelector selector) const;
   /// The largest size of a tensor in bytes over minimum, optimum and maximum.
   uint64_t largest_bytes(PortType type, std::span<const int32_t> dims) const;
+  /// The size of a tensor in bytes at the maximum.
+  uint64_t most_bytes(PortType type, std::span<const int32_t> dims) const;
 
  private:
   const Plan& plan_;
@@ -55,6 +57,10 @@ std::vector<int32_t> resolving_steps(const Plan& plan, const Schedule& schedule)
 
 /// Per expression: whether everything in it has only one value in the profile.
 std::vector<bool> fixed_expressions(const Plan& plan, const Schedule& schedule);
+
+/// Whether a tensor in the memory of a network input or output is another one than this port: it
+/// has the same bytes in another shape or format.
+bool is_view(const PlanTensor& tensor, const PlanPort& port);
 
 /// The shape of a network input or output; extents that are only known at run time are -1.
 Shape declared_shape(const Plan& plan, const PlanPort& port);

@@ -105,10 +105,10 @@ class ScheduleCheck {
                 " bytes at the profile's largest shape, the plan has ", tensor.size);
         break;
       case Location::kInput:
-        check_port(tensor, plan_.inputs, "input");
+        check_port(tensor, plan_.inputs, "input", values);
         break;
       case Location::kOutput:
-        check_port(tensor, plan_.outputs, "output");
+        check_port(tensor, plan_.outputs, "output", values);
         break;
       case Location::kWeight:
         for (const int32_t dim : tensor.dims) {
@@ -150,13 +150,36 @@ class ScheduleCheck {
     return shape;
   }
 
+  /// A tensor in the memory of a network input or output is that one, or a view of it: the same
+  /// bytes in another shape or format. A run compares the sizes of views anew (RunShapes).
   void check_port(const PlanTensor& tensor, const std::vector<PlanPort>& ports,
-                  std::string_view what) const {
+                  std::string_view what, const ProfileValues& values) const {
     require(tensor.index >= 0 && static_cast<size_t>(tensor.index) < ports.size(), "tensor '",
             tensor.name, "' is network ", what, " ", tensor.index, " of ", ports.size());
     const PlanPort& port = ports[tensor.index];
-    require(tensor.type == port.type && tensor.dims == port.dims, "tensor '", tensor.name,
-            "' differs from network ", what, " '", port.name, "' in type, format or shape");
+    if (!is_view(tensor, port)) return;
+    const bool is_input = &ports == &plan_.inputs;
+    const auto is_of_port = [&](const PlanPort& output) {
+      return output.aliased_input == tensor.index;
+    };
+    const bool is_shared =
+        is_input ? std::ranges::any_of(plan_.outputs, is_of_port) : port.aliased_input >= 0;
+    require(tensor.type.dtype == port.type.dtype && !port.is_shape_input && !is_shared, "tensor '",
+            tensor.name, "' differs from network ", what, " '", port.name,
+            "', in whose memory it lies, in ",
+            tensor.type.dtype != port.type.dtype
+                ? "type"
+                : "shape or format, which is not possible "
+                  "where the host reads the memory, or two ports share it");
+    for (const auto* dims : {&tensor.dims, &port.dims})
+      for (const int32_t dim : *dims)
+        require(known_[dim] == -1, "tensor '", tensor.name, "' lies in the memory of network ",
+                what, " '", port.name, "', but one of their shapes depends on a size tensor");
+    const uint64_t bytes = values.most_bytes(tensor.type, tensor.dims),
+                   room = values.most_bytes(port.type, port.dims);
+    require(bytes <= room, "tensor '", tensor.name, "' takes ", bytes,
+            " bytes at the profile's maximum, network ", what, " '", port.name,
+            "', in whose memory it lies, has ", room);
   }
 
   const PlanTensor& tensor(int32_t index, const std::string& layer) const {
@@ -265,6 +288,15 @@ class ScheduleCheck {
     }
   }
 
+  /// Whether the step could be the one that makes a view of a network input, which writes nothing.
+  /// The verifier knows operators and allows no other (ArenaCheck).
+  bool makes_view(const PlanStep& step) const {
+    if (step.inputs.size() != 1 || step.outputs.size() != 1 || step.inputs[0] < 0) return false;
+    const PlanTensor &from = schedule_.tensors[step.inputs[0]],
+                     &to = schedule_.tensors[step.outputs[0]];
+    return from.location == to.location && from.index == to.index;
+  }
+
   void check_output(const PlanStep& step, int32_t number, int i,
                     const std::unordered_set<int32_t>& read) {
     const int32_t index = step.outputs[i];
@@ -285,8 +317,8 @@ class ScheduleCheck {
                 "', which has been written before");
         break;
       case Location::kInput:
-        require(is_aliased_[output.index], "layer '", step.name, "' writes to input '", output.name,
-                "', which is aliased to no output");
+        require(is_aliased_[output.index] || makes_view(step), "layer '", step.name,
+                "' writes to input '", output.name, "', which is aliased to no output");
         break;
       default:
         fail("layer '", step.name, "' writes tensor '", output.name, "', which is constant");

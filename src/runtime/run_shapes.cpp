@@ -60,6 +60,26 @@ void RunShapes::check_fits(const PlanTensor& tensor, const Shape& shape) const {
   }
 }
 
+/// Throws Error if a view of a network input or output takes more bytes than that has now.
+void RunShapes::check_views() const {
+  for (const int32_t view : table_.views) {
+    const PlanTensor& tensor = table_.schedule.tensors[view];
+    const bool is_input = tensor.location == PlanTensor::Location::kInput;
+    const PlanPort& port =
+        is_input ? table_.plan.inputs[tensor.index] : table_.plan.outputs[tensor.index];
+    const Shape whole = is_input ? shapes_.input_shape(tensor.index)
+                                 : shapes_.max_output_shape(tensor.index),
+                shape = shape_of(tensor.dims, shapes_.upper_values());
+    const int64_t bytes = tensor_bytes(shape, tensor.type.dtype, tensor.type.format),
+                  room = tensor_bytes(whole, port.type.dtype, port.type.format);
+    if (bytes > room) {
+      fail_with(ErrorCode::kINVALID_STATE, "tensor '", tensor.name, "' takes ", bytes,
+                " bytes with the shape ", shape, ", but '", port.name,
+                "', in whose memory it lies, has ", room, " bytes with the shape ", whole);
+    }
+  }
+}
+
 void RunShapes::tell(int number) {
   const PlanStep& step = table_.schedule.steps[number];
   Told& told = told_[number];
@@ -174,6 +194,8 @@ void RunShapes::refresh() {
     if (graph_ != nullptr && bytes != copy_bytes_[i]) graph_->forget_copies();
     copy_bytes_[i] = bytes;
   }
+  // Kernels were asked before: their errors tell more.
+  check_views();
 }
 
 /// Throws Error if an output does not fit. The step got memory for its sizes' upper bounds; an

@@ -68,6 +68,7 @@ class RunShapes {
     std::vector<std::vector<int64_t>> values;  ///< elements of the inputs in Knowledge::values
   };
   void check_fits(const PlanTensor& tensor, const Shape& shape) const;
+  void check_views() const;
   void tell(int step);
   std::vector<int64_t> elements(int32_t tensor) const;
   bool update_values(int step);

@@ -32,8 +32,10 @@ class StepMemory {
     if (step.kind != Reshape::kKind || step.inputs[0] < 0) return false;
     const PlanTensor &from = schedule_.tensors[step.inputs[0]],
                      &to = schedule_.tensors[step.outputs[0]];
-    return from.location == Location::kArena && to.location == Location::kArena &&
-           from.offset == to.offset;
+    if (from.location != to.location) return false;
+    if (from.location == Location::kArena) return from.offset == to.offset;
+    return (from.location == Location::kInput || from.location == Location::kOutput) &&
+           from.index == to.index;
   }
   bool reads_any(const std::vector<int32_t>& tensors, Location location) const {
     return std::ranges::any_of(tensors, [&](int32_t tensor) {

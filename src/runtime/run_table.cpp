@@ -257,6 +257,14 @@ void RunTable::connect(const ShapeState& shapes) {
   connection.connect_copies();
   for (const DebugTensor& debug : schedule.debug)
     shown.push_back({.debug = &debug, .slot = connection.add(debug.tensor)});
+  for (size_t i = 0; i < schedule.tensors.size(); ++i) {
+    const PlanTensor& tensor = schedule.tensors[i];
+    const bool is_input = tensor.location == PlanTensor::Location::kInput;
+    if ((is_input && is_view(tensor, plan.inputs[tensor.index])) ||
+        (tensor.location == PlanTensor::Location::kOutput &&
+         is_view(tensor, plan.outputs[tensor.index])))
+      views.push_back(static_cast<int32_t>(i));
+  }
 }
 
 void RunTable::group_sizes(const ShapeState& shapes) {

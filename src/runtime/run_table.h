@@ -115,6 +115,7 @@ class RunTable {
   std::vector<std::pair<int, size_t>> mirrored_inputs;
   std::vector<std::unique_ptr<SizeGroup>> groups;  ///< in the order of their steps
   std::vector<Copy> copies;
+  std::vector<int32_t> views;  ///< tensors that are views of network inputs and outputs
   SizeGroup* copies_need = nullptr;
   std::vector<Shown> shown;  ///< in the order of the steps that write them
   /// The number of steps after which all inputs are read; larger than the number of steps: after

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include "backend/candidates.h"
 #include "backend/cpu/elements.h"
@@ -72,22 +71,28 @@ class DeformableColumnsKernel final : public Kernel {
            left + load_element<Element>(offsets, (moved * 2 + 1) * size + at), factor, neighbours);
     }
     const int64_t channels = channels_ / groups;
-    for (int64_t k = 0; k < channels; ++k) {
-      const int64_t plane = image * channels_ + group * channels + k;
-      const int64_t to = ((plane * places + place) * rows_ + row) * columns_ + first;
-      neighbours.blend<Element>(x, plane * height_ * width_, y, to);
-    }
+    const int64_t plane = image * channels_ + group * channels;
+    const int64_t to = ((plane * places + place) * rows_ + row) * columns_ + first;
+    neighbours.blend<Element>(x, {plane * height_ * width_, height_ * width_}, y,
+                              {to, places * size}, channels);
+  }
+
+  /// For numbers that fit; std::floor is a call on processors without an instruction for it.
+  static int64_t floor(double number) {
+    const auto towards_zero = static_cast<int64_t>(number);
+    return towards_zero - (static_cast<double>(towards_zero) > number ? 1 : 0);
   }
 
   /// Adds the neighbours of a position. Elements outside of the image count as zero.
   void find(double at_y, double at_x, float factor, Neighbours& neighbours) const {
     const bool reaches = at_y > -1 && at_y < static_cast<double>(height_) && at_x > -1 &&
                          at_x < static_cast<double>(width_);
-    const double floor_y = reaches ? std::floor(at_y) : -2,
-                 floor_x = reaches ? std::floor(at_x) : -2;
-    const auto y0 = static_cast<int64_t>(floor_y), x0 = static_cast<int64_t>(floor_x);
-    const auto v = static_cast<float>(at_y - floor_y), u = static_cast<float>(at_x - floor_x);
+    const int64_t y0 = reaches ? floor(at_y) : -2, x0 = reaches ? floor(at_x) : -2;
+    const auto v = static_cast<float>(at_y - static_cast<double>(y0)),
+               u = static_cast<float>(at_x - static_cast<double>(x0));
     const float along_y[] = {(1 - v) * factor, v * factor}, along_x[] = {1 - u, u};
+    if (y0 >= 0 && y0 + 1 < height_ && x0 >= 0 && x0 + 1 < width_)
+      return neighbours.add_square(y0 * width_ + x0, width_, along_y, along_x);
     neighbours.add(
         [&](int64_t n) {
           const int64_t row = y0 + n / 2, column = x0 + n % 2;

@@ -183,10 +183,9 @@ class GridSampleKernel final : public Kernel {
           [&](int64_t n) { return along_y.index[n / 2] * extents_[2] + along_x.index[n % 2]; },
           [&](int64_t n) { return along_y.weight[n / 2] * along_x.weight[n % 2]; });
     }
-    for (int64_t channel = 0; channel < channels_; ++channel) {
-      const int64_t plane = image * channels_ + channel;
-      neighbours.blend<Element>(x, plane * size_, y, plane * points_ + first);
-    }
+    const int64_t plane = image * channels_;
+    neighbours.blend<Element>(x, {plane * size_, size_}, y, {plane * points_ + first, points_},
+                              channels_);
   }
 
   void sample(const void* x, const void* grid, void* y, int64_t image, int64_t point) const {

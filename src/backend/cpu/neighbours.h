@@ -26,17 +26,33 @@ class Neighbours {
     for (; end < first + 4; ++end) places_[end] = 0, factors_[end] = 0;
   }
 
-  /// Sets y[to + i] to the weighted sum at position i of x's plane at `from`.
+  /// Adds the next position, whose four neighbours are a square of a plane with such rows.
+  void add_square(int64_t place, int64_t row, const float* along_y, const float* along_x) {
+    int64_t* const places = places_ + count_ * 4;
+    float* const factors = factors_ + count_++ * 4;
+    places[0] = place, places[1] = place + 1, places[2] = place + row, places[3] = place + row + 1;
+    factors[0] = along_y[0] * along_x[0], factors[1] = along_y[0] * along_x[1];
+    factors[2] = along_y[1] * along_x[0], factors[3] = along_y[1] * along_x[1];
+  }
+
+  /// Planes of one tensor, so many elements apart.
+  struct Planes {
+    int64_t first, apart;
+  };
+  /// Sets y[to + i] to the weighted sum at position i of x's plane at `from`, for `count` planes.
   template <class Element>
-  void blend(const void* x, int64_t from, void* y, int64_t to) const {
+  void blend(const void* x, Planes from, void* y, Planes to, int64_t count) const {
     if constexpr (std::is_same_v<Element, FloatElement>)
-      blend_elements(static_cast<const float*>(x) + from, places_, factors_, 4, count_,
-                     static_cast<float*>(y) + to);
-    else
-      for (int64_t i = 0; i < count_; ++i) put<Element>(x, from, i, i * 4 + 4, y, to);
-    // A missing neighbour counts as zero, even where the element at place 0 is NaN or infinity.
-    for (int64_t k = 0; k < incomplete_count_; ++k)
-      put<Element>(x, from, incomplete_[k].position, incomplete_[k].end, y, to);
+      blend_planes(static_cast<const float*>(x) + from.first, from.apart, count, places_, factors_,
+                   count_, static_cast<float*>(y) + to.first, to.apart);
+    for (int64_t plane = 0; plane < count; ++plane) {
+      const int64_t at = from.first + plane * from.apart, target = to.first + plane * to.apart;
+      if constexpr (!std::is_same_v<Element, FloatElement>)
+        for (int64_t i = 0; i < count_; ++i) put<Element>(x, at, i, i * 4 + 4, y, target);
+      // A missing neighbour counts as zero, even where the element at place 0 is NaN or infinity.
+      for (int64_t k = 0; k < incomplete_count_; ++k)
+        put<Element>(x, at, incomplete_[k].position, incomplete_[k].end, y, target);
+    }
   }
 
  private:

@@ -41,6 +41,20 @@ void pick(const float* x, const int64_t* index, const float* weight, int64_t cou
   }
 }
 
+/// Reads indices and weights once for four planes.
+HWY_INLINE void pick_of_four(const float* x, int64_t plane, const int64_t* index,
+                             const float* weight, int64_t count, float* y, int64_t y_plane) {
+  for (int64_t i = 0; i < count; ++i, index += 4, weight += 4, ++y) {
+    const float *a = x + index[0], *b = x + index[1], *c = x + index[2], *d = x + index[3];
+    const float u = weight[0], v = weight[1], w = weight[2], t = weight[3];
+    y[0] = u * a[0] + v * b[0] + (w * c[0] + t * d[0]);
+    y[y_plane] = u * a[plane] + v * b[plane] + (w * c[plane] + t * d[plane]);
+    a += 2 * plane, b += 2 * plane, c += 2 * plane, d += 2 * plane;
+    y[2 * y_plane] = u * a[0] + v * b[0] + (w * c[0] + t * d[0]);
+    y[3 * y_plane] = u * a[plane] + v * b[plane] + (w * c[plane] + t * d[plane]);
+  }
+}
+
 }  // namespace
 
 void scaled(const float* HWY_RESTRICT x, float weight, int64_t count, float* HWY_RESTRICT y) {
@@ -60,6 +74,12 @@ void elements(const float* x, const int64_t* index, const float* weight, int tap
               float* y) {
   (taps == 2 ? pick<2> : pick<4>)(x, index, weight, count, y);
 }
+void planes(const float* x, int64_t x_plane, int64_t planes, const int64_t* index,
+            const float* weight, int64_t count, float* y, int64_t y_plane) {
+  for (; planes >= 4; planes -= 4, x += 4 * x_plane, y += 4 * y_plane)
+    pick_of_four(x, x_plane, index, weight, count, y, y_plane);
+  for (; planes > 0; --planes, x += x_plane, y += y_plane) pick<4>(x, index, weight, count, y);
+}
 
 }  // namespace opwright::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -70,6 +90,7 @@ namespace opwright {
 HWY_EXPORT(rows);
 HWY_EXPORT(scaled);
 HWY_EXPORT(elements);
+HWY_EXPORT(planes);
 
 void blend_rows(const float* const* x, const float* weights, int taps, int64_t count, float* y) {
   HWY_DYNAMIC_DISPATCH(rows)(x, weights, taps, count, y);
@@ -80,6 +101,10 @@ void add_scaled(const float* x, float weight, int64_t count, float* y) {
 void blend_elements(const float* x, const int64_t* index, const float* weight, int taps,
                     int64_t count, float* y) {
   HWY_DYNAMIC_DISPATCH(elements)(x, index, weight, taps, count, y);
+}
+void blend_planes(const float* x, int64_t x_plane, int64_t planes, const int64_t* index,
+                  const float* weight, int64_t count, float* y, int64_t y_plane) {
+  HWY_DYNAMIC_DISPATCH(planes)(x, x_plane, planes, index, weight, count, y, y_plane);
 }
 
 }  // namespace opwright

@@ -348,6 +348,82 @@ TEST(HostilePlan, CopiesStayWithinTheTensorsThatTheyAreOf) {
   EXPECT_NE(error, "no error");
 }
 
+/// x [n], n from 1 to 100, and w [100] to y [n] and z [100].
+Plan two_softmax() {
+  Network network;
+  for (const auto& [name, extent] : {std::pair("x", -1), std::pair("w", 100)}) {
+    Tensor* in = network.add_input(name, DataType::kFLOAT, {extent});
+    network.mark_output(*network.add<Softmax>({.axes = 0b1}, {in})->output(0));
+  }
+  BuilderConfig config = quick_config();
+  config.timing = false;
+  add_profile(config).set_shape("x", {1}, {50}, {100});
+  return compile(network, config);
+}
+
+TEST(HostilePlan, ViewsStayWithinThePortsInWhoseMemoryTheyLie) {
+  // The step that wrote z writes y: its 100 elements fit where n is 100. Or its 100 operands are
+  // those of x.
+  for (const bool is_output : {true, false}) {
+    Plan plan = two_softmax();
+    Schedule& schedule = plan.schedules[0];
+    PlanStep& of_w = schedule.steps[1];
+    ASSERT_EQ(schedule.tensors[of_w.outputs[0]].index, 1);
+    if (is_output) {
+      // Output 1 becomes a copy of w.
+      schedule.tensors[of_w.outputs[0]].index = 0;
+      schedule.copies.push_back({of_w.inputs[0], 1});
+      schedule.steps.erase(schedule.steps.begin());
+    } else {
+      schedule.tensors[of_w.inputs[0]].index = 0;
+    }
+    validate(plan);
+    Context context(Engine::load(plan, {}));
+    std::vector<float> x(100, 1), w(100, 1), y(100, -1), z(100, -1);
+    context.set_input_address(0, x.data());
+    context.set_input_address(1, w.data());
+    context.set_output_address(0, y.data());
+    context.set_output_address(1, z.data());
+    context.set_input_shape(0, {100});
+    context.enqueue();
+    std::fill(y.begin(), y.end(), -1.0f);
+    context.set_input_shape(0, {10});
+    EXPECT_CONTAINS(error_of([&] { context.enqueue(); }), "in whose memory it lies");
+    EXPECT_EQ(y, std::vector<float>(100, -1));
+  }
+}
+
+TEST(HostilePlan, AnExtentThatIsLargerBetweenTheEndsStaysWithinAPort) {
+  Plan plan = dynamic_softmax();
+  Schedule& schedule = plan.schedules[0];
+  PlanTensor view = schedule.tensors[step_of(plan, Softmax::kKind).outputs[0]];
+  view.dims = {add_hill(plan)};
+  schedule.tensors.push_back(view);
+  PlanStep reshape;
+  reshape.name = "reshape";
+  reshape.kind = Reshape::kKind;
+  reshape.inputs = step_of(plan, Softmax::kKind).outputs;
+  reshape.outputs = {static_cast<int32_t>(schedule.tensors.size()) - 1};
+  reshape.candidate = {{view.type}, {view.type}, 0, ""};
+  schedule.steps.push_back(reshape);
+  EXPECT_NE(error_of([&] {
+              validate(plan);
+              run_plan(plan, {{50}}, {random_floats(50, 1)});
+            }),
+            "no error");
+}
+
+TEST(HostilePlan, LayersDoNotOverwriteTheirOperandsInAnOutput) {
+  EXPECT_CONTAINS(load_error(chain(),
+                             [](Plan& p) {
+                               PlanTensor& top =
+                                   p.schedules[0].tensors[step_of(p, TopK::kKind).outputs[0]];
+                               top.location = Location::kOutput;
+                               top.index = 0;
+                             }),
+                  "over its own operand in the memory of a network input or output");
+}
+
 TEST(HostilePlan, ARunEndsAtTheDeadline) {
   LoadOptions options;
   options.limits.run_seconds = 1e-9;

@@ -60,6 +60,17 @@ class Scheduling : public testing::Test {
     plan_ = compile(network_, quick_config());
     return run_plan(plan_, shapes, inputs);
   }
+  Tensor* reshape(Tensor* x, std::vector<int64_t> dims) {
+    ShuffleParams shuffle;
+    shuffle.has_reshape = true;
+    shuffle.reshape_dims = std::move(dims);
+    return network_.add<Shuffle>(shuffle, {x})->output(0);
+  }
+  /// What add_in_format makes of a LINEAR tensor.
+  static std::vector<float> ramp(std::vector<float> values, float amount) {
+    for (size_t i = 0; i < values.size(); ++i) values[i] += amount * static_cast<float>(i);
+    return values;
+  }
   static std::vector<float> plus(std::vector<float> values, float amount) {
     for (float& value : values) value += amount;
     return values;
@@ -259,6 +270,74 @@ TEST_F(Scheduling, ReshapesBetweenLayersTakeNoMemoryOfTheirOwn) {
   for (int i = 0; i < 512; ++i) expected[i] += 2.0f * static_cast<float>(i);
   expect_near(run({{16, 32}}, {data})[0], expected);
   EXPECT_EQ(plan_.schedules[0].arena_size, 512u * sizeof(float));
+}
+
+TEST_F(Scheduling, AnOutputThatIsAViewIsWrittenByTheLayerThatMakesItsOperand) {
+  Tensor* x = network_.add_input("x", DataType::kFLOAT, {-1, 32});
+  network_.mark_output(*reshape(add_in_format(x, 1, TensorFormat::kLINEAR), {-1}));
+  BuilderConfig config = quick_config();
+  add_profile(config).set_shape("x", {1, 32}, {4, 32}, {16, 32});
+  plan_ = compile(network_, config);
+  EXPECT_EQ(plan_.schedules[0].arena_size, 0u);
+  EXPECT_TRUE(plan_.schedules[0].copies.empty());
+  for (const int64_t rows : {16, 3}) {
+    const auto data = random_floats(32 * rows, 1);
+    expect_near(run_plan(plan_, {{rows, 32}}, {data})[0], ramp(data, 1));
+  }
+}
+
+TEST_F(Scheduling, LayersReadAnOutputInItsViewsAndItsOperand) {
+  Tensor* x = network_.add_input("x", DataType::kFLOAT, {16, 32});
+  Tensor* y = add_in_format(x, 1, TensorFormat::kLINEAR);
+  Tensor* output = reshape(y, {8, 64});
+  for (Tensor* each : {output, add_in_format(y, 1, TensorFormat::kLINEAR),
+                       add_in_format(reshape(output, {4, 128}), 2, TensorFormat::kLINEAR)})
+    network_.mark_output(*each);
+  const auto data = random_floats(512, 1);
+  const auto results = run({{16, 32}}, {data});
+  for (int i = 0; i < 3; ++i) expect_near(results[i], ramp(data, static_cast<float>(i + 1)));
+  EXPECT_EQ(plan_.schedules[0].arena_size, 0u);
+}
+
+TEST_F(Scheduling, TwoOutputsOfOneTensorHaveTheirOwnMemory) {
+  Tensor* x = network_.add_input("x", DataType::kFLOAT, {16, 32});
+  Tensor* y = add_in_format(x, 1, TensorFormat::kLINEAR);
+  for (Tensor* each : {reshape(y, {512}), reshape(y, {8, 64}), y}) network_.mark_output(*each);
+  const auto data = random_floats(512, 1);
+  for (const auto& result : run({{16, 32}}, {data})) expect_near(result, ramp(data, 1));
+  EXPECT_EQ(plan_.schedules[0].arena_size, 0u);
+}
+
+TEST_F(Scheduling, AViewOfANetworkInputIsReadThere) {
+  Tensor* x = network_.add_input("x", DataType::kFLOAT, {-1, 32});
+  Tensor* view = reshape(x, {-1, 16});
+  network_.mark_output(*add_in_format(view, 1, TensorFormat::kLINEAR));
+  network_.mark_output(*reshape(x, {-1}));
+  BuilderConfig config = quick_config();
+  add_profile(config).set_shape("x", {1, 32}, {4, 32}, {16, 32});
+  plan_ = compile(network_, config);
+  EXPECT_EQ(plan_.schedules[0].arena_size, 0u);
+  for (const int64_t rows : {16, 3}) {
+    const auto data = random_floats(32 * rows, 1);
+    const auto results = run_plan(plan_, {{rows, 32}}, {data});
+    expect_near(results[0], ramp(data, 1));
+    expect_near(results[1], data);
+  }
+}
+
+TEST_F(Scheduling, OutputsAndInputsKeepTheirElementsWhenAViewOfThemIsChanged) {
+  Tensor* x = network_.add_input("x", DataType::kFLOAT, {16, 32});
+  Tensor* y = add_in_format(x, 1, TensorFormat::kLINEAR);
+  for (Tensor* each :
+       {reshape(y, {512}), add_in_place(y, 10), add_in_place(reshape(x, {8, 64}), 5)})
+    network_.mark_output(*each);
+  auto data = random_floats(512, 1);
+  const auto kept = data;
+  const auto results = run({{16, 32}}, {data});
+  expect_near(results[0], ramp(kept, 1));
+  expect_near(results[1], plus(ramp(kept, 1), 10));
+  expect_near(results[2], plus(kept, 5));
+  EXPECT_EQ(data, kept);
 }
 
 TEST_F(Scheduling, ElementWiseResultsTakeThePlaceOfOperandsThatDie) {

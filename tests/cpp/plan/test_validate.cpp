@@ -167,6 +167,14 @@ const Damage kDamages[] = {
     {"arena_small", [](Plan& p) { first(p).tensors[4].size = 95; }, "takes 96 bytes"},
     {"input_index", [](Plan& p) { first(p).tensors[0].index = 3; }, "input 3 of 3"},
     {"input_type", [](Plan& p) { first(p).tensors[0].type.dtype = DataType::kHALF; }, "differs"},
+    {"input_view_bytes", [](Plan& p) { first(p).tensors[0].dims.push_back(p.inputs[0].dims[1]); },
+     "takes 288 bytes at the profile's maximum, network input 'x', in whose memory it lies, has "
+     "96"},
+    {"input_view_aliased",
+     [](Plan& p) { std::swap(first(p).tensors[1].dims[0], first(p).tensors[1].dims[1]); },
+     "differs from network input 'y'"},
+    {"output_view_size", [](Plan& p) { first(p).tensors[8].dims = p.inputs[0].dims; },
+     "network output 'out', but one of their shapes depends on a size tensor"},
     {"weight_size",
      [](Plan& p) {
        first(p).tensors[3].data = floats({1, 2, 3});

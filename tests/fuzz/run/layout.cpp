@@ -115,6 +115,16 @@ void mend_types(Types& types, const std::vector<int32_t>& ports, const Schedule&
     if (is_tensor(schedule, ports[i])) types[i] = schedule.tensors[ports[i]].type;
 }
 
+/// Whether the tensor was, and still is, a network input or output, and no view of it.
+bool is_port(const Plan& before, size_t schedule, size_t index, const PlanTensor& tensor) {
+  if (schedule >= before.schedules.size() || index >= before.schedules[schedule].tensors.size())
+    return false;
+  const PlanTensor& was = before.schedules[schedule].tensors[index];
+  if (tensor.location != was.location || tensor.index != was.index) return false;
+  if (tensor.location == Location::kInput) return !is_view(was, before.inputs[tensor.index]);
+  return tensor.location == Location::kOutput && !is_view(was, before.outputs[tensor.index]);
+}
+
 }  // namespace
 
 void spread_arena(Schedule& schedule) {
@@ -133,18 +143,19 @@ std::vector<std::pair<size_t, size_t>> used_ranges(const Schedule& schedule) {
   return ranges;
 }
 
-void mend(Plan& plan) {
+void mend(Plan& plan, const Plan& before) {
   const auto mend_port = [](const PlanTensor& tensor, std::vector<PlanPort>& ports) {
-    if (tensor.index < 0 || static_cast<size_t>(tensor.index) >= ports.size()) return;
     ports[tensor.index].type = tensor.type;
     ports[tensor.index].dims = tensor.dims;
   };
-  for (Schedule& schedule : plan.schedules)
-    for (const PlanTensor& tensor : schedule.tensors) {
-      if (tensor.location == Location::kInput) mend_port(tensor, plan.inputs);
-      if (tensor.location == Location::kOutput) mend_port(tensor, plan.outputs);
+  for (size_t s = 0; s < plan.schedules.size(); ++s)
+    for (size_t i = 0; i < plan.schedules[s].tensors.size(); ++i) {
+      const PlanTensor& tensor = plan.schedules[s].tensors[i];
+      if (!is_port(before, s, i, tensor)) continue;
+      mend_port(tensor, tensor.location == Location::kInput ? plan.inputs : plan.outputs);
     }
-  for (Schedule& schedule : plan.schedules) {
+  for (size_t s = 0; s < plan.schedules.size(); ++s) {
+    Schedule& schedule = plan.schedules[s];
     for (const OutputCopy& copy : schedule.copies) {
       if (!is_tensor(schedule, copy.tensor) || copy.output < 0 ||
           static_cast<size_t>(copy.output) >= plan.outputs.size())
@@ -152,14 +163,13 @@ void mend(Plan& plan) {
       plan.outputs[copy.output].type = schedule.tensors[copy.tensor].type;
       plan.outputs[copy.output].dims = schedule.tensors[copy.tensor].dims;
     }
-    for (PlanTensor& tensor : schedule.tensors) {
-      const auto take = [&](const std::vector<PlanPort>& ports) {
-        if (tensor.index < 0 || static_cast<size_t>(tensor.index) >= ports.size()) return;
-        tensor.type = ports[tensor.index].type;
-        tensor.dims = ports[tensor.index].dims;
-      };
-      if (tensor.location == Location::kInput) take(plan.inputs);
-      if (tensor.location == Location::kOutput) take(plan.outputs);
+    for (size_t i = 0; i < schedule.tensors.size(); ++i) {
+      PlanTensor& tensor = schedule.tensors[i];
+      if (!is_port(before, s, i, tensor)) continue;
+      const PlanPort& port =
+          (tensor.location == Location::kInput ? plan.inputs : plan.outputs)[tensor.index];
+      tensor.type = port.type;
+      tensor.dims = port.dims;
     }
     for (PlanStep& step : schedule.steps) {
       mend_types(step.candidate.inputs, step.inputs, schedule);

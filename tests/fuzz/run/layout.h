@@ -18,7 +18,9 @@ std::vector<std::pair<size_t, size_t>> used_ranges(const Schedule& schedule);
 
 /// Makes a plan consistent again after one part of it was changed: what several places say of a
 /// tensor becomes what the tensor says, sizes of weights and places in the arena follow shapes and
-/// types. What cannot be mended stays.
-void mend(Plan& plan);
+/// types. What cannot be mended stays. `before` is the plan before the change: its
+/// views of network inputs and outputs keep shapes of their own. So do tensors that only now lie in
+/// that memory.
+void mend(Plan& plan, const Plan& before);
 
 }  // namespace opwright::fuzz

@@ -505,6 +505,11 @@ class Mutation {
                    " index");
       case 2: {
         const PlanTensor* other = pick(schedule_->tensors);
+        if (other->location == PlanTensor::Location::kInput ||
+            other->location == PlanTensor::Location::kOutput) {
+          tensor->location = other->location, tensor->index = other->index;
+          return note(name(*tensor), " lies in the memory of ", name(*other));
+        }
         return set(tensor->offset, other->offset, name(*tensor), " offset of ", name(*other));
       }
       case 3:

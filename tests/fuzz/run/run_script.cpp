@@ -25,7 +25,7 @@ Plan changed_plan(const Seed& seed, Script& script, std::string* log) {
   if (how / 8 % 8 != 7) {
     if (log != nullptr) *log += how / 64 == 3 ? "mended\n" : "shapes inferred, mended\n";
     if (how / 64 != 3) follow(plan);
-    mend(plan);
+    mend(plan, seed.plan);
   }
   return plan;
 }

@@ -375,6 +375,17 @@ std::vector<Recipe> recipes() {
          m.output(y);
          m.format(y, TF::kHWC);
        }},
+      {"views-of-ports",
+       [](Maker& m) {
+         Tensor* rows = m.reshape(m.input("x", {-1, 2, 6}), {-1, 6});
+         Tensor* y = m.add<Softmax>({.axes = 0b10}, {rows});
+         m.output(m.reshape(y, {-1}));
+         m.output(m.add<Reduce>({R::kMAX, 0b10, true}, {y}));
+         Tensor* w = m.reshape(m.input("w", {2, 3, 2, 2}), {6, 4});
+         m.output(m.reshape(m.add<Softmax>({.axes = 0b01}, {w}), {3, 2, 4}));
+         m.output(m.add<Softmax>({.axes = 0b01}, {m.input("v", {6, 4})}));
+       },
+       2, false, 1},
       {"concat",
        [](Maker& m) {
          Tensor* a = m.input("a", {-1, 2, 3, 3});

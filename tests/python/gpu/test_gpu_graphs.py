@@ -103,6 +103,32 @@ def test_addresses_that_change_between_replays(gpu, stream, rng):
         target.free()
 
 
+def test_views_of_inputs_and_outputs_move_with_them(gpu, stream, rng):
+    net = strongly_typed()
+    rows = net.add_shuffle(net.add_input("x0", trt.float32, (1000,)))
+    rows.reshape_dims = (50, 20)
+    made = net.add_plugin(op_of(add_one())(rows.get_output(0))).get_output(0)
+    view = net.add_shuffle(made)
+    view.reshape_dims = (10, 100)
+    more = net.add_plugin(op_of(add_one())(made)).get_output(0)
+    engine = build(net, view.get_output(0), more)
+    assert "memory: 0 B for tensors" in engine.inspect()
+    runner = Runner(engine, rng.random(1000, np.float32))
+    for run in range(2 * RUNS):
+        x = rng.random(1000, np.float32)
+        runner.inputs[0].write(x)
+        if run >= RUNS:
+            # Only as aligned as an element.
+            whole = DeviceArray(np.zeros(1001, np.float32))
+            assert runner.context.set_tensor_address("y0", whole.ptr + 4)
+        first, second = runner.run(stream)
+        if run >= RUNS:
+            first = whole.numpy(wait=False)[1:].reshape(10, 100)
+            whole.free()
+        np.testing.assert_allclose(first, x.reshape(10, 100) + 1, rtol=1e-6)
+        np.testing.assert_allclose(second, x.reshape(50, 20) + 2, rtol=1e-6)
+
+
 def test_shapes_that_change_between_replays(gpu, stream, rng):
     shapes = {"x0": ((1,), (1000,), (5000,))}
     engine = chain(*[add_one()] * 4, shape=(-1,), shapes=shapes)

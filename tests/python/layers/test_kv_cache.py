@@ -84,6 +84,31 @@ def test_packed_updates():
     np.testing.assert_array_equal(made, expected)
 
 
+@pytest.mark.parametrize("is_output", [True, False])
+def test_a_cache_that_a_layer_makes(is_output):
+    net = Net()
+    made = net.network.add_cumulative(
+        net.input("cache", trt.float32, CACHE),
+        net.network.add_constant((), np.array(3, np.int32)).get_output(0),
+        trt.CumulativeOperation.SUM,
+        False,
+        False,
+    ).get_output(0)
+    update = net.input("update", trt.float32, (2, 3, 2, 4))
+    at = net.input("at", trt.int32, (2,))
+    layer = net.network.add_kv_cache_update(made, update, at, trt.KVCacheMode.LINEAR)
+    y = layer.get_output(0)
+    if not is_output:
+        y = net.network.add_unary(y, trt.UnaryOperation.NEG).get_output(0)
+    net.network.mark_output(y)
+    rng = np.random.default_rng(4)
+    cache = rng.normal(size=CACHE).astype(np.float32)
+    new = rng.normal(size=(2, 3, 2, 4)).astype(np.float32)
+    got = built(net)(cache=cache, update=new, at=np.array([1, 5], np.int32))
+    expected = updated(np.cumsum(cache, axis=3), new, [1, 5])
+    np.testing.assert_allclose(got, expected if is_output else -expected, atol=1e-5)
+
+
 def test_attention_over_a_cache():
     """Decoding token by token gives what attention over all tokens at once gives."""
     net = Net()

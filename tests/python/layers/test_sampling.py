@@ -167,11 +167,11 @@ def test_deformable_convolution(extras, groups, offset_groups):
         group=groups,
         offset_group=offset_groups,
     )
-    weights = {"w": rng.standard_normal((6, 4 // groups, 3, 2)).astype(np.float32)}
+    weights = {"w": rng.standard_normal((6, 10 // groups, 3, 2)).astype(np.float32)}
     if "bias" in extras:
         weights["bias"] = rng.standard_normal(6).astype(np.float32)
     inputs = {
-        "x": (FLOAT, ["n", 4, 7, 6]),
+        "x": (FLOAT, ["n", 10, 7, 6]),
         "offset": (FLOAT, ["n", 12 * offset_groups, 4, 6]),
         "mask": (FLOAT, ["n", 6 * offset_groups, 4, 6]),
     }
