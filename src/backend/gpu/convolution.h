@@ -67,8 +67,8 @@ GeneratedKernel generate_depthwise_convolution(KernelSource& source, const Convo
                                                const ConvolutionParams& params,
                                                const KernelArgs& args);
 
-/// The first tactic of convolutions over two axes, channels-last and of 16 bits, whose blocks keep
-/// patches of the image in shared memory. Groups may be as narrow as one channel.
+/// The first tactic of convolutions over two or three axes, channels-last and of 16 bits, whose
+/// blocks keep patches of the image in shared memory. Groups may be as narrow as one channel.
 inline constexpr int64_t kPatchConvolution = 1200;
 /// The tactics worth timing, or all that can compute the convolution, whose kernel tensor has fixed
 /// extents. The others are constants of typical size.

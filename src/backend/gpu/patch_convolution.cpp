@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <vector>
 
 #include "backend/gpu/config_writer.h"
 #include "backend/gpu/convolution.h"
@@ -10,7 +12,8 @@
 namespace opwright::gpu {
 namespace {
 
-constexpr int kAxisY = 0, kAxisX = 1;
+/// Images have one z.
+constexpr int kAxisZ = 0, kAxisY = 1, kAxisX = 2, kPatchAxes = 3;
 /// Channels of a place in shared memory, which one access copies, and along k of an instruction.
 constexpr int64_t kPlaceChannels = 8, kStepChannels = 16;
 constexpr int64_t kPlaceBytes = 16;
@@ -20,7 +23,7 @@ constexpr int64_t kMostChunk = 64;
 /// of device/product_epilogue.cuh.
 constexpr int64_t kStagedRows = 16, kStagedColumns = 32, kStagedPadding = 4;
 /// The largest windows, strides and dilations.
-constexpr int64_t kMostWindow = 64, kMostPatchStride = 8, kMostPatchTaps = 128;
+constexpr int64_t kMostWindow = 64, kMostPatchStride = 8, kMostPatchTaps = 160;
 /// Memory of a multiprocessor that each block takes besides its own.
 constexpr int64_t kBlockOverhead = 1 << 10;
 constexpr int64_t kMostPlaces = (1 << 14) - 1;  ///< in a descriptor of warpgroups
@@ -28,24 +31,93 @@ constexpr int64_t kMostPlaces = (1 << 14) - 1;  ///< in a descriptor of warpgrou
 /// The tile of a block: pixels, maps, and the warps that divide them.
 struct PatchTile {
   bool is_warp_group = false;
-  int y = 0, x = 0, maps = 0, warps_m = 1, warps_n = 1;
+  int y = 0, x = 0, maps = 0, warps_m = 1, warps_n = 1, z = 1;
 
+  int extent(int axis) const { return axis == kAxisZ ? z : axis == kAxisY ? y : x; }
+  bool is_line() const { return z == 1 && y == 1; }
+  int pixels() const { return z * y * x; }
   int threads() const { return kWarp * warps_m * warps_n; }
-  int strips() const { return y * x / 16 / warps_m; }
+  int strips() const { return pixels() / 16 / warps_m; }
   int warp_maps() const { return maps / warps_n; }
   /// Sums of a thread.
   int sums() const { return strips() * warp_maps() / 2; }
   std::string name() const {
-    return str("patch ", is_warp_group ? "warpgroup " : "tensor ", y, "x", x, "x", maps, ", ",
-               warps_m * warps_n, " warps");
+    return str("patch ", is_warp_group ? "warpgroup " : "tensor ", z == 1 ? "" : str(z, "x"), y,
+               "x", x, "x", maps, ", ", warps_m * warps_n, " warps");
   }
 };
 constexpr PatchTile kPatchTiles[] = {
-    {false, 16, 16, 64, 4, 1}, {false, 16, 16, 64, 4, 2}, {false, 8, 16, 64, 2, 2},
-    {false, 8, 32, 64, 4, 2},  {false, 8, 8, 64, 1, 4},   {false, 16, 16, 32, 4, 1},
-    {false, 8, 16, 32, 4, 1},  {false, 8, 8, 32, 2, 2},   {true, 16, 16, 64, 4, 1},
-    {true, 8, 16, 64, 4, 1},   {true, 16, 16, 64, 8, 1},  {true, 16, 16, 128, 8, 1},
-    {true, 8, 16, 128, 4, 1},  {true, 16, 16, 32, 4, 1},
+    {false, 16, 16, 64, 4, 1},
+    {false, 16, 16, 64, 4, 2},
+    {false, 8, 16, 64, 2, 2},
+    {false, 8, 32, 64, 4, 2},
+    {false, 8, 8, 64, 1, 4},
+    {false, 16, 16, 32, 4, 1},
+    {false, 8, 16, 32, 4, 1},
+    {false, 8, 8, 32, 2, 2},
+    {true, 16, 16, 64, 4, 1},
+    {true, 8, 16, 64, 4, 1},
+    {true, 16, 16, 64, 8, 1},
+    {true, 16, 16, 128, 8, 1},
+    {true, 8, 16, 128, 4, 1},
+    {true, 16, 16, 32, 4, 1},
+    // Of volumes.
+    {false, 8, 8, 64, 4, 2, 4},
+    {false, 8, 8, 32, 4, 1, 4},
+    {false, 8, 8, 64, 2, 2, 2},
+    {false, 4, 8, 64, 4, 1, 4},
+    {true, 8, 8, 32, 4, 1, 4},
+    {true, 8, 8, 32, 8, 1, 8},
+    {true, 8, 8, 32, 8, 1, 4},
+    {true, 8, 8, 64, 4, 1, 4},
+    {true, 8, 8, 64, 8, 1, 4},
+    {true, 8, 8, 64, 8, 1, 8},
+    {true, 8, 8, 64, 4, 1, 2},
+    {true, 8, 8, 128, 8, 1, 4},
+    // Of lines.
+    {false, 1, 256, 64, 4, 2},
+    {false, 1, 128, 64, 2, 2},
+    {false, 1, 128, 32, 4, 1},
+    {false, 1, 64, 64, 1, 4},
+    {true, 1, 256, 32, 4, 1},
+    {true, 1, 256, 64, 8, 1},
+    {true, 1, 256, 64, 4, 1},
+    {true, 1, 128, 64, 4, 1},
+    {true, 1, 256, 128, 8, 1},
+};
+
+/// The windows over z, y and x.
+class PatchWindows {
+ public:
+  explicit PatchWindows(const Windows& windows)
+      : windows_(windows), missing_(kPatchAxes - static_cast<int>(windows.axes.size())) {}
+
+  /// The element of `of` for an axis, or `otherwise` if the convolution has no such axis.
+  Expr at(const SymShape& of, int axis, int64_t otherwise) const {
+    return axis < missing_ ? Expr(otherwise) : of[axis - missing_];
+  }
+  Expr x(int axis) const { return at(windows_.x, axis, 1); }
+  Expr y(int axis) const { return at(windows_.y, axis, 1); }
+  Expr padding(int axis) const { return at(windows_.padding, axis, 0); }
+  int64_t window(int axis) const { return at(windows_.window, axis, 1).constant(); }
+  WindowAxis axis(int axis) const {
+    return axis < missing_ ? WindowAxis{} : windows_.axes[axis - missing_];
+  }
+  bool has_depth() const { return missing_ == 0; }
+  /// The pixels along an axis that a tile's patch has.
+  int64_t reach(const PatchTile& tile, int of, int64_t taps) const {
+    return (tile.extent(of) - 1) * axis(of).stride + (taps - 1) * axis(of).dilation + 1;
+  }
+  /// Whether all pairs of neighbouring taps of a row lie equally far from each other in the patch,
+  /// whose columns lie in phases.
+  bool has_equal_pairs() const {
+    const WindowAxis of = axis(kAxisX);
+    return of.stride <= 2 || of.dilation % of.stride == 0 || window(kAxisX) <= 2;
+  }
+
+ private:
+  const Windows& windows_;
+  const int missing_;  ///< leading axes
 };
 
 /// How a block keeps patches and weights in shared memory.
@@ -56,6 +128,7 @@ struct PatchLayout {
   int64_t slices_of_group = 0;  ///< 0: slices have whole groups
   int stages = 2;
   bool keeps_weights = true;
+  bool has_pairs = false;  ///< instructions multiply pairs of taps
   int64_t bytes = 0;
   int blocks = 1;  ///< for which a multiprocessor has room
 };
@@ -63,21 +136,26 @@ struct PatchLayout {
 /// Finds the layout of a convolution's patches.
 class PatchPlanner {
  public:
-  /// `y`: the extents of the output that the layout is for; other extents are right, too.
+  /// `y`: the extents of the output along z, y and x that the layout is for; other extents are
+  /// right, too.
   PatchPlanner(const ConvolutionShape& shape, const PatchTile& tile, int architecture,
-               int64_t images, const Shape& y)
+               int64_t images, const std::array<int64_t, kPatchAxes>& y)
       : tile_(tile),
         architecture_(architecture),
         channels_(shape.channels.constant()),
         maps_(shape.maps.constant()),
         groups_(shape.groups.constant()),
-        window_y_(shape.windows.window[kAxisY].constant()),
-        window_x_(shape.windows.window[kAxisX].constant()) {
-    const WindowAxis &of_y = shape.windows.axes[kAxisY], &of_x = shape.windows.axes[kAxisX];
-    const int64_t columns = (tile.x - 1) * of_x.stride + (window_x_ - 1) * of_x.dilation + 1;
-    places_ = ((tile.y - 1) * of_y.stride + (window_y_ - 1) * of_y.dilation + 1) * of_x.stride *
-              divide_up(columns, of_x.stride);
-    tiles_ = images * divide_up(y[kAxisY], tile.y) * divide_up(y[kAxisX], tile.x);
+        taps_(shape.taps().constant()),
+        tiles_(images) {
+    const PatchWindows windows(shape.windows);
+    const int64_t stride = windows.axis(kAxisX).stride, window_x = windows.window(kAxisX);
+    has_pairs_ = groups_ == 1 && channels_ <= kPlaceChannels && windows.has_equal_pairs();
+    const int64_t taps_x = has_pairs_ ? round_up(window_x, 2) : window_x;
+    taps_ = taps_ / window_x * taps_x;
+    places_ = windows.reach(tile, kAxisZ, windows.window(kAxisZ)) *
+              windows.reach(tile, kAxisY, windows.window(kAxisY)) * stride *
+              divide_up(windows.reach(tile, kAxisX, taps_x), stride);
+    for (int axis = 0; axis < kPatchAxes; ++axis) tiles_ *= divide_up(y[axis], tile.extent(axis));
   }
 
   std::optional<PatchLayout> find() const {
@@ -90,10 +168,16 @@ class PatchPlanner {
       layout.slices = divide_up(groups_ * maps_, tile_.maps);
       return plan(layout, true) ? std::optional(layout) : std::nullopt;
     }
-    if (channels_ % kPlaceChannels != 0) return {};
+    // Each pixel begins at a whole place, or threads copy its channels one by one.
+    if (groups_ > 1 && channels_ % kPlaceChannels != 0) return {};
     layout.unit_maps = tile_.maps;
     layout.slices_of_group = divide_up(maps_, tile_.maps);
     layout.slices = layout.slices_of_group * groups_;
+    if (has_pairs_) {
+      layout.has_pairs = true;
+      layout.chunk = layout.unit_channels = kPlaceChannels;
+      return plan(layout, true) ? std::optional(layout) : std::nullopt;
+    }
     std::optional<PatchLayout> best;
     // Blocks beside each other hide what one of them waits for. Weights that a block keeps are
     // copied once for many tiles.
@@ -139,8 +223,7 @@ class PatchPlanner {
   bool fits(PatchLayout& layout, int stages) const {
     layout.stages = stages;
     const int64_t patch = layout.chunk / kPlaceChannels * layout.plane;
-    const int64_t weights =
-        window_y_ * window_x_ * layout.unit_channels / kPlaceChannels * (tile_.maps + 1);
+    const int64_t weights = taps_ * layout.unit_channels / kPlaceChannels * (tile_.maps + 1);
     const int64_t staged = kStagedRows *
                            (std::min<int64_t>(kStagedColumns, tile_.warp_maps()) + kStagedPadding) *
                            int64_t{sizeof(float)} * (tile_.threads() / kWarp);
@@ -159,8 +242,10 @@ class PatchPlanner {
 
   const PatchTile& tile_;
   const int architecture_;
-  const int64_t channels_, maps_, groups_, window_y_, window_x_;
-  int64_t places_ = 0, tiles_ = 0;  ///< places_: of a plane, without padding
+  const int64_t channels_, maps_, groups_;
+  int64_t taps_;  ///< with those that fill pairs
+  bool has_pairs_ = false;
+  int64_t places_ = 0, tiles_;  ///< places_: of a plane, without padding
 };
 
 /// Whether a tile can compute the convolution, apart from memory.
@@ -168,14 +253,15 @@ bool can_copy_patches(const ConvolutionShape& shape, const ConvolutionParams& pa
                       const PatchTile& tile, int architecture) {
   const Windows& windows = shape.windows;
   if ((type != DataType::kHALF && type != DataType::kBF16) || params.zero_point != 0 ||
-      windows.is_transposed || windows.axes.size() != 2 || !is_constant(windows.window) ||
+      windows.is_transposed || windows.axes.size() < 2 || windows.axes.size() > kPatchAxes ||
+      (windows.axes.size() == 2 && tile.z > 1) || !is_constant(windows.window) ||
       !shape.channels.is_constant() || !shape.maps.is_constant() || !shape.groups.is_constant())
     return false;
   if (tile.is_warp_group ? architecture != kWarpGroupArchitecture
                          : architecture < kTensorArchitecture)
     return false;
   int64_t taps = 1;
-  for (const int axis : {kAxisY, kAxisX}) {
+  for (size_t axis = 0; axis < windows.axes.size(); ++axis) {
     const int64_t window = windows.window[axis].constant();
     if (window < 1 || window > kMostWindow || windows.axes[axis].stride > kMostPatchStride ||
         windows.axes[axis].dilation > kMostWindow)
@@ -183,9 +269,8 @@ bool can_copy_patches(const ConvolutionShape& shape, const ConvolutionParams& pa
     taps *= window;
   }
   const int64_t channels = shape.channels.constant(), groups = shape.groups.constant();
-  // Each pixel begins at a whole place.
   return taps <= kMostPatchTaps && channels >= 1 && shape.maps.constant() >= 1 &&
-         channels * groups % kPlaceChannels == 0;
+         (groups == 1 || channels * groups % kPlaceChannels == 0);
 }
 
 class PatchWriter {
@@ -194,6 +279,7 @@ class PatchWriter {
               const KernelArgs& args)
       : source_(source),
         shape_(shape),
+        windows_(shape.windows),
         params_(params),
         args_(args),
         tile_(kPatchTiles[args.candidate->tactic - kPatchConvolution]) {
@@ -201,8 +287,8 @@ class PatchWriter {
     std::optional<PatchLayout> layout;
     if (can_copy_patches(shape, params, args.inputs[0].type.dtype, tile_, architecture))
       layout = PatchPlanner(shape, tile_, architecture, source.typical(shape.images),
-                            {source.typical(shape.windows.y[kAxisY]),
-                             source.typical(shape.windows.y[kAxisX])})
+                            {source.typical(windows_.y(kAxisZ)), source.typical(windows_.y(kAxisY)),
+                             source.typical(windows_.y(kAxisX))})
                    .find();
     require(layout.has_value(), "the convolution cannot be computed by patches");
     layout_ = *layout;
@@ -210,7 +296,6 @@ class PatchWriter {
 
   GeneratedKernel write() {
     if (shape_.windows.reaches_far()) source_.widen();
-    const Windows& windows = shape_.windows;
     ProductEpilogue epilogue;
     epilogue.bias = shape_.bias, epilogue.bias_element = epilogue.channel_element = "column";
     epilogue.residual = shape_.residual;
@@ -219,14 +304,18 @@ class PatchWriter {
     const ResultProgram results = write_results(source_, args_, epilogue, maps,
                                                 vector_of(args_.outputs[0].type.dtype), -1, {});
     declare();
-    const Expr tiles_y = ceil_div(windows.y[kAxisY], Expr(tile_.y));
-    const Expr tiles_x = ceil_div(windows.y[kAxisX], Expr(tile_.x));
-    const Expr tiles = shape_.images * tiles_y * tiles_x;
+    std::vector<Expr> numbers = {layout_.slices, layout_.slices_of_group, channels, maps};
+    for (int axis = 0; axis < kPatchAxes; ++axis) numbers.push_back(windows_.x(axis));
+    for (int axis = 0; axis < kPatchAxes; ++axis) numbers.push_back(windows_.y(axis));
+    for (int axis = 0; axis < kPatchAxes; ++axis) numbers.push_back(windows_.padding(axis));
+    Expr tiles = shape_.images;
+    for (int axis = 0; axis < kPatchAxes; ++axis) {
+      const Expr along = ceil_div(windows_.y(axis), Expr(tile_.extent(axis)));
+      numbers.push_back(along), tiles = tiles * along;
+    }
+    numbers.push_back(tiles);
     std::string text = "const PatchArguments all{";
-    for (const Expr& number :
-         {Expr(layout_.slices), Expr(layout_.slices_of_group), channels, maps, windows.x[kAxisY],
-          windows.x[kAxisX], windows.y[kAxisY], windows.y[kAxisX], windows.padding[kAxisY],
-          windows.padding[kAxisX], tiles_y, tiles_x, tiles})
+    for (const Expr& number : numbers)
       text += str(text.back() == '{' ? "" : ", ", "(Index)", source_.value(number));
     text += str("};\nconst ProductProgram program{0, 0, 0, ", results.columns, ",\n", results.read,
                 ",\n", results.make,
@@ -245,21 +334,21 @@ class PatchWriter {
 
  private:
   void declare() {
-    const WindowAxis& y = shape_.windows.axes[kAxisY];
-    const WindowAxis& x = shape_.windows.axes[kAxisX];
     ProductOperand operand;
     operand.type = args_.inputs[0].type.dtype;
     ConfigWriter config;
     config.type("Element", storage_type(operand.type));
     config.type("Output", storage_type(args_.outputs[0].type.dtype));
     config.type("Sum", "float");
-    config.number("kTileY", tile_.y), config.number("kTileX", tile_.x);
     config.number("kMaps", tile_.maps), config.number("kStrips", tile_.strips());
     config.number("kWarpsM", tile_.warps_m), config.number("kWarpsN", tile_.warps_n);
-    config.number("kWindowY", shape_.windows.window[kAxisY].constant());
-    config.number("kWindowX", shape_.windows.window[kAxisX].constant());
-    config.number("kStrideY", y.stride), config.number("kStrideX", x.stride);
-    config.number("kDilationY", y.dilation), config.number("kDilationX", x.dilation);
+    for (int axis = 0; axis < kPatchAxes; ++axis) {
+      const char name = "ZYX"[axis];
+      config.number(str("kTile", name), tile_.extent(axis));
+      config.number(str("kWindow", name), windows_.window(axis));
+      config.number(str("kStride", name), windows_.axis(axis).stride);
+      config.number(str("kDilation", name), windows_.axis(axis).dilation);
+    }
     config.number("kChannels", shape_.channels.constant());
     config.number("kGroupMaps", shape_.maps.constant());
     config.number("kUnitGroups", layout_.unit_groups);
@@ -268,6 +357,7 @@ class PatchWriter {
     config.number("kChunk", layout_.chunk), config.number("kChunks", layout_.chunks);
     config.number("kPlane", layout_.plane), config.number("kStages", layout_.stages);
     config.flag("kKeepsWeights", layout_.keeps_weights);
+    config.flag("kHasPairs", layout_.has_pairs);
     config.flag("kIsWarpGroup", tile_.is_warp_group);
     config.flag("kIsConstant", args_.inputs[1].is_constant);
     config.flag("kHasProgram", params_.fused.present());
@@ -279,6 +369,7 @@ class PatchWriter {
 
   KernelSource& source_;
   const ConvolutionShape& shape_;
+  const PatchWindows windows_;
   const ConvolutionParams& params_;
   const KernelArgs& args_;
   const PatchTile& tile_;
@@ -291,31 +382,43 @@ bool is_patch_worth_timing(const ConvolutionShape& shape, const PatchTile& tile,
   constexpr int64_t kMostChannels = 256, kFewPixels = int64_t{64} * 64, kFewMaps = 32;
   constexpr int kFewWarps = 8;
   constexpr double kMostWaste = 1.35;
-  const int64_t height = shape.windows.y[kAxisY].constant();
-  const int64_t width = shape.windows.y[kAxisX].constant();
+  const PatchWindows windows(shape.windows);
+  const int64_t height = windows.y(kAxisY).constant(), width = windows.y(kAxisX).constant();
+  const int64_t depth = windows.y(kAxisZ).constant();
+  const int64_t channels = shape.channels.constant();
   const int64_t maps = shape.maps.constant(), groups = shape.groups.constant();
   const bool has_units = layout.slices_of_group == 0;
-  if (!has_units && (shape.taps() == Expr(1) || shape.channels.constant() > kMostChannels ||
-                     shape.images.constant() * height * width * groups < kFewPixels))
+  if (!has_units && (shape.taps() == Expr(1) || channels > kMostChannels ||
+                     shape.images.constant() * depth * height * width * groups < kFewPixels))
     return false;
+  // Threads copy single channels. Images have tiles of their own; see kImageConvolution.
+  if (!has_units && channels % kPlaceChannels != 0 &&
+      (!layout.has_pairs || (architecture == kWarpGroupArchitecture && !windows.has_depth())))
+    return false;
+  // Neighbours along z share most of what they read, if windows reach that far.
+  if ((tile.z > 1) != (depth > 1 && windows.window(kAxisZ) > 1)) return false;
+  if (tile.is_line() && depth * height > 1) return false;
   // Most of a tile is in the image and has maps.
-  const auto area = [&](int64_t y, int64_t x) {
-    return static_cast<double>(round_up(height, y) * round_up(width, x));
+  const auto volume = [&](int64_t z, int64_t y, int64_t x) {
+    return static_cast<double>(round_up(depth, z) * round_up(height, y) * round_up(width, x));
   };
-  if (area(tile.y, tile.x) > kMostWaste * area(8, 8)) return false;
+  const double least = height == 1 ? volume(1, 1, 64) : volume(1, 8, 8);
+  if (volume(tile.z, tile.y, tile.x) > kMostWaste * least) return false;
   const int64_t of_slices = has_units ? maps * groups : maps;
   if (of_slices <= tile.maps / 2) return false;
   // Few tiles leave multiprocessors idle, and small ones read more at their borders. The patches of
   // windows that lie apart need much memory.
-  const bool is_small = tile.y * tile.x == 64;
-  const bool lie_apart = shape.windows.axes[kAxisY].stride > 1;
+  const bool is_small = tile.pixels() <= (tile.z > 1 ? 128 : 64);
+  const bool lie_apart = windows.axis(kAxisY).stride > 1;
   if (is_small ? tasks > 4 * kFewBlocks && !lie_apart : tasks < kFewBlocks / 2) return false;
   if (!is_small && layout.blocks * tile.threads() < kFewWarps * kWarp) return false;
   // Narrow tiles copy a patch again for other maps.
-  if (tile.maps <= kFewMaps && of_slices > kFewMaps && !(lie_apart && has_units)) return false;
+  if (tile.maps <= kFewMaps && of_slices > kFewMaps &&
+      !(lie_apart && (has_units || layout.has_pairs)))
+    return false;
   // Warpgroups multiply faster. Their operands keep shared memory busy if a tile has few maps.
   return tile.is_warp_group || has_units || architecture != kWarpGroupArchitecture || is_small ||
-         tile.maps <= kFewMaps || tile.y < tile.x;
+         tile.maps <= kFewMaps || (tile.y < tile.x && !tile.is_line());
 }
 
 }  // namespace
@@ -333,9 +436,10 @@ std::vector<NamedTactic> patch_tactics(const ConvolutionShape& shape,
   for (int i = 0; i < static_cast<int>(std::size(kPatchTiles)); ++i) {
     const PatchTile& tile = kPatchTiles[i];
     if (!can_copy_patches(shape, params, type, tile, architecture)) continue;
+    const PatchWindows windows(shape.windows);
     const PatchPlanner planner(
         shape, tile, architecture, shape.images.constant(),
-        {shape.windows.y[kAxisY].constant(), shape.windows.y[kAxisX].constant()});
+        {windows.y(kAxisZ).constant(), windows.y(kAxisY).constant(), windows.y(kAxisX).constant()});
     const std::optional<PatchLayout> layout = planner.find();
     if (!layout) continue;
     if (all || is_patch_worth_timing(shape, tile, *layout, planner.tasks(*layout), architecture))

@@ -684,9 +684,17 @@ TEST(CudaConvolution, ImagesOfFewChannels) {
   struct Case {
     int64_t channels, maps, size_y, size_x, window_y, window_x, stride_y, stride_x, pre, post;
   };
-  const Case cases[] = {{3, 64, 38, 150, 7, 7, 2, 2, 3, 3}, {3, 16, 21, 33, 3, 3, 2, 2, 1, 1},
-                        {1, 72, 17, 20, 5, 5, 1, 1, 2, 2},  {4, 24, 12, 9, 3, 2, 1, 2, 0, 1},
-                        {2, 130, 19, 40, 3, 6, 3, 4, 1, 0}, {3, 12, 9, 11, 3, 3, 1, 1, 1, 1}};
+  const Case cases[] = {{3, 64, 38, 150, 7, 7, 2, 2, 3, 3},
+                        {3, 16, 21, 33, 3, 3, 2, 2, 1, 1},
+                        {1, 72, 17, 20, 5, 5, 1, 1, 2, 2},
+                        {4, 24, 12, 9, 3, 2, 1, 2, 0, 1},
+                        {2, 130, 19, 40, 3, 6, 3, 4, 1, 0},
+                        {3, 12, 9, 11, 3, 3, 1, 1, 1, 1},
+                        // Places of pixels that no one access loads, as in speech.
+                        {1, 512, 1, 203, 1, 10, 1, 5, 0, 0},
+                        {2, 16, 1, 60, 1, 4, 1, 3, 0, 1},
+                        {1, 40, 5, 66, 2, 7, 1, 6, 0, 2},
+                        {1, 24, 4, 77, 1, 3, 2, 7, 1, 1}};
   int tested = 0;
   for (const DataType type : {DataType::kHALF, DataType::kBF16})
     for (const Case& of : cases) {
@@ -739,7 +747,7 @@ TEST(CudaConvolution, ImagesOfFewChannels) {
         ++tested;
       }
     }
-  EXPECT_EQ(tested, 12);
+  EXPECT_EQ(tested, 20);
 }
 
 /// What is beside a window, but in the same place of shared memory, does not count, whatever it is.

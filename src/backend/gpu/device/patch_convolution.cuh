@@ -1,6 +1,7 @@
-// Convolutions over two spatial axes, channels last, on tensor cores. A block computes tiles of
-// kTileY x kTileX pixels and kMaps maps. It copies the patch of x that a tile reads to shared
-// memory, a chunk of channels at a time. So each pixel is copied once and read by all taps.
+// Convolutions over two or three spatial axes, channels last, on tensor cores. A block computes
+// tiles of kTileZ x kTileY x kTileX pixels and kMaps maps. It copies the patch of x that a tile
+// reads to shared memory, a chunk of channels at a time. So each pixel is copied once and read by
+// all taps. Images have a depth of 1.
 //
 // A "place" has eight channels of a pixel, or eight channels of a map's weights at a tap. A patch
 // has a plane of places for each eight channels. The columns of a row lie in kStrideX phases:
@@ -8,23 +9,32 @@
 // reads for eight neighbouring pixels of y are neighbouring places, which no bank conflicts slow
 // down. Weights have a row of kMaps places, and one more, for each tap and eight channels.
 //
+// An instruction multiplies two places along k. They are 16 channels, or, if x has no more than
+// eight channels, the places of two neighbouring taps, a "pair". A row of a window that has an odd
+// number of taps gets another one, whose weights are 0.
+//
 // A "unit" is a run of whole groups that are multiplied as one matrix: weights between different
 // groups are 0. A block's slice has some units, or a part of one group's maps. A "strip" has eight
-// neighbouring pixels in two rows, the 16 rows of a tensor core's operand.
+// neighbouring pixels in two rows, the 16 rows of a tensor core's operand. The rows of a tile are
+// numbered through all z. A tile with one row of pixels is a "line". It counts as rows of eight
+// pixels that follow each other.
 //
 // The kernel is a template over a struct that the host writes:
 //   Element, Output        the types in memory
-//   kTileY, kTileX, kMaps  a block's tile; kTileX is a multiple of 8
+//   kTileZ, kTileY, kTileX a block's pixels; kTileX is a multiple of 8
+//   kMaps                  a block's maps
 //   kWarpsM, kWarpsN       warps that divide the tile's pixels, maps
 //   kStrips                strips of a warp
-//   kWindowY, kWindowX, kStrideY, kStrideX, kDilationY, kDilationX
+//   kWindowZ, kWindowY, kWindowX, kStrideZ, kStrideY, kStrideX
+//   kDilationZ, kDilationY, kDilationX
 //   kChannels, kGroupMaps  channels and maps of a group
 //   kUnitGroups, kUnitMaps groups of a unit; its maps, or kMaps if a slice has one unit
-//   kUnitChannels          channels of a unit in a chunk, a multiple of 16
+//   kUnitChannels          channels of a unit in a chunk, a multiple of 16, or 8 with pairs
 //   kChunk, kChunks        channels of a chunk; chunks of a slice
 //   kPlane                 places of a plane
 //   kStages                patches in flight
 //   kKeepsWeights          whether weights are copied once; else with each patch
+//   kHasPairs              whether instructions multiply pairs of taps
 //   kIsWarpGroup           whether warpgroups multiply, by the member multiply_matrices()
 //   kIsConstant            whether the weights are constant
 //   kHasProgram            whether a fused program computes the results
@@ -43,13 +53,29 @@ struct Patches : Config {
   typedef Pack<Element, kVector> Place;
   static constexpr int kThreads = Config::kWarpsM * Config::kWarpsN * 32;
   static constexpr int kWarpN = Config::kMaps / Config::kWarpsN;
-  static constexpr int kTaps = Config::kWindowY * Config::kWindowX;
+  // Taps of an instruction, of a row, of a z, and of all. The weights in memory have kWindowX in a
+  // row.
+  static constexpr int kTapsOfStep = Config::kHasPairs ? 2 : 1;
+  static constexpr int kRowTaps = (Config::kWindowX + kTapsOfStep - 1) / kTapsOfStep * kTapsOfStep;
+  static constexpr int kFlatTaps = Config::kWindowY * kRowTaps;
+  static constexpr int kTaps = Config::kWindowZ * kFlatTaps;
+  static constexpr int kDepth =
+      (Config::kTileZ - 1) * Config::kStrideZ + (Config::kWindowZ - 1) * Config::kDilationZ + 1;
   static constexpr int kRows =
       (Config::kTileY - 1) * Config::kStrideY + (Config::kWindowY - 1) * Config::kDilationY + 1;
   static constexpr int kColumns =
-      (Config::kTileX - 1) * Config::kStrideX + (Config::kWindowX - 1) * Config::kDilationX + 1;
+      (Config::kTileX - 1) * Config::kStrideX + (kRowTaps - 1) * Config::kDilationX + 1;
   static constexpr int kPhase = (kColumns + Config::kStrideX - 1) / Config::kStrideX;
   static constexpr int kRowPlaces = Config::kStrideX * kPhase;
+  static constexpr int kSlicePlaces = kRows * kRowPlaces;
+  static constexpr bool kIsLine = Config::kTileZ == 1 && Config::kTileY == 1;
+  // Rows of a z of the tile, runs of eight pixels in a row, and places between rows of the tile.
+  static constexpr int kTileRows = kIsLine ? Config::kTileX / 8 : Config::kTileY;
+  static constexpr int kInRow = kIsLine ? 1 : Config::kTileX / 8;
+  static constexpr int kNextRow = kIsLine ? 8 : Config::kStrideY * kRowPlaces;
+  // Whether the channels of a pixel, or of several groups, fill whole places.
+  static constexpr bool kHasWholePlaces =
+      Config::kUnitGroups > 1 || Config::kChannels % kVector == 0;
   static constexpr int kVectors = Config::kChunk / kVector;
   static constexpr int kUnitVectors = Config::kUnitChannels / kVector;
   static constexpr int kMapPlaces = Config::kMaps + 1;
@@ -57,11 +83,23 @@ struct Patches : Config {
   static constexpr int kWeightPlaces = kTaps * kUnitVectors * kMapPlaces;  // of a chunk
   static constexpr int kStagePlaces = kPatchPlaces + (Config::kKeepsWeights ? 0 : kWeightPlaces);
   static constexpr int kKeptPlaces = Config::kKeepsWeights ? Config::kChunks * kWeightPlaces : 0;
-  static_assert(kRows * kRowPlaces <= Config::kPlane, "a plane has all pixels");
+  static_assert(kDepth * kSlicePlaces <= Config::kPlane, "a plane has all pixels");
   static_assert(Config::kMaps % Config::kUnitMaps == 0, "slices have whole units");
   // The place of column `column` in a row.
   __device__ static constexpr int place_of(int column) {
     return column % Config::kStrideX * kPhase + column / Config::kStrideX;
+  }
+  // Places between the two that an instruction multiplies.
+  static constexpr int kNextAlongK =
+      Config::kHasPairs
+          ? Config::kDilationX % Config::kStrideX * kPhase + Config::kDilationX / Config::kStrideX
+          : Config::kPlane;
+  // Whether an instruction multiplies something by 0 that is not of the window.
+  static constexpr bool kMultipliesOthers = Config::kUnitGroups > 1 || kRowTaps != Config::kWindowX;
+  // The first place that a row of the tile reads.
+  __device__ static constexpr int place_of_row(int row) {
+    if (Config::kTileZ == 1) return row * kNextRow;
+    return row / kTileRows * (Config::kStrideZ * kSlicePlaces) + row % kTileRows * kNextRow;
   }
   // The group of a slice's map, as its number in the unit.
   __device__ static constexpr int group_of(int map) {
@@ -69,14 +107,14 @@ struct Patches : Config {
   }
 };
 
-// What a block computes of all tiles: images * tiles_y * tiles_x.
+// What a block computes of all tiles: images * tiles_z * tiles_y * tiles_x.
 struct PatchArguments {
-  Index slices, slices_of_group;  // slices_of_group: 0 if slices have whole groups
-  Index channels, maps;           // of x and y
-  Index height, width;            // of x
-  Index out_height, out_width;    // of y
-  Index padding_y, padding_x;
-  Index tiles_y, tiles_x, tiles;
+  Index slices, slices_of_group;           // slices_of_group: 0 if slices have whole groups
+  Index channels, maps;                    // of x and y
+  Index depth, height, width;              // of x
+  Index out_depth, out_height, out_width;  // of y
+  Index padding_z, padding_y, padding_x;
+  Index tiles_z, tiles_y, tiles_x, tiles;
 };
 template <class Config>
 struct PatchOperands {
@@ -105,12 +143,14 @@ __device__ inline PatchSlice find_slice(const PatchArguments& all, Index number)
   return slice;
 }
 struct PatchTile {
-  Index image, y, x;  // of the first pixel of y
+  Index image, z, y, x;  // of the first pixel of y
   template <class C>
   __device__ static PatchTile find(const PatchArguments& all, Index number) {
     const Index column = (UIndex)number % (UIndex)all.tiles_x;
     const Index row = (UIndex)number / (UIndex)all.tiles_x;
-    return {(Index)((UIndex)row / (UIndex)all.tiles_y),
+    const Index slice = (UIndex)row / (UIndex)all.tiles_y;
+    return {(Index)((UIndex)slice / (UIndex)all.tiles_z),
+            (Index)((UIndex)slice % (UIndex)all.tiles_z) * C::kTileZ,
             (Index)((UIndex)row % (UIndex)all.tiles_y) * C::kTileY, column * C::kTileX};
   }
 };
@@ -121,36 +161,51 @@ template <class C, bool is_aligned>
 __device__ inline void copy_patch(const PatchArguments& all, const PatchSlice& slice,
                                   const PatchTile& tile, const typename C::Element* x, int chunk,
                                   typename C::Place* to) {
-  constexpr int kStep = C::kThreads / C::kVectors, kPixels = C::kRows * C::kColumns;
+  constexpr int kStep = C::kThreads / C::kVectors;
+  constexpr int kSlicePixels = C::kRows * C::kColumns, kPixels = C::kDepth * kSlicePixels;
   constexpr int kSteps = (kPixels + kStep - 1) / kStep;
-  constexpr int kStepRows = kStep / C::kColumns, kStepColumns = kStep % C::kColumns;
-  constexpr int kUnrolled = is_aligned ? 4 : 1;
+  constexpr int kStepDepth = C::kDepth > 1 ? kStep / kSlicePixels : 0;
+  constexpr int kStepRows = kStep / C::kColumns - kStepDepth * C::kRows;
+  constexpr int kStepColumns = kStep % C::kColumns;
+  constexpr int kUnrolled = is_aligned || !C::kHasWholePlaces ? 4 : 1;
   const int vector = (unsigned)threadIdx.x % C::kVectors;
   int pixel = (unsigned)threadIdx.x / C::kVectors;
   if (C::kThreads % C::kVectors != 0 && pixel >= kStep) return;
   int column = (unsigned)pixel % C::kColumns, place_of_row = vector * C::kPlane;
-  const int row = (unsigned)pixel / C::kColumns;
+  int row = (unsigned)pixel / C::kColumns;
   place_of_row += row * C::kRowPlaces;
+  Index in_z = tile.z * C::kStrideZ - all.padding_z;
+  if constexpr (C::kDepth > 1) in_z += (unsigned)row / C::kRows, row = (unsigned)row % C::kRows;
   const Index first_x = tile.x * C::kStrideX - all.padding_x;
-  Index in_y = tile.y * C::kStrideY - all.padding_y + row;
+  const Index first_y = tile.y * C::kStrideY - all.padding_y;
+  Index in_y = first_y + row;
   const int channel = chunk * C::kChunk + vector * C::kVector;
-  const int count = channel < slice.channels ? C::kVector : 0;
-  Index from = ((tile.image * all.height + in_y) * all.width + first_x + column) * all.channels +
-               slice.first_channel + channel;
-  const Index step = (kStepRows * all.width + kStepColumns) * all.channels;
+  int count = channel < slice.channels ? C::kVector : 0;
+  if (!C::kHasWholePlaces && count > slice.channels - channel) count = slice.channels - channel;
+  Index from =
+      (((tile.image * all.depth + in_z) * all.height + in_y) * all.width + first_x + column) *
+          all.channels +
+      slice.first_channel + channel;
+  const Index step =
+      ((kStepDepth * all.height + kStepRows) * all.width + kStepColumns) * all.channels;
   const Index wrap = (all.width - C::kColumns) * all.channels;
+  const Index wrap_z = (all.height - C::kRows) * all.width * all.channels;
 #pragma unroll kUnrolled
   for (int i = 0; i < kSteps; ++i) {
     if (kPixels % kStep != 0 && pixel >= kPixels) break;
-    const bool is_there =
-        (UIndex)in_y < (UIndex)all.height && (UIndex)(first_x + column) < (UIndex)all.width;
+    const bool is_there = (UIndex)in_z < (UIndex)all.depth && (UIndex)in_y < (UIndex)all.height &&
+                          (UIndex)(first_x + column) < (UIndex)all.width;
     copy_vector<is_aligned>((to + (place_of_row + C::place_of(column)))->at, x + from,
                             is_there ? count : 0);
     pixel += kStep, column += kStepColumns, from += step;
-    in_y += kStepRows, place_of_row += kStepRows * C::kRowPlaces;
+    in_y += kStepRows, place_of_row += (kStepDepth * C::kRows + kStepRows) * C::kRowPlaces;
     if (column >= C::kColumns) {
       column -= C::kColumns, from += wrap;
       ++in_y, place_of_row += C::kRowPlaces;
+    }
+    if constexpr (C::kDepth > 1) {
+      in_z += kStepDepth;
+      if (in_y - first_y >= C::kRows) in_y -= C::kRows, from += wrap_z, ++in_z;
     }
   }
 }
@@ -161,25 +216,32 @@ __device__ inline void copy_weights(const PatchSlice& slice, const typename C::E
                                     int chunk, typename C::Place* to) {
   typedef typename C::Element Element;
   typedef typename C::Place Place;
-  const Element* const from = weights + slice.first_map * (C::kTaps * C::kChannels);
-  if constexpr (C::kChannels % C::kVector == 0) {
+  constexpr int kTaps = C::kWindowZ * C::kWindowY * C::kWindowX;
+  const Element* const from = weights + slice.first_map * (kTaps * C::kChannels);
+  if constexpr (C::kChannels % C::kVector == 0 || C::kUnitGroups == 1) {
 #pragma unroll 4
     for (int i = threadIdx.x; i < C::kMaps * C::kTaps * C::kUnitVectors; i += C::kThreads) {
       const int vector = i % C::kUnitVectors, row = i / C::kUnitVectors;
       const int tap = row % C::kTaps, map = row / C::kTaps;
       const int first = chunk * C::kUnitChannels + vector * C::kVector;
-      const bool is_there = map < slice.maps && first / C::kChannels == C::group_of(map);
+      bool is_there = map < slice.maps && first / C::kChannels == C::group_of(map);
+      int of_weight = row;
+      if constexpr (C::kRowTaps != C::kWindowX) {
+        is_there = is_there && tap % C::kRowTaps < C::kWindowX;
+        of_weight = row / C::kRowTaps * C::kWindowX + tap % C::kRowTaps;
+      }
+      int count = is_there ? C::kVector : 0;
+      if (!C::kHasWholePlaces && count > C::kChannels - first) count = C::kChannels - first;
       copy_vector<is_aligned>(
           (to + ((tap * C::kUnitVectors + vector) * C::kMapPlaces + map))->at,
-          is_there ? from + (row * C::kChannels + first % C::kChannels) : weights,
-          is_there ? C::kVector : 0);
+          is_there ? from + (of_weight * C::kChannels + first % C::kChannels) : weights, count);
     }
   } else {
     // A thread has the channels of a tap of a map, which are fewer than those of a place.
     typedef Pack<Element, C::kChannels> Channels;
 #pragma unroll 4
-    for (int i = threadIdx.x; i < C::kMaps * C::kTaps; i += C::kThreads) {
-      const int tap = i % C::kTaps, map = i / C::kTaps, group = C::group_of(map);
+    for (int i = threadIdx.x; i < C::kMaps * kTaps; i += C::kThreads) {
+      const int tap = i % kTaps, map = i / kTaps, group = C::group_of(map);
       Channels channels = {};
       if (map < slice.maps) {
         if (is_aligned)
@@ -205,7 +267,8 @@ template <class C>
 struct PatchProduct {
   typedef typename C::Element Element;
   typedef typename C::Place Place;
-  static constexpr int kStrips = C::kStrips, kWarpN = C::kWarpN, kInRow = C::kTileX / 8;
+  static constexpr int kStrips = C::kStrips, kWarpN = C::kWarpN, kInRow = C::kInRow;
+  static_assert(C::kTileRows % (C::kIsWarpGroup ? 8 : 2 * kStrips) == 0, "a warp has rows of a z");
   float sums[kStrips][kWarpN / 2];
 
   __device__ PatchProduct() { clear(); }
@@ -216,8 +279,8 @@ struct PatchProduct {
       for (int j = 0; j < kWarpN / 2; ++j) sums[i][j] = 0.0f;
   }
   __device__ static int warp() { return (int)threadIdx.x / 32; }
-  // The first pixel of a strip in the tile, and the warp's first map.
-  __device__ static int strip_y(int i) {
+  // The first row and column of a strip in the tile, and the warp's first map.
+  __device__ static int strip_row(int i) {
     if constexpr (C::kIsWarpGroup)
       return (warp() / 4 * kStrips + i) / kInRow * 8 + warp() % 4 * 2;
     else
@@ -245,75 +308,87 @@ struct PatchProduct {
     }
   }
   __device__ void begin_by_warp_groups(const Place* patch, const Place* weights) {
-    constexpr int kUnrolled = C::kTaps <= 9 ? C::kTaps : 1;
+    constexpr int kSteps = C::kFlatTaps / C::kTapsOfStep, kUnrolled = kSteps <= 9 ? kSteps : 1;
     unsigned long long pixels[kStrips];
 #pragma unroll
     for (int i = 0; i < kStrips; ++i) {
       const int block = warp() / 4 * kStrips + i;
-      pixels[i] = describe_rows(
-          patch + (block / kInRow * 8 * C::kStrideY * C::kRowPlaces + block % kInRow * 8),
-          C::kPlane, C::kStrideY * C::kRowPlaces);
+      pixels[i] = describe_rows(patch + (C::place_of_row(block / kInRow * 8) + block % kInRow * 8),
+                                C::kNextAlongK, C::kNextRow);
     }
     const unsigned long long maps = describe_rows(weights, C::kMapPlaces, 8);
     begin_products();
+#pragma unroll 1
+    for (int z = 0; z < C::kWindowZ; ++z)
 #pragma unroll kUnrolled
-    for (int tap = 0; tap < C::kTaps; ++tap) {
-      const int row = tap / C::kWindowX * C::kDilationY;
-      const int at = row * C::kRowPlaces + C::place_of(tap % C::kWindowX * C::kDilationX);
+      for (int tap = 0; tap < C::kFlatTaps; tap += C::kTapsOfStep) {
+        const int row = z * C::kDilationZ * C::kRows + tap / C::kRowTaps * C::kDilationY;
+        const int at = row * C::kRowPlaces + C::place_of(tap % C::kRowTaps * C::kDilationX);
+        const int weight = (z * C::kFlatTaps + tap) * C::kVectors;
 #pragma unroll
-      for (int vector = 0; vector < C::kVectors; vector += 2)
+        for (int vector = 0; vector < C::kVectors; vector += 2)
 #pragma unroll
-        for (int i = 0; i < kStrips; ++i)
-          C::template multiply_matrices<1>(sums[i], pixels[i] + (at + vector * C::kPlane),
-                                           maps + (tap * C::kVectors + vector) * C::kMapPlaces);
-    }
+          for (int i = 0; i < kStrips; ++i)
+            C::template multiply_matrices<1>(sums[i], pixels[i] + (at + vector * C::kPlane),
+                                             maps + (weight + vector) * C::kMapPlaces);
+      }
     end_products();
   }
 
   // Steps along k, of 16 channels, of the units that a warp's maps belong to.
-  static constexpr int kUnitSteps = C::kUnitChannels / 16;
+  static constexpr int kUnitSteps = C::kHasPairs ? 1 : C::kUnitChannels / 16;
   static constexpr int kUnits = kWarpN > C::kUnitMaps ? kWarpN / C::kUnitMaps : 1;
   // Whether maps 8 * j and following are in the unit of a step.
   __device__ static constexpr bool is_met(int j, int step) {
     return kUnits == 1 || 8 * j / C::kUnitMaps == step / kUnitSteps;
   }
   // A row of the patch serves all taps of a column that meet it, if a warp's registers have room.
-  static constexpr int kMostRows = 20;
+  // Rows of a line share no taps.
+  static constexpr int kMostRows = 20, kStrideY = C::kIsLine ? 1 : C::kStrideY;
+  static constexpr int kRowPlaces = C::kIsLine ? C::kNextRow : C::kRowPlaces;
   __device__ static constexpr int rows_of(int taps) {
-    return (2 * kStrips - 1) * C::kStrideY + (taps - 1) * C::kDilationY + 1;
+    return (2 * kStrips - 1) * kStrideY + (taps - 1) * C::kDilationY + 1;
   }
-  static constexpr int kTapsAtOnce = rows_of(C::kWindowY) <= kMostRows ? C::kWindowY : 1;
+  static constexpr int kTapsAtOnce =
+      rows_of(C::kWindowY) <= kMostRows && !C::kIsLine ? C::kWindowY : 1;
   static constexpr int kRowsAtOnce = rows_of(kTapsAtOnce);
   __device__ static constexpr bool is_read(int row) {
     for (int tap = 0; tap < kTapsAtOnce; ++tap) {
       const int distance = row - tap * C::kDilationY;
-      if (distance >= 0 && distance % C::kStrideY == 0 && distance / C::kStrideY < 2 * kStrips)
+      if (distance >= 0 && distance % kStrideY == 0 && distance / kStrideY < 2 * kStrips)
         return true;
     }
     return false;
   }
   __device__ void add_by_warps(const Place* patch, const Place* weights) {
-    constexpr bool kHasFewTaps = C::kTaps <= 9;
-    constexpr int kUnrolledSteps = kUnits > 1 ? kUnits * kUnitSteps : 1;
-    constexpr int kUnrolledX = kHasFewTaps ? C::kWindowX : 1;
-    constexpr int kUnrolledY = kHasFewTaps ? C::kWindowY : 1;
     const int lane = (int)threadIdx.x % 32;
     const int near = lane % 8, middle = lane / 8 % 2, far = lane / 16;
     const int first_vector = first_map() / C::kUnitMaps * C::kUnitVectors;
     const Place* const of_lane =
-        patch + ((first_vector + far) * C::kPlane +
-                 (strip_y(0) * C::kStrideY + middle) * C::kRowPlaces + strip_x(0) + near);
+        patch + ((first_vector + far) * C::kNextAlongK + C::place_of_row(strip_row(0)) +
+                 middle * kRowPlaces + strip_x(0) + near);
     const Place* const maps = weights + (middle * C::kMapPlaces + first_map() + near + 8 * far);
+#pragma unroll 1
+    for (int z = 0; z < C::kWindowZ; ++z)
+      add_taps(of_lane + z * C::kDilationZ * C::kSlicePlaces,
+               maps + z * C::kFlatTaps * C::kUnitVectors * C::kMapPlaces);
+  }
+  // Adds the products of the taps of a z.
+  __device__ void add_taps(const Place* of_lane, const Place* maps) {
+    constexpr bool kHasFewTaps = C::kFlatTaps <= 9;
+    constexpr int kUnrolledSteps = kUnits > 1 ? kUnits * kUnitSteps : 1;
+    constexpr int kUnrolledX = kHasFewTaps ? C::kRowTaps / C::kTapsOfStep : 1;
+    constexpr int kUnrolledY = kHasFewTaps ? C::kWindowY : 1;
 #pragma unroll kUnrolledSteps
     for (int step = 0; step < kUnits * kUnitSteps; ++step)
 #pragma unroll kUnrolledX
-      for (int x = 0; x < C::kWindowX; ++x) {
+      for (int x = 0; x < C::kRowTaps; x += C::kTapsOfStep) {
         const Place* const column =
             of_lane + (2 * step * C::kPlane + C::place_of(x * C::kDilationX));
 #pragma unroll kUnrolledY
         for (int y = 0; y < C::kWindowY; y += kTapsAtOnce)
           add_column(column + y * C::kDilationY * C::kRowPlaces,
-                     maps + ((y * C::kWindowX + x) * C::kUnitVectors + step % kUnitSteps * 2) *
+                     maps + ((y * C::kRowTaps + x) * C::kUnitVectors + step % kUnitSteps * 2) *
                                 C::kMapPlaces,
                      step);
       }
@@ -325,7 +400,7 @@ struct PatchProduct {
     for (int row = 0; row < kRowsAtOnce; row += 2)
       if (is_read(row) || is_read(row + 1))
         load_matrices<false>(rows[row][0], rows[row + 1][0], rows[row][1], rows[row + 1][1],
-                             pixels + row * C::kRowPlaces);
+                             pixels + row * kRowPlaces);
 #pragma unroll
     for (int tap = 0; tap < kTapsAtOnce; ++tap)
 #pragma unroll
@@ -333,11 +408,11 @@ struct PatchProduct {
         if (!is_met(j, step) && !is_met(j + 1, step)) continue;
         unsigned columns[2][2];
         load_matrices<false>(columns[0][0], columns[0][1], columns[1][0], columns[1][1],
-                             maps + (tap * C::kWindowX * C::kUnitVectors * C::kMapPlaces + 8 * j));
+                             maps + (tap * C::kRowTaps * C::kUnitVectors * C::kMapPlaces + 8 * j));
 #pragma unroll
         for (int i = 0; i < kStrips; ++i) {
-          const int upper = 2 * i * C::kStrideY + tap * C::kDilationY;
-          const int lower = upper + C::kStrideY;
+          const int upper = 2 * i * kStrideY + tap * C::kDilationY;
+          const int lower = upper + kStrideY;
 #pragma unroll
           for (int of = 0; of < 2; ++of) {
             float* const to = sums[i] + 4 * (j + of);
@@ -353,22 +428,25 @@ struct PatchProduct {
 // Adds the products of a pixel of the tile and a map of the slice, of the map's group only.
 template <class C>
 __device__ inline float add_products(const typename C::Place* patch,
-                                     const typename C::Place* weights, int y, int x, int map) {
+                                     const typename C::Place* weights, int row, int x, int map) {
   const int group = C::group_of(map) * C::kChannels;
   const int unit = map / C::kUnitMaps * C::kUnitVectors;
   float sum = 0.0f;
 #pragma unroll 1
-  for (int tap = 0; tap < C::kTaps; ++tap)
+  for (int tap = 0; tap < C::kTaps; ++tap) {
+    const int z = tap / C::kFlatTaps, y = tap / C::kRowTaps % C::kWindowY;
+    if (C::kRowTaps != C::kWindowX && tap % C::kRowTaps >= C::kWindowX) continue;
 #pragma unroll 1
     for (int i = 0; i < C::kChannels; ++i) {
       const int vector = (group + i) / C::kVector, at = (group + i) % C::kVector;
-      const int row = y * C::kStrideY + tap / C::kWindowX * C::kDilationY;
-      const int column = x * C::kStrideX + tap % C::kWindowX * C::kDilationX;
-      const auto& pixel =
-          patch[(unit + vector) * C::kPlane + row * C::kRowPlaces + C::place_of(column)];
+      const int column = x * C::kStrideX + tap % C::kRowTaps * C::kDilationX;
+      const int place = C::place_of_row(row) + z * C::kDilationZ * C::kSlicePlaces +
+                        y * C::kDilationY * C::kRowPlaces + C::place_of(column);
+      const auto& pixel = patch[(unit + vector) * C::kPlane + place];
       const auto& weight = weights[(tap * C::kUnitVectors + vector) * C::kMapPlaces + map];
       sum = fmaf(load(pixel.at[at]), load(weight.at[at]), sum);
     }
+  }
   return sum;
 }
 
@@ -395,7 +473,8 @@ __device__ __forceinline__ void store_patch(const PatchArguments& all, const Pat
   const int lane = (int)threadIdx.x % 32;
 #pragma unroll 1
   for (int item = 0; item < C::kStrips * kParts; ++item) {
-    const int strip_y = product.strip_y(item / kParts), strip_x = product.strip_x(item / kParts);
+    const int strip_row = product.strip_row(item / kParts);
+    const int strip_x = product.strip_x(item / kParts);
     const int first_map = product.first_map() + item % kParts * kPart;
     bool is_nan = false;
     __syncwarp();
@@ -412,13 +491,13 @@ __device__ __forceinline__ void store_patch(const PatchArguments& all, const Pat
                 sums[e], sums[e + 1]};
           }
     __syncwarp();
-    if constexpr (C::kUnitGroups > 1) {
-      // Zeros between groups make a NaN of another group's infinity.
+    if constexpr (C::kMultipliesOthers) {
+      // Zeros make a NaN of another group's infinity, or of one beside the window.
       if (__any_sync(0xffffffffu, is_nan)) {
 #pragma unroll 1
         for (int at = lane; at < 16 * kPart; at += 32) {
           const int row = at / kPart, column = at % kPart;
-          staged[row * kLength + column] = add_products<C>(patch, weights, strip_y + row / 8,
+          staged[row * kLength + column] = add_products<C>(patch, weights, strip_row + row / 8,
                                                            strip_x + row % 8, first_map + column);
         }
         __syncwarp();
@@ -430,9 +509,14 @@ __device__ __forceinline__ void store_patch(const PatchArguments& all, const Pat
 #pragma unroll kUnrolled
     for (int at = lane * kPack; at < 16 * kPart; at += 32 * kPack) {
       const int row = at / kPart, column = at % kPart;
-      const Index y = tile.y + strip_y + row / 8, x = tile.x + strip_x + row % 8;
-      const bool is_there = y < all.out_height && x < all.out_width;
-      const Index pixel = (tile.image * all.out_height + y) * all.out_width + x;
+      const int in_tile = strip_row + row / 8;
+      const int in_z = C::kTileZ == 1 ? 0 : in_tile / C::kTileRows;
+      const Index z = tile.z + in_z;
+      const Index y = tile.y + (C::kIsLine ? 0 : in_tile - in_z * C::kTileRows);
+      const Index x = tile.x + strip_x + (C::kIsLine ? 8 * in_tile : 0) + row % 8;
+      const bool is_there = z < all.out_depth && y < all.out_height && x < all.out_width;
+      const Index pixel =
+          ((tile.image * all.out_depth + z) * all.out_height + y) * all.out_width + x;
       const ProductTask task = {0, 0, tile.image, pixel, slice.first_map};
       const ResultPack<Results> pack(to, task, is_there ? pixel + 1 : 0, 0, first_map + column,
                                      staged + row * kLength + column);
@@ -458,7 +542,8 @@ __device__ __forceinline__ void convolve_patches(const PatchArguments& all,
   const PatchSlice slice = find_slice<C>(all, blockIdx.x % all.slices);
   const Index first = blockIdx.x / all.slices, step = gridDim.x / all.slices;
   if (!C::kIsConstant) wait();
-  const bool is_aligned_weights = is_aligned<typename C::Element, C::kVector>(operands().weights);
+  const bool is_aligned_weights =
+      C::kHasWholePlaces && is_aligned<typename C::Element, C::kVector>(operands().weights);
   const auto copy_weights_of = [&](int chunk, Place* to) {
     if (is_aligned_weights)
       copy_weights<C, true>(slice, operands().weights, chunk, to);
@@ -472,7 +557,7 @@ __device__ __forceinline__ void convolve_patches(const PatchArguments& all,
   }
   if (C::kIsConstant) wait();
   const typename C::Element* const x = operands().x;
-  const bool is_aligned_x = is_aligned<typename C::Element, C::kVector>(x);
+  const bool is_aligned_x = C::kHasWholePlaces && is_aligned<typename C::Element, C::kVector>(x);
   // The next patch to copy.
   Index next = first;
   int next_chunk = 0, next_stage = 0;

@@ -178,8 +178,11 @@ __device__ inline To convert(From x) {
   return Converting<To, From>::of(x);
 }
 
+// The largest power of two that divides a size, at most 16.
+__device__ constexpr int alignment_of(int size) { return (size & -size) < 16 ? size & -size : 16; }
+// Neighbours that are loaded and stored at once, in as few accesses as their alignment allows.
 template <class T, int n>
-struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack {
+struct alignas(alignment_of(sizeof(T) * n)) Pack {
   T at[n];
 };
 template <class T, int n>
