@@ -52,9 +52,12 @@ __device__ void __syncwarp(unsigned mask = 0xffffffffu);
 __device__ void __threadfence();
 __device__ unsigned __ballot_sync(unsigned mask, int predicate);
 __device__ int __popc(unsigned x);
+__device__ int __ffs(int x);
 __device__ int __any_sync(unsigned mask, int predicate);
 template <class T>
 __device__ T __shfl_sync(unsigned mask, T value, int lane);
+template <class T>
+__device__ T __shfl_up_sync(unsigned mask, T value, int distance);
 template <class T>
 __device__ T __shfl_xor_sync(unsigned mask, T value, int bits);
 template <class T>
