@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import sympy
 import torch
+from torch._dynamo.exc import UserError
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
@@ -65,6 +66,23 @@ def _buffer_as_constant(program: torch.export.ExportedProgram) -> tuple[str, str
     return None
 
 
+def _traced(
+    module: torch.nn.Module, given: tuple[Any, Any], dynamic_shapes: Any
+) -> torch.export.ExportedProgram:
+    """Exports the module, by strict tracing if PyTorch refuses the dynamic shapes otherwise.
+
+    PyTorch 2.11 makes a condition of strides that it cannot prove, `min(16 * n, 32 * n) == 16 * n`,
+    where heads of keys are repeated. Strict tracing does not.
+    """
+    try:
+        return torch.export.export(module, *given, dynamic_shapes=dynamic_shapes)
+    except UserError as refused:
+        try:
+            return torch.export.export(module, *given, dynamic_shapes=dynamic_shapes, strict=True)
+        except Exception:
+            raise refused from None
+
+
 def export(
     model: Any,
     args: Sequence[Any] | None,
@@ -86,7 +104,7 @@ def export(
         if isinstance(args, torch.Tensor):
             args = (args,)
         module, given = model, (tuple(args or ()), dict(kwargs or {}))
-        model = torch.export.export(module, *given, dynamic_shapes=dynamic_shapes)
+        model = _traced(module, given, dynamic_shapes)
         if _buffer_as_constant(model):  # strict tracing recognizes that both are the same tensor
             model = torch.export.export(module, *given, dynamic_shapes=dynamic_shapes, strict=True)
     elif args is not None or kwargs is not None or dynamic_shapes is not None:

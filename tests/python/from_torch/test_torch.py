@@ -597,6 +597,26 @@ class Stored(nn.Module):
         return self.store.total * 2
 
 
+def test_dynamic_shapes_that_only_strict_tracing_takes(monkeypatch):
+    """As PyTorch 2.11 refuses heads of keys that are repeated where the length is open."""
+    export = torch.export.export
+
+    def refusing(*args, strict=False, **kwargs):
+        if not strict:
+            kind = torch._dynamo.exc.UserErrorType.CONSTRAINT_VIOLATION
+            raise torch._dynamo.exc.UserError(kind, "Constraints violated (length)!")
+        return export(*args, strict=True, **kwargs)
+
+    monkeypatch.setattr(torch.export, "export", refusing)
+    x = torch.randn(3, 4)
+    shapes = ({0: torch.export.Dim("length", min=2, max=9)},)
+    engine = opwright.build(torch.nn.Linear(4, 2), (x,), dynamic_shapes=shapes, device="cpu")
+    assert engine(torch.randn(9, 4)).shape == (9, 2)
+    monkeypatch.setattr(torch.export, "export", lambda *args, **kwargs: refusing(*args))
+    with pytest.raises(torch._dynamo.exc.UserError, match="Constraints violated"):
+        opwright.build(torch.nn.Linear(4, 2), (x,), dynamic_shapes=shapes, device="cpu")
+
+
 def test_a_buffer_that_another_object_has_is_state():
     module, x, total = Stored().eval(), torch.randn(3), torch.randn(3)
     engine = build(module, (x,))
