@@ -89,6 +89,8 @@ void run_passes(Graph& graph, const PassContext& context) {
   fold_padding(graph, context);
   recognize_normalization(graph, context);
   recognize_rotary_embedding(graph, context);
+  skip_reshapes(graph, context);
+  graph.remove_dead();
   if (context.fuses_attention) recognize_attention(graph, context);
   graph.remove_dead();
   recognize_channel_shuffles(graph, context);

@@ -96,6 +96,9 @@ void swap_attention_axes(Graph& graph);
 /// Where the channels of an image move behind its pixels, or back, moves them without joining the
 /// pixels into one axis first: formats may have the channels there already.
 void separate_pixels(Graph& graph);
+/// Lets element-wise operations of constants and of tensors that are reshaped before and behind
+/// them work without the reshapes, as where the masks of windows are added to an image's scores.
+void skip_reshapes(Graph& graph, const PassContext& context);
 /// Where a convolution of one tap reads joined channels, multiplies those that are the same at all
 /// pixels only once.
 void separate_spread(Graph& graph, const PassContext& context);

@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "compile/passes.h"
 #include "compile/program.h"
+#include "compile/strided_view.h"
 #include "operators/elementwise.h"
 #include "operators/matrix.h"
 #include "operators/movement.h"
@@ -34,6 +37,17 @@ bool is_copy(const Pointwise& op) {
   return program.size() == 1 && program[0].op == opcode(PointwiseOp::kInput);
 }
 
+/// Whether a slice whose shape is that of its input takes all of it. No mode matters then.
+bool takes_all(const GraphNode& node, const SliceParams& params) {
+  const std::optional<std::vector<Expr>> starts = integers_of(node, 1, params.start),
+                                         strides = integers_of(node, 3, params.stride);
+  const auto are = [](const auto& values, int64_t expected) {
+    return values && std::all_of(values->begin(), values->end(),
+                                 [&](const Expr& value) { return value == Expr(expected); });
+  };
+  return are(starts, 0) && are(strides, 1);
+}
+
 bool changes_nothing(const GraphNode& node) {
   if (node.inputs.empty() || node.inputs[0] == nullptr || node.outputs.size() != 1) return false;
   const TensorInfo &from = node.inputs[0]->info, &to = node.outputs[0]->info;
@@ -43,6 +57,7 @@ bool changes_nothing(const GraphNode& node) {
     return std::is_sorted(transpose->params().permutation.begin(),
                           transpose->params().permutation.end());
   if (node.as<Concatenation>()) return node.inputs.size() == 1;
+  if (const auto* slice = node.as<Slice>()) return takes_all(node, slice->params());
   if (const auto* pointwise = node.as<Pointwise>()) return is_copy(*pointwise);
   return false;
 }

@@ -101,6 +101,24 @@ TEST_F(Passes, ScalesOfGroupedAndTransposedConvolutions) {
   expect("Convolution Deconvolution", sub(div(up, constant({1, 8, 1, 1})), constant({8, 1, 1})));
 }
 
+TEST_F(Passes, ASliceOfAllElementsIsDropped) {
+  Tensor* const x = input({2, 3, 5});
+  const SliceParams all{{0, 0, 0}, {2, 3, 5}, {1, 1, 1}, {}, SampleMode::kFILL};
+  expect("Pointwise", relu(network_.add<Slice>(all, {x})->output(0)));
+}
+
+/// As where the masks of windows are added to the scores of all windows of two images.
+TEST_F(Passes, ReshapesAroundASumWithAConstantAreDropped) {
+  const auto reshape = [&](Tensor* x, const Ints& dims) {
+    ShuffleParams params;
+    params.has_reshape = true, params.reshape_dims = dims;
+    return network_.add<Shuffle>(params, {x})->output(0);
+  };
+  Tensor* const scores = reshape(input({8, 3, 5, 5}), {2, 4, 3, 5, 5});
+  Tensor* const masked = add(scores, constant({1, 4, 1, 5, 5}));
+  expect("Pointwise", relu(reshape(masked, {8, 3, 5, 5})));
+}
+
 /// The channels that are the same at all pixels are multiplied once.
 TEST_F(Passes, SpreadChannelsAreSeparated) {
   const auto spread = [&](Tensor* pixel, int64_t channels) {
