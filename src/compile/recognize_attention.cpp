@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/types.h"
 #include "compile/attention_operands.h"
@@ -59,11 +62,72 @@ class Rewriting {
   Rewriting(Graph& graph, const PassContext& context) : graph_(graph), context_(context) {}
 
   void visit(GraphNode* softmax) {
+    if (GraphNode* const last = softmax->inputs[0]->producer)
+      while (join_constants(last)) continue;
     if (std::optional<AttentionPattern> pattern = find_attention(graph_, softmax))
       replace(*pattern);
   }
 
  private:
+  /// Where constants are added to scores one after the other, as a bias of positions and a mask of
+  /// windows, adds the last one to the one before. Returns whether it has done so.
+  bool join_constants(GraphNode* last) {
+    const std::optional<BiasedScores> outer = biased_scores(*last);
+    GraphNode* const before = outer ? outer->scores->producer : nullptr;
+    if (before == nullptr || graph_.single_user(*outer->scores) != last ||
+        !may_join(*before, *last))
+      return false;
+    const std::optional<BiasedScores> inner = biased_scores(*before);
+    if (!inner || inner->bias->info.dtype != outer->bias->info.dtype ||
+        inner->scores->info.dtype != outer->scores->info.dtype ||
+        inner->scores->info.dims != outer->scores->info.dims)
+      return false;
+    const DataType type = inner->bias->info.dtype;
+    ProgramWriter writer;
+    const int result[] = {
+        writer.binary(ElementWiseOperation::kSUM, writer.input(0, type), writer.input(1, type))};
+    std::vector<int> used;
+    TensorInfo info;
+    info.dtype = type;
+    info.dims = broadcast(inner->bias->info.dims, outer->bias->info.dims);
+    GraphNode* const sum = graph_.insert_before(
+        last, std::make_shared<Pointwise>(writer.finish(result, &used)), {inner->bias, outer->bias},
+        std::move(info), inner->bias->name + " and others");
+    GraphValue* const bias = sum->outputs[0];
+    if (!fold(graph_, sum, context_)) return false;
+    std::vector<GraphValue*> inputs = last->inputs;
+    std::replace(inputs.begin(), inputs.end(), outer->scores, inner->scores);
+    std::replace(inputs.begin(), inputs.end(), outer->bias, bias);
+    join(*before, *last);
+    graph_.replace(last, last->op, std::move(inputs));
+    graph_.release(before);
+    return true;
+  }
+  struct BiasedScores {
+    GraphValue *scores, *bias;
+  };
+  /// The operands of a sum of a computed tensor and a constant.
+  static std::optional<BiasedScores> biased_scores(const GraphNode& node) {
+    const std::optional<SingleOperation> op = single_operation(&node);
+    if (!op || !op->is(ElementWiseOperation::kSUM) || op->type != DataType::kFLOAT ||
+        node.inputs.size() != 2 || node.outputs[0]->stored_type)
+      return std::nullopt;
+    for (const auto& [x, bias] : {std::pair(op->a, op->b), std::pair(op->b, op->a)})
+      if (x.value && bias.value && !x.value->is_constant() && bias.value->is_constant() &&
+          x.value->info.dims == node.outputs[0]->info.dims)
+        return BiasedScores{x.value, bias.value};
+    return std::nullopt;
+  }
+  /// The shape to which both constant shapes are broadcast.
+  static SymShape broadcast(const SymShape& a, const SymShape& b) {
+    SymShape result = a.size() < b.size() ? b : a;
+    const SymShape& shorter = a.size() < b.size() ? a : b;
+    const size_t missing = result.size() - shorter.size();
+    for (size_t i = 0; i < shorter.size(); ++i)
+      if (result[missing + i] == Expr(1)) result[missing + i] = shorter[i];
+    return result;
+  }
+
   void replace(AttentionPattern& pattern) {
     const std::optional<SymShape> shape = shape_of_scores(pattern);
     if (!shape || !(*shape)[1].is_constant()) return;

@@ -32,6 +32,56 @@ def test_exports_become_one_kernel(name, dtype):
     np.testing.assert_allclose(got, want, rtol=0, atol=(2e-5, 1e-2)[dtype == torch.float16])
 
 
+class ShiftedWindows(torch.nn.Module):
+    """Attention in windows of 7 x 7 that an image is rolled for, as in Swin transformers."""
+
+    def __init__(self, heads, size):
+        super().__init__()
+        self.heads, self.size, width = heads, size, heads * size
+        self.joined, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.bias = torch.nn.Parameter(torch.randn(1, heads, 49, 49))
+
+    def masks(self, x, height, width):
+        regions = x.new_zeros(height, width)
+        edges = ((0, -7), (-7, -3), (-3, None))
+        for i, rows in enumerate(edges):
+            for k, columns in enumerate(edges):
+                regions[slice(*rows), slice(*columns)] = 3 * i + k
+        regions = regions.view(height // 7, 7, width // 7, 7).permute(0, 2, 1, 3).reshape(-1, 49)
+        others = regions.unsqueeze(1) - regions.unsqueeze(2)
+        return others.masked_fill(others != 0, -100.0).masked_fill(others == 0, 0.0)
+
+    def forward(self, x):
+        n, height, width, channels = x.shape
+        x = torch.nn.functional.pad(x, (0, 0, 0, -width % 7, 0, -height % 7))
+        x = torch.roll(x, (-3, -3), (1, 2))
+        rows = x.view(n, height // 7, 7, width // 7, 7, channels).transpose(2, 3)
+        joined = self.joined(rows.reshape(-1, 49, channels))
+        joined = joined.reshape(-1, 49, 3, self.heads, self.size).permute(2, 0, 3, 1, 4)
+        scores = joined[0] * self.size**-0.5 @ joined[1].transpose(-2, -1) + self.bias
+        scores = scores.view(n, -1, self.heads, 49, 49)
+        scores = scores + self.masks(x, height, width).unsqueeze(1).unsqueeze(0)
+        y = scores.view(-1, self.heads, 49, 49).softmax(-1) @ joined[2]
+        y = self.out(y.transpose(1, 2).reshape(-1, 49, channels))
+        y = y.view(n, height // 7, width // 7, 7, 7, channels).transpose(2, 3)
+        return torch.roll(y.reshape(n, height, width, channels), (3, 3), (1, 2))
+
+
+@pytest.mark.parametrize("images", [1, 2])
+def test_attention_in_shifted_windows_is_one_step(images):
+    torch.manual_seed(3)
+    module = ShiftedWindows(2, 16).eval().half()
+    x = torch.randn(images, 14, 21, 32).half()
+    with torch.no_grad():
+        engine = trt.build(module, (x,), device="cuda", timing=False)
+        want = module.double()(x.double()).numpy()
+    kinds = [step["LayerType"] for step in models.layers(engine)]
+    assert kinds.count("FusedAttention") == 1
+    assert not {"Softmax", "Gather"} & set(kinds) and kinds.count("Slice") == 2, kinds
+    error = np.linalg.norm(engine(x.numpy()) - want) / np.linalg.norm(want)
+    assert error < 3e-3
+
+
 def test_weights_of_small_attentions_are_not_rounded():
     """Within a unit of the result's last place, which weights in FP16 miss by more."""
     torch.manual_seed(4)
