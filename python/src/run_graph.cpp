@@ -38,7 +38,7 @@ class RunGraph {
 
 void bind_run_graph(nb::module_& m) {
   nb::class_<RunGraph>(m, "_RunGraph")
-      .def(nb::init<ExecutionContext&>(), nb::arg("context"),
+      .def(nb::init<ExecutionContext&>(), nb::arg("context"), nb::keep_alive<1, 2>(),
            nb::call_guard<nb::gil_scoped_release>())
       .def("launch", &RunGraph::launch, nb::call_guard<nb::gil_scoped_release>());
 }
