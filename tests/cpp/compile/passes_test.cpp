@@ -550,6 +550,15 @@ TEST_F(Passes, EqualLayersRunOnce) {
   expect("Convolution Pointwise", mul(a, unary(UnaryOperation::kABS, b)));
 }
 
+/// Exporters write a number for each of its readers.
+TEST_F(Passes, LayersWithEqualNumbersRunOnce) {
+  Tensor* const x = input({1, 4, 6, 6});
+  const auto pooled = [&](float factor) {
+    return network_.add<Softmax>({int64_t{1} << 3}, {mul(x, number(factor))})->output(0);
+  };
+  expect("Pointwise Softmax Pointwise", sub(pooled(3), unary(UnaryOperation::kABS, pooled(3))));
+}
+
 TEST_F(Passes, WeightsThatAFillMakesAreFolded) {
   FillParams fill;
   fill.shape = {4, 3, 1, 1};
