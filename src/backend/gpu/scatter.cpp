@@ -17,7 +17,8 @@ namespace {
 constexpr int64_t kFewLines = 32, kManyLines = 1 << 14;
 /// Each block goes through all indices. With more blocks than this, each has a larger part of the
 /// output, up to so many packs for each thread.
-constexpr int64_t kManyScatterBlocks = 2 * kFewBlocks, kMostPacks = 8;
+constexpr int64_t kManyScatterBlocks = kFewBlocks, kMostPacks = 8;
+constexpr int kPartThreads = 512;
 
 std::string_view name_of(ScatterReduction reduction) {
   switch (reduction) {
@@ -56,7 +57,7 @@ void declare(KernelSource& source, ScatterReduction reduction, DataType type,
   for (const int input : inputs) source.set_input_type(input, element);
   source.set_output_type(0, element);
   ConfigWriter config;
-  config.type("Element", element), config.number("kThreads", kThreads);
+  config.type("Element", element), config.number("kThreads", kPartThreads);
   config.number("kPartElements", part);
   config.value("Scattering", "kScattering", name_of(reduction_on(type, reduction)));
   config.flag("kHasData", has_data);
@@ -86,7 +87,7 @@ class PartsWriter {
         conditions_.push_back(str("is_aligned<", element, ", ", width_, ">(in", input, ")"));
       conditions_.push_back(str("is_aligned<", element, ", ", width_, ">(out0)"));
     }
-    part_ = kThreads * width_;
+    part_ = kPartThreads * width_;
     for (int packs = 1; packs < kMostPacks; packs *= 2)
       if (output.opt.numel() > kManyScatterBlocks * part_) part_ *= 2;
     declare(source, reduction, type, inputs, has_data, part_);
@@ -99,7 +100,7 @@ class PartsWriter {
     return source_.finish(
         str(arguments, "scatter_parts<", width_, ">(all, ", condition,
             ", [&](Index update) {\nIndex place = -1;\n", find, "return place;\n});\n"),
-        ceil_div(total, Expr(part_)), kThreads);
+        ceil_div(total, Expr(part_)), kPartThreads);
   }
 
  private:

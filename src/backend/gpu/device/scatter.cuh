@@ -71,21 +71,22 @@ __device__ inline void scatter_lines(const ScatterArguments<Config>& all, const 
   }
 }
 
-// The updates that overlap a block's part of the output, in their order.
+// The updates that overlap a block's part of the output, in their order. A thread looks at
+// kOfThread updates at once, one in kThreads. Where more are met than the list has room for, it has
+// half of them at a time.
 template <class Config>
 struct ScatterList {
   static constexpr int kWarp = 32, kWarps = Config::kThreads / kWarp;
-  /// Updates of a thread that are looked at in one step.
   static constexpr int kOfThread = sizeof(Index) == 4 ? 16 : 8;
-  static constexpr int kSize = kOfThread * Config::kThreads;
+  static constexpr int kLookedAt = kOfThread * Config::kThreads, kRoom = kLookedAt / 2;
+  static constexpr int kCounts = kOfThread * kWarps, kChunks = kCounts / kWarp;
 
-  Index places[kSize], numbers[kSize];
-  int size;
-  int counts[kOfThread * kWarps];
+  Index places[kRoom], numbers[kRoom];
+  int counts[kCounts], sums[kChunks];
 
-  // Lists the thread's updates, one in kThreads from `first` on. Those at negative places are left
-  // out. All threads of the block call this with the same `first`.
-  __device__ void fill(Index first, const Index (&found)[kOfThread]) {
+  // Counts the thread's updates at places that are not negative. Returns the block's sum, and in
+  // `before` for each update those of other warps before it. All threads of the block call this.
+  __device__ int count(const Index (&found)[kOfThread], int (&before)[kOfThread]) {
     const int lane = (int)threadIdx.x % kWarp, warp = (int)threadIdx.x / kWarp;
 #pragma unroll
     for (int i = 0; i < kOfThread; ++i) {
@@ -93,32 +94,44 @@ struct ScatterList {
       if (lane == 0) counts[i * kWarps + warp] = __popc(met);
     }
     __syncthreads();
-    if (warp == 0) count_those_before(lane);
-    __syncthreads();
+    if (warp < kChunks) {  // turns counts into sums of those before in their chunk
+      const int own = counts[(int)threadIdx.x];
+      int sum = own;
 #pragma unroll
-    for (int i = 0; i < kOfThread; ++i) {
-      const unsigned met = __ballot_sync(~0u, found[i] >= 0);
-      if (found[i] < 0) continue;
-      const int rank = counts[i * kWarps + warp] + __popc(met & ((1u << lane) - 1u));
-      places[rank] = found[i];
-      numbers[rank] = first + i * Config::kThreads + (int)threadIdx.x;
-    }
-    __syncthreads();
-  }
-  // Turns each count into the sum of those before it. One warp calls this.
-  __device__ void count_those_before(int lane) {
-    int before = 0;
-    for (int base = 0; base < kOfThread * kWarps; base += kWarp) {
-      const int count = counts[base + lane];
-      int sum = count;
       for (int distance = 1; distance < kWarp; distance *= 2) {
         const int other = __shfl_up_sync(~0u, sum, distance);
         if (lane >= distance) sum += other;
       }
-      counts[base + lane] = before + sum - count;
-      before += __shfl_sync(~0u, sum, kWarp - 1);
+      counts[(int)threadIdx.x] = sum - own;
+      if (lane == kWarp - 1) sums[warp] = sum;
     }
-    if (lane == 0) size = before;
+    __syncthreads();
+    int all = 0;
+#pragma unroll
+    for (int chunk = 0, i = 0; chunk < kChunks; ++chunk) {
+#pragma unroll
+      for (; i < (chunk + 1) * kOfThread / kChunks; ++i)
+        before[i] = all + counts[i * kWarps + warp];
+      all += sums[chunk];
+    }
+    return all;
+  }
+
+  // Lists the updates first + i * kThreads + thread, for i from `begin` to before `end`. `base` is
+  // the number of those before them.
+  __device__ void fill(Index first, const Index (&found)[kOfThread], const int (&before)[kOfThread],
+                       int begin, int end, int base) {
+    const unsigned mask = (1u << ((int)threadIdx.x % kWarp)) - 1u;
+#pragma unroll
+    for (int i = 0; i < kOfThread; ++i) {
+      if (i < begin || i >= end) continue;
+      const unsigned met = __ballot_sync(~0u, found[i] >= 0);
+      if (found[i] < 0) continue;
+      const int rank = before[i] - base + __popc(met & mask);
+      places[rank] = found[i];
+      numbers[rank] = first + i * Config::kThreads + (int)threadIdx.x;
+    }
+    __syncthreads();
   }
 };
 
@@ -190,13 +203,13 @@ struct ScatterPart {
   }
 
   // Puts the listed updates into the warp's stretch, kBatch at a time.
-  __device__ void put(const List& list) {
-    for (int base = 0; base < list.size; base += kWarp) {
+  __device__ void put(const List& list, int size) {
+    for (int base = 0; base < size; base += kWarp) {
       const int mine = base + lane;
-      const Index place = mine < list.size ? list.places[mine] : all.total;
-      const Index number = mine < list.size ? list.numbers[mine] : 0;
-      unsigned met = __ballot_sync(
-          ~0u, mine < list.size && place < from + kStretch && place + all.length > from);
+      const Index place = mine < size ? list.places[mine] : all.total;
+      const Index number = mine < size ? list.numbers[mine] : 0;
+      unsigned met =
+          __ballot_sync(~0u, mine < size && place < from + kStretch && place + all.length > from);
       while (met != 0) {
         Index starts[kBatch];
         Elements updates[kBatch][kPacks];
@@ -234,15 +247,25 @@ __device__ inline void scatter_part(const ScatterArguments<Config>& all, const P
   typedef ScatterList<Config> List;
   ScatterPart<width, Config> part(all);
   part.read();
-  Index found[List::kOfThread], next[List::kOfThread];
-  part.look(0, place_of, found);
-  for (Index first = 0; first < all.count; first += List::kSize) {
-    list.fill(first, found);
-    part.look(first + List::kSize, place_of, next);  // these loads go on beside put()'s
-    part.put(list);
+  constexpr int kHalf = List::kOfThread / 2;
+  Index found[List::kOfThread];
+  int before[List::kOfThread];
+  for (Index first = 0; first < all.count; first += List::kLookedAt) {
+    part.look(first, place_of, found);
+    const int met = list.count(found, before);
+    if (met <= List::kRoom) {
+      list.fill(first, found, before, 0, List::kOfThread, 0);
+      part.put(list, met);
+      continue;
+    }
+    __shared__ int first_half;
+    if (threadIdx.x == 0) first_half = before[kHalf];
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < List::kOfThread; ++i) found[i] = next[i];
+    list.fill(first, found, before, 0, kHalf, 0);
+    part.put(list, first_half);
+    __syncthreads();
+    list.fill(first, found, before, kHalf, List::kOfThread, first_half);
+    part.put(list, met - first_half);
   }
   part.write();
 }
