@@ -118,15 +118,6 @@ class Rewriting {
         return BiasedScores{x.value, bias.value};
     return std::nullopt;
   }
-  /// The shape to which both constant shapes are broadcast.
-  static SymShape broadcast(const SymShape& a, const SymShape& b) {
-    SymShape result = a.size() < b.size() ? b : a;
-    const SymShape& shorter = a.size() < b.size() ? a : b;
-    const size_t missing = result.size() - shorter.size();
-    for (size_t i = 0; i < shorter.size(); ++i)
-      if (result[missing + i] == Expr(1)) result[missing + i] = shorter[i];
-    return result;
-  }
 
   void replace(AttentionPattern& pattern) {
     const std::optional<SymShape> shape = shape_of_scores(pattern);
