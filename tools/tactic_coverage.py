@@ -63,6 +63,7 @@ QUICK = (
     "ChannelShuffle.*",
     "Col2Im.BlocksInThePaddingAlone",
     "CudaNormalization.ProgramsOfGroups",
+    "CudaPatch.EveryTileAgreesWithTheLoops",
     "CudaProduct.RowProducts",
     "Cumulative.EveryAxisTypeAndDirection",
     "DiffusedCastTest.SpecialValues",
