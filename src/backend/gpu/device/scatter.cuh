@@ -22,10 +22,6 @@ struct ScatterArguments {
   Element* y;
   Index total, count, length;
 
-  __device__ Element first(Index i) const {
-    if constexpr (Config::kHasData) return data[i];
-    return Element{};
-  }
   __device__ void put(Index i, Index update) const {
     if constexpr (Config::kScattering == Scattering::kReplace)
       y[i] = updates[update];
