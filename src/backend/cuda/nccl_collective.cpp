@@ -73,7 +73,7 @@ struct ReductionPorts {
 /// build the same layer, so it is so on all of them.
 bool may_reduce_between_peers(const DistCollectiveParams& params, const PortDesc& x) {
   return gpu::can_reduce_between_peers(params, x.type.dtype) &&
-         params.participants() <= HostCommunicator::kMaxRanks &&
+         params.participants() <= PeerMemory::kMostRanks &&
          std::cmp_less_equal(x.min.numel() * element_size(x.type.dtype),
                              PeerMemory::most_bytes(static_cast<int>(params.participants())));
 }

@@ -20,12 +20,13 @@ struct Peers {
   int32_t rank, places;
   uint32_t epochs[kBlocks];
 };
-static_assert(Peers::kRanks >= HostCommunicator::kMaxRanks);
+static_assert(Peers::kRanks >= PeerMemory::kMostRanks);
 
 constexpr size_t kPacketBytes = 16;  ///< of the memory
 constexpr size_t kDataBytes = 8;     ///< of them that are data
 /// Larger tensors go over NCCL, which sends each element fewer times.
 constexpr size_t kMostBytes = 512 << 10;
+static_assert(kMostBytes / kDataBytes / 64 <= Peers::kBlocks, "a block has 64 threads at least");
 /// What a rank sends to all others together, at most.
 constexpr size_t kMostSent = 1 << 20;
 /// Where the packets begin in the memory.
@@ -86,7 +87,7 @@ PeerMemory::PeerMemory(const CudaDevice& device, int rank, int ranks)
 
 /// Every rank does every step, also where it has failed, since the others wait for it.
 std::unique_ptr<PeerMemory> PeerMemory::make(const CudaDevice& device, HostCommunicator& host) {
-  if (host.ranks() == 1) return nullptr;
+  if (host.ranks() == 1 || host.ranks() > kMostRanks) return nullptr;
   const DeviceScope scope(device);
   const RelaxedCapture relaxed;
   std::unique_ptr<PeerMemory> made(new PeerMemory(device, host.rank(), host.ranks()));

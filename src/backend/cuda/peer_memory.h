@@ -16,6 +16,10 @@ namespace opwright::cuda {
 /// close(), then they call free().
 class PeerMemory {
  public:
+  /// More GPUs do not reach each other. The kernel keeps an address and a packet of each rank in
+  /// registers.
+  static constexpr int kMostRanks = 16;
+
   /// All ranks call it. Null on all of them where one GPU cannot reach another's memory, or where
   /// NCCL must not use such memory either (NCCL_P2P_DISABLE).
   static std::unique_ptr<PeerMemory> make(const CudaDevice& device, HostCommunicator& host);

@@ -62,14 +62,13 @@ bool can_reduce_between_peers(const DistCollectiveParams& params, DataType type)
 
 GeneratedKernel generate_peer_all_reduce(const DistCollectiveParams& params,
                                          const KernelArgs& args) {
-  constexpr int kPacketBytes = 8;
+  // As in peer_all_reduce.cuh.
+  constexpr int kPacketBytes = 8, kThreads = 256;
   const DataType type = args.inputs[0].type.dtype;
   KernelSource source("peer_all_reduce", args);
   source.set_input_type(1, "Peers");
   source.leave_waiting();
-  ConfigWriter config = config_of(params, type);
-  config.number("kThreads", kThreads);
-  source.add_declarations(include("peer_all_reduce.cuh") + config.write());
+  source.add_declarations(include("peer_all_reduce.cuh") + config_of(params, type).write());
   const Expr count = source.dims(0)[0];
   const std::string elements = source.value(count);
   return source.finish(str("all_reduce_of_peers<Config>(in0, in1, ", elements, ", out0);\n"),

@@ -6,6 +6,8 @@
 // the rank's own GPU. Plans hold code with this layout.
 struct Peers {
   static constexpr int kRanks = 64, kBlocks = 1024;
+  // Of a block of all kernels, so that a place always belongs to the same block.
+  static constexpr int kThreads = 256;
   // The addresses of the ranks' packets, first this rank's, then the next one's, and so on.
   unsigned long long packets[kRanks];
   unsigned long long stop;   // the address of a word of the host; not 0: the kernels end
@@ -48,8 +50,8 @@ union PacketElements {
 };
 
 // Each rank sends its tensor to all others, and each adds what it gets, in the order of the ranks.
-// So all ranks get the same bits. A thread sends and adds one packet, `to` may be `from`. Config
-// has what reduce_ranks() uses, and kThreads, the threads of a block.
+// So all ranks get the same bits. A thread sends and adds one packet. `to` may be `from`. Config
+// has what reduce_ranks() uses.
 //
 // The packets of a call lie in the half of the memory that its number's last bit names. They
 // replace those of the call before the last one. Nobody reads these any more: a rank sends the
@@ -81,7 +83,7 @@ __device__ void all_reduce_of_peers(const typename Config::Element* from, const 
   begin_next_kernel();
   from = read_anew(from);
 
-  const Index place = (Index)blockIdx.x * Config::kThreads + (Index)threadIdx.x;
+  const Index place = (Index)blockIdx.x * Peers::kThreads + (Index)threadIdx.x;
   const Index first = place * Elements::kCount, left = count - first;
   const bool is_whole = left >= Elements::kCount;
   Elements own = {};
