@@ -50,6 +50,7 @@ __device__ int __syncthreads_count(int predicate);
 __device__ int __syncthreads_or(int predicate);
 __device__ void __syncwarp(unsigned mask = 0xffffffffu);
 __device__ void __threadfence();
+__device__ void __nanosleep(unsigned nanoseconds);
 __device__ unsigned __ballot_sync(unsigned mask, int predicate);
 __device__ int __popc(unsigned x);
 __device__ int __ffs(int x);

@@ -63,6 +63,12 @@ class Descriptor {
 
 uint64_t bit(int rank) { return uint64_t{1} << rank; }
 
+std::vector<int> all_ranks(int ranks) {
+  std::vector<int> all(static_cast<size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 /// "rank 2" or "ranks 1, 3".
 std::string names(uint64_t mask, int ranks) {
   std::string list;
@@ -608,8 +614,7 @@ void HostCommunicator::Exchange::finish_chunk() {
 }
 
 void HostCommunicator::broadcast(std::span<std::byte> bytes, int root) {
-  std::vector<int> all(static_cast<size_t>(ranks_));
-  std::iota(all.begin(), all.end(), 0);
+  const std::vector<int> all = all_ranks(ranks_);
   const CollectiveStep step{CollectiveOperation::kBROADCAST, ReduceOperation::kNONE, root,
                             DataType::kUINT8, Shape{static_cast<int64_t>(bytes.size())}};
   Exchange exchange(*this, step, all);
@@ -618,6 +623,22 @@ void HostCommunicator::broadcast(std::span<std::byte> bytes, int root) {
   exchange.publish();
   if (rank_ != root) std::memcpy(bytes.data(), exchange.chunk_of(root), bytes.size());
   exchange.finish_chunk();
+}
+
+std::vector<std::byte> HostCommunicator::gather(std::span<const std::byte> bytes) {
+  const std::vector<int> all = all_ranks(ranks_);
+  const CollectiveStep step{CollectiveOperation::kALL_GATHER, ReduceOperation::kNONE, -1,
+                            DataType::kUINT8, Shape{static_cast<int64_t>(bytes.size())}};
+  Exchange exchange(*this, step, all);
+  std::memcpy(exchange.next_chunk(), bytes.data(), bytes.size());
+  exchange.publish();
+  std::vector<std::byte> gathered;
+  for (const int rank : all) {
+    const std::byte* const chunk = exchange.chunk_of(rank);
+    gathered.insert(gathered.end(), chunk, chunk + bytes.size());
+  }
+  exchange.finish_chunk();
+  return gathered;
 }
 
 }  // namespace opwright

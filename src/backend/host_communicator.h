@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/shape.h"
 #include "opwright/layers.h"
@@ -56,6 +57,8 @@ class HostCommunicator {
 
   /// Gives the root's bytes, at most kChunkBytes, to all ranks.
   void broadcast(std::span<std::byte> bytes, int root);
+  /// The bytes of all ranks, one behind the other. All have the same number, at most kChunkBytes.
+  std::vector<std::byte> gather(std::span<const std::byte> bytes);
   /// Ranks whose processes have ended without leaving it, and those that have left it, as masks.
   uint64_t ended() const;
   uint64_t left() const;

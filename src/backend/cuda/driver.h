@@ -35,6 +35,9 @@ namespace opwright::cuda {
   X(cuMemAllocAsync)                   \
   X(cuMemFreeAsync)                    \
   X(cuMemHostAlloc)                    \
+  X(cuIpcGetMemHandle)                 \
+  X(cuIpcOpenMemHandle_v2)             \
+  X(cuIpcCloseMemHandle)               \
   X(cuMemFreeHost)                     \
   X(cuMemGetInfo_v2)                   \
   X(cuMemcpyAsync)                     \

@@ -13,6 +13,7 @@
 #include "backend/cuda/libraries.h"
 #include "backend/cuda/nccl.h"
 #include "backend/cuda/nccl_communicator.h"
+#include "backend/cuda/peer_memory.h"
 #include "backend/gpu/dist_collective.h"
 #include "base/error.h"
 #include "base/types.h"
@@ -23,8 +24,9 @@ namespace opwright::cuda {
 namespace {
 
 constexpr std::string_view kNcclKind = "NcclCollective";
-/// Prefix of the attributes of the kernel that reduces the parts of a group's ranks.
-const std::string kReductionPrefix = "reduction.";
+/// Prefix of the attributes of the kernel that reduces the parts of a group's ranks, and of the one
+/// that reduces in memory which the ranks' GPUs share.
+const std::string kReductionPrefix = "reduction.", kPeerPrefix = "peer.";
 
 /// Whether a group reduces. NCCL reduces over a whole communicator only. A communicator for each
 /// group (ncclCommSplit) would need all ranks, also those outside of the group, at the same time.
@@ -58,6 +60,44 @@ struct ReductionPorts {
     candidate.inputs = {x.type}, candidate.outputs = {x.type};
     candidate.tactic_name = args.candidate->tactic_name;
     inputs.push_back(std::move(parts)), outputs.push_back(std::move(part));
+  }
+  KernelArgs args(const KernelArgs& of) const {
+    KernelArgs args = of;
+    args.candidate = &candidate, args.inputs = inputs, args.outputs = outputs, args.packed = {};
+    args.inferred = {};
+    return args;
+  }
+};
+
+/// Whether small tensors of a layer may be reduced in memory that the ranks' GPUs share. All ranks
+/// build the same layer, so it is so on all of them.
+bool may_reduce_between_peers(const DistCollectiveParams& params, const PortDesc& x) {
+  return gpu::can_reduce_between_peers(params, x.type.dtype) &&
+         params.participants() <= PeerMemory::kMostRanks &&
+         std::cmp_less_equal(x.min.numel() * element_size(x.type.dtype),
+                             PeerMemory::most_bytes(static_cast<int>(params.participants())));
+}
+
+/// Ports of the kernel that does so.
+struct PeerPorts {
+  std::vector<PortDesc> inputs, outputs;
+  Candidate candidate;
+
+  PeerPorts(const DistCollectiveParams& params, const KernelArgs& args) {
+    const PortDesc& x = args.inputs[0];
+    const auto most =
+        static_cast<int64_t>(PeerMemory::most_bytes(static_cast<int>(params.participants()))) /
+        element_size(x.type.dtype);
+    PortDesc part, table;
+    part.type = x.type;
+    part.min = {std::min(most, x.min.numel())};
+    part.opt = {std::min(most, x.opt.numel())};
+    part.max = {std::min(most, x.max.numel())};
+    table.type.dtype = DataType::kINT64;
+    table.min = table.opt = table.max = {1};
+    candidate.inputs = {part.type, table.type}, candidate.outputs = {part.type};
+    candidate.tactic_name = args.candidate->tactic_name;
+    inputs = {part, std::move(table)}, outputs = {part};
   }
   KernelArgs args(const KernelArgs& of) const {
     KernelArgs args = of;
@@ -113,15 +153,18 @@ class Messages {
 class CollectiveKernel final : public Kernel {
  public:
   /// `reduction`: the kernel that reduces the parts of a group; null: NCCL reduces.
+  /// `between_peers`: the one that reduces in memory which the ranks' GPUs share; null: there is
+  /// none.
   CollectiveKernel(const DistCollectiveParams& params, const KernelArgs& args,
-                   std::unique_ptr<Kernel> reduction)
+                   std::unique_ptr<Kernel> reduction, std::unique_ptr<Kernel> between_peers)
       : device_(static_cast<const CudaDevice&>(*args.device)),
         layer_(args.layer),
         params_(params),
         type_(args.inputs[0].type.dtype),
         size_(element_size(type_)),
         services_(args.services),
-        reduction_(std::move(reduction)) {
+        reduction_(std::move(reduction)),
+        between_peers_(std::move(between_peers)) {
     if (reduction_ == nullptr) return;
     // One part of each rank, and the reduced part of a rank whose output becomes zeros.
     const int64_t part = aligned(part_of_group(params_, args.inputs[0].max.numel()) * size_);
@@ -131,6 +174,7 @@ class CollectiveKernel final : public Kernel {
   }
 
   size_t workspace_size() const override {
+    if (between_peers_ != nullptr) return between_peers_->workspace_size();
     return reduction_ == nullptr
                ? 0
                : static_cast<size_t>(reduction_at_) + reduction_->workspace_size();
@@ -142,6 +186,9 @@ class CollectiveKernel final : public Kernel {
     in_bytes_ = elements_ * size_;
     out_bytes_ = outputs[0].numel() * size_;
     reduced_ = -1;
+    if (between_peers_ == nullptr || !is_small(PeerMemory::most_bytes(participants()))) return;
+    const Shape parts[] = {{elements_}, {1}}, part{elements_};
+    between_peers_->on_shape_change(parts, std::span(&part, 1));
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace,
@@ -162,6 +209,9 @@ class CollectiveKernel final : public Kernel {
       clear(to, out_bytes_, queue);
     } else if (members_.size() == 1) {
       copy(to, from, in_bytes_, queue);
+    } else if (between_peers_ != nullptr && use.peers() != nullptr && elements_ > 0 &&
+               is_small(use.peers()->most_bytes())) {
+      reduce_between(*use.peers(), from, to, workspace, queue);
     } else if (in_bytes_ > 0 || out_bytes_ > 0) {
       const Messages messages(library, communicator, queue, text_);
       if (reduction_ != nullptr)
@@ -190,6 +240,8 @@ class CollectiveKernel final : public Kernel {
 
  private:
   static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+  int participants() const { return static_cast<int>(params_.participants()); }
+  bool is_small(size_t most) const { return std::cmp_less_equal(in_bytes_, most); }
   /// The members' ranks and places. NCCL numbers ranks by ints.
   int64_t count() const { return std::ssize(members_); }
   int member(int64_t place) const { return members_[static_cast<size_t>(place)]; }
@@ -227,6 +279,15 @@ class CollectiveKernel final : public Kernel {
           driver().cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(to), 0, static_cast<size_t>(bytes),
                                    static_cast<CUstream>(queue)),
           "clearing the output of a rank that receives nothing");
+  }
+
+  void reduce_between(PeerMemory& peers, const std::byte* from, std::byte* to, void* workspace,
+                      Queue queue) const {
+    const void* const inputs[] = {from, peers.table()};
+    void* const output = to;
+    peers.begin(queue);
+    between_peers_->enqueue(inputs, &output, workspace, queue);
+    peers.end(queue);
   }
 
   /// A reduction over the whole communicator.
@@ -326,7 +387,7 @@ class CollectiveKernel final : public Kernel {
   const DataType type_;
   const int64_t size_;
   const PluginServices* const services_;
-  const std::unique_ptr<Kernel> reduction_;
+  const std::unique_ptr<Kernel> reduction_, between_peers_;
   int rank_ = -1, ranks_ = -1;                 ///< of the last communicator
   std::vector<int> members_;                   ///< the ranks that take part
   int64_t own_ = -1;                           ///< this rank's place among them; -1: none
@@ -339,9 +400,13 @@ class CollectiveKernel final : public Kernel {
 
 class NcclCollective final : public PlannedOperator {
  public:
-  /// `reduction`: the compiled kernel that reduces the parts of a group; null: NCCL reduces.
-  NcclCollective(DistCollectiveParams params, PlannedOperatorPtr reduction)
-      : op_(std::move(params)), reduction_(std::move(reduction)) {}
+  /// Compiled kernels, of which one is null at least. `reduction` reduces the parts of a group;
+  /// `between_peers` reduces in memory that the ranks' GPUs share. Null: NCCL reduces.
+  NcclCollective(DistCollectiveParams params, PlannedOperatorPtr reduction,
+                 PlannedOperatorPtr between_peers)
+      : op_(std::move(params)),
+        reduction_(std::move(reduction)),
+        between_peers_(std::move(between_peers)) {}
 
   std::string_view kind() const override { return kNcclKind; }
   std::vector<OutputInfo> infer(InferContext& context) const override { return op_.infer(context); }
@@ -365,27 +430,43 @@ class NcclCollective final : public PlannedOperator {
     if (!args.packed.empty()) reject("it has weights that were rearranged for another kernel");
     if (reduces_in_group(params) != (reduction_ != nullptr))
       reject("the kernel that reduces is missing, or nothing is to be reduced by one");
+    if (between_peers_ != nullptr) {
+      if (!may_reduce_between_peers(params, args.inputs[0]))
+        reject("a kernel is for less than it is");
+      const PeerPorts ports(params, args);
+      between_peers_->check(ports.args(args));
+    }
     if (reduction_ == nullptr) return;
     const ReductionPorts ports(params, args);
     reduction_->check(ports.args(args));
   }
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
-    std::unique_ptr<Kernel> reduction;
+    std::unique_ptr<Kernel> reduction, between_peers;
+    if (between_peers_ != nullptr) {
+      const PeerPorts ports(op_.params(), args);
+      between_peers = between_peers_->make_kernel(ports.args(args));
+    }
     if (reduction_ != nullptr) {
       const ReductionPorts ports(op_.params(), args);
       reduction = reduction_->make_kernel(ports.args(args));
     }
-    return std::make_unique<CollectiveKernel>(op_.params(), args, std::move(reduction));
+    return std::make_unique<CollectiveKernel>(op_.params(), args, std::move(reduction),
+                                              std::move(between_peers));
   }
   Attributes attributes() const override {
     Attributes attributes = op_.attributes();
-    if (reduction_ == nullptr) return attributes;
-    for (Attribute& attribute : reduction_->attributes())
-      attributes.push_back({kReductionPrefix + attribute.name, std::move(attribute.value)});
+    const auto add = [&](const PlannedOperatorPtr& kernel, const std::string& prefix) {
+      if (kernel == nullptr) return;
+      for (Attribute& attribute : kernel->attributes())
+        attributes.push_back({prefix + attribute.name, std::move(attribute.value)});
+    };
+    add(reduction_, kReductionPrefix);
+    add(between_peers_, kPeerPrefix);
     return attributes;
   }
   std::vector<CodeObject> code() const override {
-    return reduction_ != nullptr ? reduction_->code() : std::vector<CodeObject>();
+    const PlannedOperatorPtr& kernel = reduction_ != nullptr ? reduction_ : between_peers_;
+    return kernel != nullptr ? kernel->code() : std::vector<CodeObject>();
   }
   std::string metadata() const override {
     const DistCollectiveParams& params = op_.params();
@@ -400,20 +481,25 @@ class NcclCollective final : public PlannedOperator {
     DistCollectiveParams params;
     AttributeReader reader(kNcclKind, attributes);
     params.visit(reader);
-    PlannedOperatorPtr reduction;
-    if (reduces_in_group(params)) {
+    const auto kernel_of = [&](const std::string& prefix) {
       Attributes own;
       for (const Attribute& attribute : attributes)
-        if (attribute.name.starts_with(kReductionPrefix))
-          own.push_back({attribute.name.substr(kReductionPrefix.size()), attribute.value});
-      reduction = load_compiled_kernel(own, context);
-    }
-    return std::make_shared<NcclCollective>(std::move(params), std::move(reduction));
+        if (attribute.name.starts_with(prefix))
+          own.push_back({attribute.name.substr(prefix.size()), attribute.value});
+      return own.empty() ? nullptr : load_compiled_kernel(own, context);
+    };
+    PlannedOperatorPtr reduction, between_peers;
+    if (reduces_in_group(params))
+      reduction = kernel_of(kReductionPrefix);
+    else
+      between_peers = kernel_of(kPeerPrefix);
+    return std::make_shared<NcclCollective>(std::move(params), std::move(reduction),
+                                            std::move(between_peers));
   }
 
  private:
   const DistCollective op_;
-  const PlannedOperatorPtr reduction_;
+  const PlannedOperatorPtr reduction_, between_peers_;
 };
 
 [[maybe_unused]] const bool is_nccl_registered = [] {
@@ -427,17 +513,22 @@ PlannedOperatorPtr plan_nccl(const CudaDevice& device, const Operator& op, const
   const auto* const collective = dynamic_cast<const DistCollective*>(&op);
   if (collective == nullptr) return nullptr;
   const DistCollectiveParams& params = collective->params();
-  PlannedOperatorPtr reduction;
-  if (reduces_in_group(params)) {
-    const ReductionPorts ports(params, args);
-    gpu::GeneratedKernel generated = gpu::generate_rank_reduction(params, ports.args(args));
+  const auto compile = [&](gpu::GeneratedKernel generated) {
     generated.launch.object =
         compile_cuda(device, generated.source, str("the reduction of layer '", args.layer, "'"),
                      args.hardware_compatibility, generated.is_for_one_architecture, args.gives_up);
     generated.launch.layer_kind = DistCollective::kKind;
-    reduction = make_compiled_kernel(std::move(generated.launch));
+    return make_compiled_kernel(std::move(generated.launch));
+  };
+  PlannedOperatorPtr reduction, between_peers;
+  if (reduces_in_group(params)) {
+    const ReductionPorts ports(params, args);
+    reduction = compile(gpu::generate_rank_reduction(params, ports.args(args)));
+  } else if (may_reduce_between_peers(params, args.inputs[0])) {
+    const PeerPorts ports(params, args);
+    between_peers = compile(gpu::generate_peer_all_reduce(params, ports.args(args)));
   }
-  return std::make_shared<NcclCollective>(params, std::move(reduction));
+  return std::make_shared<NcclCollective>(params, std::move(reduction), std::move(between_peers));
 }
 
 }  // namespace opwright::cuda

@@ -39,6 +39,7 @@ NcclCommunicator::NcclCommunicator(const CudaDevice& device, HostCommunicator& h
   host_.broadcast(std::as_writable_bytes(std::span(id.internal)), 0);
   communicator_ = start(id);
   try {
+    peers_ = PeerMemory::make(device_, host_);
     // All ranks have one, or all fail.
     std::byte nothing{};
     host_.broadcast(std::span(&nothing, 1), 0);
@@ -107,12 +108,16 @@ NcclCommunicator::~NcclCommunicator() {
     const RelaxedCapture relaxed;
     // Work of this rank may wait for one that ends; the watcher ends it.
     driver().cuCtxSynchronize();
+    if (peers_ != nullptr) peers_->close();
     // Another rank's work may still read this one's memory. ncclCommDestroy would wait for the
     // others, too, but for ever.
     host_.leave();
     for (const auto end = Clock::now() + kWaitForOthers; host_.others() != 0 && Clock::now() < end;)
       std::this_thread::sleep_for(1ms);
+    const bool is_last = host_.others() == 0;
     stop_watching();
+    // The memory stays where another rank still has it.
+    if (peers_ != nullptr && is_last) peers_->free();
     if (!has_failed_) library_.functions().ncclCommAbort(communicator_);
   } catch (const Error&) {  // the context has failed, and the communicator with it
     stop_watching();
@@ -152,6 +157,7 @@ void NcclCommunicator::watch() {
 void NcclCommunicator::abort(const std::string& reason) {
   failure_ = reason;
   has_failed_ = true;
+  if (peers_ != nullptr) peers_->stop();
   const std::unique_lock lock(using_, kWaitForUse);
   library_.functions().ncclCommAbort(communicator_);
 }
@@ -177,6 +183,7 @@ NcclUse::NcclUse(const Nccl& library, void* given, const std::string& what)
       made.require_well(what);
     }
     communicator_ = made.communicator_;
+    peers_ = made.peers_.get();
     return;
   }
   library.require_well(communicator_, what);

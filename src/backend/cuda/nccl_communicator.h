@@ -11,13 +11,15 @@
 #include "backend/communicator.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/nccl.h"
+#include "backend/cuda/peer_memory.h"
 #include "backend/host_communicator.h"
 
 namespace opwright::cuda {
 
 /// A communicator of NCCL's. The ranks get its name through the host's communicator, which also
 /// tells whose process has ended. A thread aborts the communicator then, since NCCL's kernels would
-/// wait for ever. Runs on all ranks then fail, with the reason.
+/// wait for ever. Runs on all ranks then fail, with the reason. Where the ranks' GPUs reach each
+/// other's memory, kernels of Opwright's own exchange small tensors in its place.
 class NcclCommunicator final : public DeviceCommunicator {
  public:
   /// Waits until all ranks have called it.
@@ -38,6 +40,7 @@ class NcclCommunicator final : public DeviceCommunicator {
   HostCommunicator& host_;
   const Nccl& library_;
   Nccl::Communicator communicator_ = nullptr;
+  std::unique_ptr<PeerMemory> peers_;  ///< null: NCCL exchanges everything
   /// Held while functions of NCCL's use the communicator. An abort makes it invalid.
   mutable std::timed_mutex using_;
   std::atomic<bool> has_failed_{false};
@@ -55,11 +58,14 @@ class NcclUse {
   /// Throws Error that begins with `what` where the communicator has failed.
   NcclUse(const Nccl& library, void* given, const std::string& what);
   Nccl::Communicator get() const { return communicator_; }
+  /// The memory that the ranks share; null: they share none.
+  PeerMemory* peers() const { return peers_; }
 
  private:
   std::shared_ptr<Communicator> own_;
   std::unique_lock<std::timed_mutex> lock_;
   Nccl::Communicator communicator_ = nullptr;
+  PeerMemory* peers_ = nullptr;
 };
 
 }  // namespace opwright::cuda

@@ -26,13 +26,9 @@ std::string combination(ReduceOperation operation, bool is_float) {
   }
 }
 
-}  // namespace
-
-GeneratedKernel generate_rank_reduction(const DistCollectiveParams& params,
-                                        const KernelArgs& args) {
-  const DataType type = args.inputs[0].type.dtype;
+/// What device code needs to reduce the elements of `ranks` ranks.
+ConfigWriter config_of(const DistCollectiveParams& params, DataType type) {
   const bool is_float = is_floating(type);
-  KernelSource source("rank_reduction", args);
   ConfigWriter config;
   config.type("Element", storage_type(type));
   config.type("Value", register_type(type));
@@ -43,11 +39,40 @@ GeneratedKernel generate_rank_reduction(const DistCollectiveParams& params,
   config.function("Sum finish(Sum sum)", params.reduce_op == ReduceOperation::kAVG
                                              ? "return sum / (Sum)kRanks;\n"
                                              : "return sum;\n");
-  source.add_declarations(include("rank_reduction.cuh") + config.write());
+  return config;
+}
+
+}  // namespace
+
+GeneratedKernel generate_rank_reduction(const DistCollectiveParams& params,
+                                        const KernelArgs& args) {
+  KernelSource source("rank_reduction", args);
+  source.add_declarations(include("rank_reduction.cuh") +
+                          config_of(params, args.inputs[0].type.dtype).write());
   const Expr count = source.dims(0)[1];
   const std::string elements = source.value(count);
   return source.finish(str("reduce_ranks<Config>(in0, ", elements, ", out0);\n"),
                        blocks_for(count, kThreads), kThreads);
+}
+
+bool can_reduce_between_peers(const DistCollectiveParams& params, DataType type) {
+  return params.op == CollectiveOperation::kALL_REDUCE && params.groups.empty() &&
+         params.participants() > 1 && is_floating(type);
+}
+
+GeneratedKernel generate_peer_all_reduce(const DistCollectiveParams& params,
+                                         const KernelArgs& args) {
+  // As in peer_all_reduce.cuh.
+  constexpr int kPacketBytes = 8, kThreads = 256;
+  const DataType type = args.inputs[0].type.dtype;
+  KernelSource source("peer_all_reduce", args);
+  source.set_input_type(1, "Peers");
+  source.leave_waiting();
+  source.add_declarations(include("peer_all_reduce.cuh") + config_of(params, type).write());
+  const Expr count = source.dims(0)[0];
+  const std::string elements = source.value(count);
+  return source.finish(str("all_reduce_of_peers<Config>(in0, in1, ", elements, ", out0);\n"),
+                       blocks_for(count, kThreads * kPacketBytes / element_size(type)), kThreads);
 }
 
 namespace {

@@ -9,4 +9,14 @@ namespace opwright::gpu {
 /// with the shape [ranks, elements], and its output has one element for each of a part.
 GeneratedKernel generate_rank_reduction(const DistCollectiveParams& params, const KernelArgs& args);
 
+/// Whether generate_peer_all_reduce() can generate the operation's kernel: an all-reduce of floats
+/// over all ranks.
+bool can_reduce_between_peers(const DistCollectiveParams& params, DataType type);
+
+/// The kernel of an all-reduce in memory that the ranks' GPUs share. Its inputs are this rank's
+/// elements and the table `Peers` of that memory, and its output are the reduced elements. All have
+/// one axis.
+GeneratedKernel generate_peer_all_reduce(const DistCollectiveParams& params,
+                                         const KernelArgs& args);
+
 }  // namespace opwright::gpu

@@ -14,7 +14,7 @@ namespace {
 constexpr int kStatisticsThreads = 512;
 /// Two blocks of a multiprocessor have as many accesses in flight as the memory needs.
 constexpr int kResidentBlocks = 2;
-constexpr int64_t kBlocks = kResidentBlocks * kFewBlocks;
+constexpr int64_t kGridBlocks = kResidentBlocks * kFewBlocks;
 /// The fewest accesses that a thread of a part has.
 constexpr int64_t kLeastOfThread = 2;
 /// One block merges all parts of a section's groups. Sections become smaller where these are more,
@@ -54,7 +54,7 @@ StatisticsPlan plan_of(const PortDesc& x, int64_t of_group, int64_t section) {
   const int64_t slots = is_last(x) ? section / plan.width : 1;
   const int64_t lanes = std::max<int64_t>(1, kStatisticsThreads / slots);
   const int64_t most = accesses / slots / (lanes * kLeastOfThread);
-  plan.parts = std::clamp<int64_t>(kBlocks / tasks, 1, std::max<int64_t>(1, most));
+  plan.parts = std::clamp<int64_t>(kGridBlocks / tasks, 1, std::max<int64_t>(1, most));
   return plan;
 }
 

@@ -39,6 +39,22 @@ TEST_F(Memory, CopiesStayInsideAllocations) {
   EXPECT_EQ(CU(cuMemFree)(address), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(Memory, IsSharedWithOtherProcessesOnly) {
+  const CUdeviceptr address = upload(std::vector<int>{1, 2, 3});
+  CUipcMemHandle handle{};
+  CUdeviceptr mapped = 0;
+  EXPECT_EQ(CU(cuIpcGetMemHandle)(&handle, address + 4), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(CU(cuIpcGetMemHandle)(&handle, address), CUDA_SUCCESS);
+  EXPECT_EQ(download<int>(address, 3), (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(CU(cuIpcOpenMemHandle)(&mapped, handle, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(CU(cuIpcOpenMemHandle)(&mapped, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+            CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(CU(cuIpcOpenMemHandle)(&mapped, CUipcMemHandle{}, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(CU(cuIpcCloseMemHandle)(address), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(CU(cuMemFree)(address), CUDA_SUCCESS);
+}
+
 TEST_F(Memory, FillsByElement) {
   CUdeviceptr address = upload(std::vector<unsigned>(6, 7));
   ASSERT_EQ(CU(cuMemsetD32)(address + 4, 0x12345678, 2), CUDA_SUCCESS);

@@ -5,10 +5,12 @@
 // page that was ever used. Gaps between allocations are never accessible. An allocation ends (up to
 // 256 bytes) where its last page ends, so that a kernel that overruns it faults.
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <set>
@@ -107,6 +109,33 @@ CUresult allocate_now(size_t bytes, CUdeviceptr* address) {
   *address = made.address;
   memory.live[made.address] = made;
   return CUDA_SUCCESS;
+}
+
+/// What CUipcMemHandle holds.
+struct SharedMemory {
+  uint64_t magic = 0;
+  int process = 0, file = 0, device = 0;
+  uint64_t bytes = 0;
+};
+static_assert(sizeof(SharedMemory) <= sizeof(CUipcMemHandle));
+constexpr uint64_t kShared = 0x6970636d656d6f72;
+
+/// Puts a file without a name under the pages of an allocation, with their content.
+bool share(Allocation& made) {
+  const Arena& memory = arena();
+  const size_t length = memory.pages(made.bytes);
+  const int file = memfd_create("emulated device memory", MFD_CLOEXEC);
+  if (file < 0) return false;
+  char* const range = memory.first_page(made);
+  const OpenMemory open;
+  if (ftruncate(file, static_cast<off_t>(length)) != 0 ||
+      pwrite(file, range, length, 0) != static_cast<ssize_t>(length) ||
+      mmap(range, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+    close(file);
+    return false;
+  }
+  made.file = file;
+  return true;
 }
 
 /// Marks the allocation of a stream-ordered free, so that a second free is detected.
@@ -245,7 +274,8 @@ void release(CUdeviceptr address) {
   size_t length = memory.pages(freed.bytes);
   char* range = memory.first_page(freed);
   mmap(range, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  memory.used[freed.device] -= length;
+  if (freed.file >= 0) close(freed.file);
+  if (!freed.is_imported) memory.used[freed.device] -= length;
   memory.live.erase(address);
 }
 
@@ -300,6 +330,63 @@ CUresult cuMemFree(CUdeviceptr address) {
     if (CUresult error = mark_freeing(address)) return error;
     // Waits as the real driver does, which makes it safe to free memory in use.
     CUresult result = wait_for_context(find_allocation(address)->context);
+    release(address);
+    return result;
+  });
+}
+
+// Memory that another process maps. It lies in a file that the other process opens through /proc.
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
+  return call(__func__, [&] {
+    const auto found = arena().live.find(address);
+    if (found == arena().live.end() || found->second.is_imported) return CUDA_ERROR_INVALID_VALUE;
+    Allocation& made = found->second;
+    if (made.file < 0 && !share(made)) return CUDA_ERROR_OUT_OF_MEMORY;
+    const SharedMemory shared{kShared, getpid(), made.file, made.device, made.bytes};
+    *handle = {};
+    std::memcpy(handle, &shared, sizeof(shared));
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
+  return call(__func__, [&] {
+    SharedMemory shared;
+    std::memcpy(static_cast<void*>(&shared), &handle, sizeof(shared));
+    if (shared.magic != kShared || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (shared.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!is_device(shared.device)) return CUDA_ERROR_INVALID_DEVICE;
+    char path[64];
+    std::snprintf(path, sizeof(path), "/proc/%d/fd/%d", shared.process, shared.file);
+    const int file = open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0) return CUDA_ERROR_MAP_FAILED;
+    Arena& memory = arena();
+    const size_t length = memory.pages(shared.bytes);
+    char* const range = memory.find_range(length);
+    if (!range || mmap(range, length, PROT_NONE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+      close(file);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    memory.cursor = range + length;
+    Allocation made;
+    made.address =
+        reinterpret_cast<CUdeviceptr>(range + length) - memory.round(shared.bytes, kAlignment);
+    made.bytes = shared.bytes, made.device = shared.device, made.context = current_context();
+    made.id = state().next_id++;
+    made.file = file, made.is_imported = true;
+    *address = made.address;
+    memory.live[made.address] = made;
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+  return call(__func__, [&] {
+    const auto found = arena().live.find(address);
+    if (found == arena().live.end() || !found->second.is_imported) return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = wait_for_context(found->second.context);
     release(address);
     return result;
   });

@@ -143,6 +143,8 @@ struct Allocation {
   Context* context = nullptr;
   uint64_t id = 0;
   bool freeing = false;
+  int file = -1;  ///< what other processes map; -1: none
+  bool is_imported = false;
 };
 
 /// The objects of one handle type. Destroyed objects stay in memory, so that a stale handle is

@@ -7,14 +7,12 @@ On the emulated GPU, with two devices and the emulated NCCL, what needs a framew
 from __future__ import annotations
 
 import ctypes
-import multiprocessing
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-import traceback
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,108 +24,18 @@ import collective_layers
 import emulated_gpu
 import opwright as trt
 import sharded_models as models
-from collective_layers import MOVES, REDUCTIONS, ROOTED, Reduce, Runner, collective, data, expected
+from collective_layers import MOVES, REDUCTIONS, ROOTED, Reduce, collective, data, expected
 from cuda_driver import Stream, driver
+from gpu_ranks import Rank, Ranks, obstacle
 from paths import ROOT
 
 RANKS = 2
-SPAWN = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
 large = pytest.mark.skipif(emulated_gpu.IS_EMULATED, reason="is slow on an emulated GPU")
-
-
-def obstacle() -> str:
-    """Why this machine has no ranks on GPUs; empty: it has."""
-    if emulated_gpu.IS_EMULATED:
-        return "" if emulated_gpu.NCCL else "there is no emulated NCCL"
-    if trt._core._gpu_count() < RANKS:
-        return f"needs two GPUs; there are {trt._core._gpu_count()}"
-    try:
-        trt.Communicator(uuid.uuid4().hex, 0, 1, device="cuda:0")
-    except trt.Error as error:
-        return str(error)
-    return ""
-
-
-class Rank:
-    """What a rank's process has."""
-
-    def __init__(self, rank: int, name: str, timeout: float):
-        driver().make_current(rank)
-        self.number, self.device = rank, f"cuda:{rank}"
-        self.communicator = trt.Communicator(name, rank, RANKS, timeout, device=self.device)
-
-    def runner(self, plan: bytes) -> Runner:
-        runtime = trt.Runtime(trt.Logger())
-        runtime.engine_host_code_allowed = True
-        return Runner(runtime.deserialize_cuda_engine(plan), self.communicator, self.device)
-
-    def run(self, plan: bytes, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-        runner = self.runner(plan)
-        runner.place(inputs)
-        return runner.run()
-
-
-def work(pipe, rank: int, name: str, timeout: float) -> None:
-    try:
-        made = Rank(rank, name, timeout)
-        pipe.send(None)
-        while True:
-            function, arguments = pipe.recv()
-            try:
-                pipe.send(function(made, *arguments))
-            except BaseException:
-                pipe.send(RuntimeError(traceback.format_exc()))
-    except EOFError:
-        pass
-    except BaseException:
-        pipe.send(RuntimeError(traceback.format_exc()))
-
-
-class Ranks:
-    """Two processes that run functions, each with a GPU and a communicator."""
-
-    def __init__(self, timeout: float = 60.0):
-        name = uuid.uuid4().hex
-        self.processes, self.pipes = [], []
-        for rank in range(RANKS):
-            mine, theirs = SPAWN.Pipe()
-            process = SPAWN.Process(target=work, args=(theirs, rank, name, timeout), daemon=True)
-            process.start()
-            theirs.close()
-            self.processes.append(process)
-            self.pipes.append(mine)
-        self.answers()
-
-    def answers(self) -> list:
-        results = []
-        for rank, pipe in enumerate(self.pipes):
-            assert pipe.poll(100), f"rank {rank} does not answer"
-            try:
-                results.append(pipe.recv())
-            except EOFError:
-                results.append("ended")
-        for result in results:
-            if isinstance(result, RuntimeError):
-                raise result
-        return results
-
-    def call(self, function: Callable, *arguments) -> list:
-        """The results of function(rank, *arguments) of all ranks."""
-        for pipe in self.pipes:
-            pipe.send((function, arguments))
-        return self.answers()
-
-    def close(self) -> None:
-        for pipe in self.pipes:
-            pipe.close()
-        for process in self.processes:
-            process.join(10)
-            process.kill()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def two_gpus() -> Iterator[None]:
-    if reason := obstacle():
+    if reason := obstacle(RANKS):
         pytest.skip(reason)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPWRIGHT_EMULATED_DEVICES", "2")  # of processes that start from here on
@@ -295,9 +203,9 @@ def test_ranks_that_do_not_come() -> None:
         trt.Communicator(uuid.uuid4().hex, 0, 2, device="gpu")
 
 
-def lose(rank: Rank, plan: bytes) -> list:
+def lose(rank: Rank, plan: bytes, count: int) -> list:
     runner = rank.runner(plan)
-    runner.place({"x": np.ones(4, np.float32)})
+    runner.place({"x": np.ones(count, np.float32)})
     runner.run()
     if rank.number == 1:
         time.sleep(0.5)
@@ -317,11 +225,12 @@ def lose(rank: Rank, plan: bytes) -> list:
     return [texts, time.monotonic() - start]
 
 
-def test_a_rank_that_dies_ends_the_run_that_waits() -> None:
+@pytest.mark.parametrize("count", [4, 200_000], ids=["peers", "nccl"])
+def test_a_rank_that_dies_ends_the_run_that_waits(count: int) -> None:
     ranks = Ranks()
     try:
-        plan = bytes(collective_layers.all_reduce(2, device="cuda").serialize())
-        (texts, seconds), ended = ranks.call(lose, plan)
+        plan = bytes(collective_layers.all_reduce(2, (count,), device="cuda").serialize())
+        (texts, seconds), ended = ranks.call(lose, plan, count)
     finally:
         ranks.close()
     assert ended == "ended" and seconds < 15

@@ -1,0 +1,219 @@
+#include "backend/cuda/peer_memory.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "backend/cuda/relaxed_capture.h"
+#include "base/error.h"
+
+namespace opwright::cuda {
+namespace {
+
+/// The same as in device/peer_all_reduce.cuh.
+struct Peers {
+  static constexpr int kRanks = 64, kBlocks = 1024;
+  unsigned long long packets[kRanks];
+  unsigned long long stop;
+  int32_t rank, places;
+  uint32_t epochs[kBlocks];
+};
+static_assert(Peers::kRanks >= PeerMemory::kMostRanks);
+
+constexpr size_t kPacketBytes = 16;  ///< of the memory
+constexpr size_t kDataBytes = 8;     ///< of them that are data
+/// Larger tensors go over NCCL, which sends each element fewer times.
+constexpr size_t kMostBytes = 512 << 10;
+static_assert(kMostBytes / kDataBytes / 64 <= Peers::kBlocks, "a block has 64 threads at least");
+/// What a rank sends to all others together, at most.
+constexpr size_t kMostSent = 1 << 20;
+/// Where the packets begin in the memory.
+constexpr size_t kPacketsAt = 8192;
+static_assert(kPacketsAt >= sizeof(Peers));
+/// The driver shares whole pages of this size. So nothing else lies in them.
+constexpr size_t kPage = 2 << 20;
+/// What a rank writes into the others' memory, to see whether it comes there.
+constexpr uint64_t kGreeting = 0x6f70777269676874;
+
+size_t places(int ranks) { return PeerMemory::most_bytes(ranks) / kDataBytes; }
+
+bool is_switched_off() {
+  const char* const text = std::getenv("NCCL_P2P_DISABLE");
+  return text != nullptr && *text != '\0' && std::string_view(text) != "0";
+}
+
+/// A stream for the time of the object.
+class Stream {
+ public:
+  Stream() { is_made_ = driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS; }
+  ~Stream() {
+    if (is_made_) driver().cuStreamDestroy(stream_);
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  bool copy(CUdeviceptr to, CUdeviceptr from, size_t bytes) const {
+    return is_made_ && driver().cuMemcpyAsync(to, from, bytes, stream_) == CUDA_SUCCESS;
+  }
+  bool clear(CUdeviceptr to, size_t bytes) const {
+    return is_made_ && driver().cuMemsetD8Async(to, 0, bytes, stream_) == CUDA_SUCCESS;
+  }
+  bool wait() const { return is_made_ && driver().cuStreamSynchronize(stream_) == CUDA_SUCCESS; }
+
+ private:
+  CUstream stream_ = nullptr;
+  bool is_made_ = false;
+};
+
+CUdeviceptr to_device(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
+
+/// Whether all ranks say yes.
+bool agree(HostCommunicator& host, bool is_well) {
+  const auto answer = static_cast<std::byte>(is_well ? 1 : 0);
+  const std::vector<std::byte> answers = host.gather(std::span(&answer, 1));
+  return std::ranges::all_of(answers, [](std::byte each) { return each == std::byte{1}; });
+}
+
+}  // namespace
+
+size_t PeerMemory::most_bytes(int ranks) {
+  const auto others = static_cast<size_t>(std::max(ranks - 1, 1));
+  return std::min(kMostBytes, kMostSent / others / kDataBytes * kDataBytes);
+}
+
+PeerMemory::PeerMemory(const CudaDevice& device, int rank, int ranks)
+    : device_(device), rank_(rank), ranks_(ranks), all_(static_cast<size_t>(ranks)) {}
+
+/// Every rank does every step, also where it has failed, since the others wait for it.
+std::unique_ptr<PeerMemory> PeerMemory::make(const CudaDevice& device, HostCommunicator& host) {
+  if (host.ranks() == 1 || host.ranks() > kMostRanks) return nullptr;
+  const DeviceScope scope(device);
+  const RelaxedCapture relaxed;
+  std::unique_ptr<PeerMemory> made(new PeerMemory(device, host.rank(), host.ranks()));
+  try {
+    CUipcMemHandle handle{};
+    bool is_well = !is_switched_off() && made->allocate(handle);
+    const std::vector<std::byte> handles = host.gather(std::as_bytes(std::span(&handle, 1)));
+    is_well = agree(host, is_well) && made->map(handles);
+    is_well = agree(host, is_well) && made->send_greetings();
+    is_well = agree(host, is_well) && made->has_greetings();
+    if (agree(host, is_well)) return made;
+    made->close();
+    agree(host, true);      // all have closed it
+  } catch (const Error&) {  // a rank has ended
+    made->close();          // others may still have this one's memory
+    throw;
+  }
+  made->free();
+  return nullptr;
+}
+
+bool PeerMemory::allocate(CUipcMemHandle& handle) {
+  const size_t packets = 2 * static_cast<size_t>(ranks_) * places(ranks_) * kPacketBytes;
+  const size_t bytes = (kPacketsAt + packets + kPage - 1) / kPage * kPage;
+  if (driver().cuMemAlloc(&own_, bytes) != CUDA_SUCCESS) {
+    own_ = 0;
+    return false;
+  }
+  const Stream stream;
+  if (!stream.clear(own_, bytes) || !stream.wait()) return false;
+  if (driver().cuMemHostAlloc(&stop_, sizeof(uint64_t),
+                              CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) !=
+      CUDA_SUCCESS) {
+    stop_ = nullptr;
+    return false;
+  }
+  std::memset(stop_, 0, sizeof(uint64_t));
+  return driver().cuIpcGetMemHandle(&handle, own_) == CUDA_SUCCESS;
+}
+
+/// The driver refuses handles of this process, of GPUs that this one cannot reach, and of processes
+/// that it cannot ask. Whether cuDeviceCanAccessPeer says so, too, does not matter: another
+/// process may number the GPUs otherwise, and have some that this one has not.
+bool PeerMemory::map(const std::vector<std::byte>& handles) {
+  Peers table{};
+  for (int i = 0; i < ranks_; ++i) {
+    const int rank = (rank_ + i) % ranks_;
+    CUdeviceptr& memory = all_[static_cast<size_t>(rank)];
+    if (i == 0) {
+      memory = own_;
+    } else {
+      CUipcMemHandle handle{};
+      std::memcpy(&handle, handles.data() + static_cast<size_t>(rank) * sizeof(handle),
+                  sizeof(handle));
+      if (driver().cuIpcOpenMemHandle(&memory, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) !=
+          CUDA_SUCCESS) {
+        memory = 0;
+        return false;
+      }
+    }
+    table.packets[i] = memory + kPacketsAt;
+  }
+  table.stop = to_device(stop_), table.rank = rank_;
+  table.places = static_cast<int32_t>(places(ranks_));
+  const Stream stream;
+  return stream.copy(own_, to_device(&table), sizeof(table)) && stream.wait();
+}
+
+/// Writes a word into the place of this rank's first packet in all ranks' memory. Some machines
+/// have GPUs that seem to reach each other, but what they write does not arrive.
+bool PeerMemory::send_greetings() {
+  const uint64_t word = kGreeting + static_cast<uint64_t>(rank_);
+  const Stream stream;
+  const size_t place = kPacketsAt + static_cast<size_t>(rank_) * places(ranks_) * kPacketBytes;
+  for (const CUdeviceptr memory : all_)
+    if (!stream.copy(memory + place, to_device(&word), sizeof(word))) return false;
+  return stream.wait();
+}
+
+/// Whether those of all ranks have come. Their places become empty again.
+bool PeerMemory::has_greetings() const {
+  const Stream stream;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const CUdeviceptr place =
+        own_ + kPacketsAt + static_cast<size_t>(rank) * places(ranks_) * kPacketBytes;
+    uint64_t word = 0;
+    if (!stream.copy(to_device(&word), place, sizeof(word)) || !stream.clear(place, sizeof(word)) ||
+        !stream.wait() || word != kGreeting + static_cast<uint64_t>(rank))
+      return false;
+  }
+  return true;
+}
+
+/// The first program that uses a second stream waits for the GPU once. Until then kernels need no
+/// event after them, which would keep the next kernel from beginning early. Graphs are ordered by
+/// the program that launches them.
+void PeerMemory::begin(Queue queue) {
+  if (!has_run_ || queue == last_queue_ || device_.is_capturing(queue)) return;
+  if (last_use_ != nullptr) {
+    last_use_->make_wait(queue);
+    return;
+  }
+  const RelaxedCapture relaxed;
+  check(driver().cuCtxSynchronize(), "waiting for the work of another stream of the communicator");
+  last_use_ = device_.make_event(false);
+}
+
+void PeerMemory::end(Queue queue) {
+  if (device_.is_capturing(queue)) return;
+  has_run_ = true, last_queue_ = queue;
+  if (last_use_ != nullptr) last_use_->record(queue);
+}
+
+void PeerMemory::close() {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    CUdeviceptr& memory = all_[static_cast<size_t>(rank)];
+    if (rank != rank_ && memory != 0) driver().cuIpcCloseMemHandle(memory);
+    memory = 0;
+  }
+}
+
+void PeerMemory::free() {
+  last_use_ = nullptr;
+  if (own_ != 0) driver().cuMemFree(own_);
+  if (stop_ != nullptr) driver().cuMemFreeHost(stop_);
+  own_ = 0, stop_ = nullptr;
+}
+
+}  // namespace opwright::cuda
