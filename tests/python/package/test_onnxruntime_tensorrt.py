@@ -82,7 +82,12 @@ def run(libraries: Path, folder: Path, program: str) -> None:
     }
     command = [sys.executable, "-c", PROGRAM + program, WHEEL, str(folder)]
     done = subprocess.run(
-        command, env=os.environ | environment, capture_output=True, text=True, timeout=300
+        command,
+        env=os.environ | environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-4000:]
 
