@@ -45,6 +45,7 @@ NcclCommunicator::NcclCommunicator(const CudaDevice& device, HostCommunicator& h
     host_.broadcast(std::span(&nothing, 1), 0);
   } catch (...) {
     const DeviceScope scope(device_);
+    if (peers_ != nullptr) peers_->close();
     library_.functions().ncclCommAbort(communicator_);
     throw;
   }

@@ -45,14 +45,16 @@ bool is_switched_off() {
 }
 
 /// A stream for the time of the object.
-class Stream {
+class OwnStream {
  public:
-  Stream() { is_made_ = driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS; }
-  ~Stream() {
+  OwnStream() {
+    is_made_ = driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+  }
+  ~OwnStream() {
     if (is_made_) driver().cuStreamDestroy(stream_);
   }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
   bool copy(CUdeviceptr to, CUdeviceptr from, size_t bytes) const {
     return is_made_ && driver().cuMemcpyAsync(to, from, bytes, stream_) == CUDA_SUCCESS;
   }
@@ -66,7 +68,7 @@ class Stream {
   bool is_made_ = false;
 };
 
-CUdeviceptr to_device(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
+CUdeviceptr driver_address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
 
 /// Whether all ranks say yes.
 bool agree(HostCommunicator& host, bool is_well) {
@@ -116,7 +118,7 @@ bool PeerMemory::allocate(CUipcMemHandle& handle) {
     own_ = 0;
     return false;
   }
-  const Stream stream;
+  const OwnStream stream;
   if (!stream.clear(own_, bytes) || !stream.wait()) return false;
   if (driver().cuMemHostAlloc(&stop_, sizeof(uint64_t),
                               CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) !=
@@ -150,32 +152,33 @@ bool PeerMemory::map(const std::vector<std::byte>& handles) {
     }
     table.packets[i] = memory + kPacketsAt;
   }
-  table.stop = to_device(stop_), table.rank = rank_;
+  table.stop = driver_address(stop_), table.rank = rank_;
   table.places = static_cast<int32_t>(places(ranks_));
-  const Stream stream;
-  return stream.copy(own_, to_device(&table), sizeof(table)) && stream.wait();
+  const OwnStream stream;
+  return stream.copy(own_, driver_address(&table), sizeof(table)) && stream.wait();
 }
 
 /// Writes a word into the place of this rank's first packet in all ranks' memory. Some machines
 /// have GPUs that seem to reach each other, but what they write does not arrive.
 bool PeerMemory::send_greetings() {
   const uint64_t word = kGreeting + static_cast<uint64_t>(rank_);
-  const Stream stream;
+  const OwnStream stream;
   const size_t place = kPacketsAt + static_cast<size_t>(rank_) * places(ranks_) * kPacketBytes;
   for (const CUdeviceptr memory : all_)
-    if (!stream.copy(memory + place, to_device(&word), sizeof(word))) return false;
+    if (!stream.copy(memory + place, driver_address(&word), sizeof(word))) return false;
   return stream.wait();
 }
 
 /// Whether those of all ranks have come. Their places become empty again.
 bool PeerMemory::has_greetings() const {
-  const Stream stream;
+  const OwnStream stream;
   for (int rank = 0; rank < ranks_; ++rank) {
     const CUdeviceptr place =
         own_ + kPacketsAt + static_cast<size_t>(rank) * places(ranks_) * kPacketBytes;
     uint64_t word = 0;
-    if (!stream.copy(to_device(&word), place, sizeof(word)) || !stream.clear(place, sizeof(word)) ||
-        !stream.wait() || word != kGreeting + static_cast<uint64_t>(rank))
+    if (!stream.copy(driver_address(&word), place, sizeof(word)) ||
+        !stream.clear(place, sizeof(word)) || !stream.wait() ||
+        word != kGreeting + static_cast<uint64_t>(rank))
       return false;
   }
   return true;

@@ -30,6 +30,7 @@ class PeerMemory {
   static size_t most_bytes(int ranks);
   size_t most_bytes() const { return most_bytes(ranks_); }
   /// The table that kernels need, in the GPU's memory: `Peers` of peer_all_reduce.cuh.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the addresses of the driver are integers
   const void* table() const { return reinterpret_cast<const void*>(own_); }
 
   /// Makes the next kernel on the stream wait for the last one, which may be on another stream.
