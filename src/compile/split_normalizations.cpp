@@ -17,7 +17,7 @@ bool is_worth(const NormalizationParams& params, const Shape& x) {
          x[0] * params.groups_of(x[1]) <= kManyGroups;
 }
 
-/// Whether a scale or bias has an element for each channel.
+/// Whether a scale or bias has an element for each channel of `x`, whose axis 1 has them.
 bool is_per_channel(const GraphValue* factor, const SymShape& x) {
   if (factor == nullptr) return true;
   const SymShape& dims = factor->info.dims;
@@ -33,8 +33,8 @@ void split(Graph& graph, const PassContext& context, GraphNode* node) {
                     *const bias = node->input(2);
   const SymShape& dims = x->info.dims;
   if (context.device.is_host() || node->precision || node->outputs[0]->stored_type ||
-      !is_per_channel(scale, dims) || !is_per_channel(bias, dims) ||
-      !is_worth(params, context.ranges.opt(dims)))
+      !is_worth(params, context.ranges.opt(dims)) || !is_per_channel(scale, dims) ||
+      !is_per_channel(bias, dims))
     return;
   const auto op = std::make_shared<GroupStatistics>(params);
   const std::vector<GraphValue*> inputs = {x, scale};

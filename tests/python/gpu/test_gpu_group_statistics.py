@@ -116,3 +116,18 @@ def test_instances_of_a_reshaped_tensor_are_groups(groups, pixels):
     x = (rng.standard_normal((2, 16, pixels, pixels)) + 3).astype(np.float32)
     expected = normalized(x, groups, scale, bias, 1e-3)
     np.testing.assert_allclose(engine(x), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(7,), (5, 7)])
+def test_rows_of_tensors_without_channels_and_pixels(shape):
+    dims = ", ".join(map(str, shape))
+    model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 21]>
+        g (float[{dims}] x, float[7] scale) => (float[{dims}] y) {{
+            y = LayerNormalization<axis = -1, epsilon = 0.25>(x, scale)
+        }}""")
+    engine = opwright.build(model, device="cuda", timing=False)
+    random = np.random.default_rng(0)
+    x, scale = (random.normal(size=of).astype(np.float32) for of in (shape, 7))
+    mean = x.mean(-1, keepdims=True)
+    expected = (x - mean) / np.sqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 0.25) * scale
+    np.testing.assert_allclose(engine(x=x, scale=scale), expected, rtol=1e-5, atol=1e-6)
