@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from multiprocessing.connection import Client, Listener
 
@@ -10,13 +9,13 @@ import numpy as np
 import pytest
 
 import emulated_gpu
+import nccl
 import opwright as trt
 import opwright.plugin as trtp
 from collective_layers import data, engine_of, run
 from rank_processes import in_ranks
 
 SHAPE = (3, 5)
-NCCL_FLOAT, NCCL_SUM = 7, 0
 
 
 def sum_of_ranks(comm: trtp.Comm, mine: np.ndarray) -> np.ndarray:
@@ -198,18 +197,8 @@ def test_a_function_gets_its_comm(impl) -> None:
 
 def with_nccl(x, rank_factor, outputs, stream, comm: trtp.Comm):
     """NCCL's own all-reduce on the run's stream."""
-    library = ctypes.CDLL(os.environ["OPWRIGHT_NCCL"])
-    y = outputs[0]
-    failure = library.ncclAllReduce(
-        ctypes.c_void_p(x.data_ptr),
-        ctypes.c_void_p(y.data_ptr),
-        ctypes.c_size_t(np.prod(SHAPE)),
-        NCCL_FLOAT,
-        NCCL_SUM,
-        ctypes.c_void_p(comm.address),
-        ctypes.c_void_p(stream),
-    )
-    assert failure == 0 and comm.communicator is None and comm.name == ""
+    nccl.all_reduce(x.data_ptr, outputs[0].data_ptr, np.prod(SHAPE), comm.address, stream)
+    assert comm.communicator is None and comm.name == ""
 
 
 @emulated_gpu.emulated_only
