@@ -25,6 +25,7 @@ def engine_of(
     dtype: trt.DataType = trt.float32,
     mask: trt.DataType | None = None,
     lengths: bool = False,
+    inner: trt.DataType | None = None,
     setup=lambda attention: None,
 ) -> trt.ICudaEngine:
     """An attention with open lengths of queries and keys."""
@@ -44,6 +45,8 @@ def engine_of(
     q = add("q", dtype, (2, HEADS, 1, SIZE), (2, HEADS, 5, SIZE), (2, HEADS, 9, SIZE))
     k = add("k", dtype, *((2, SHARED, n, SIZE) for n in (0, 7, 16)))
     v = add("v", dtype, *((2, SHARED, n, VALUES) for n in (0, 7, 16)))
+    if inner is not None:
+        q, k, v = (network.add_cast(x, inner).get_output(0) for x in (q, k, v))
     attention = network.add_attention(q, k, v, trt.AttentionNormalizationOp.SOFTMAX, False)
     attention.num_ranks = ranks
     assert attention.num_ranks == ranks
@@ -53,8 +56,11 @@ def engine_of(
         attention.key_value_lengths = network.add_input("lengths", trt.int32, (2,))
     setup(attention)
     attention.name = "the attention"
-    attention.get_output(0).name = "y"
-    network.mark_output(attention.get_output(0))
+    y = attention.get_output(0)
+    if inner is not None:
+        y = network.add_cast(y, dtype).get_output(0)
+    y.name = "y"
+    network.mark_output(y)
     config.add_optimization_profile(profile)
     plan = builder.build_serialized_network(network, config)
     return trt.Runtime(trt.Logger()).deserialize_cuda_engine(plan)
@@ -123,6 +129,15 @@ def test_parts_of_different_lengths(device, ranks, dtype) -> None:
         ]
         runs.append((inputs, reference(q, k, v)))
     check(engine, device, runs, 1e-5 if dtype == np.float32 else 5e-3)
+
+
+@both_devices
+def test_bfloat16_between_inputs_of_fp32(device) -> None:
+    engine = engine_of(2, device, inner=trt.bfloat16)
+    keys = [7, 5]
+    q, k, v = inputs_of(5, keys, np.float32)
+    inputs = [{"q": q, "k": part(k, keys, r, 2), "v": part(v, keys, r, 2)} for r in range(2)]
+    check(engine, device, [(inputs, reference(q, k, v))], 5e-2)
 
 
 @both_devices
