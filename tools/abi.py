@@ -29,8 +29,8 @@ Interface = dict[str, dict[str, list[str]]]
 # cannot call a function that they lack. Objects of other classes come from the library, which may
 # add functions.
 IMPLEMENTED_OUTSIDE = re.compile(
-    r"::(IPlugin(?!Registry|Resource$)|ILogger|IProfiler|IProgressMonitor|IErrorRecorder|IGpu|"
-    r"IOutputAllocator|IStream|IDebugListener|IVersionedInterface|IAlgorithmSelector|IInt8)"
+    r"::(IPlugin(?!Registry|Resource$)|ICommunicatingPlugin|ILogger|IProfiler|IProgressMonitor|"
+    r"IErrorRecorder|IGpu|IOutputAllocator|IStream|IDebugListener|IVersionedInterface|IAlgorithmSelector|IInt8)"
 )
 
 

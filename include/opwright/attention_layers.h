@@ -106,7 +106,11 @@ class IAttention : public INoCopy {
   virtual ITensor* getQueryLengths() const noexcept = 0;
   virtual bool setKeyValueLengths(ITensor& lengths) noexcept = 0;
   virtual ITensor* getKeyValueLengths() const noexcept = 0;
-  virtual int32_t getNbRanks() const noexcept { return 1; }
+  virtual int32_t getNbRanks() const noexcept = 0;
+  /// Over how many ranks the keys, the values and the mask are split by the keys' axis; 1: none.
+  /// All ranks have the same queries, and all get the result. Not together with a causal mask,
+  /// whose positions a rank does not know, nor with quantized weights.
+  virtual bool setNbRanks(int32_t nbRanks) noexcept = 0;
 
  protected:
   ~IAttention() noexcept override = default;

@@ -4,6 +4,7 @@
 /// Ranks on one host, on its CPU or a GPU for each. Beyond TensorRT.
 
 #include "logger.h"
+#include "plugin_base.h"
 #include "types.h"
 #include "version.h"
 
@@ -33,6 +34,35 @@ extern "C" OPWRIGHT_API void* createCommunicator_INTERNAL(void* logger, char con
 
 namespace opwright {
 
+/// The communicator of an execution context, for a plugin that exchanges data itself.
+struct PluginCommunicator {
+  int32_t rank;        ///< of this process, from 0 on
+  int32_t nbRanks;     ///< how many ranks there are
+  char const* name;    ///< ICommunicator::getName(); "" for an ncclComm_t of the program's own
+  void* communicator;  ///< on a GPU the ncclComm_t, for calls of NCCL; on the CPU null
+};
+
+/// Second base class of a plugin, or of its runtime part, that exchanges data with other ranks.
+/// Builds do not run such a plugin, since they have no other ranks: the first of its combinations
+/// and tactics is chosen. The CUDA graphs that contexts capture leave it out, since all ranks would
+/// have to capture it in the same run.
+class ICommunicatingPlugin {
+ public:
+  virtual bool communicates() const noexcept { return true; }
+
+ protected:
+  virtual ~ICommunicatingPlugin() noexcept = default;
+};
+
+}  // namespace opwright
+
+/// Implementation of getCommunicator().
+extern "C" OPWRIGHT_API bool getPluginCommunicator_INTERNAL(
+    opwright::IPluginResourceContext const* context, opwright::PluginCommunicator* communicator,
+    int32_t version) noexcept;
+
+namespace opwright {
+
 /// Waits until all ranks of that name have come, for at most `timeoutSeconds`. On the CPU the limit
 /// also holds for each exchange of data.
 /// \param name 1 to 64 characters, the same on all ranks of the same user
@@ -46,6 +76,18 @@ inline ICommunicator* createCommunicator(ILogger& logger, char const* name, int3
                                          DeviceType deviceType = DeviceType::kCPU) noexcept {
   return static_cast<ICommunicator*>(createCommunicator_INTERNAL(
       &logger, name, rank, nbRanks, timeoutSeconds, deviceType, NV_TENSORRT_VERSION));
+}
+
+/// What IExecutionContext::setCommunicator() of a plugin's context was given last. A plugin calls
+/// it in enqueue(), on the thread that calls that: the result may change from run to run, and
+/// NCCL's communicator is not aborted before enqueue() returns. It is a function, not a method of
+/// IPluginResourceContext, whose virtual table is TensorRT's.
+/// \param context what attachToContext() was given
+/// \return false where the context has none, or it has ended. If enqueue() then fails, the run's
+/// error says why.
+inline bool getCommunicator(IPluginResourceContext const& context,
+                            PluginCommunicator& communicator) noexcept {
+  return getPluginCommunicator_INTERNAL(&context, &communicator, NV_TENSORRT_VERSION);
 }
 
 }  // namespace opwright

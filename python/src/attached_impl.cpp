@@ -9,6 +9,7 @@
 #include "function_definition.h"
 #include "plugin/kernel/callback_kernel.h"
 #include "plugin_callbacks.h"
+#include "plugin_communicator.h"
 #include "plugin_tensor.h"
 
 namespace opwright::python {
@@ -24,7 +25,8 @@ class AttachedImpl {
         plugin_(std::move(plugin)),
         tactic_(args.candidate->tactic),
         device_(args.device != nullptr && !args.device->is_host() ? args.device : nullptr),
-        capturable_(impl.capturable) {
+        capturable_(impl.capturable),
+        communicator_(args, true) {
     held_.push_back(Reference(impl.function.get()));
     function_ = impl.function.get().ptr();
     for (size_t i = 0; i < args.inputs.size(); ++i) {
@@ -41,18 +43,22 @@ class AttachedImpl {
     // The entry in front of the inputs is one that the callee may use
     // (PY_VECTORCALL_ARGUMENTS_OFFSET).
     arguments_.resize(1 + inputs_.size());
+    if (impl.communicator >= 0)
+      comm_at_ = arguments_.size() + static_cast<size_t>(impl.communicator);
     for (const nb::object& attribute : attributes) add(attribute);
-    outputs_at_ = arguments_.size();
+    outputs_at_ = next();
     arguments_.push_back(nullptr);
-    stream_ = arguments_.size();
+    stream_ = next();
     add(nb::int_(0));
     if (impl.wants_tactic) add(nb::int_(tactic_));
+    next();
     set_keywords(impl.keywords);
     make_tensors();
   }
 
   ExecutionDomain* domain() const { return interpreter_domain(device_); }
   std::string capture_obstacle() const {
+    if (comm_at_ > 0) return kExchangeObstacle;
     if (capturable_) return {};
     return "a Python callback, which may do what CUDA cannot capture (@impl(..., capturable=True) "
            "says that it does not)";
@@ -68,6 +74,8 @@ class AttachedImpl {
 
   /// Called within domain().
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) {
+    const KernelCommunicator::Call scope(communicator_);
+    if (comm_at_ > 0) set_comm();
     for (size_t i = 0; i < inputs_.size(); ++i)
       inputs_[i].tensor->set_data(const_cast<void*>(inputs[i]));
     for (size_t o = 0; o < outputs_.size(); ++o) outputs_[o].tensor->set_data(outputs[o]);
@@ -115,7 +123,21 @@ class AttachedImpl {
     return made;
   }
 
+  /// The place of the next argument that is not the communicator, which gets its place here.
+  size_t next() {
+    if (arguments_.size() == comm_at_) arguments_.push_back(nullptr);
+    return arguments_.size();
+  }
+  /// Passes the communicator that the context has now.
+  void set_comm() {
+    Comm comm(communicator_.find());
+    if (comm_.is_valid() && nb::cast<const Comm&>(comm_.get()) == comm) return;
+    comm_ = Reference(nb::cast(std::move(comm)));
+    arguments_[comm_at_] = comm_.get().ptr();
+  }
+
   void add(nb::object object) {
+    next();
     arguments_.push_back(object.ptr());
     held_.push_back(Reference(std::move(object)));
   }
@@ -232,14 +254,15 @@ class AttachedImpl {
   const int64_t tactic_;
   const Device* const device_;  ///< null: the CPU
   const bool capturable_;
+  KernelCommunicator communicator_;
   std::vector<Reference> held_, tensors_;
-  Reference held_stream_;
+  Reference held_stream_, comm_;
   PyObject* function_ = nullptr;
   std::vector<PyObject*> arguments_;
   size_t num_positional_ = 0;
   PyObject* keywords_ = nullptr;  // names of the arguments behind the positional ones
   std::vector<Port> inputs_, outputs_;
-  size_t outputs_at_ = 0, stream_ = 0;
+  size_t outputs_at_ = 0, stream_ = 0, comm_at_ = 0;  // comm_at_ 0: impl takes no communicator
   Queue queue_ = nullptr;
 };
 

@@ -85,6 +85,7 @@ void PythonDefinition::set(PerDevice& functions, std::optional<DeviceType> devic
                                 function.wants_tactic,
                                 function.keywords,
                                 function.fingerprint,
+                                function.communicator,
                                 function.capturable};
   functions[0] = std::move(function);
 }
@@ -103,6 +104,12 @@ bool PythonDefinition::has_aot_impl(DeviceType device) const {
 
 bool PythonDefinition::has_impl(DeviceType device) const {
   return impls_[slot(device)].has_value();
+}
+
+bool PythonDefinition::communicates() const {
+  return std::ranges::any_of(impls_, [](const std::optional<PluginFunction>& impl) {
+    return impl.has_value() && impl->communicator >= 0;
+  });
 }
 
 const PluginFunction& PythonDefinition::impl(DeviceType device) const {

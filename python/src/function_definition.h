@@ -18,7 +18,8 @@ struct PluginFunction {
   bool wants_tactic = false;
   std::vector<std::string> keywords;  ///< names of its last parameters, passed by keyword
   std::string fingerprint;            ///< identifies the function's code
-  bool capturable = false;            ///< its GPU work may be captured and replayed without it
+  int communicator = -1;    ///< the place of its trtp.Comm behind the tensors; -1: it takes none
+  bool capturable = false;  ///< its GPU work may be captured and replayed without it
 };
 
 /// A function plugin of Python. The functions are set while their module is imported. The
@@ -44,6 +45,7 @@ class PythonDefinition final : public FunctionPlugin {
   int num_outputs() const override { return num_outputs_; }
   bool has_impl(DeviceType device) const override;
   bool has_aot_impl(DeviceType device) const override;
+  bool communicates() const override;
   bool has_autotune() const override { return autotune_.has_value(); }
   std::vector<std::string> impl_attributes() const override;
 

@@ -32,13 +32,9 @@ struct PluginCall {
 
 PluginFunction to_function(nb::object function, std::vector<int> attributes, bool wants_tactic,
                            std::vector<std::string> keywords, std::string fingerprint,
-                           bool capturable = false) {
-  return {Reference(std::move(function)),
-          std::move(attributes),
-          wants_tactic,
-          std::move(keywords),
-          std::move(fingerprint),
-          capturable};
+                           int communicator = -1, bool capturable = false) {
+  return {Reference(std::move(function)), std::move(attributes), wants_tactic, std::move(keywords),
+          std::move(fingerprint),         communicator,          capturable};
 }
 
 /// The field that the engine stores for a value. Throws TypeError if the value does not fit.
@@ -151,16 +147,17 @@ void bind_definition(nb::module_& m) {
           "set_impl",
           [](PythonDefinition& self, std::optional<DeviceType> device, nb::object function,
              std::vector<int> attributes, bool wants_tactic, std::vector<std::string> keywords,
-             std::string fingerprint, bool capturable) {
-            self.set_impl(device,
-                          to_function(function, std::move(attributes), wants_tactic,
-                                      std::move(keywords), std::move(fingerprint), capturable));
+             std::string fingerprint, int communicator, bool capturable) {
+            self.set_impl(device, to_function(function, std::move(attributes), wants_tactic,
+                                              std::move(keywords), std::move(fingerprint),
+                                              communicator, capturable));
           },
           nb::arg("device").none(), nb::arg("function"), nb::arg("attributes"),
           nb::arg("wants_tactic"), nb::arg("keywords") = nb::list(), nb::arg("fingerprint") = "",
-          nb::arg("capturable") = false,
+          nb::arg("communicator") = -1, nb::arg("capturable") = false,
           "`keywords` names the last parameters of the function, which are given by keyword; "
-          "`fingerprint` tells its code from other code.")
+          "`fingerprint` tells its code from other code; `communicator` is the place of a Comm "
+          "behind the tensors, -1 where there is none.")
       .def(
           "set_autotune",
           [](PythonDefinition& self, nb::object function, std::vector<int> attributes,

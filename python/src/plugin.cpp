@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "plugin_bindings.h"
+#include "plugin_communicator.h"
 #include "raw_value.h"
 
 namespace opwright::python {
@@ -310,6 +311,7 @@ void bind_plugin(nb::module_& m) {
   bind_symbolic(plugin_module);
   bind_autotune(plugin_module);
   bind_plugin_tensor(plugin_module);
+  bind_plugin_communicator(plugin_module);
   bind_tensor_desc(plugin_module);
   bind_function_plugins(plugin_module);
 }

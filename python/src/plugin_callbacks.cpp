@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/cast.h"
 #include "execution_domain.h"
 #include "gpu_allocator.h"
+#include "plugin/abi/resource_context.h"
+#include "plugin_communicator.h"
 #include "reporting.h"
 
 namespace opwright::python {
@@ -199,6 +202,11 @@ void EnqueueCall::operator()(void const* const* inputs, void* const* outputs, vo
               stream_.set(stream));
 }
 
+bool communicates_of_class(nb::handle plugin) {
+  const nb::object communicates = optional_attribute(plugin, "communicates");
+  return communicates.is_valid() && boolean(communicates);
+}
+
 std::string capture_obstacle_of_class(nb::handle plugin) {
   nb::gil_scoped_acquire gil;
   const nb::object capturable = optional_attribute(plugin, "capturable");
@@ -219,7 +227,20 @@ void bind_plugin_callbacks(nb::module_& m) {
           "The IErrorRecorder of the context, or None.")
       .def_prop_ro("gpu_allocator", &context_allocator,
                    "The IGpuAllocator for memory of the plugin's own. What the device's allocator "
-                   "gave is freed with the plugin.");
+                   "gave is freed with the plugin.")
+      .def_prop_ro(
+          "communicator",
+          [](const ResourceContextRef& self) {
+            const auto* const own = cast_to<const ResourceContext>(&self.get());
+            require(own != nullptr,
+                    "this resource context has no communicator: only a plugin of the interface "
+                    "IPluginV3 gets one");
+            return Comm(own->communicator().find());
+          },
+          "The ranks of the execution context, as an opwright.plugin.Comm. Ask for it in "
+          "`enqueue`: `set_communicator` may come after `attach_to_context`, and may change it. "
+          "The class of a plugin that asks has the attribute `communicates = True`.\n\n:raises "
+          "Error: that names the layer, if the context has no communicator, or it has ended.");
 }
 
 }  // namespace opwright::python

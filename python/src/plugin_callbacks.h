@@ -170,6 +170,8 @@ class CoreFace final : public Interface {
   mutable std::string name_, version_ = "1", namespace_;
 };
 
+/// ICommunicatingPlugin::communicates() of a plugin object, from its attribute `communicates`.
+bool communicates_of_class(nb::handle plugin);
 /// Kernel::capture_obstacle() of a plugin object, from its attribute `capturable`.
 std::string capture_obstacle_of_class(nb::handle plugin);
 

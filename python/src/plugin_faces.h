@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "dims_exprs.h"
+#include "opwright/communicator.h"
 #include "plugin_callbacks.h"
 
 namespace opwright::python {
@@ -104,11 +105,14 @@ class BuildFace : public Interface {
 
 /// The runtime part, as IPluginV3OneRuntime or IPluginV3QuickRuntime.
 template <class Interface>
-class RuntimeFace : public Interface, public CaptureLimits {
+class RuntimeFace : public Interface, public CaptureLimits, public ICommunicatingPlugin {
  public:
   explicit RuntimeFace(nb::object object) : object_(std::move(object)) {}
   APILanguage getAPILanguage() const noexcept final { return APILanguage::kPYTHON; }
   std::string capture_obstacle() const final { return capture_obstacle_of_class(self()); }
+  bool communicates() const noexcept final {
+    return guarded<bool>(false, "communicates", [&] { return communicates_of_class(self()); });
+  }
 
   /// Classes of the One family may leave out this method.
   int32_t setTactic(int32_t tactic) noexcept final {

@@ -73,7 +73,7 @@ struct Ref {
 using LaunchParamsRef = Ref<IKernelLaunchParams>;
 using SymExprsRef = Ref<ISymExprs>;
 
-int32_t index_in(const SymExprsRef& self, nb::ssize_t index) {
+int32_t argument_at(const SymExprsRef& self, nb::ssize_t index) {
   const nb::ssize_t count = self.get().getNbSymExprs();
   if (index < 0) index += count;
   if (index < 0 || index >= count) throw nb::index_error();
@@ -140,10 +140,12 @@ void bind_quick_launch(nb::module_& m) {
           "nbSymExprs", [](const SymExprsRef& self) { return self.get().getNbSymExprs(); },
           [](SymExprsRef& self, int32_t count) { self.get().setNbSymExprs(count); })
       .def("__len__", [](const SymExprsRef& self) { return self.get().getNbSymExprs(); })
-      .def("__getitem__", [](const SymExprsRef& self,
-                             nb::ssize_t index) { return self.slots.get(index_in(self, index)); })
+      .def("__getitem__",
+           [](const SymExprsRef& self, nb::ssize_t index) {
+             return self.slots.get(argument_at(self, index));
+           })
       .def("__setitem__", [](SymExprsRef& self, nb::ssize_t index, nb::object value) {
-        const int32_t at = index_in(self, index);
+        const int32_t at = argument_at(self, index);
         ISymExprs& target = self.get();
         self.slots.set(at, std::move(value), str("extra argument ", at),
                        [&](ISymExpr* face) { return target.setSymExpr(at, face); });

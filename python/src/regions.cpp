@@ -57,8 +57,6 @@ void bind_attention(nb::module_& m) {
                    [](const AttentionHandle& self) { return self.layer->num_inputs(); })
       .def_prop_ro("num_outputs",
                    [](const AttentionHandle& self) { return self.layer->num_outputs(); })
-      .def_prop_ro(
-          "num_ranks", [](const AttentionHandle&) { return 1; }, "1: an engine runs on one device.")
       .def(
           "set_input",
           [](AttentionHandle& self, int index, Tensor* tensor) {
@@ -87,6 +85,12 @@ void bind_attention(nb::module_& m) {
                                           "Which keys a query meets. Not together with a mask.");
   bind_attention_property<bool>(c, "decomposable",
                                 "Whether it may be run as several layers. It always is.");
+  bind_attention_property<int>(
+      c, "num_ranks",
+      "Over how many ranks the keys, the values and the mask are split by the keys' axis. All "
+      "ranks "
+      "have the same queries, and all get the result. Not together with a causal mask, whose "
+      "positions a rank does not know, nor with quantized weights.");
   bind_attention_property<DataType>(c, "normalization_quantize_to_type",
                                     "FP8 or INT8; FLOAT: not quantized, or to FP8 where there is a "
                                     "scale.");

@@ -6,6 +6,8 @@
 #include "api/border.h"
 #include "backend/backend.h"
 #include "backend/communicator.h"
+#include "base/cast.h"
+#include "plugin/abi/resource_context.h"
 
 namespace opwright {
 namespace {
@@ -43,4 +45,19 @@ void* createCommunicator_INTERNAL(void* logger, char const* name, int32_t rank, 
                    Communicator::join(name, rank, nbRanks, timeoutSeconds, device_of(deviceType)))
             .release();
       });
+}
+
+bool getPluginCommunicator_INTERNAL(opwright::IPluginResourceContext const* context,
+                                    opwright::PluginCommunicator* communicator, int32_t) noexcept {
+  using namespace opwright;
+  const auto* const own = cast_to<const ResourceContext>(context);
+  if (own == nullptr || communicator == nullptr) return false;
+  try {
+    const RunCommunicator& found = own->communicator().find();
+    *communicator = {found.use.rank, found.use.ranks, found.name(), found.use.handle};
+    return true;
+  } catch (const std::exception& error) {
+    own->note_refusal(error.what());
+    return false;
+  }
 }

@@ -116,6 +116,10 @@ class AttentionApi final : public IAttention {
   AttentionIOForm getKeyValueForm() const noexcept override {
     return get<AttentionIOForm>("key_value_form");
   }
+  int32_t getNbRanks() const noexcept override { return get<int32_t>("num_ranks"); }
+  bool setNbRanks(int32_t nbRanks) noexcept override {
+    return nbRanks >= 1 && set("num_ranks", nbRanks);
+  }
   bool setQueryLengths(ITensor& lengths) noexcept override {
     return setInput(Attention::kQueryLengths, lengths);
   }

@@ -141,6 +141,10 @@ const CodeFormat& Backend::code_format() const {
   return opaque;
 }
 
+CommunicatorUse Backend::use_communicator(void*) const {
+  fail_with(ErrorCode::kUNSUPPORTED_STATE, "backend '", name(), "' has no library of collectives");
+}
+
 std::unique_ptr<DeviceCommunicator> Backend::make_communicator(const Device&,
                                                                HostCommunicator&) const {
   return nullptr;

@@ -13,6 +13,7 @@
 
 namespace opwright {
 
+struct CommunicatorUse;
 class DeviceCommunicator;
 class HostCommunicator;
 
@@ -63,6 +64,9 @@ class Backend {
   /// Throws Error where work with a communicator of the backend's library of collectives has failed
   /// since it was made.
   virtual void check_communicator(void* communicator) const { (void)communicator; }
+  /// The same communicator for calls of the library itself. Throws Error as check_communicator()
+  /// does, and where the backend has no such library.
+  virtual CommunicatorUse use_communicator(void* communicator) const;
   /// Throws Error where the backend's library of collectives cannot be used, with what to install.
   virtual void check_collectives() const {}
   /// This rank's communicator of the library of collectives, made together with the other ranks of

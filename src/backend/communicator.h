@@ -17,6 +17,14 @@ class DeviceCommunicator {
   virtual void require_well(const std::string& what) const = 0;
 };
 
+/// A communicator of a backend's library of collectives, as code beside the kernels calls it.
+struct CommunicatorUse {
+  void* handle = nullptr;  ///< the library's own: an `ncclComm_t`
+  int rank = 0, ranks = 1;
+  /// Nothing ends the communicator while this lives. The thread that got it drops it.
+  std::shared_ptr<const void> hold;
+};
+
 /// A communicator as users make it: the ranks of one host, which on a GPU also have one of the
 /// backend's library. Each has a process of its own as a rule.
 class Communicator {

@@ -132,6 +132,15 @@ void attention(NodeImporter& node) {
   if (node.attribute("softmax_precision", AttributeProto::Type::kInt) != nullptr)
     options.precision =
         node.element_type("softmax_precision", node.get_int("softmax_precision", 1));
+  // TensorRT's name, and those of DistCollective.
+  options.ranks =
+      node.get_int("nbRanks", node.get_int("nb_rank", node.get_int("num_ranks", options.ranks)));
+  if (options.ranks > 1 &&
+      (node.get_int("is_causal", 0) != 0 || node.get_int("left_window_size", -1) >= 0 ||
+       node.get_int("right_window_size", -1) >= 0))
+    node.error("is causal or has a window, and its keys are split over ", options.ranks,
+               " ranks: a rank does not know where its keys begin among all; give each rank its "
+               "part of the mask");
   const int64_t shown = node.get_int("qk_matmul_output_mode", 0);
   if (shown < 0 || shown > 3) node.error("qk_matmul_output_mode is ", shown, "; expected 0 to 3");
   options.show = [&](AttentionStage stage, Tensor* scores) {

@@ -109,6 +109,11 @@ std::vector<Tensor*> Attention::compose(Network& network, std::span<Tensor* cons
                  ", but there is no scale: set normalization_quantize_scale");
   if (scale != nullptr)
     options.round = [&](Tensor* weights) { return rounded(writer, weights, scale, to); };
+  options.ranks = params().num_ranks;
+  if (options.ranks > 1 && params().causal_kind != CausalMaskKind::kNONE)
+    writer.error("is causal, and its keys are split over ", options.ranks,
+                 " ranks: a rank does not know where its keys begin among all; give each rank its "
+                 "part of the mask");
   return {attend(writer, heads, mask, options)};
 }
 

@@ -42,11 +42,13 @@ struct AttentionParams {
   DataType quantize_to = DataType::kFLOAT;  ///< of the weights; kFLOAT: not quantized
   AttentionIOForm query_form = AttentionIOForm::kPADDED_BHND;
   AttentionIOForm key_value_form = AttentionIOForm::kPADDED_BHND;
+  int64_t num_ranks = 1;  ///< over which keys, values and the mask are split by the keys' axis
   template <class V>
   void visit(V& v) {
     v("norm_op", norm_op), v("causal_kind", causal_kind), v("decomposable", decomposable);
     v("normalization_quantize_to_type", quantize_to);
     v("query_form", query_form), v("key_value_form", key_value_form);
+    v("num_ranks", num_ranks);
   }
 };
 /// softmax(Q K^T + mask) V. The query or the key is already multiplied by the scale of the scores.
@@ -63,6 +65,8 @@ class Attention final : public ComposedOperator<Attention, AttentionParams> {
       "An attention: `attention` is what sets it up."};
   static constexpr int kMask = 3, kQuantizeScale = 4, kQueryLengths = 5, kKeyValueLengths = 6;
   using ComposedOperator::ComposedOperator;
+  bool is_pure() const override { return !communicates(); }
+  bool communicates() const override { return params().num_ranks > 1; }
   std::vector<Tensor*> compose(Network& network, std::span<Tensor* const> inputs,
                                const std::string& layer) const override;
 };

@@ -36,6 +36,11 @@ Tensor* scaled(LayerWriter& writer, Tensor* x, double factor) {
   return factor == 1 ? x : writer.elementwise(Op::kPROD, x, factor);
 }
 
+Tensor* capped(LayerWriter& writer, Tensor* scores, double cap) {
+  return scaled(writer, writer.activation(ActivationType::kTANH, scaled(writer, scores, 1 / cap)),
+                cap);
+}
+
 int64_t heads_per_group(LayerWriter& writer, const Expr& heads, const Expr& shared) {
   if (heads == shared) return 1;
   if (!heads.is_constant() || !shared.is_constant() || shared.constant() < 1 ||
@@ -83,6 +88,7 @@ Tensor* both_allowed(LayerWriter& writer, Tensor* a, Tensor* b) {
 
 Tensor* attend(LayerWriter& writer, const Heads& heads, const Mask& mask,
                const AttentionOptions& options) {
+  if (options.ranks != 1) return attend_over_ranks(writer, heads, mask, options);
   const auto show = [&](AttentionStage stage, Tensor* scores) {
     if (options.show) options.show(stage, scores);
   };
@@ -91,10 +97,7 @@ Tensor* attend(LayerWriter& writer, const Heads& heads, const Mask& mask,
   Tensor* scores = multiply_grouped(writer, scaled(writer, heads.query, options.scale), heads.key,
                                     MatrixOperation::kTRANSPOSE, group);
   show(AttentionStage::kProduct, scores);
-  if (options.cap != 0)
-    scores = scaled(
-        writer, writer.activation(ActivationType::kTANH, scaled(writer, scores, 1 / options.cap)),
-        options.cap);
+  if (options.cap != 0) scores = capped(writer, scores, options.cap);
   show(AttentionStage::kCapped, scores);
   if (options.precision) scores = writer.cast(scores, *options.precision);
   if (mask.bias != nullptr)

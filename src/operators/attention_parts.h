@@ -32,6 +32,9 @@ struct AttentionOptions {
   bool normalizes = true;                               ///< whether a softmax normalizes the
                                                         ///< scores; false: nothing does
   std::function<Tensor*(Tensor*)> round{};              ///< rounds the weights; none: they stay
+  /// Over which keys, values and the mask are split by the keys' axis. More than one go with a
+  /// scale, a cap, and what normalizes.
+  int64_t ranks = 1;
 };
 
 /// softmax(scale * Q K^T + mask) V, of the paper "Attention Is All You Need" (Vaswani et al.,
@@ -39,12 +42,21 @@ struct AttentionOptions {
 Tensor* attend(LayerWriter& writer, const Heads& heads, const Mask& mask,
                const AttentionOptions& options);
 
+/// The same over the keys of all ranks. Each has its part of the keys, the values and the mask, and
+/// the same queries. A rank computes the result for its keys, and each row's logarithm of the sum
+/// of its exponentials. All ranks get these and add them in one order, so that all get the same
+/// bits. attend() calls it.
+Tensor* attend_over_ranks(LayerWriter& writer, const Heads& heads, const Mask& mask,
+                          const AttentionOptions& options);
+
 /// softmax(scores) over the last axis. Gives 0 where the mask forbids the key, and in rows without
 /// an allowed key. The scores are already masked. `sink` is AttentionOptions::sink.
 Tensor* masked_softmax(LayerWriter& writer, Tensor* scores, const Mask& mask,
                        Tensor* sink = nullptr);
 /// x times a factor; x itself where the factor is 1.
 Tensor* scaled(LayerWriter& writer, Tensor* x, double factor);
+/// cap * tanh(scores / cap).
+Tensor* capped(LayerWriter& writer, Tensor* scores, double cap);
 /// Number of `heads` query heads that share one of `shared` heads. Throws Error unless the number
 /// is a constant.
 int64_t heads_per_group(LayerWriter& writer, const Expr& heads, const Expr& shared);

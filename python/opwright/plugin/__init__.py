@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from .._core._plugin import (
     AutoTuneCombination,
+    Comm,
     KernelLaunchParams,
     Shape,
     ShapeExpr,
@@ -53,6 +54,7 @@ SizeTensorShapeExpr = ShapeExpr
 
 __all__ = [
     "AutoTuneCombination",
+    "Comm",
     "KernelLaunchParams",
     "Shape",
     "ShapeExpr",

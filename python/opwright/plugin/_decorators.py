@@ -163,7 +163,8 @@ def impl(plugin_id: str, device: str | None = None, capturable: bool = False) ->
     """Defines how a plugin computes: ``(tensors..., attributes..., outputs, stream[, tactic])``.
 
     The engine calls the function in each run. It stores only the attributes that the function
-    takes.
+    takes. A function that exchanges data with other ranks has one more parameter anywhere behind
+    the tensors, annotated as `Comm`. Builds do not run it.
 
     :param plugin_id: the id of a registered plugin.
     :param device: ``"cpu"``, ``"cuda"``, or None for both.
@@ -190,6 +191,7 @@ def impl(plugin_id: str, device: str | None = None, capturable: bool = False) ->
                 taken.wants_tactic,
                 taken.keywords,
                 fingerprint(function),
+                taken.communicator,
                 capturable,
             ),
         )
@@ -275,7 +277,7 @@ def reference(plugin_id: str) -> Callable[[F], F]:
             signature.enums,
         )
         right.set_impl(
-            None, function, taken.attributes, False, taken.keywords, fingerprint(function), False
+            None, function, taken.attributes, False, taken.keywords, fingerprint(function)
         )
         plugin.note("reference", function, taken)
         plugin.set("reference", lambda d: d.set_reference(right))

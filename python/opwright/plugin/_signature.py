@@ -13,6 +13,7 @@ from typing import Any
 from .._core._plugin import (
     AttributeForm,
     AutoTuneCombination,
+    Comm,
     Parameter,
     ParameterKind,
     ShapeInput,
@@ -59,6 +60,8 @@ class Taken:
     wants_tactic: bool
     keywords: list[str] = field(default_factory=list)
     """The names of its last parameters, which are keyword-only."""
+    communicator: int = -1
+    """The place of its Comm behind the tensors; -1: it takes none."""
 
 
 class _Verbatim:
@@ -258,10 +261,12 @@ def parse_function(
 
     Its parameters are the tensors, any of the attributes in any order, then `tail`, then perhaps
     `optional_tail`. Parameters behind `*` or a variable number of tensors are passed by keyword.
+    `impl` may have a Comm anywhere behind the tensors.
     """
     parameters = _parameters(plugin, kind, function)
-    names = [parameter.name for parameter in parameters]
     hints = _hints(plugin, kind, function)
+    communicator = _place_of_comm(plugin, kind, function, registered, parameters, hints)
+    names = [p.name for p in parameters if hints.get(p.name) is not Comm]
     tensors = [f"*{n}" if k is ParameterKind.TENSORS else n for n, k in registered.tensors.items()]
     expected = ", ".join([*tensors, "attributes...", *tail])
     if optional_tail is not None:
@@ -287,7 +292,31 @@ def parse_function(
             _fail(plugin, kind, function, f"{message}; {expected}")
     _check_hints(plugin, kind, function, registered, body, hints)
     keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-    return Taken([places[name] for name in body[count:]], has_optional, keywords)
+    return Taken([places[name] for name in body[count:]], has_optional, keywords, communicator)
+
+
+def _place_of_comm(
+    plugin: str,
+    kind: str,
+    function: Callable[..., Any],
+    registered: Signature,
+    parameters: list[inspect.Parameter],
+    hints: dict[str, Any],
+) -> int:
+    """The place behind the tensors of the parameter that is a Comm; -1 where there is none."""
+    places = [i for i, p in enumerate(parameters) if hints.get(p.name) is Comm]
+    if not places:
+        return -1
+    name = parameters[places[0]].name
+    if kind != "impl":
+        message = f"'{name}' is a Comm, which only impl gets: no other function runs among ranks"
+        _fail(plugin, kind, function, message)
+    if len(places) > 1:
+        other = parameters[places[1]].name
+        _fail(plugin, kind, function, f"'{name}' and '{other}' are both a Comm; one is enough")
+    if places[0] < len(registered.tensors):
+        _fail(plugin, kind, function, f"'{name}' is a Comm; it comes behind the tensors")
+    return places[0] - len(registered.tensors)
 
 
 def _check_parameter(

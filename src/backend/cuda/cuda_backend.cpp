@@ -42,10 +42,17 @@ class CudaBackend final : public Backend {
     library->functions().ncclCommCount(given, &ranks);
     library->require_well(given, str(kFailedWork, " on rank ", rank, " of ", ranks));
   }
-  void check_collectives() const override {
-    std::string reason;
-    if (Nccl::find(reason) == nullptr) fail_with(ErrorCode::kFAILED_INITIALIZATION, reason);
+  CommunicatorUse use_communicator(void* communicator) const override {
+    const Nccl& library = this->library();
+    const auto use = std::make_shared<const NcclUse>(library, communicator, kFailedWork);
+    CommunicatorUse made{use->get(), 0, 1, use};
+    const char* const what = "asking for a communicator's ranks";
+    const Nccl::Functions& nccl = library.functions();
+    library.check(nccl.ncclCommUserRank(use->get(), &made.rank), use->get(), what);
+    library.check(nccl.ncclCommCount(use->get(), &made.ranks), use->get(), what);
+    return made;
   }
+  void check_collectives() const override { library(); }
   std::unique_ptr<DeviceCommunicator> make_communicator(const Device& device,
                                                         HostCommunicator& host) const override {
     return std::make_unique<NcclCommunicator>(static_cast<const CudaDevice&>(device), host);
@@ -70,6 +77,13 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  /// Throws Error, with what to install, where there is no NCCL.
+  static const Nccl& library() {
+    std::string reason;
+    const Nccl* const library = Nccl::find(reason);
+    if (library == nullptr) fail_with(ErrorCode::kFAILED_INITIALIZATION, reason);
+    return *library;
+  }
   static int ordinal_of(CUdevice device) { return static_cast<int>(device); }
 
   /// The GPU's primary context, retained once for the rest of the process.

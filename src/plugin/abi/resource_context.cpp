@@ -66,7 +66,9 @@ void require_workspace(const Device* device, size_t bytes, std::string_view owne
   }
 }
 
-ResourceContext::ResourceContext(const KernelArgs& args)
-    : services_(args.services), allocator_(allocator_for(args)) {}
+ResourceContext::ResourceContext(const KernelArgs& args, bool communicates)
+    : services_(args.services),
+      allocator_(allocator_for(args)),
+      communicator_(args, communicates) {}
 
 }  // namespace opwright

@@ -2,13 +2,16 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "backend/last_use.h"
 #include "network/operator.h"
 #include "opwright/allocator.h"
 #include "opwright/plugin_base.h"
+#include "plugin/kernel/kernel_communicator.h"
 
 namespace opwright {
 
@@ -41,15 +44,25 @@ void require_workspace(const Device* device, size_t bytes, std::string_view owne
 /// The context that a kernel's plugin gets in attachToContext(). It outlives the plugin.
 class ResourceContext final : public IPluginResourceContext {
  public:
-  explicit ResourceContext(const KernelArgs& args);
+  /// `communicates`: whether the plugin says that it exchanges data with other ranks.
+  explicit ResourceContext(const KernelArgs& args, bool communicates = false);
   IGpuAllocator* getGpuAllocator() const noexcept override { return allocator_.get(); }
   IErrorRecorder* getErrorRecorder() const noexcept override {
     return services_ != nullptr ? services_->recorder : nullptr;
   }
 
+  /// The communicator of the execution context. Calls of the plugin are its Calls.
+  KernelCommunicator& communicator() const { return communicator_; }
+  /// Keeps why the plugin did not get the communicator, for the error of a call that fails.
+  void note_refusal(std::string reason) const { refusal_ = std::move(reason); }
+  /// The reason, which is then forgotten.
+  std::string take_refusal() const { return std::exchange(refusal_, {}); }
+
  private:
   const PluginServices* const services_;
   const std::shared_ptr<IGpuAllocator> allocator_;
+  mutable KernelCommunicator communicator_;
+  mutable std::string refusal_;
 };
 
 }  // namespace opwright

@@ -21,7 +21,10 @@ struct OperatorLoadContext;
 class V3Model : public PluginModel {
  public:
   V3Model(V3Plugin plugin, V3Inputs inputs, size_t workspace_size)
-      : plugin_(std::move(plugin)), inputs_(inputs), workspace_size_(workspace_size) {}
+      : plugin_(std::move(plugin)),
+        communicates_(!plugin_.is_compiled() && plugin_.communicates()),
+        inputs_(inputs),
+        workspace_size_(workspace_size) {}
   IPluginV3& object() const { return plugin_.object(); }
 
   std::string_view kind() const final { return "PluginV3"; }
@@ -30,6 +33,7 @@ class V3Model : public PluginModel {
   std::vector<OutputInfo> infer(InferContext& context) const final;
   bool can_infer() const final { return plugin_.has_build(); }
   bool is_shape_input(int input) const final { return input >= inputs_.tensors; }
+  bool communicates() const final { return communicates_; }
   std::vector<Candidate> candidates(const CandidateQuery& query) const final;
   std::optional<std::string> timing_key() const final;
   Attributes store(std::string_view layer) const final;
@@ -63,6 +67,7 @@ class V3Model : public PluginModel {
   virtual size_t wanted_workspace(const V3Plugin& configured, const KernelArgs& args) const = 0;
 
   const V3Plugin plugin_;
+  const bool communicates_;
   const V3Inputs inputs_;
   const size_t workspace_size_;  ///< of a configured plugin
 };

@@ -19,7 +19,8 @@ class AttachedV3One {
   /// `plugin` is a clone that belongs to the caller.
   AttachedV3One(V3Plugin plugin, const KernelArgs& args, int num_inputs)
       : layer_(args.layer),
-        context_(args),
+        communicates_(plugin.communicates()),
+        context_(args, communicates_),
         inputs_(describe_for_run(args.inputs.first(static_cast<size_t>(num_inputs)))),
         outputs_(describe_for_run(args.outputs)),
         plugin_(attach(std::move(plugin))),
@@ -32,12 +33,15 @@ class AttachedV3One {
   ExecutionDomain* domain() const {
     return execution_domain(plugin_.object().getAPILanguage(), device_);
   }
-  std::string capture_obstacle() const { return capture_obstacle_of(*runtime_); }
+  std::string capture_obstacle() const {
+    return communicates_ ? std::string(kExchangeObstacle) : capture_obstacle_of(*runtime_);
+  }
   std::string description() const { return {}; }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) {
     set_extents(inputs_, inputs);
     set_extents(outputs_, outputs);
+    const KernelCommunicator::Call scope(context_.communicator());
     plugin_.call(layer_, "onShapeChange", [&] {
       return runtime_->onShapeChange(inputs_.data(), static_cast<int32_t>(inputs_.size()),
                                      outputs_.data(), static_cast<int32_t>(outputs_.size()));
@@ -45,14 +49,23 @@ class AttachedV3One {
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue queue) {
+    const KernelCommunicator::Call scope(context_.communicator());
     const int32_t status = runtime_->enqueue(inputs_.data(), outputs_.data(), inputs, outputs,
                                              workspace, static_cast<cudaStream_t>(queue));
     if (status != 0) [[unlikely]]
-      plugin_.fail_call(layer_, "enqueue", status);
+      reject_run(status);
   }
 
  private:
+  [[noreturn]] void reject_run(int32_t status) const {
+    const std::string refusal = context_.take_refusal();
+    if (refusal.empty()) plugin_.fail_call(layer_, "enqueue", status);
+    fail_with(ErrorCode::kINVALID_STATE, plugin_.prefix(layer_), "enqueue() returned ", status,
+              ". ", refusal);
+  }
+
   V3Plugin attach(V3Plugin plugin) {
+    const KernelCommunicator::Call scope(context_.communicator());
     IPluginV3* const attached =
         plugin.call(layer_, [&] { return plugin.one().runtime->attachToContext(&context_); });
     if (attached == nullptr) plugin.reject(layer_, "attachToContext() returned null");
@@ -69,6 +82,7 @@ class AttachedV3One {
   }
 
   const std::string layer_;
+  const bool communicates_;
   ResourceContext context_;  // outlives the plugin
   std::vector<PluginTensorDesc> inputs_, outputs_;
   const V3Plugin plugin_;

@@ -4,7 +4,9 @@
 #include <set>
 #include <utility>
 
+#include "base/cast.h"
 #include "base/types.h"
+#include "opwright/communicator.h"
 #include "plugin/abi/expr_builder.h"
 #include "plugin/kernel/stored_ports.h"
 #include "plugin/registry/callback.h"
@@ -141,6 +143,15 @@ V3QuickParts V3Plugin::quick_parts() const {
           " has no runtime part: getCapabilityInterface(kRUNTIME) is null, and its build part is "
           "no IPluginV3QuickAOTBuild, which would bring a compiled kernel");
   return parts;
+}
+
+bool V3Plugin::communicates() const {
+  const auto says = [&](const auto* part) {
+    const auto* const communicating = cast_to<const ICommunicatingPlugin>(part);
+    return communicating != nullptr && call({}, [&] { return communicating->communicates(); });
+  };
+  return says(object_.get()) ||
+         std::visit([&](const auto& parts) { return says(parts.runtime); }, parts_);
 }
 
 bool V3Plugin::has_build() const {

@@ -71,6 +71,8 @@ class V3Plugin : public CalledPlugin {
   const V3QuickParts& quick() const { return std::get<V3QuickParts>(parts_); }
   bool has_build() const;
   void require_build() const;
+  /// Whether the plugin, or its runtime part, says that it exchanges data with other ranks.
+  bool communicates() const;
   /// Whether the plugin provides a compiled kernel.
   bool is_compiled() const { return is_quick() && quick().aot != nullptr; }
 

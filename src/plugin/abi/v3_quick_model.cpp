@@ -25,6 +25,7 @@ class AttachedV3Quick {
   AttachedV3Quick(V3Plugin plugin, const KernelArgs& args, int num_inputs)
       : layer_(args.layer),
         plugin_(std::move(plugin)),
+        communicates_(plugin_.communicates()),
         runtime_(plugin_.quick().runtime),
         device_(args.device),
         inputs_(args.inputs.first(static_cast<size_t>(num_inputs))),
@@ -36,7 +37,9 @@ class AttachedV3Quick {
   ExecutionDomain* domain() const {
     return execution_domain(plugin_.object().getAPILanguage(), device_);
   }
-  std::string capture_obstacle() const { return capture_obstacle_of(*runtime_); }
+  std::string capture_obstacle() const {
+    return communicates_ ? std::string(kExchangeObstacle) : capture_obstacle_of(*runtime_);
+  }
   std::string description() const { return {}; }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) {
@@ -67,6 +70,7 @@ class AttachedV3Quick {
 
   const std::string layer_;
   const V3Plugin plugin_;
+  const bool communicates_;
   IPluginV3QuickRuntime* const runtime_;
   const Device* const device_;
   Ports inputs_, outputs_;

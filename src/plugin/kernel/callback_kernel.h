@@ -9,10 +9,14 @@
 
 namespace opwright {
 
+/// Kernel::capture_obstacle() of plugins that exchange data with other ranks.
+inline constexpr char kExchangeObstacle[] =
+    "a plugin that exchanges data with other ranks, which would have to be captured on all of them "
+    "in the same run";
+
 /// The kernel of a plugin whose code is called, for all plugin interfaces. `Attached` is the plugin
 /// in a context and is made in place. Its methods domain(), on_shape_change(), enqueue(),
-/// description() and capture_obstacle() are those of Kernel. capture_obstacle() is only asked if
-/// there is a domain: code that needs none, C++ code, may be captured.
+/// description() and capture_obstacle() are those of Kernel.
 ///
 /// It is a template, so that a run makes only two indirect calls: the kernel's and the plugin's.
 template <class Attached>
@@ -26,9 +30,7 @@ class CallbackKernel final : public Kernel {
 
   size_t workspace_size() const override { return workspace_size_; }
   ExecutionDomain* domain() const override { return domain_; }
-  std::string capture_obstacle() const override {
-    return domain_ != nullptr ? attached_.capture_obstacle() : std::string();
-  }
+  std::string capture_obstacle() const override { return attached_.capture_obstacle(); }
   std::string description() const override { return attached_.description(); }
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     attached_.on_shape_change(inputs, outputs);

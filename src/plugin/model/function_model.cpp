@@ -128,6 +128,8 @@ class FunctionModel final : public PluginModel {
     return parameter != nullptr && parameter->kind == ParameterKind::kShapeInput;
   }
 
+  bool communicates() const override { return !is_compiled() && definition_->communicates(); }
+
   std::vector<Candidate> candidates(const CandidateQuery& query) const override {
     require_implementation(*definition_, mode_, query.layer, query.device);
     return list_candidates(*definition_, attributes_, query);

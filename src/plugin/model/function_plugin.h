@@ -93,6 +93,8 @@ class FunctionPlugin {
   /// has_autotune().
   virtual std::vector<Candidate> autotune(const CandidateQuery& query,
                                           const FieldValues& attributes) const = 0;
+  /// Whether `impl` exchanges data with other ranks.
+  virtual bool communicates() const { return false; }
   /// Makes the kernel that calls `impl`, a CallbackKernel.
   virtual std::unique_ptr<Kernel> attach(const KernelArgs& args, const FieldValues& attributes,
                                          const FunctionOutputs& outputs) const = 0;

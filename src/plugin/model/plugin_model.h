@@ -41,6 +41,9 @@ class PluginModel {
     return false;
   }
 
+  /// See Operation.
+  virtual bool communicates() const { return false; }
+
   /// The combinations of types and formats that the plugin supports, each with its tactics; see
   /// Operator::candidates().
   virtual std::vector<Candidate> candidates(const CandidateQuery& query) const = 0;

@@ -22,6 +22,7 @@ class PluginOperator final : public Operator {
     return model_->infer(context);
   }
   bool is_shape_input(int input) const override { return model_->is_shape_input(input); }
+  bool communicates() const override { return model_->communicates(); }
   std::vector<Candidate> candidates(const CandidateQuery& query) const override {
     return model_->candidates(query);
   }
@@ -52,6 +53,7 @@ class PlannedPlugin final : public PlannedOperator {
   }
   bool can_infer() const override { return model_->can_infer(); }
   bool is_shape_input(int input) const override { return model_->is_shape_input(input); }
+  bool communicates() const override { return model_->communicates(); }
   void check(const KernelArgs& args) const override;
   std::unique_ptr<Kernel> make_kernel(const KernelArgs& args) const override {
     return model_->attach(args);

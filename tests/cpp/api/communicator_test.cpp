@@ -49,5 +49,18 @@ TEST_F(Ranks, AContextTakesACommunicatorOfItsDevice) {
   EXPECT_EQ(createCommunicator(logger, name.c_str(), 1, 1, 1), nullptr);
 }
 
+TEST_F(Ranks, AnAttentionHasANumberOfThem) {
+  nvinfer1::ITensor& x = input("x", {1, 2, 4, 8});
+  nvinfer1::IAttention* const attention =
+      network->addAttention(x, x, x, nvinfer1::AttentionNormalizationOp::kSOFTMAX, false);
+  ASSERT_NE(attention, nullptr);
+  EXPECT_EQ(attention->getNbRanks(), 1);
+  EXPECT_TRUE(attention->setNbRanks(3));
+  EXPECT_EQ(attention->getNbRanks(), 3);
+  EXPECT_FALSE(attention->setNbRanks(0));
+  EXPECT_EQ(attention->getNbRanks(), 3);
+  EXPECT_EQ(attention->getOutput(0)->getDimensions().nbDims, 4);
+}
+
 }  // namespace
 }  // namespace opwright::testing

@@ -19,6 +19,7 @@ struct Behavior {
   bool has_core = true, has_build = true, has_runtime = true, can_clone = true;
   bool attach_returns_itself = false, attach_returns_null = false, fields_are_null = false;
   std::function<IPluginV3*()> attach;
+  bool communicates = false;  ///< whether it says that it exchanges data with other ranks
   std::function<int32_t(DataType*, int32_t, DataType const*, int32_t)> types =
       [](DataType* out, int32_t n, DataType const* in, int32_t) {
         for (int32_t i = 0; i < n; ++i) out[i] = in[0];

@@ -13,7 +13,8 @@ namespace opwright {
 class TestPlugin final : public IPluginV3,
                          public IPluginV3OneCore,
                          public IPluginV3OneBuildV2,
-                         public IPluginV3OneRuntime {
+                         public IPluginV3OneRuntime,
+                         public ICommunicatingPlugin {
  public:
   explicit TestPlugin(Behavior& b) : b_(b) { ++b_.live; }
   TestPlugin(TestPlugin const& other)
@@ -21,12 +22,14 @@ class TestPlugin final : public IPluginV3,
         IPluginV3OneCore(other),
         IPluginV3OneBuildV2(other),
         IPluginV3OneRuntime(other),
+        ICommunicatingPlugin(other),
         b_(other.b_),
         configured_type_(other.configured_type_) {
     ++b_.live;
   }
   ~TestPlugin() noexcept override { --b_.live; }
 
+  bool communicates() const noexcept override { return b_.communicates; }
   APILanguage getAPILanguage() const noexcept override { return b_.language; }
   IPluginCapability* getCapabilityInterface(PluginCapabilityType type) noexcept override {
     switch (type) {

@@ -5,20 +5,16 @@ On the GPU the emulated NCCL of tests/emulation stands in for NVIDIA's."""
 from __future__ import annotations
 
 import ctypes
-import multiprocessing as mp
 import os
 import signal
 import time
-import traceback
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import emulated_gpu
-import nccl
 import opwright as trt
 from collective_layers import (
     MOVES,
@@ -38,57 +34,11 @@ from collective_layers import (
 )
 from cuda_driver import Stream, driver
 from gpu_engines import Log
-
-CONTEXT = mp.get_context("fork")
-
+from rank_processes import in_ranks
 
 both_devices = pytest.mark.parametrize(
     "device", ["cpu", pytest.param("cuda", marks=emulated_gpu.emulated_only)]
 )
-
-
-def in_ranks(
-    ranks: int,
-    function: Callable,
-    timeout: float = 10.0,
-    limit: float = 60.0,
-    device: str = "cpu",
-) -> list:
-    """The results, or the texts of errors, of function(rank, communicator) in a process for each rank."""
-    name = uuid.uuid4().hex if device == "cpu" else nccl.unique_id()
-
-    def communicator(rank: int):
-        if device == "cpu":
-            return trt.Communicator(name, rank, ranks, timeout)
-        os.environ["OPWRIGHT_EMULATED_NCCL_TIMEOUT"] = str(timeout)
-        driver().make_current()
-        return nccl.communicator(name, rank, ranks)
-
-    def work(rank: int, pipe) -> None:
-        try:
-            pipe.send(function(rank, communicator(rank)))
-        except trt.Error as error:
-            pipe.send(str(error))
-        except BaseException:
-            pipe.send(traceback.format_exc())
-
-    processes = []
-    for rank in range(ranks):
-        mine, theirs = CONTEXT.Pipe(False)
-        process = CONTEXT.Process(target=work, args=(rank, theirs), daemon=True)
-        process.start()
-        theirs.close()
-        processes.append((process, mine))
-    results = []
-    end = time.monotonic() + limit
-    for process, pipe in processes:
-        try:
-            results.append(pipe.recv() if pipe.poll(max(0, end - time.monotonic())) else "hangs")
-        except EOFError:
-            results.append(None)
-        process.join(5)
-        process.kill()
-    return results
 
 
 @pytest.mark.parametrize(
@@ -657,9 +607,10 @@ def test_nccl_of_a_package_is_found(tmp_path: Path) -> None:
 import os, sys
 sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(tmp_path)!r}]
 import numpy as np
+import nccl
 import test_collectives as tests
 tests.driver().make_current()
-made = tests.nccl.communicator(tests.nccl.unique_id(), 0, 1)
+made = nccl.communicator(nccl.unique_id(), 0, 1)
 del os.environ["OPWRIGHT_NCCL"]
 engine = tests.trt.Runtime(tests.trt.Logger()).deserialize_cuda_engine(open({str(plan)!r}, "rb").read())
 print(tests.run(engine, made, {{"x": np.ones(4, np.float32)}}, "cuda")[0].sum())

@@ -22,9 +22,11 @@ import pytest
 
 import collective_layers
 import emulated_gpu
+import nccl
 import opwright as trt
+import opwright.plugin as trtp
 import sharded_models as models
-from collective_layers import MOVES, REDUCTIONS, ROOTED, Reduce, collective, data, expected
+from collective_layers import MOVES, REDUCTIONS, ROOTED, Op, Reduce, collective, data, expected
 from cuda_driver import Stream, driver
 from gpu_ranks import Rank, Ranks, obstacle
 from paths import ROOT
@@ -103,6 +105,55 @@ def test_all_operations_and_types(ranks: Ranks, group: tuple[int, ...] | None) -
             for (op, each), y in zip(cases, outputs, strict=True):
                 want = expected(op, each, order.index(root), parts, order.index(number))
                 np.testing.assert_array_equal(y, want, f"rank {number}: {op} {each} {dtype}")
+
+
+@trtp.register("ranks::total")
+def total_desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
+    return x.like()
+
+
+@trtp.impl("ranks::total", device="cuda")
+def total(x, outputs, stream, comm: trtp.Comm):
+    assert comm.communicator.rank == comm.rank and comm.num_ranks == RANKS
+    nccl.all_reduce(x.data_ptr, outputs[0].data_ptr, 15, comm.address, stream)
+
+
+def test_a_plugin_between_collective_layers(ranks: Ranks) -> None:
+    """It uses NCCL's communicator of Opwright's, as the layers do."""
+
+    def add(network, x):
+        first = collective(network, x, Op.ALL_REDUCE, Reduce.SUM, ranks=RANKS)
+        second = network.add_plugin(trtp.op.ranks.total(first)).get_output(0)
+        return [collective(network, second, Op.ALL_REDUCE, Reduce.SUM, ranks=RANKS)]
+
+    plan = plan_of(add, {"x": (trt.float32, (3, 5))})
+    want = 4 * sum(data(np.float32, (3, 5), rank) for rank in range(RANKS))
+    for results in ranks.call(run_all, 2 * [(plan, np.float32, (3, 5))]):
+        for (y,) in results:
+            np.testing.assert_array_equal(y, want)
+
+
+def attend(rank: Rank, plan: bytes, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    mine = slice(rank.number * 12, rank.number * 12 + 12)
+    return rank.run(plan, {"q": q, "k": k[:, :, mine], "v": v[:, :, mine]})[0]
+
+
+def test_attention_over_both(ranks: Ranks) -> None:
+    random = np.random.default_rng(0)
+    q, k, v = (random.normal(size=(1, 4, n, 16)).astype(np.float16) for n in (5, 24, 24))
+
+    def add(network, *inputs):
+        attention = network.add_attention(*inputs, trt.AttentionNormalizationOp.SOFTMAX, False)
+        attention.num_ranks = RANKS
+        return [attention.get_output(0)]
+
+    shapes = {"q": (1, 4, 5, 16), "k": (1, 4, 12, 16), "v": (1, 4, 12, 16)}
+    plan = plan_of(add, {name: (trt.float16, shape) for name, shape in shapes.items()})
+    scores = np.exp(q.astype(np.float64) @ k.astype(np.float64).swapaxes(2, 3))
+    want = scores / scores.sum(-1, keepdims=True) @ v
+    first, second = ranks.call(attend, plan, q, k, v)
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(first, want, rtol=0, atol=5e-3)
 
 
 def values(rank: int, number: int, count: int = 5001) -> np.ndarray:

@@ -38,3 +38,18 @@ def communicator(name: bytes, rank: int, ranks: int) -> int:
 
 def destroy(communicator: int) -> None:
     _call("ncclCommDestroy", ctypes.c_void_p(communicator))
+
+
+def all_reduce(source: int, target: int, count: int, communicator: int, stream: int) -> None:
+    """The sum of FP32 numbers."""
+    numbers, total = 7, 0
+    _call(
+        "ncclAllReduce",
+        ctypes.c_void_p(source),
+        ctypes.c_void_p(target),
+        ctypes.c_size_t(count),
+        numbers,
+        total,
+        ctypes.c_void_p(communicator),
+        ctypes.c_void_p(stream),
+    )
