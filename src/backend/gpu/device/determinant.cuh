@@ -16,12 +16,11 @@ struct DeterminantArguments {
   unsigned long long room;
   Index count, n;
 };
-// The row from k on with the greatest element in column k.
-__device__ inline Index find_pivot(const double* a, Index n, Index k) {
-  Index pivot = k;
+// Finds the row from k on with the greatest element in column k. `pivot` is in shared memory.
+__device__ inline void find_pivot(const double* a, Index n, Index k, Index& pivot) {
+  pivot = k;
   for (Index row = k + 1; row < n; ++row)
     if (fabs(a[row * n + k]) > fabs(a[pivot * n + k])) pivot = row;
-  return pivot;
 }
 // All threads of the block eliminate matrix `a`. Returns its determinant in all of them.
 template <class Config>
@@ -31,7 +30,7 @@ __device__ inline double eliminate(double* a, Index n) {
   double result = 1;
   for (Index k = 0; k < n; ++k) {
     __syncthreads();
-    if (thread == 0) pivot = find_pivot(a, n, k);
+    if (thread == 0) find_pivot(a, n, k, pivot);
     __syncthreads();
     const Index other = pivot;
     const double head = a[other * n + k];
