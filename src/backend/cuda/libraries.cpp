@@ -9,8 +9,8 @@
 
 namespace opwright::cuda {
 
-std::vector<std::string> library_files(std::span<const std::string> names) {
-  std::vector<std::string> files(names.begin(), names.end());
+std::vector<std::string> library_files(const std::vector<std::string>& names) {
+  std::vector<std::string> files = names;
   const char* path = std::getenv("OPWRIGHT_CUDA_PATH");
   std::string_view folders = path != nullptr ? path : "";
   while (!folders.empty()) {
@@ -29,7 +29,9 @@ std::vector<std::string> library_files_for_driver(std::vector<std::string> names
   return library_files(names);
 }
 
-void* open_library(std::span<const std::string> files, std::string& reason) {
+void* open_library(const char* variable, std::vector<std::string> files, std::string& reason) {
+  const char* const named = std::getenv(variable);
+  if (named != nullptr && *named != '\0') files = {named};
   for (const std::string& file : files) {
     if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
     if (reason.empty()) reason = dlerror();
