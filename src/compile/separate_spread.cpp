@@ -136,6 +136,7 @@ class Separation {
   /// The convolution of these channels; the other one has the bias where they are of one pixel.
   GraphValue* convolution(const std::vector<Channels>& channels, bool are_pixels) {
     std::vector<GraphValue*> parts;
+    parts.reserve(channels.size());
     for (const Channels& each : channels) parts.push_back(each.value);
     GraphValue* x = join(parts);
     SymShape from = node_->inputs[0]->info.dims, to = node_->outputs[0]->info.dims;
