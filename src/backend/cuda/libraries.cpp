@@ -29,14 +29,18 @@ std::vector<std::string> library_files_for_driver(std::vector<std::string> names
   return library_files(names);
 }
 
-void* open_library(const char* variable, std::vector<std::string> files, std::string& reason) {
-  const char* const named = std::getenv(variable);
-  if (named != nullptr && *named != '\0') files = {named};
+void* open_library(std::span<const std::string> files, std::string& reason) {
   for (const std::string& file : files) {
     if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
     if (reason.empty()) reason = dlerror();
   }
   return nullptr;
+}
+
+void* open_library(const char* variable, std::span<const std::string> files, std::string& reason) {
+  const char* const named = std::getenv(variable);
+  if (named == nullptr || *named == '\0') return open_library(files, reason);
+  return open_library(std::vector<std::string>{named}, reason);
 }
 
 std::string version_text(size_t number) {

@@ -27,10 +27,11 @@ std::vector<std::string> library_files(const std::vector<std::string>& names);
 /// libraries of its own major version and of earlier ones.
 std::vector<std::string> library_files_for_driver(std::vector<std::string> names);
 
-/// Opens the file that the environment variable names, else the first of the files that can be
-/// opened; it is never closed. Null where there is none; then `reason` says why the first file
-/// cannot be opened.
-void* open_library(const char* variable, std::vector<std::string> files, std::string& reason);
+/// The first of the files that can be opened; it is never closed. Null where there is none; then
+/// `reason` says why the first file cannot be opened.
+void* open_library(std::span<const std::string> files, std::string& reason);
+/// The same for the file that the environment variable names, if it is set.
+void* open_library(const char* variable, std::span<const std::string> files, std::string& reason);
 
 /// Sets the pointer to the library's function. Returns false and sets null where the library has no
 /// function of that name.
