@@ -148,8 +148,7 @@ bool GraphValue::is_of_constants(int nodes) const {
 
 bool GraphValue::is_single(size_t inner) const {
   const size_t outer = info.dims.size() - std::min(info.dims.size(), inner);
-  return std::all_of(info.dims.begin(), info.dims.begin() + static_cast<std::ptrdiff_t>(outer),
-                     [](const Expr& extent) { return extent == Expr(1); });
+  return are_ones(std::span(info.dims).first(outer));
 }
 
 int Graph::use_count(const GraphValue& value) const {

@@ -21,11 +21,6 @@ struct Channels {
   int64_t first = 0, count = 0;
 };
 
-bool are_ones(const SymShape& dims, size_t first) {
-  return std::all_of(dims.begin() + static_cast<std::ptrdiff_t>(first), dims.end(),
-                     [](const Expr& extent) { return extent == Expr(1); });
-}
-
 /// The tensor of one pixel whose channels the value has at all pixels. Null for other values.
 GraphValue* spread_pixel(const GraphValue& value) {
   const GraphNode* const node = value.producer;
@@ -34,8 +29,8 @@ GraphValue* spread_pixel(const GraphValue& value) {
     return nullptr;
   GraphValue* const pixel = node->inputs[0];
   const SymShape &from = pixel->info.dims, &to = value.info.dims;
-  const bool is_pixel =
-      from.size() == to.size() && from[0] == to[0] && from[1] == to[1] && are_ones(from, 2);
+  const bool is_pixel = from.size() == to.size() && from[0] == to[0] && from[1] == to[1] &&
+                        are_ones(std::span(from).subspan(2));
   return is_pixel ? pixel : nullptr;
 }
 
@@ -46,7 +41,8 @@ bool is_one_by_one(const GraphNode& node, const ConvolutionParams& params) {
   return params.groups == 1 && params.zero_point == 0 && !params.has_residual &&
          !params.fused.present() && !params.activation.present() && all(params.stride, 1) &&
          all(params.pre_padding, 0) && all(params.post_padding, 0) && node.inputs.size() <= 3 &&
-         node.inputs[1]->is_constant() && are_ones(node.inputs[1]->info.dims, 2) &&
+         node.inputs[1]->is_constant() &&
+         are_ones(std::span(node.inputs[1]->info.dims).subspan(2)) &&
          is_floating(node.inputs[1]->info.dtype);
 }
 
@@ -140,6 +136,7 @@ class Separation {
   /// The convolution of these channels; the other one has the bias where they are of one pixel.
   GraphValue* convolution(const std::vector<Channels>& channels, bool are_pixels) {
     std::vector<GraphValue*> parts;
+    parts.reserve(channels.size());
     for (const Channels& each : channels) parts.push_back(each.value);
     GraphValue* x = join(parts);
     SymShape from = node_->inputs[0]->info.dims, to = node_->outputs[0]->info.dims;

@@ -43,11 +43,8 @@ std::optional<std::vector<AxisGroup>> axis_groups(const SymShape& in, const SymS
     groups.push_back(group);
     i = group.in_end, k = group.out_end;
   }
-  const auto are_ones = [](const SymShape& shape, size_t first) {
-    return std::all_of(shape.begin() + static_cast<std::ptrdiff_t>(first), shape.end(),
-                       [](const Expr& extent) { return extent == Expr(1); });
-  };
-  if (!are_ones(in, i) || !are_ones(out, k)) return std::nullopt;
+  if (!are_ones(std::span(in).subspan(i)) || !are_ones(std::span(out).subspan(k)))
+    return std::nullopt;
   return groups;
 }
 

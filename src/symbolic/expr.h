@@ -86,6 +86,8 @@ Expr numel(std::span<const Expr> shape);
 /// The shape when every extent is constant; throws Error otherwise.
 Shape constant_shape(std::span<const Expr> shape);
 bool is_constant(std::span<const Expr> shape);
+/// Whether all extents are 1.
+bool are_ones(std::span<const Expr> shape);
 /// Throws Error as Expr::evaluate does, and when an extent is negative.
 Shape evaluate(std::span<const Expr> shape, std::span<const int64_t> symbols);
 /// NumPy's broadcasting of two extents. A constant other than 1 and a symbolic extent give the

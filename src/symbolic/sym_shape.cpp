@@ -18,6 +18,10 @@ bool is_constant(std::span<const Expr> shape) {
   return std::all_of(shape.begin(), shape.end(), [](const Expr& e) { return e.is_constant(); });
 }
 
+bool are_ones(std::span<const Expr> shape) {
+  return std::all_of(shape.begin(), shape.end(), [](const Expr& e) { return e == Expr(1); });
+}
+
 Shape constant_shape(std::span<const Expr> shape) {
   Shape result;
   for (const Expr& extent : shape) {

@@ -1,7 +1,6 @@
 #include "backend/cuda/cublaslt.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/libraries.h"
@@ -35,12 +34,6 @@ int code_of(DataType type) {
     default:
       fail("cuBLASLt is asked for no products of ", name(type));
   }
-}
-
-std::vector<std::string> cublaslt_files() {
-  const char* file = std::getenv("OPWRIGHT_CUBLASLT");
-  if (file != nullptr && *file != '\0') return {file};
-  return library_files_for_driver({"libcublasLt.so.13", "libcublasLt.so.12"});
 }
 
 }  // namespace
@@ -89,7 +82,9 @@ const CublasLt* CublasLt::find(std::string& reason) {
   };
   static const Found found = []() -> Found {
     std::string why;
-    void* const library = open_library(cublaslt_files(), why);
+    void* const library =
+        open_library("OPWRIGHT_CUBLASLT",
+                     library_files_for_driver({"libcublasLt.so.13", "libcublasLt.so.12"}), why);
     if (library == nullptr)
       return {nullptr, str("cuBLASLt cannot be loaded (", why, "); ", kInstallCublasLt)};
     auto functions = std::make_unique<Functions>();

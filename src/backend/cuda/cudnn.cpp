@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <span>
 #include <string_view>
 
@@ -114,12 +113,6 @@ int cudnn_type(DataType type) {
   }
 }
 
-std::vector<std::string> cudnn_files() {
-  const char* file = std::getenv("OPWRIGHT_CUDNN");
-  if (file != nullptr && *file != '\0') return {file};
-  return library_files(std::vector<std::string>{"libcudnn.so.9"});
-}
-
 }  // namespace
 
 struct Cudnn::Functions {
@@ -145,7 +138,7 @@ const Cudnn* Cudnn::find(std::string& reason) {
   };
   static const Found found = []() -> Found {
     std::string why;
-    void* const library = open_library(cudnn_files(), why);
+    void* const library = open_library("OPWRIGHT_CUDNN", library_files({"libcudnn.so.9"}), why);
     if (library == nullptr)
       return {nullptr, str("cuDNN cannot be loaded (", why, "); ", kInstallCudnn)};
     auto functions = std::make_unique<Functions>();

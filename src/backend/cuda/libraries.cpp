@@ -9,8 +9,8 @@
 
 namespace opwright::cuda {
 
-std::vector<std::string> library_files(std::span<const std::string> names) {
-  std::vector<std::string> files(names.begin(), names.end());
+std::vector<std::string> library_files(const std::vector<std::string>& names) {
+  std::vector<std::string> files = names;
   const char* path = std::getenv("OPWRIGHT_CUDA_PATH");
   std::string_view folders = path != nullptr ? path : "";
   while (!folders.empty()) {
@@ -35,6 +35,12 @@ void* open_library(std::span<const std::string> files, std::string& reason) {
     if (reason.empty()) reason = dlerror();
   }
   return nullptr;
+}
+
+void* open_library(const char* variable, std::span<const std::string> files, std::string& reason) {
+  const char* const named = std::getenv(variable);
+  if (named == nullptr || *named == '\0') return open_library(files, reason);
+  return open_library(std::vector<std::string>{named}, reason);
 }
 
 std::string version_text(size_t number) {

@@ -22,7 +22,7 @@ class CudaDevice;
 
 /// Files where NVIDIA's libraries of these names may lie, the best first: where the loader finds
 /// them, in a folder of OPWRIGHT_CUDA_PATH (separated by colons), in the CUDA toolkit.
-std::vector<std::string> library_files(std::span<const std::string> names);
+std::vector<std::string> library_files(const std::vector<std::string>& names);
 /// The files of a library's versions for CUDA 13 and earlier, the newest first. A driver runs
 /// libraries of its own major version and of earlier ones.
 std::vector<std::string> library_files_for_driver(std::vector<std::string> names);
@@ -30,6 +30,8 @@ std::vector<std::string> library_files_for_driver(std::vector<std::string> names
 /// The first of the files that can be opened; it is never closed. Null where there is none; then
 /// `reason` says why the first file cannot be opened.
 void* open_library(std::span<const std::string> files, std::string& reason);
+/// The same for the file that the environment variable names, if it is set.
+void* open_library(const char* variable, std::span<const std::string> files, std::string& reason);
 
 /// Sets the pointer to the library's function. Returns false and sets null where the library has no
 /// function of that name.

@@ -1,7 +1,6 @@
 #include "backend/cuda/nccl.h"
 
 #include <atomic>
-#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -37,12 +36,6 @@ enum NcclOperation : int {
   kNcclMean = 4
 };
 
-std::vector<std::string> nccl_files() {
-  const char* file = std::getenv("OPWRIGHT_NCCL");
-  if (file != nullptr && *file != '\0') return {file};
-  return library_files(std::vector<std::string>{"libnccl.so.2"});
-}
-
 /// "2.27.3" of 22703; before 2.9 it is "2.8.4" of 2804.
 std::string nccl_version_text(int number) {
   constexpr int kFirstLong = 10000;
@@ -64,7 +57,7 @@ const Nccl* Nccl::find(std::string& reason) {
   };
   static const Found found = []() -> Found {
     std::string why;
-    void* const library = open_library(nccl_files(), why);
+    void* const library = open_library("OPWRIGHT_NCCL", library_files({"libnccl.so.2"}), why);
     if (library == nullptr)
       return {nullptr,
               str("ranks on GPUs exchange data with NCCL, NVIDIA's library of collectives, which "

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <vector>
@@ -43,16 +42,11 @@ constexpr char kInstall[] =
     "install it (python -m pip install nvidia-cuda-nvrtc, or the CUDA toolkit), or name its file "
     "with the environment variable OPWRIGHT_NVRTC";
 
-/// Files of the library to try, the best first.
-std::vector<std::string> nvrtc_files() {
-  const char* file = std::getenv("OPWRIGHT_NVRTC");
-  if (file != nullptr && *file != '\0') return {file};
-  return library_files_for_driver({"libnvrtc.so.13", "libnvrtc.so.12"});
-}
-
 void* open_nvrtc() {
   std::string reason;
-  if (void* library = open_library(nvrtc_files(), reason)) return library;
+  if (void* library = open_library(
+          "OPWRIGHT_NVRTC", library_files_for_driver({"libnvrtc.so.13", "libnvrtc.so.12"}), reason))
+    return library;
   fail_with(ErrorCode::kFAILED_INITIALIZATION,
             "kernels for the GPU are compiled with NVRTC, NVIDIA's compiler library, which cannot "
             "be loaded (",

@@ -1,6 +1,7 @@
 #include "operators/col2im.h"
 
 #include "backend/candidates.h"
+#include "backend/gpu/config_writer.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/source.h"
 #include "backend/gpu/windows.h"
@@ -48,22 +49,15 @@ std::optional<GeneratedKernel> generate_col2im(const Operator& op, const KernelA
   source.check_equal(columns[2], blocks, "the columns must be those of the image's blocks");
   source.check_equal(floor_div(columns[1], taps) * taps, columns[1],
                      "the columns must have whole blocks");
-  source.add_declarations(windows.constants());
-  source.add_declarations(include("windows.cuh"));
-  const std::string names[] = {"plane", "pixel"};
-  const Expr extents[] = {planes, pixels};
+  ConfigWriter config;
+  config.type("Element", storage_type(args.outputs[0].type.dtype));
+  source.add_declarations(windows.constants() + include("windows.cuh") + include("col2im.cuh") +
+                          config.write());
   const Expr count = planes * pixels;
-  return source.finish(str("const Windows windows = ", windows.make(source),
-                           ";\nfor (Index at = first_index(); at < ", source.value(count),
-                           "; at += index_step()) {\n", source.decompose("at", names, extents),
-                           "Index start[kAxes];\nwindows.begin(pixel, start);\nfloat sum = 0.0f;\n",
-                           "for (Index tap = 0; tap < ", source.value(taps),
-                           "; ++tap) {\nconst Index place = windows.find(start, tap);\n"
-                           "if (place >= 0) sum += load(in0[(plane * ",
-                           source.value(taps), " + tap) * ", source.value(blocks),
-                           " + place]);\n}\nout0[at] = store<",
-                           storage_type(args.outputs[0].type.dtype), ">(sum);\n}\n"),
-                       blocks_for(count, kThreads), kThreads);
+  return source.finish(
+      str("add_columns<Config>({in0, out0, ", source.values({count, pixels, taps, blocks}), ", ",
+          windows.make(source), "});\n"),
+      blocks_for(count, kThreads), kThreads);
 }
 
 const RegisteredKernels<Col2Im> kCol2ImKernels({col2im_candidates, generate_col2im, nullptr});

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "backend/candidates.h"
+#include "backend/gpu/config_writer.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/source.h"
 #include "base/error.h"
@@ -38,32 +39,20 @@ class FillWriter {
 
   GeneratedKernel write() {
     const Expr count = numel(shape_), groups = ceil_div(count, Expr(width_));
+    config_.type("Element", storage_type(type_)), config_.type("Value", register_type(type_));
+    config_.number("kWidth", width_);
     const bool is_linear = params_.operation == FillOperation::kLINSPACE;
-    std::string text = is_linear ? linear_setup() : random_setup();
-    text +=
-        str("const Index count = ", source_.value(count), ";\nconst bool aligned = is_aligned<",
-            storage_type(type_), ", ", width_, ">(out0);\n", "for (Index g = first_index(); g < ",
-            source_.value(groups), "; g += index_step()) {\nconst Index first = g * ", width_,
-            ";\nPack<", storage_type(type_), ", ", width_, "> pack;\n");
-    text += is_linear ? linear() : random();
-    text += str("if (aligned && first + ", width_ - 1, " < count) {\n*(Pack<", storage_type(type_),
-                ", ", width_, ">*)(out0 + first) = pack;\n} else {\nfor (int k = 0; k < ", width_,
-                "; ++k)\nif (first + k < count) out0[first + k] = pack.at[k];\n}\n}\n");
-    return source_.finish(text, blocks_for(groups, kThreads), kThreads);
+    const std::string filling = is_linear ? linear() : random();
+    source_.add_declarations(include("fill.cuh") + config_.write());
+    return source_.finish(str(is_linear ? "fill_linearly" : "fill_randomly", "<Config>({out0, ",
+                              source_.values({count, groups}), "}, {", filling, "});\n"),
+                          blocks_for(groups, kThreads), kThreads);
   }
 
  private:
   bool is_given(size_t input) const {
     return input < args_.inputs.size() && args_.inputs[input].present;
   }
-  /// Integers are counted as integers, since a double does not hold all of them. They wrap around.
-  bool is_integral() const { return is_integer(type_); }
-
-  std::string stored(std::string_view value) const {
-    return str("store<", storage_type(type_), ">(convert<", register_type(type_), ">(", value,
-               "))");
-  }
-
   /// Alpha or beta: element `axis` of the input where it is given, else the parameter.
   std::string parameter(int input, double number, size_t axis, std::string_view type) const {
     if (is_given(input)) return str("(", type, ")load(in", input, "[", axis, "])");
@@ -77,49 +66,29 @@ class FillWriter {
            args_.inputs[2].max[0] == static_cast<int64_t>(shape_.size());
   }
 
-  std::string linear_setup() {
-    const std::string_view sum = is_integral() ? "long long" : "double";
-    std::string text = str("const ", sum, " alpha = ", parameter(1, params_.alpha, 0, sum), ";\n");
-    const bool per_axis = has_step_per_axis();
-    for (size_t i = 0; i < shape_.size(); ++i)
-      if (per_axis || i + 1 == shape_.size())
-        text += str("const ", sum, " step", i, " = ",
-                    parameter(2, params_.beta, per_axis ? i : 0, sum), ";\n");
-    return text;
-  }
-
+  /// The members of LinearFilling.
   std::string linear() {
-    std::vector<std::string> positions;
-    for (size_t i = 0; i < shape_.size(); ++i) positions.push_back(str("a", i));
-    const std::string_view sum = is_integral() ? "long long" : "double";
-    std::string text = str("#pragma unroll\nfor (int k = 0; k < ", width_,
-                           "; ++k) {\nconst Index i = first + k;\n(void)i;\n",
-                           source_.decompose("i", positions, shape_), sum, " value = alpha;\n");
-    for (size_t i = 0; i < shape_.size(); ++i)
-      text += has_step_per_axis() || i + 1 == shape_.size()
-                  ? str("value += (", sum, ")", positions[i], " * step", i, ";\n")
-                  : str("(void)", positions[i], ";\n");
-    return text + str("pack.at[k] = ", stored(is_integral() ? "value" : "(float)value"), ";\n}\n");
+    const std::string_view sum = is_integer(type_) ? "long long" : "double";
+    const bool has_all_steps = has_step_per_axis();
+    config_.type("Sum", sum), config_.number("kAxes", shape_.size());
+    config_.flag("kHasAllSteps", has_all_steps);
+    std::string steps;
+    for (size_t i = 0; i < shape_.size(); ++i) {
+      const bool has_step = has_all_steps || i + 1 == shape_.size();
+      steps += str(i > 0 ? ", " : "",
+                   has_step ? parameter(2, params_.beta, has_all_steps ? i : 0, sum) : "0");
+    }
+    return str("{", source_.values(shape_), "}, ", parameter(1, params_.alpha, 0, sum), ", {",
+               steps, "}");
   }
 
-  std::string random_setup() {
-    source_.add_declarations(include("philox.cuh"));
-    return str("const float alpha = ", parameter(1, params_.alpha, 0, "float"),
-               ", beta = ", parameter(2, params_.beta, 0, "float"), ";\n");
-  }
-
+  /// The members of RandomFilling.
   std::string random() {
     const auto seed = static_cast<uint64_t>(params_.seed);
-    std::string text = str("#pragma unroll\nfor (int k = 0; k < ", width_, "; k += 4) {\n",
-                           "const Philox draw = philox((unsigned long long)(first + k) / 4, ",
-                           static_cast<uint32_t>(seed), "u, ", static_cast<uint32_t>(seed >> 32),
-                           "u);\nfloat values[4];\n");
-    text += params_.operation == FillOperation::kRANDOM_UNIFORM
-                ? "for (int j = 0; j < 4; ++j) values[j] = uniform(draw.words[j], alpha, beta);\n"
-                : "normal(draw.words[0], draw.words[1], alpha, beta, values);\n"
-                  "normal(draw.words[2], draw.words[3], alpha, beta, values + 2);\n";
-    return text +
-           str("for (int j = 0; j < 4; ++j) pack.at[k + j] = ", stored("values[j]"), ";\n}\n");
+    config_.flag("kIsUniform", params_.operation == FillOperation::kRANDOM_UNIFORM);
+    return str(static_cast<uint32_t>(seed), "u, ", static_cast<uint32_t>(seed >> 32), "u, ",
+               parameter(1, params_.alpha, 0, "float"), ", ",
+               parameter(2, params_.beta, 0, "float"));
   }
 
   KernelSource source_;
@@ -128,6 +97,7 @@ class FillWriter {
   const DataType type_;
   const int width_;
   SymShape shape_;
+  ConfigWriter config_;
 };
 
 std::vector<Candidate> fill_candidates(const Operator&, const CandidateQuery& query) {

@@ -1,6 +1,7 @@
 #include "operators/kv_cache.h"
 
 #include "backend/candidates.h"
+#include "backend/gpu/config_writer.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/source.h"
 #include "base/types.h"
@@ -34,33 +35,20 @@ std::optional<GeneratedKernel> generate_kv_cache(const Operator& op, const Kerne
   const std::string_view element = carrier_type(element_size(args.outputs[0].type.dtype));
   source.set_input_type(0, element), source.set_input_type(1, element);
   source.set_output_type(0, element);
+  ConfigWriter config;
+  config.type("Element", element);
+  config.type("Start", storage_type(args.inputs[2].type.dtype));
+  config.type("End", is_packed ? storage_type(args.inputs[3].type.dtype) : "void");
+  config.flag("kIsPacked", is_packed);
+  source.add_declarations(include("kv_cache.cuh") + config.write());
   const Expr tokens = update[is_packed ? 0 : 2];
-  const std::string heads = source.value(cache[1]), room = source.value(result[2]),
-                    before = source.value(cache[2]), size = source.value(cache[3]),
-                    all = source.value(tokens);
-  source.add_declarations(include("kv_cache.cuh"));
-  const std::string span = str("const Span span = span_of(in2[b], ", is_packed ? "in3[b]" : "0",
-                               ", ", is_packed ? "in3[b + 1]" : all, ", ", all, ", ", room, ");\n");
-  const std::vector<std::string> names = {"b", "h", "place", "e"};
   // All tokens of a packed update may belong to any batch.
-  const Expr count = cache[0] * cache[1] * tokens * cache[3];
-  const std::string from =
-      is_packed ? str("((span.first + token) * ", heads, " + h) * ", size, " + e")
-                : str("((b * ", heads, " + h) * ", all, " + token) * ", size, " + e");
-  const std::vector<std::string> of_update = {"b", "h", "token", "e"};
-  const std::vector<Expr> extents = {cache[0], cache[1], tokens, cache[3]};
+  const Expr updated = cache[0] * cache[1] * tokens * cache[3];
   return source.finish(
-      str("if ((const void*)out0 != (const void*)in0)\nfor (Index at = first_index(); at < ",
-          source.value(numel(result)), "; at += index_step()) {\n",
-          source.decompose("at", names, result), span,
-          "const Index token = place - span.start;\n"
-          "if (token < span.skipped || token >= span.count)\nout0[at] = place < ",
-          before, " ? in0[((b * ", heads, " + h) * ", before, " + place) * ", size,
-          " + e] : 0;\n}\n", "for (Index at = first_index(); at < ", source.value(count),
-          "; at += index_step()) {\n", source.decompose("at", of_update, extents), span,
-          "if (token < span.skipped || token >= span.count) continue;\nout0[((b * ", heads,
-          " + h) * ", room, " + span.start + token) * ", size, " + e] = in1[", from, "];\n}\n"),
-      blocks_for(count, kThreads), kThreads);
+      str("update_cache<Config>({in0, in1, in2, ", is_packed ? "in3" : "nullptr", ", out0, ",
+          source.values({numel(result), updated, cache[1], cache[2], result[2], tokens, cache[3]}),
+          "});\n"),
+      blocks_for(updated, kThreads), kThreads);
 }
 
 const RegisteredKernels<KvCacheUpdate> kKvCacheKernels({kv_cache_candidates,

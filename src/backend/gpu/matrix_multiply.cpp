@@ -33,9 +33,7 @@ struct MatrixStack {
 
   /// Distance of neighbouring rows in memory.
   const Expr& stride() const { return is_along_k ? along_k : across; }
-  bool is_single() const {
-    return std::all_of(stack.begin(), stack.end(), [](const Expr& e) { return e == Expr(1); });
-  }
+  bool is_single() const { return are_ones(stack); }
 };
 
 /// The axes of the output's stack, and the matrices by which a and b advance along them. An operand

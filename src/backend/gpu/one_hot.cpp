@@ -1,4 +1,5 @@
 #include "backend/candidates.h"
+#include "backend/gpu/config_writer.h"
 #include "backend/gpu/kernels.h"
 #include "backend/gpu/rows.h"
 #include "operators/indexing.h"
@@ -20,17 +21,15 @@ std::optional<GeneratedKernel> generate_one_hot(const Operator& op, const Kernel
   const Expr inner = numel(std::span(indices).subspan(place));
   const Expr depth = source.shape_values(2).at(0), count = outer * depth * inner;
   source.check_equal(source.dims(1)[0], Expr(2), "off and on are expected as the two values");
-  const std::string element = carrier_type(element_size(args.outputs[0].type.dtype)).data();
+  const std::string_view element = carrier_type(element_size(args.outputs[0].type.dtype));
   source.set_input_type(1, element);
   source.set_output_type(0, element);
-  source.add_declarations(include("indexing.cuh"));
-  const std::vector<std::string> names = {"o", "d", "i"};
-  const std::string extents[] = {source.value(inner), source.value(depth)};
+  ConfigWriter config;
+  config.type("Element", element);
+  config.type("Number", storage_type(args.inputs[0].type.dtype));
+  source.add_declarations(include("one_hot.cuh") + config.write());
   return source.finish(
-      str("const ", element, " off = in1[0], on = in1[1];\n",
-          "for (Index at = first_index(); at < ", source.value(count), "; at += index_step()) {\n",
-          source.decompose("at", names, std::vector<Expr>{outer, depth, inner}),
-          "out0[at] = find(in0[o * ", extents[0], " + i], ", extents[1], ") == d ? on : off;\n}\n"),
+      str("write_one_hot<Config>({in0, in1, out0, ", source.values({count, depth, inner}), "});\n"),
       blocks_for(count, kThreads), kThreads);
 }
 

@@ -2,6 +2,7 @@
 
 #include "backend/candidates.h"
 #include "backend/device.h"
+#include "backend/gpu/config_writer.h"
 #include "backend/gpu/copy.h"
 #include "backend/gpu/elementwise.h"
 #include "backend/gpu/kernels.h"
@@ -14,7 +15,7 @@ namespace {
 
 /// Channels from which on tiles through shared memory are more than half full.
 constexpr int64_t kManyChannels = 16;
-constexpr int kSide = 32;
+constexpr int kSide = 32;  ///< lines and columns of a tile
 
 std::vector<Candidate> reformat_candidates(const Operator&, const CandidateQuery& query) {
   const PortType from = query.inputs[0].type, to = query.outputs[0].type;
@@ -41,18 +42,15 @@ std::string conversion(DataType from, DataType to, float scale) {
   return str("y0 = convert<", register_type(to), ">(x0);\n");
 }
 
-/// The memory layout of a tensor of images.
-struct ImageLayout {
-  int64_t block = 1;
-  bool is_last = false;
-  Expr channels;  ///< padding included
+/// The channels that a tensor of images has in memory, padding included.
+Expr padded_channels(const FormatLayout& layout, const Expr& channels) {
+  const Expr block = layout.block;
+  return layout.block == 1 ? channels : ceil_div(channels, block) * block;
+}
 
-  ImageLayout(TensorFormat format, const Expr& real_channels) {
-    const FormatLayout layout = layout_of(format);
-    block = layout.block, is_last = layout.channels_last;
-    channels = block == 1 ? real_channels : ceil_div(real_channels, Expr(block)) * Expr(block);
-  }
-};
+std::string type_of(const FormatLayout& layout) {
+  return str("ImageFormat<", layout.block, ", ", layout.channels_last ? "true" : "false", ">");
+}
 
 /// Converts type and format together.
 class FormatWriter {
@@ -61,78 +59,55 @@ class FormatWriter {
       : source_("reformat", args),
         x_(source_.dims(0)),
         pixels_(numel(std::span(x_).subspan(2))),
-        from_(args.candidate->inputs[0].format, x_[1]),
-        to_(args.candidate->outputs[0].format, x_[1]) {
+        from_(layout_of(args.candidate->inputs[0].format)),
+        to_(layout_of(args.candidate->outputs[0].format)) {
     // Tensors with padding have more elements than the product of their extents.
     if (from_.block > 1 || to_.block > 1) source_.widen();
     const DataType from = args.candidate->inputs[0].dtype, to = args.candidate->outputs[0].dtype;
-    source_.add_declarations(
-        str("typedef ", storage_type(from), " From;\ntypedef ", storage_type(to),
-            " To;\n__device__ inline To convert_element(From x) {\n", "const ", register_type(from),
-            " x0 = load(x);\n", register_type(to), " y0;\n",
-            conversion(from, to, args.inputs[0].scale), "return store<To>(y0);\n}\n"));
+    config_.type("From", storage_type(from)), config_.type("To", storage_type(to));
+    config_.number("kThreads", kThreads), config_.number("kSide", kSide);
+    config_.function(
+        "To converted(From x)",
+        str("const ", register_type(from), " x0 = load(x);\n", register_type(to), " y0;\n",
+            conversion(from, to, args.inputs[0].scale), "return store<To>(y0);\n"));
   }
 
   GeneratedKernel write() {
-    const bool is_transposed = from_.is_last != to_.is_last && from_.block == 1 && to_.block == 1;
+    const bool is_transposed =
+        from_.channels_last != to_.channels_last && from_.block == 1 && to_.block == 1;
     const int64_t channels = source_.typical(x_[1]), pixels = source_.typical(pixels_);
     return is_transposed && std::min(channels, pixels) >= kManyChannels ? tiles() : elements();
   }
 
  private:
-  /// Offset of channel `c` of pixel `p` of image `n`.
-  std::string place(const ImageLayout& layout) {
-    const std::string channels = source_.value(layout.channels), pixels = source_.value(pixels_);
-    if (layout.is_last) return str("(n * ", pixels, " + p) * ", channels, " + c");
-    if (layout.block == 1) return str("(n * ", channels, " + c) * ", pixels, " + p");
-    return str("((n * (", channels, " / ", layout.block, ") + c / ", layout.block, ") * ", pixels,
-               " + p) * ", layout.block, " + c % ", layout.block);
-  }
-
   GeneratedKernel elements() {
-    const Expr count = x_[0] * pixels_ * to_.channels;
-    const std::string names[] = {"n", to_.is_last || to_.block > 1 ? "p" : "c",
-                                 to_.is_last || to_.block > 1 ? "c" : "p"};
-    const bool has_channels_last = names[2] == "c";
-    const Expr extents[] = {x_[0], has_channels_last ? pixels_ : to_.channels,
-                            has_channels_last ? to_.channels : pixels_};
-    std::string text = str("for (Index at = first_index(); at < ", source_.value(count),
-                           "; at += index_step()) {\n", source_.decompose("at", names, extents));
-    const std::string read = str("convert_element(in0[", place(from_), "])");
-    text += str("out0[", place(to_), "] = ",
-                to_.block == 1 ? read : str("c < ", source_.value(x_[1]), " ? ", read, " : To{}"),
-                ";\n}\n");
-    return source_.finish(text, blocks_for(count, kThreads), kThreads);
+    config_.type("FromFormat", type_of(from_)), config_.type("ToFormat", type_of(to_));
+    const Expr from = padded_channels(from_, x_[1]), to = padded_channels(to_, x_[1]);
+    const Expr count = x_[0] * pixels_ * to;
+    return finish("reformat_elements", {count, x_[1], pixels_, from, to},
+                  blocks_for(count, kThreads));
   }
 
-  /// A block reads a tile along the input's contiguous axis and writes it along the output's.
   GeneratedKernel tiles() {
-    const Expr lines = from_.is_last ? pixels_ : x_[1], columns = from_.is_last ? x_[1] : pixels_;
-    const std::string names[] = {"n", "lines", "columns"};
-    const Expr extents[] = {x_[0], ceil_div(lines, Expr(kSide)), ceil_div(columns, Expr(kSide))};
-    const Expr tiles = numel(extents);
-    const std::string line_count = source_.value(lines), column_count = source_.value(columns);
-    const std::string text =
-        str("__shared__ To tile[", kSide, "][", kSide + 1,
-            "];\nconst int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;\n",
-            "for (Index number = blockIdx.x; number < ", source_.value(tiles),
-            "; number += gridDim.x) {\n", source_.decompose("number", names, extents),
-            "const Index line = lines * ", kSide, ", column = columns * ", kSide,
-            ";\nconst Index image = n * ", source_.value(x_[1] * pixels_),
-            ";\n#pragma unroll\nfor (int i = warp; i < ", kSide, "; i += ", kThreads / kWarp,
-            ")\nif (line + i < ", line_count, " && column + lane < ", column_count,
-            ") tile[i][lane] = convert_element(in0[image + (line + i) * ", column_count,
-            " + column + lane]);\n__syncthreads();\n#pragma unroll\nfor (int i = warp; i < ", kSide,
-            "; i += ", kThreads / kWarp, ")\nif (column + i < ", column_count, " && line + lane < ",
-            line_count, ") out0[image + (column + i) * ", line_count,
-            " + line + lane] = tile[lane][i];\n__syncthreads();\n}\n");
-    return source_.finish(text, tiles, kThreads);
+    const Expr lines = from_.channels_last ? pixels_ : x_[1];
+    const Expr columns = from_.channels_last ? x_[1] : pixels_;
+    const Expr down = ceil_div(lines, Expr(kSide)), across = ceil_div(columns, Expr(kSide));
+    const Expr tiles = x_[0] * down * across;
+    return finish("reformat_tiles", {tiles, down, across, lines, columns, x_[1] * pixels_}, tiles);
+  }
+
+  GeneratedKernel finish(std::string_view function, std::initializer_list<Expr> numbers,
+                         const Expr& blocks) {
+    source_.add_declarations(include("reformat.cuh") + config_.write());
+    return source_.finish(str(function, "<Config>({in0, out0, ", source_.values(numbers), "});\n"),
+                          blocks, kThreads);
   }
 
   KernelSource source_;
   const SymShape& x_;
   const Expr pixels_;
-  const ImageLayout from_, to_;
+  const FormatLayout from_, to_;
+  ConfigWriter config_;
 };
 
 std::optional<GeneratedKernel> generate_reformat(const Operator&, const KernelArgs& args) {
