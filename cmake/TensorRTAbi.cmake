@@ -8,7 +8,7 @@ target_link_options(opwright_tensorrt PRIVATE
   LINKER:--version-script=${PROJECT_SOURCE_DIR}/src/tensorrt/abi/exports.map)
 if(OPWRIGHT_SANITIZE)
   # Functions take the place of methods, on both sides.
-  target_compile_options(opwright_tensorrt PRIVATE -fno-sanitize=function)
+  target_compile_options(opwright_tensorrt PRIVATE -O0 -fno-sanitize=function ${uncounted_options})
 endif()
 set(abi_libraries opwright_tensorrt)
 foreach(major 10 11)

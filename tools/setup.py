@@ -9,6 +9,7 @@ it starts under the system's Python. A step whose inputs have not changed is ski
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -200,18 +202,27 @@ def digest_of(items: list[bytes]) -> str:
     return digest.hexdigest()
 
 
-def install_requirements(for_tests: bool, from_pypi: list[str]) -> None:
+@contextlib.contextmanager
+def installing_requirements(for_tests: bool, from_pypi: list[str]) -> Iterator[None]:
+    """Installs requirements while the body runs, and waits for them."""
     # Debian 12's own pip does not know the options of the build below.
     wanted = ["pip>=24", *requirements(for_tests), *from_pypi]
     stamp = VENV / "requirements.stamp"
     present = set(stamp.read_text().splitlines()) if stamp.exists() else set()
     if present.issuperset(wanted):
         say("Python packages: complete")
+        yield
         return
     say(f"Python packages: installing {len(wanted)} requirements and what they need")
     # Byte code is compiled at import. Compiling everything takes as long as unpacking it.
     pip = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-compile"]
-    if subprocess.run([*pip, *wanted]).returncode != 0:
+    with subprocess.Popen([*pip, *wanted]) as process:
+        try:
+            yield
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode != 0:
         fail("pip could not install the requirements; its message is above")
     stamp.write_text("\n".join(wanted))
 
@@ -309,8 +320,11 @@ def main() -> None:
     os.chdir(ROOT)
     from_pypi = install_system_packages(for_tests)
     make_environment()
-    install_requirements(for_tests, from_pypi)
-    install_package()
+    with installing_requirements(False, from_pypi):
+        pass  # the build uses them
+    # Packages of the tests are unpacked, by one processor, while the compiler runs.
+    with installing_requirements(True, from_pypi) if for_tests else contextlib.nullcontext():
+        install_package()
     if for_tests:
         unpack(NVIDIA_PLUGINS, ROOT / "build" / "tensorrt-bindings")
         unpack(OLD_NVRTC, ROOT / "build" / "old-nvrtc")

@@ -102,34 +102,12 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-/// Adds x[n, c, i] * kernel[c, m, k] to y[n, m, i * stride - pre + k * dilation].
 Values reference(const Case& c, const Values& x, const Values& kernel, const Values* bias) {
-  const int rank = c.x.rank();
-  const Spatial in(c.x), out(c.y), window(c.kernel);
-  const Spatial step(c.params.stride, rank, 1), spread(c.params.dilation, rank, 1);
-  const Spatial before(c.pre, rank, 0);
-  const int64_t inputs = c.x[1] / c.params.groups, outputs = c.kernel[1];
-  Values y =
-      make_values(c.y, [&](int64_t i) { return bias ? (*bias)[i / out.numel() % c.y[1]] : 0.0; });
-  for (int64_t n = 0; n < c.x[0]; ++n)
-    for (int64_t channel = 0; channel < c.x[1]; ++channel)
-      for (int64_t i = 0; i < in.numel(); ++i)
-        for (int64_t m = 0; m < outputs; ++m)
-          for (int64_t k = 0; k < window.numel(); ++k) {
-            int64_t at[3], tap[3];
-            in.position(i, at);
-            window.position(k, tap);
-            bool inside = true;
-            for (int a = 0; a < 3; ++a) {
-              at[a] = at[a] * step[a] - before[a] + tap[a] * spread[a];
-              inside &= at[a] >= 0 && at[a] < out[a];
-            }
-            if (!inside) continue;
-            const int64_t output = channel / inputs * outputs + m;
-            y[(n * c.y[1] + output) * out.numel() + out.index(at)] +=
-                x[(n * c.x[1] + channel) * in.numel() + i] *
-                kernel[(channel * outputs + m) * window.numel() + k];
-          }
+  Values y = reference_deconvolution(x, kernel, c.y, c.params.groups, c.params.stride,
+                                     c.params.dilation, c.pre);
+  if (!bias) return y;
+  const int64_t size = c.y.numel(2, c.y.rank());
+  for (int64_t i = 0; i < y.size(); ++i) y[i] += (*bias)[i / size % c.y[1]];
   return y;
 }
 

@@ -571,22 +571,26 @@ TEST(Pointwise, BroadcastsAnyShapesInEveryFormat) {
              {8, 6, 0, 9, 8});
     const std::vector<TestOutput> outputs = {
         {shape}, {shape}, {shape}, {shape}, {shape, DataType::kHALF}};
-    const auto value = [&](int input, int64_t i) {
-      return inputs[input].values[broadcast_index(inputs[input].values.shape, shape, i)];
-    };
-    const auto difference = [&](int64_t i) { return value(2, i) - value(3, i); };
-    const auto result = [&](int64_t i) {
-      return std::max(value(0, i) * value(1, i), difference(i)) + 0.5;
-    };
+    std::vector<Values> values;  // the inputs in the outputs' shape
+    for (const TestInput& input : inputs)
+      values.push_back(make_values(shape, [&, own = input.values.shape](int64_t i) {
+        return input.values[broadcast_index(own, shape, i)];
+      }));
+    Values difference{shape, {}}, result{shape, {}}, half{shape, {}};
+    for (int64_t i = 0; i < shape.numel(); ++i) {
+      difference.data.push_back(values[2][i] - values[3][i]);
+      result.data.push_back(std::max(values[0][i] * values[1][i], difference[i]) + 0.5);
+      half.data.push_back(values[2][i] * 0.5);
+    }
     for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
       SCOPED_TRACE(::testing::Message() << shape << " " << describe(candidate));
       formats += candidate.outputs[0].format != TensorFormat::kLINEAR;
       const std::vector<Values> y = run_kernel(op, candidate, inputs, outputs);
-      expect_close(y[0], make_values(shape, result), 1e-6);
-      expect_close(y[1], make_values(shape, difference), 1e-6);
-      expect_close(y[2], make_values(shape, [&](int64_t i) { return value(0, i); }), 1e-6);
-      expect_close(y[3], make_values(shape, [&](int64_t i) { return value(2, i) * 0.5; }), 1e-6);
-      expect_close(y[4], make_values(shape, result), 1e-3);
+      expect_close(y[0], result, 1e-6);
+      expect_close(y[1], difference, 1e-6);
+      expect_close(y[2], values[0], 1e-6);
+      expect_close(y[3], half, 1e-6);
+      expect_close(y[4], result, 1e-3);
       if (::testing::Test::HasFailure()) return;
     }
   }

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
 #include "cpu/run_kernel.h"
 #include "operators/movement.h"
@@ -58,25 +57,27 @@ std::vector<std::pair<int64_t, double>> taps(const ResizeParams& params, int64_t
   return result;
 }
 
+/// One axis after the other.
 Values reference(const Values& x, const Shape& shape, const ResizeParams& params) {
-  return make_values(shape, [&](int64_t i) {
-    std::function<double(int, int64_t, int64_t)> value = [&](int axis, int64_t from,
-                                                             int64_t stride) {
-      if (axis < 0) return x[from];
-      int64_t rest = i;
-      for (int k = shape.rank() - 1; k > axis; --k) rest /= shape[k];
-      const double scale =
-          params.scales.empty() ? double(shape[axis]) / x.shape[axis] : params.scales[axis];
-      const int64_t own = rest % shape[axis];
-      if (shape[axis] == x.shape[axis] && scale == 1)
-        return value(axis - 1, from + own * stride, stride * x.shape[axis]);
-      double sum = 0;
-      for (const auto& [index, weight] : taps(params, own, x.shape[axis], shape[axis], scale))
-        sum += weight * value(axis - 1, from + index * stride, stride * x.shape[axis]);
-      return sum;
-    };
-    return value(shape.rank() - 1, 0, 1);
-  });
+  Values y = x;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const int64_t from = x.shape[axis], to = shape[axis];
+    const double scale = params.scales.empty() ? double(to) / from : params.scales[axis];
+    if (to == from && scale == 1) continue;
+    const Values before = std::move(y);
+    Shape after = before.shape;
+    after[axis] = to;
+    const int64_t inner = after.numel(axis + 1, after.rank());
+    y = make_values(after, [](int64_t) { return 0.0; });
+    for (int64_t own = 0; own < to; ++own)
+      for (const auto& [index, weight] : taps(params, own, from, to, scale))
+        for (int64_t outer = 0; outer < after.numel(0, axis); ++outer) {
+          double* const result = y.data.data() + (outer * to + own) * inner;
+          const double* const source = before.data.data() + (outer * from + index) * inner;
+          for (int64_t i = 0; i < inner; ++i) result[i] += weight * source[i];
+        }
+  }
+  return y;
 }
 
 int check(const Shape& from, const Shape& to, ResizeParams params, DataType type = DataType::kFLOAT,
@@ -173,14 +174,16 @@ TEST(Resize, PlacesAreExact) {
             const Resize op(params);
             const Values got =
                 run_kernel(op, candidates_of(op, inputs, outputs).at(0), inputs, outputs)[0];
-            const Values expected = make_values(y, [&](int64_t i) {
-              const int64_t at[] = {i / (y[1] * y[2]), i / y[2] % y[1], i % y[2]};
-              int64_t place = 0;
-              for (int axis = 0; axis < 3; ++axis)
-                place =
-                    place * x[axis] + nearest(transformation, round, at[axis], x[axis], y[axis]);
-              return static_cast<double>(place);
-            });
+            std::vector<int64_t> places[3];
+            for (int axis = 0; axis < 3; ++axis)
+              for (int64_t i = 0; i < y[axis]; ++i)
+                places[axis].push_back(nearest(transformation, round, i, x[axis], y[axis]));
+            Values expected{y, {}};
+            for (const int64_t plane : places[0])
+              for (const int64_t row : places[1])
+                for (const int64_t column : places[2])
+                  expected.data.push_back(
+                      static_cast<double>((plane * x[1] + row) * x[2] + column));
             SCOPED_TRACE(::testing::Message()
                          << x << " to " << y << " transformation "
                          << static_cast<int>(transformation) << " rounding "

@@ -202,9 +202,13 @@ Selection::Selection(int every)
 
 Values random_values(const Shape& shape, int seed, double low, double high) {
   std::mt19937 generator(seed);
-  std::uniform_real_distribution<double> distribution(low, high);
   Values values{shape, std::vector<double>(shape.numel())};
-  for (double& value : values.data) value = distribution(generator);
+  // The numbers of std::uniform_real_distribution, which takes logarithms for each.
+  for (double& value : values.data) {
+    const double lower = static_cast<double>(generator());
+    const double share = (lower + static_cast<double>(generator()) * 0x1p32) * 0x1p-64;
+    value = low + (high - low) * std::min(share, std::nextafter(1.0, 0.0));
+  }
   return values;
 }
 

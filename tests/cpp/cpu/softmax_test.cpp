@@ -11,13 +11,18 @@ namespace {
 
 Values reference_softmax(const Values& x, int axis, bool log) {
   const int64_t extent = x.shape[axis], inner = x.shape.numel(axis + 1, x.shape.rank());
-  return make_values(x.shape, [&](int64_t i) {
-    const int64_t first = i / inner / extent * extent * inner + i % inner;
+  Values y = x;
+  for (int64_t row = 0; extent > 0 && row < x.size() / extent; ++row) {
+    double* const first = y.data.data() + row / inner * extent * inner + row % inner;
     double largest = -INFINITY, sum = 0;
-    for (int64_t k = 0; k < extent; ++k) largest = std::max(largest, x[first + k * inner]);
-    for (int64_t k = 0; k < extent; ++k) sum += std::exp(x[first + k * inner] - largest);
-    return log ? x[i] - largest - std::log(sum) : std::exp(x[i] - largest) / sum;
-  });
+    for (int64_t k = 0; k < extent; ++k) largest = std::max(largest, first[k * inner]);
+    for (int64_t k = 0; k < extent; ++k) sum += std::exp(first[k * inner] - largest);
+    for (int64_t k = 0; k < extent; ++k) {
+      const double shifted = first[k * inner] - largest;
+      first[k * inner] = log ? shifted - std::log(sum) : std::exp(shifted) / sum;
+    }
+  }
+  return y;
 }
 
 TEST(Softmax, EveryAxisTypeAndFormat) {

@@ -32,32 +32,9 @@ Shape output_of(const TransposedCase& c) {
   return y;
 }
 
-/// Each element of x is multiplied with each tap and added to the pixel of y that it reaches.
 Values reference_transposed(const Values& x, const Values& kernel, const Shape& output,
                             const TransposedCase& c) {
-  const int rank = x.shape.rank();
-  const Spatial in(x.shape), window(kernel.shape), out(output);
-  const Spatial step(c.stride, rank, 1), spread(c.dilation, rank, 1), before(c.pre, rank, 0);
-  Values y = make_values(output, [](int64_t) { return 0.0; });
-  const int64_t channels = x.shape[1], each = channels / c.groups, of_group = kernel.shape[1];
-  for (int64_t n = 0; n < x.shape[0]; ++n)
-    for (int64_t channel = 0; channel < channels; ++channel)
-      for (int64_t i = 0; i < in.numel(); ++i)
-        for (int64_t t = 0; t < window.numel(); ++t) {
-          int64_t at[3], tap[3], to[3];
-          in.position(i, at), window.position(t, tap);
-          bool is_inside = true;
-          for (int a = 0; a < 3; ++a) {
-            to[a] = at[a] * step[a] + tap[a] * spread[a] - before[a];
-            is_inside = is_inside && to[a] >= 0 && to[a] < out[a];
-          }
-          if (!is_inside) continue;
-          for (int64_t m = 0; m < of_group; ++m)
-            y[(n * c.maps + channel / each * of_group + m) * out.numel() + out.index(to)] +=
-                x[(n * channels + channel) * in.numel() + i] *
-                kernel[(channel * of_group + m) * window.numel() + t];
-        }
-  return y;
+  return reference_deconvolution(x, kernel, output, c.groups, c.stride, c.dilation, c.pre);
 }
 
 const TransposedCase kCases[] = {

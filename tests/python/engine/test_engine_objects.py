@@ -12,7 +12,6 @@ import onnx.parser
 import pytest
 
 import opwright
-from paths import ROOT
 
 MODEL = onnx.parser.parse_model("""
     <ir_version: 9, opset_import: ["": 19]>
@@ -152,47 +151,3 @@ def test_jax_arrays_come_back_as_jax_arrays(engine):
     results = engine(jax.numpy.asarray(X), SIZE)
     assert all(isinstance(array, jax.Array) for array in results.values())
     np.testing.assert_array_equal(np.asarray(results["y"]), np.maximum(X, 0))
-
-
-def test_types_that_a_checker_sees(tmp_path):
-    pytest.importorskip("mypy")
-    torch = "import torch\n" if _has_torch() else ""
-    checks = (
-        "from typing import Any\nimport numpy as np\nimport opwright\n"
-        f"{torch}from typing_extensions import assert_type\n"
-        "def f(engine: opwright.Engine, x: np.ndarray[Any, Any]) -> None:\n"
-        "    assert_type(engine(x), np.ndarray[Any, Any] | Any)\n"
-        "    assert_type(engine(x=x), np.ndarray[Any, Any] | Any)\n"
-        '    assert_type(engine({"x": x}), Any)\n'
-        "    assert_type(engine.submit(x).result(), np.ndarray[Any, Any] | Any)\n"
-        '    assert_type(engine.inputs["x"].shape, tuple[int, ...])\n'
-        "    assert_type(engine.inputs[0], str)\n"
-        "    with engine as e:\n        assert_type(e, opwright.Engine)\n"
-    )
-    if torch:
-        checks += (
-            "def g(engine: opwright.Engine, t: torch.Tensor) -> None:\n"
-            "    assert_type(engine(t), torch.Tensor | Any)\n"
-        )
-    (tmp_path / "checked.py").write_text(checks)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mypy",
-            "--follow-imports=silent",
-            "--cache-dir",
-            str(ROOT / ".mypy_cache"),
-            "checked.py",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def _has_torch() -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec("torch") is not None

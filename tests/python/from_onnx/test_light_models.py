@@ -16,7 +16,7 @@ def relative_error(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 @pytest.mark.parametrize("name", light_models.NAMES)
 def test_agrees_with_onnxruntime(name, tmp_path):
-    model = light_models.randomized(name)
+    model = light_models.randomized(name, connected=1024)
     serialized = model.SerializeToString()
     inputs = light_models.sample_input(model)
     session = onnxruntime.InferenceSession(serialized)

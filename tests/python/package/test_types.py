@@ -1,6 +1,7 @@
 """The package says its types: stubs of the native module, made by the build, with which mypy reads plugins."""
 
 import ast
+import importlib.util
 import os
 import re
 import subprocess
@@ -131,6 +132,36 @@ def wrong(x: trtp.Tensor, outputs: List[trtp.Tensor], stream: int) -> None:
     x.aliased(3)  # wrong
 """
 
+# What calls of an engine return.
+ENGINE = """
+from typing import Any
+
+import numpy as np
+from typing_extensions import assert_type
+
+import opwright
+
+
+def f(engine: opwright.Engine, x: np.ndarray[Any, Any]) -> None:
+    assert_type(engine(x), np.ndarray[Any, Any] | Any)
+    assert_type(engine(x=x), np.ndarray[Any, Any] | Any)
+    assert_type(engine({"x": x}), Any)
+    assert_type(engine.submit(x).result(), np.ndarray[Any, Any] | Any)
+    assert_type(engine.inputs["x"].shape, tuple[int, ...])
+    assert_type(engine.inputs[0], str)
+    with engine as e:
+        assert_type(e, opwright.Engine)
+"""
+if importlib.util.find_spec("torch") is not None:
+    ENGINE += """
+
+import torch
+
+
+def g(engine: opwright.Engine, t: torch.Tensor) -> None:
+    assert_type(engine(t), torch.Tensor | Any)
+"""
+
 
 def readme_example() -> str:
     (code,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)
@@ -142,7 +173,12 @@ def complaints(tmp_path_factory) -> dict[str, list[str]]:
     """What mypy says about each file in its strict mode: "line: message [code]"."""
     pytest.importorskip("mypy")
     folder = tmp_path_factory.mktemp("types")
-    files = {"typed.py": TYPED, "wrong.py": WRONG, "readme.py": readme_example()}
+    files = {
+        "typed.py": TYPED,
+        "wrong.py": WRONG,
+        "engine.py": ENGINE,
+        "readme.py": readme_example(),
+    }
     for name, code in files.items():
         (folder / name).write_text(code)
     environment = dict(os.environ)
@@ -180,6 +216,10 @@ def test_stubs_have_every_public_name(module):
 
 def test_mypy_has_nothing_against_a_plugin_with_hints(complaints):
     assert complaints["typed.py"] == []
+
+
+def test_mypy_knows_what_engines_return(complaints):
+    assert complaints["engine.py"] == []
 
 
 def test_mypy_finds_what_is_wrong(complaints):

@@ -66,10 +66,11 @@ def _values(
     return rng.normal(0, 0.1, shape)
 
 
-def randomized(name: str, seed: int = 0) -> onnx.ModelProto:
+def randomized(name: str, seed: int = 0, connected: int = 4096) -> onnx.ModelProto:
     """The light model `name` with every ConstantOfShape node replaced by an initializer.
 
-    Values depend only on the seed and the tensor's name.
+    Values depend only on the seed and the tensor's name. Hidden layers that are fully connected, of 4096 elements, have
+    `connected`: most of a model's bytes are their weights.
     """
     model = onnx.load(str(path(name)))
     graph = model.graph
@@ -89,6 +90,8 @@ def randomized(name: str, seed: int = 0) -> onnx.ModelProto:
         shape = tuple(int(v) for v in numpy_helper.to_array(initializers[node.input[0]]))
         shapes_used.add(node.input[0])
         output = node.output[0]
+        if role.get(output, ("", 0))[0] == "Gemm":
+            shape = tuple(connected if v == 4096 else v for v in shape)
         rng = np.random.default_rng([seed, zlib.crc32(output.encode())])
         values = _values(shape, role.get(output, ("", 0)), rng, trans_b.get(output, False))
         if role.get(output) == ("Gemm", 1) and 1000 in shape:
@@ -96,6 +99,8 @@ def randomized(name: str, seed: int = 0) -> onnx.ModelProto:
         graph.initializer.append(numpy_helper.from_array(values.astype(np.float32), output))
     del graph.node[:]
     graph.node.extend(kept)
+    if connected != 4096:
+        del graph.value_info[:]
     remaining = [i for i in graph.initializer if i.name not in shapes_used]
     del graph.initializer[:]
     graph.initializer.extend(remaining)
