@@ -481,18 +481,19 @@ class NcclCollective final : public PlannedOperator {
     DistCollectiveParams params;
     AttributeReader reader(kNcclKind, attributes);
     params.visit(reader);
-    const auto kernel_of = [&](const std::string& prefix) {
+    const auto attributes_of = [&](const std::string& prefix) {
       Attributes own;
       for (const Attribute& attribute : attributes)
         if (attribute.name.starts_with(prefix))
           own.push_back({attribute.name.substr(prefix.size()), attribute.value});
-      return own.empty() ? nullptr : load_compiled_kernel(own, context);
+      return own;
     };
     PlannedOperatorPtr reduction, between_peers;
-    if (reduces_in_group(params))
-      reduction = kernel_of(kReductionPrefix);
-    else
-      between_peers = kernel_of(kPeerPrefix);
+    if (reduces_in_group(params)) {
+      reduction = load_compiled_kernel(attributes_of(kReductionPrefix), context);
+    } else if (const Attributes own = attributes_of(kPeerPrefix); !own.empty()) {
+      between_peers = load_compiled_kernel(own, context);
+    }
     return std::make_shared<NcclCollective>(std::move(params), std::move(reduction),
                                             std::move(between_peers));
   }
