@@ -76,7 +76,9 @@ TEST_F(StoredCollective, RefusesWhatNoBuildPlans) {
   expect_refused(loaded(*whole, "reduce_op", int64_t{99}), "no ReduceOperation 99");
   expect_refused(loaded(*in_group, "groups", Ints{0, 1, 2}), "groups has 3 ranks");
   // The plan has another kernel than that of a group.
-  expect_contains(error_of([&] { loaded(*whole, "groups", Ints{1, 0}); }),
+  expect_contains(error_of([&] {
+                    loaded(*whole, "groups", Ints{1, 0});
+                  }),
                   {"the attribute 'launch' is missing"});
   output_.type.dtype = DataType::kHALF;
   expect_refused(loaded(*whole), "its input and its output differ");
