@@ -44,13 +44,16 @@ class _Capture:
         self.impl: Function | None = None
         self.autotune: Function | None = None
         self.aot: Function | None = None
+        self.has_exchange = False
+        """Whether the implementation exchanges data with other ranks. A check has none."""
         for apply in plugin.functions.values():
             apply(self)  # type: ignore[arg-type]
 
     def set_impl(self, device: Any, *function: Any) -> None:
         if device in (None, self._device):
-            *of_any_device, _capturable = function
-            self.impl = Function(*of_any_device)
+            *of_any_device, communicator, _capturable = function
+            self.has_exchange = communicator >= 0
+            self.impl = None if self.has_exchange else Function(*of_any_device)
 
     def set_autotune(self, call: Any, attributes: list[int], keywords: list[str]) -> None:
         self.autotune = Function(call, attributes, False, keywords)
@@ -114,6 +117,11 @@ class FunctionPlugin(Subject):
             f"the plugin has no implementation for the {device.name}; add @impl('{plugin.id}') or "
             "@aot_impl"
         )
+        if captured.has_exchange:
+            self.missing = (
+                "its impl exchanges data with other ranks, which a check has not; compare its "
+                "results in engines of all ranks"
+            )
 
     # Examples ------------------------------------------------------------------------------------
 

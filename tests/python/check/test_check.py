@@ -252,6 +252,14 @@ def test_a_broken_impl(check, impl, says):
         assert row.where.endswith(line_of(impl))
 
 
+def test_an_impl_that_exchanges_data_with_other_ranks():
+    def exchange(x, k, comm: trtp.Comm, outputs, stream):
+        raise AssertionError("there are no other ranks")
+
+    (row,) = failures(unary(exchange))
+    assert row.check == "runs" and "exchanges data with other ranks" in row.detail
+
+
 def test_types_that_register_does_not_allow():
     plugin_id = unary(twice, combinations=("INT32, INT32",))
     (row,) = failures(plugin_id)
