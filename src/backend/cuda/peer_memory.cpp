@@ -44,29 +44,16 @@ bool is_switched_off() {
   return text != nullptr && *text != '\0' && std::string_view(text) != "0";
 }
 
-/// A stream for the time of the object.
-class OwnStream {
- public:
-  OwnStream() {
-    is_made_ = driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+/// Whether the driver did all of it. That it did not is an answer, with which ranks go on.
+template <class Work>
+bool succeeds(Work&& work) {
+  try {
+    work();
+    return true;
+  } catch (const Error&) {
+    return false;
   }
-  ~OwnStream() {
-    if (is_made_) driver().cuStreamDestroy(stream_);
-  }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  bool copy(CUdeviceptr to, CUdeviceptr from, size_t bytes) const {
-    return is_made_ && driver().cuMemcpyAsync(to, from, bytes, stream_) == CUDA_SUCCESS;
-  }
-  bool clear(CUdeviceptr to, size_t bytes) const {
-    return is_made_ && driver().cuMemsetD8Async(to, 0, bytes, stream_) == CUDA_SUCCESS;
-  }
-  bool wait() const { return is_made_ && driver().cuStreamSynchronize(stream_) == CUDA_SUCCESS; }
-
- private:
-  CUstream stream_ = nullptr;
-  bool is_made_ = false;
-};
+}
 
 CUdeviceptr driver_address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
 
@@ -95,11 +82,11 @@ std::unique_ptr<PeerMemory> PeerMemory::make(const CudaDevice& device, HostCommu
   std::unique_ptr<PeerMemory> made(new PeerMemory(device, host.rank(), host.ranks()));
   try {
     CUipcMemHandle handle{};
-    bool is_well = !is_switched_off() && made->allocate(handle);
+    bool is_well = !is_switched_off() && succeeds([&] { made->allocate(handle); });
     const std::vector<std::byte> handles = host.gather(std::as_bytes(std::span(&handle, 1)));
-    is_well = agree(host, is_well) && made->map(handles);
-    is_well = agree(host, is_well) && made->send_greetings();
-    is_well = agree(host, is_well) && made->has_greetings();
+    is_well = agree(host, is_well) && succeeds([&] { made->map(handles); });
+    is_well = agree(host, is_well) && succeeds([&] { made->send_greetings(); });
+    is_well = agree(host, is_well) && succeeds([&] { made->expect_greetings(); });
     if (agree(host, is_well)) return made;
     made->close();
     agree(host, true);      // all have closed it
@@ -111,29 +98,28 @@ std::unique_ptr<PeerMemory> PeerMemory::make(const CudaDevice& device, HostCommu
   return nullptr;
 }
 
-bool PeerMemory::allocate(CUipcMemHandle& handle) {
+void PeerMemory::allocate(CUipcMemHandle& handle) {
   const size_t packets = 2 * static_cast<size_t>(ranks_) * places(ranks_) * kPacketBytes;
   const size_t bytes = (kPacketsAt + packets + kPage - 1) / kPage * kPage;
-  if (driver().cuMemAlloc(&own_, bytes) != CUDA_SUCCESS) {
-    own_ = 0;
-    return false;
-  }
-  const OwnStream stream;
-  if (!stream.clear(own_, bytes) || !stream.wait()) return false;
-  if (driver().cuMemHostAlloc(&stop_, sizeof(uint64_t),
-                              CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) !=
-      CUDA_SUCCESS) {
-    stop_ = nullptr;
-    return false;
-  }
+  CUdeviceptr memory = 0;
+  check(driver().cuMemAlloc(&memory, bytes), "allocating memory that ranks share");
+  own_ = memory;
+  setting_up_ = device_.make_queue();
+  clear(own_, bytes);
+  device_.synchronize(setting_up_.get());
+  void* word = nullptr;
+  check(driver().cuMemHostAlloc(&word, sizeof(uint64_t),
+                                CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+        "allocating the word that ends kernels");
+  stop_ = word;
   std::memset(stop_, 0, sizeof(uint64_t));
-  return driver().cuIpcGetMemHandle(&handle, own_) == CUDA_SUCCESS;
+  check(driver().cuIpcGetMemHandle(&handle, own_), "sharing memory with other ranks");
 }
 
 /// The driver refuses handles of this process, of GPUs that this one cannot reach, and of processes
 /// that it cannot ask. Whether cuDeviceCanAccessPeer says so, too, does not matter: another
 /// process may number the GPUs otherwise, and have some that this one has not.
-bool PeerMemory::map(const std::vector<std::byte>& handles) {
+void PeerMemory::map(const std::vector<std::byte>& handles) {
   Peers table{};
   for (int i = 0; i < ranks_; ++i) {
     const int rank = (rank_ + i) % ranks_;
@@ -144,44 +130,54 @@ bool PeerMemory::map(const std::vector<std::byte>& handles) {
       CUipcMemHandle handle{};
       std::memcpy(&handle, handles.data() + static_cast<size_t>(rank) * sizeof(handle),
                   sizeof(handle));
-      if (driver().cuIpcOpenMemHandle(&memory, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) !=
-          CUDA_SUCCESS) {
-        memory = 0;
-        return false;
-      }
+      CUdeviceptr mapped = 0;
+      check(driver().cuIpcOpenMemHandle(&mapped, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+            "mapping the memory of rank ", rank);
+      memory = mapped;
     }
     table.packets[i] = memory + kPacketsAt;
   }
   table.stop = driver_address(stop_), table.rank = rank_;
   table.places = static_cast<int32_t>(places(ranks_));
-  const OwnStream stream;
-  return stream.copy(own_, driver_address(&table), sizeof(table)) && stream.wait();
+  copy(own_, driver_address(&table), sizeof(table));
+  device_.synchronize(setting_up_.get());
 }
 
 /// Writes a word into the place of this rank's first packet in all ranks' memory. Some machines
 /// have GPUs that seem to reach each other, but what they write does not arrive.
-bool PeerMemory::send_greetings() {
+void PeerMemory::send_greetings() {
   const uint64_t word = kGreeting + static_cast<uint64_t>(rank_);
-  const OwnStream stream;
-  const size_t place = kPacketsAt + static_cast<size_t>(rank_) * places(ranks_) * kPacketBytes;
   for (const CUdeviceptr memory : all_)
-    if (!stream.copy(memory + place, driver_address(&word), sizeof(word))) return false;
-  return stream.wait();
+    copy(memory + first_packet_of(rank_), driver_address(&word), sizeof(word));
+  device_.synchronize(setting_up_.get());
 }
 
-/// Whether those of all ranks have come. Their places become empty again.
-bool PeerMemory::has_greetings() const {
-  const OwnStream stream;
+/// Those of all ranks have come. Their places become empty again.
+void PeerMemory::expect_greetings() {
   for (int rank = 0; rank < ranks_; ++rank) {
-    const CUdeviceptr place =
-        own_ + kPacketsAt + static_cast<size_t>(rank) * places(ranks_) * kPacketBytes;
+    const CUdeviceptr place = own_ + first_packet_of(rank);
     uint64_t word = 0;
-    if (!stream.copy(driver_address(&word), place, sizeof(word)) ||
-        !stream.clear(place, sizeof(word)) || !stream.wait() ||
-        word != kGreeting + static_cast<uint64_t>(rank))
-      return false;
+    copy(driver_address(&word), place, sizeof(word));
+    clear(place, sizeof(word));
+    device_.synchronize(setting_up_.get());
+    require(word == kGreeting + static_cast<uint64_t>(rank), "rank ", rank,
+            " does not reach this GPU's memory");
   }
-  return true;
+  setting_up_ = nullptr;
+}
+
+size_t PeerMemory::first_packet_of(int rank) const {
+  return kPacketsAt + static_cast<size_t>(rank) * places(ranks_) * kPacketBytes;
+}
+
+void PeerMemory::copy(CUdeviceptr to, CUdeviceptr from, size_t bytes) const {
+  check(driver().cuMemcpyAsync(to, from, bytes, static_cast<CUstream>(setting_up_.get())),
+        "copying to memory that ranks share");
+}
+
+void PeerMemory::clear(CUdeviceptr memory, size_t bytes) const {
+  check(driver().cuMemsetD8Async(memory, 0, bytes, static_cast<CUstream>(setting_up_.get())),
+        "clearing memory that ranks share");
 }
 
 /// The first program that uses a second stream waits for the GPU once. Until then kernels need no

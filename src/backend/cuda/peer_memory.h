@@ -47,13 +47,18 @@ class PeerMemory {
 
  private:
   PeerMemory(const CudaDevice& device, int rank, int ranks);
-  bool allocate(CUipcMemHandle& handle);
-  bool map(const std::vector<std::byte>& handles);
-  bool send_greetings();
-  bool has_greetings() const;
+  // The steps of make(). Each throws Error where the driver refuses it.
+  void allocate(CUipcMemHandle& handle);
+  void map(const std::vector<std::byte>& handles);
+  void send_greetings();
+  void expect_greetings();
+  size_t first_packet_of(int rank) const;
+  void copy(CUdeviceptr to, CUdeviceptr from, size_t bytes) const;
+  void clear(CUdeviceptr memory, size_t bytes) const;
 
   const CudaDevice& device_;
   const int rank_, ranks_;
+  std::shared_ptr<void> setting_up_;  ///< a queue, until make() has ended
   CUdeviceptr own_ = 0;
   void* stop_ = nullptr;          ///< a word of the host's memory
   std::vector<CUdeviceptr> all_;  ///< the ranks' memory as this process sees it; 0: not mapped
