@@ -8,13 +8,13 @@ namespace opwright {
 namespace {
 
 /// With more bytes, constants are compared by address.
-constexpr size_t kSmallBytes = 64;
+constexpr size_t kSmallConstantBytes = 64;
 
 /// The same for small constants of equal elements, and for equal extents, of which exporters write
 /// one for each reader.
 std::string key_of(const GraphValue* value) {
   if (value == nullptr || value->stored_type) return str(value);
-  const bool is_small = value->is_fixed() && value->info.constant.size() <= kSmallBytes;
+  const bool is_small = value->is_fixed() && value->info.constant.size() <= kSmallConstantBytes;
   if (!is_small && !value->is_values()) return str(value);
   std::string key = str(name(value->info.dtype), " ", value->scale);
   for (const Expr& extent : value->info.dims) key += str(" ", extent.str());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,30 @@ struct ConvolutionShape {
   Expr taps() const { return numel(windows.window); }
   Expr pixels() const { return numel(windows.y); }
 };
+
+/// Sets the indices of the bias and the residual among `inputs`.
+void find_epilogue_inputs(ConvolutionShape& shape, const ConvolutionParams& params,
+                          std::span<const PortDesc> inputs);
+
+/// Whether each window is one element of x, in the same place.
+bool is_pointwise(const Windows& windows);
+
+/// The windows in x of the first phase of a transposed convolution; see kConvolutionByPhases.
+Windows windows_of_phase(const Windows& windows);
+
+/// Bytes that a thread copies to shared memory in one access.
+inline constexpr int64_t kLeastPieceBytes = 4, kMostPieceBytes = 16;
+/// The number of neighbours in a window's row that one access copies, if x is linear and every
+/// window lies inside of it. 0 if windows may reach beyond x, or if the neighbours have fewer than
+/// kLeastPieceBytes.
+int64_t patch_piece(const ConvolutionShape& shape, const ConvolutionParams& params, DataType type);
+
+/// CandidateQuery's candidates of a convolution, or of a transposed one.
+std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool is_transposed,
+                                         const CandidateQuery& query);
+/// KernelTactics::names.
+std::vector<std::string> convolution_tactics();
+std::vector<std::string> deconvolution_tactics();
 
 /// A tactic of one of the kernels below.
 struct NamedTactic {

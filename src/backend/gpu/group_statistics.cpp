@@ -21,7 +21,7 @@ constexpr int64_t kLeastOfThread = 2;
 /// but pixels of a section stay whole sectors of the memory.
 constexpr int64_t kFewMergedParts = 4096, kLeastBytesOfSection = 64;
 /// Bits of a counter of a section's finished blocks.
-constexpr int kCounterBits = 16;
+constexpr int kStatisticsCounterBits = 16;
 /// Sections have counters in a kernel's arguments, and groups have places in shared memory.
 constexpr int64_t kMostSections = 64, kMostChannels = 1024;
 /// sizeof(Moments).
@@ -99,13 +99,13 @@ GeneratedKernel write(const NormalizationParams& params, const KernelArgs& args)
   config.number("kThreads", kStatisticsThreads), config.number("kParts", parts);
   config.number("kEpsilon", params.epsilon);
   const std::string counters =
-      add_part_counters(source, images * (channels / section), kCounterBits);
+      add_part_counters(source, images * (channels / section), kStatisticsCounterBits);
   source.add_scratch("Moments", images * groups * parts * kBytesOfMoments);
   source.add_declarations(include("group_statistics.cuh") + config.write());
   std::string condition = str("is_aligned<", storage_type(type), ", ", width, ">(in0)");
   if (!last) condition += str(" && ", source.value(extent), " % ", width, " == 0");
   const auto call = [&](int64_t of) {
-    return str("find_statistics<", of, ", ", kCounterBits, ">(all, counters);\n");
+    return str("find_statistics<", of, ", ", kStatisticsCounterBits, ">(all, counters);\n");
   };
   return source.finish(
       str("const StatisticsArguments<Config> all = {in0, ", has_scale ? "in1" : "nullptr",

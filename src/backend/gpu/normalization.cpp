@@ -22,7 +22,7 @@ constexpr int64_t kFewNormalizedRows = 1024;
 /// Blocks of a cluster that share a row, and the fewest elements for which this may pay: several
 /// accesses of 16 bytes for each thread.
 constexpr int kRowBlocks = 8;
-constexpr int64_t kLongRow = int64_t{4} * kRowBlocks * kNormalizationThreads;
+constexpr int64_t kLongNormalizedRow = int64_t{4} * kRowBlocks * kNormalizationThreads;
 /// Each cluster may normalize several rows.
 constexpr int64_t kMostClusters = int64_t{1} << 20;
 
@@ -147,7 +147,7 @@ Ways<NormalizationLanes> lanes_of(const NormalizationParams& params, const Shape
   // With fewer rows than multiprocessors, several of these share a long row.
   if (is_inner && architecture >= kClusterArchitecture)
     result.add({kNormalizationThreads, is_inner, false, kRowBlocks},
-               rows <= kFewGroups / 2 && count >= kLongRow);
+               rows <= kFewGroups / 2 && count >= kLongNormalizedRow);
   for (const int lanes : counts) result.add({lanes, is_inner}, true);
   for (const int lanes : others) result.add({lanes, is_inner}, false);
   // With few rows, a row's time is that of its loads and reductions, and more threads shorten it.

@@ -220,7 +220,7 @@ class ScatterWriter {
   const SymShape strides_;
 };
 
-constexpr std::string_view kLines = "a thread per line", kParts = "a block per part";
+constexpr std::string_view kScatterLines = "a thread per line", kParts = "a block per part";
 
 Ways<std::string> ways(const Operator& op, const KernelArgs& args) {
   const ScatterParams& params = static_cast<const Scatter&>(op).params();
@@ -233,8 +233,9 @@ Ways<std::string> ways(const Operator& op, const KernelArgs& args) {
   const int64_t extent = std::max<int64_t>(1, data[static_cast<int>(params.axis)]);
   const int64_t lines = data.numel() / extent;
   const bool are_few = lines < kFewLines * kWarp;
-  for (const std::string_view name : {are_few ? kParts : kLines, are_few ? kLines : kParts})
-    names.add(std::string(name), name == kLines ? lines >= kFewLines : lines < kManyLines);
+  for (const std::string_view name :
+       {are_few ? kParts : kScatterLines, are_few ? kScatterLines : kParts})
+    names.add(std::string(name), name == kScatterLines ? lines >= kFewLines : lines < kManyLines);
   return names;
 }
 
@@ -244,7 +245,8 @@ std::vector<Candidate> scatter_candidates(const Operator& op, const CandidateQue
 
 std::optional<GeneratedKernel> generate_scatter(const Operator& op, const KernelArgs& args) {
   ScatterWriter writer(static_cast<const Scatter&>(op).params(), args);
-  return ways(op, args).at(args.candidate->tactic) == kLines ? writer.lines() : writer.parts();
+  return ways(op, args).at(args.candidate->tactic) == kScatterLines ? writer.lines()
+                                                                    : writer.parts();
 }
 
 const RegisteredKernels<Scatter> kScatterKernels(
@@ -252,7 +254,7 @@ const RegisteredKernels<Scatter> kScatterKernels(
      .generate = generate_scatter,
      .make = nullptr,
      .tactics = [] {
-       return std::vector<std::string>{std::string(kLines), std::string(kParts)};
+       return std::vector<std::string>{std::string(kScatterLines), std::string(kParts)};
      }});
 
 std::vector<Candidate> max_unpool_candidates(const Operator&, const CandidateQuery& query) {

@@ -22,7 +22,7 @@ constexpr int64_t kSortBytes = 32768;
 /// The most blocks that share a row to find its best element, and the most such rows.
 constexpr int64_t kMostBlocksOfRow = 32, kMostSharedRows = 64;
 /// Bits of a counter of finished blocks.
-constexpr int kCounterBits = 8;
+constexpr int kTopKCounterBits = 8;
 
 enum class TopKWay { kThread, kWarp, kSort, kSelect, kBest };
 
@@ -145,7 +145,7 @@ std::optional<GeneratedKernel> generate_topk(const Operator& op, const KernelArg
   std::string scratch = "nullptr", counters = "nullptr";
   if (extents.parts > 1) {
     source.add_scratch("Config::Key", kernel.blocks.constant() * (is_wide ? 16 : 8));
-    scratch = "scratch", counters = add_part_counters(source, rows.constant(), kCounterBits);
+    scratch = "scratch", counters = add_part_counters(source, rows.constant(), kTopKCounterBits);
   }
   return source.finish(str(text, "Word* const counters[] = {", counters, "};\n", kernel.function,
                            "(all, ", scratch, ", counters);\n"),

@@ -14,7 +14,7 @@ namespace {
 /// Sides of the square tiles through shared memory.
 constexpr int kTile = 32, kLargeTile = 64;
 /// Bytes of an access to a tile of smaller elements.
-constexpr int kAccessBytes = 4;
+constexpr int kTransposeAccessBytes = 4;
 /// A matrix with a smaller side leaves most of a tile empty.
 constexpr int64_t kNarrow = 16;
 /// Elements from which on more than one tactic is worth timing.
@@ -105,7 +105,7 @@ class TransposeWriter {
 
   /// The number of neighbours along both sides of the matrix that one access may take.
   int tile_width(std::vector<std::string>& conditions) {
-    if (size_ >= kAccessBytes) return 1;
+    if (size_ >= kTransposeAccessBytes) return 1;
     std::vector<Expr> multiples;
     Expr pitch = 1;
     for (size_t i = axes_.size(); i-- > 0;) {
@@ -115,7 +115,7 @@ class TransposeWriter {
     }
     multiples.push_back(axes_[matrix_].extent);
     multiples.push_back(axes_.back().extent);
-    const int most = kAccessBytes / size_;
+    const int most = kTransposeAccessBytes / size_;
     for (const Expr& number : multiples)
       if (number.is_constant() && number.constant() % most != 0) return 1;
     for (const Expr& number : multiples)
@@ -157,7 +157,7 @@ class TransposeWriter {
     config.type("Element", carrier_type(size_));
     config.type("Access", carrier_type(size_ * tactic.width));
     config.number("kSide", tactic.tile), config.number("kWidth", tactic.width);
-    config.number("kPadding", tactic.width > 1 ? 1 : std::max(1, kAccessBytes / size_));
+    config.number("kPadding", tactic.width > 1 ? 1 : std::max(1, kTransposeAccessBytes / size_));
     config.number("kThreads", kThreads);
     source_.add_declarations(include("transpose.cuh") + config.write());
     return source_.finish(
