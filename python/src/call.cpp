@@ -169,8 +169,9 @@ void bind_load_engine(nb::module_& m) {
         options.limits = limits;
         auto engine = Engine::load_file(text, options);
         const std::string_view built_for = engine->device().backend().name();
-        require(!device || device->backend == built_for, "'", text, "': the engine was built for ",
-                built_for, ", not for ", device->backend, ": build it again for that (device=)");
+        if (device && device->backend != built_for)
+          fail("'", text, "': the engine was built for ", built_for, ", not for ", device->backend,
+               ": build it again for that (device=)");
         if (logger.is_none()) return std::make_unique<CallableEngine>(std::move(engine));
         const nb::object holder = nb::cast(engine);
         hold(holder, logger);
