@@ -142,9 +142,10 @@ int64_t shared_memory(const AttentionTile& tile, const FusedAttentionParams& par
     case kSplit:
       return int64_t{4} * tile.m * tile.warps_n * row_of_results(params);  // of each warp
     case kDirect: {
-      // The memory holds each warp's results, and the results that the blocks of a cluster send.
-      const int64_t sent = rounded(params.value_size, 64) + 2 * kMostClusterParts;
-      return int64_t{4} * tile.m * (tile.warps_n * row_of_results(params) + sent);
+      // The memory holds each warp's results, the results that the blocks of a cluster send, and a
+      // barrier.
+      const int64_t sent = rounded(params.value_size, 64) + 4 * kMostClusterParts;
+      return int64_t{4} * tile.m * (tile.warps_n * row_of_results(params) + sent) + 16;
     }
     case kScalar:
     case kTensor:

@@ -337,12 +337,27 @@ __device__ __forceinline__ void attend_directly(AttentionArguments<Config> all, 
   typedef DirectConfig<Config> C;
   constexpr int kRowVectors = C::kValueSize / 4;
   extern __shared__ uint4 shared[];
-  // Tells the cluster that this block runs: a block may write to another's shared memory only then.
-  if constexpr (C::kParts > 1) arrive_in_cluster();
   const int warp = (int)threadIdx.x / 32;
-  bool is_first = true;
-
   float* const saved = (float*)shared;
+  float* const sent = saved + C::kWarpsN * C::kSaved;
+  const auto count_rows = [&](const AttentionTask<C>& task) {
+    const Index left = all.rows - task.first_row;
+    return left < C::kTileM ? (int)left : C::kTileM;
+  };
+  const auto expect_task = [&](Index block) {
+    expect(Sent<C>::barrier(sent), Sent<C>::bytes(count_rows(AttentionTask<C>(all, block))));
+  };
+  // Tells the cluster that this block runs: a block may write to another's shared memory only then.
+  if constexpr (C::kParts > 1) {
+    if (threadIdx.x == 0) {
+      init_barrier(Sent<C>::barrier(sent), 1);
+      end_barriers_init();
+      if (blockIdx.x < all.tasks) expect_task(blockIdx.x);
+    }
+    arrive_in_cluster_early();
+  }
+  bool is_first = true;
+  unsigned parity = 0;
   for (Index block = blockIdx.x; block < all.tasks; block += gridDim.x) {
     const AttentionTask<C> task(all, C::kIsSplit ? block / parts : block);
     const Index part = C::kIsSplit ? block % parts : task.part;
@@ -355,8 +370,7 @@ __device__ __forceinline__ void attend_directly(AttentionArguments<Config> all, 
       all.wait();
       is_first = false;
     }
-    const int own_rows =
-        all.rows - task.first_row < C::kTileM ? (int)(all.rows - task.first_row) : C::kTileM;
+    const int own_rows = count_rows(task);
     save_state<C>(attend_to_keys<C>(all, task, tiles, guess), saved + warp * C::kSaved, own_rows);
     __syncthreads();
     const auto for_rows = [&](int vectors, const auto& action) {
@@ -367,17 +381,21 @@ __device__ __forceinline__ void attend_directly(AttentionArguments<Config> all, 
       if (column < C::kHeadValueSize) store_merged<C>(all, task, merged, line, column);
     };
     if constexpr (C::kParts > 1) {
-      float* const sent = saved + C::kWarpsN * C::kSaved;
-      wait_for_cluster();  // every block has merged what it received for the previous task
+      wait_for_cluster();  // every block runs, and has merged what it received for the last task
       for_rows(kRowVectors, [&](int line, int column) {
         send_to_block<C>(merge_warps<C>(saved, line, column), sent, (int)part, line, column);
       });
-      sync_cluster();
+      wait(Sent<C>::barrier(sent), parity);
+      parity ^= 1;
       constexpr int kShare = Sent<C>::kShare;
       for_rows(kShare / 4, [&](int line, int column) {
         store(merge_blocks<C>(sent, line, column), line, (int)part * kShare + column);
       });
-      if (block + gridDim.x < all.tasks) arrive_in_cluster();
+      if (block + gridDim.x < all.tasks) {
+        __syncthreads();
+        if (threadIdx.x == 0) expect_task(block + gridDim.x);
+        arrive_in_cluster();
+      }
     } else {
       const bool is_whole = !C::kIsSplit || parts == 1;
       float* const of_task = scratch + (block - part) * C::kSaved;

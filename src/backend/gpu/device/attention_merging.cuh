@@ -4,6 +4,7 @@
 #pragma once
 
 #include "attention_state.cuh"
+#include "barriers.cuh"
 #include "cluster.cuh"
 #include "part_counters.cuh"
 
@@ -98,17 +99,25 @@ __device__ inline Merged merge_saved(const float* saved, Index parts, int row, i
 
 // Layout of the received results. Each block merges its share of the columns and receives that
 // share from every block. Behind the values of a row lie the largest score and the sum of each
-// block.
+// block. A barrier lies behind all rows.
 template <class C>
 struct Sent {
-  static constexpr int kShare = C::kValueSize / C::kParts, kRow = C::kParts * (kShare + 2);
-  static constexpr int kMost = C::kParts * kShare, kSum = kMost + C::kParts;
-  static_assert(C::kParts == 1 || (kShare % 4 == 0 && kRow % 4 == 0));
+  static constexpr int kShare = C::kValueSize / C::kParts, kSums = C::kParts * kShare;
+  static constexpr int kRow = C::kParts * (kShare + 4);
+  static_assert(C::kParts == 1 || kShare % 4 == 0);
+  __device__ static unsigned barrier(float* sent) {
+    return shared_address(sent + C::kTileM * kRow);
+  }
+  __device__ static int bytes(int rows) { return rows * kRow * 4; }
 };
-__device__ inline void write_block(float* place, int rank, float number) {
+// Stores four numbers in another block, whose barrier counts the bytes.
+__device__ inline void send(float* place, unsigned barrier, int rank, const float4& numbers) {
   asm volatile(
-      "st.shared::cluster.f32 [%0], %1;" ::"r"(place_in_block(shared_address(place), rank)),
-      "f"(number)
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(place_in_block(shared_address(place), rank)),
+      "r"(__float_as_uint(numbers.x)), "r"(__float_as_uint(numbers.y)),
+      "r"(__float_as_uint(numbers.z)), "r"(__float_as_uint(numbers.w)),
+      "r"(place_in_block(barrier, rank))
       : "memory");
 }
 template <class C>
@@ -117,25 +126,25 @@ __device__ inline void send_to_block(const Merged& merged, float* sent, int part
   typedef Sent<C> To;
   const int rank = column / To::kShare;
   float* const to = sent + row * To::kRow;
-  const unsigned place =
-      place_in_block(shared_address(to + part * To::kShare + column % To::kShare), rank);
-  asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(place),
-               "f"(merged.value.x), "f"(merged.value.y), "f"(merged.value.z), "f"(merged.value.w)
-               : "memory");
-  if (column % To::kShare != 0) return;
-  write_block(to + To::kMost + part, rank, merged.most);
-  write_block(to + To::kSum + part, rank, merged.sum);
+  const unsigned barrier = To::barrier(sent);
+  send(to + part * To::kShare + column % To::kShare, barrier, rank, merged.value);
+  if (column % To::kShare == 0)
+    send(to + To::kSums + part * 4, barrier, rank,
+         make_float4(merged.most, merged.sum, 0.0f, 0.0f));
 }
 template <class C>
 __device__ inline Merged merge_blocks(const float* sent, int row, int column) {
   typedef Sent<C> From;
   const float* const from = sent + row * From::kRow;
   Merged all;
+  float2 sums[C::kParts];
 #pragma unroll
-  for (int i = 0; i < C::kParts; ++i) all.most = fmaxf(all.most, from[From::kMost + i]);
+  for (int i = 0; i < C::kParts; ++i) {
+    sums[i] = *(const float2*)(from + From::kSums + i * 4);
+    all.most = fmaxf(all.most, sums[i].x);
+  }
 #pragma unroll
   for (int i = 0; i < C::kParts; ++i)
-    all.add(from[From::kMost + i], from[From::kSum + i],
-            *(const float4*)(from + i * From::kShare + column));
+    all.add(sums[i].x, sums[i].y, *(const float4*)(from + i * From::kShare + column));
   return all;
 }
