@@ -30,17 +30,19 @@ __device__ inline uint4 load_vector(const void* from) {
       : "l"(from));
   return vector;
 }
-// Reads C::kVector elements of a head of `size` elements, from `inner` on. Elements beyond the head
-// are zeros.
+// Reads C::kVector elements of a head of `size` elements, `further` elements behind `from`, which
+// is the head's element `inner`. Elements beyond the head are zeros.
 template <class C, bool is_vector, int size>
-__device__ inline uint4 read_head(const typename C::Element* head, int inner, bool is_there) {
+__device__ inline uint4 read_head(const typename C::Element* from, int inner, int further,
+                                  bool is_there) {
   typedef typename C::Element Element;
   uint4 vector = make_uint4(0u, 0u, 0u, 0u);
-  if (!is_there || inner >= size) return vector;
-  if (is_vector) return load_vector(head + inner);
+  if (!is_there || inner + further >= size) return vector;
+  if (is_vector) return load_vector(from + further);
   Pack<Element, C::kVector> pack;
 #pragma unroll
-  for (int i = 0; i < C::kVector; ++i) pack.at[i] = inner + i < size ? head[inner + i] : Element{};
+  for (int i = 0; i < C::kVector; ++i)
+    pack.at[i] = inner + further + i < size ? from[further + i] : Element{};
   return *(const uint4*)&pack;
 }
 __device__ inline void fetch_line(const void* from) {
@@ -74,36 +76,65 @@ struct DirectUnit {
   __device__ static int row(int i) { return i / 2 * 8 + far() * 2 + i % 2; }
   __device__ static int key(int j) { return j * 8 + near(); }
   __device__ static int column(int j) { return j / 8 * 64 + near() * 8 + j % 8; }
+  // The lane's first element of queries and keys, and of values.
+  __device__ static int key_inner() { return far() * C::kVector; }
+  __device__ static int value_inner() { return near() * C::kVector; }
 
   uint4 queries[C::kSize / 32][kTiles], keys[C::kSize / 32][2], values[C::kValueSize / 64][4];
-  template <bool is_vector>
-  __device__ void read_query(int tile, const Element* head, bool is_there) {
+  // Places of the lane's first elements in the operands. Those of the first tile are known before
+  // earlier kernels are done.
+  Index query_places[kTiles], key_places[2], value_places[4];
+
+  __device__ void place_queries(const typename C::Arguments& all, const AttentionTask<C>& task) {
 #pragma unroll
-    for (int k = 0; k < C::kSize / 32; ++k)
-      queries[k][tile] =
-          read_head<C, is_vector, C::kHeadSize>(head, k * 32 + far() * C::kVector, is_there);
+    for (int t = 0; t < kTiles; ++t) {
+      const Index row = task.first_row + t * 8 + near();
+      query_places[t] =
+          row < all.rows
+              ? all.query.place(task.batch, task.head(row), task.query(row)) + key_inner()
+              : -1;
+    }
   }
-  // Reads 16 keys and values, from `first` on. In place of those that do not exist it reads the
-  // last one, whose weight is 0 there.
-  template <bool is_vector>
-  __device__ void read(const RowReader<C>& key_rows, const RowReader<C>& value_rows, Index first) {
-    const auto place = [&](const RowReader<C>& rows, Index row) {
-      return rows.rows + (row < rows.count ? row : rows.count - 1) * rows.stride;
+  // Places 16 keys and values, from `first` on. In place of those that do not exist there is the
+  // last one, whose weight is 0.
+  __device__ void place_keys(const typename C::Arguments& all, const AttentionTask<C>& task,
+                             Index first) {
+    const auto place = [&](const auto& operand, Index row) {
+      return operand.place(task.batch, task.shared_head, row < all.keys ? row : all.keys - 1);
     };
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const Element* const row = place(key_rows, first + key(i));
+    for (int i = 0; i < 2; ++i) key_places[i] = place(all.key, first + key(i)) + key_inner();
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      value_places[i] = place(all.value, first + i / 2 * 8 + far() * 2 + i % 2) + value_inner();
+  }
+  template <bool is_vector>
+  __device__ void read_queries(const Element* data) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      const Element* const from = data + query_places[t];
 #pragma unroll
       for (int k = 0; k < C::kSize / 32; ++k)
-        keys[k][i] = read_head<C, is_vector, C::kHeadSize>(row, k * 32 + far() * C::kVector, true);
+        queries[k][t] =
+            read_head<C, is_vector, C::kHeadSize>(from, key_inner(), k * 32, query_places[t] >= 0);
+    }
+  }
+  template <bool is_vector>
+  __device__ void read_keys(const Element* key_data, const Element* value_data) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const Element* const from = key_data + key_places[i];
+#pragma unroll
+      for (int k = 0; k < C::kSize / 32; ++k)
+        keys[k][i] = read_head<C, is_vector, C::kHeadSize>(from, key_inner(), k * 32, true);
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const Element* const row = place(value_rows, first + i / 2 * 8 + far() * 2 + i % 2);
+      const Element* const from = value_data + value_places[i];
 #pragma unroll
       for (int n = 0; n < C::kValueSize / 64; ++n)
         values[n][i] =
-            read_head<C, is_vector, C::kHeadValueSize>(row, n * 64 + near() * C::kVector, true);
+            read_head<C, is_vector, C::kHeadValueSize>(from, value_inner(), n * 64, true);
     }
   }
   // Products follow each other in two chains, since each waits for the one before it.
@@ -231,32 +262,28 @@ __device__ inline unsigned fetch_task(const typename C::Arguments& all,
   return guess;
 }
 
-// Computes a warp's result over its tiles of keys. It reads the first tile beside the mask where
-// `guess` says that the mask allows it.
+// Whether queries, keys and values are read in vectors.
 template <class C>
-__device__ inline AttentionState<DirectUnit<C>> attend_to_keys(const typename C::Arguments& all,
-                                                               const AttentionTask<C>& task,
-                                                               const OwnTiles<C>& tiles,
-                                                               unsigned guess) {
+__device__ inline bool reads_vectors(const typename C::Arguments& all) {
+  return C::kHasWholeVectors && all.query.template is_aligned_to<C::kVector>() &&
+         all.key.template is_aligned_to<C::kVector>() &&
+         all.value.template is_aligned_to<C::kVector>();
+}
+
+// Computes a warp's result over its tiles of keys. `unit` has the places of the queries and of the
+// first tile. That is read beside the mask where `guess` says that the mask allows it.
+template <class C>
+__device__ inline AttentionState<DirectUnit<C>> attend_to_keys(
+    const typename C::Arguments& all, const AttentionTask<C>& task, const OwnTiles<C>& tiles,
+    const RowLimits<C, DirectUnit<C>>& limits, DirectUnit<C>& unit, bool has_vectors,
+    unsigned guess) {
   typedef DirectUnit<C> Unit;
-  const RowReader<C> keys = task.keys(all), values = task.values(all);
-  const RowLimits<C, Unit> limits(all, task, 0);
   AttentionState<Unit> state;
   // Only the loads exist in two versions. Two versions of the whole loop would spill registers.
-  const bool has_vectors = C::kHasWholeVectors && keys.is_aligned && values.is_aligned &&
-                           all.query.template is_aligned_to<C::kVector>();
-  Unit unit;
-#pragma unroll
-  for (int t = 0; t < Unit::kTiles; ++t) {
-    const Index row = task.first_row + t * 8 + Unit::near();
-    const typename C::Element* const query =
-        all.query.data +
-        (row < all.rows ? all.query.place(task.batch, task.head(row), task.query(row)) : 0);
-    if (__builtin_expect(has_vectors, 1))
-      unit.template read_query<true>(t, query, row < all.rows);
-    else
-      unit.template read_query<false>(t, query, row < all.rows);
-  }
+  if (__builtin_expect(has_vectors, 1))
+    unit.template read_queries<true>(all.query.data);
+  else
+    unit.template read_queries<false>(all.query.data);
   // Bit i: whether the tile i turns from `turn` 0 on has keys that the mask allows. Before the mask
   // is read, that is a guess.
   unsigned allowed = guess;
@@ -267,9 +294,9 @@ __device__ inline AttentionState<DirectUnit<C>> attend_to_keys(const typename C:
     typename RowLimits<C, Unit>::Terms terms[Unit::kRows][Unit::kColumns];
     if (has_read) {
       if (__builtin_expect(has_vectors, 1))
-        unit.template read<true>(keys, values, tile * C::kTileN);
+        unit.template read_keys<true>(all.key.data, all.value.data);
       else
-        unit.template read<false>(keys, values, tile * C::kTileN);
+        unit.template read_keys<false>(all.key.data, all.value.data);
 #pragma unroll
       for (int i = 0; i < Unit::kRows; ++i)
 #pragma unroll
@@ -296,6 +323,7 @@ __device__ inline AttentionState<DirectUnit<C>> attend_to_keys(const typename C:
       state.add(scores, unit);
     }
     tile += tiles.step;
+    unit.place_keys(all, task, tile * C::kTileN);
     if (C::kSkipsMasked && ++turn == OwnTiles<C>::kAtOnce) {
       // The next tile is as the last one, probably.
       allowed = allowed >> (turn - 1) & 1;
@@ -356,12 +384,18 @@ __device__ __forceinline__ void attend_directly(AttentionArguments<Config> all, 
     }
     arrive_in_cluster_early();
   }
+  const bool has_vectors = reads_vectors<C>(all);
   bool is_first = true;
   unsigned parity = 0;
   for (Index block = blockIdx.x; block < all.tasks; block += gridDim.x) {
     const AttentionTask<C> task(all, C::kIsSplit ? block / parts : block);
     const Index part = C::kIsSplit ? block % parts : task.part;
     const OwnTiles<C> tiles(all, task, part, parts, warp);
+    const RowLimits<C, DirectUnit<C>> limits(all, task, 0);
+    DirectUnit<C> unit;
+    unit.place_queries(all, task);
+    unit.place_keys(all, task, tiles.first * C::kTileN);
+    const int own_rows = count_rows(task);
     unsigned guess = 0;
     if (is_first) {
       guess = fetch_task<C>(all, task, tiles);
@@ -370,8 +404,8 @@ __device__ __forceinline__ void attend_directly(AttentionArguments<Config> all, 
       all.wait();
       is_first = false;
     }
-    const int own_rows = count_rows(task);
-    save_state<C>(attend_to_keys<C>(all, task, tiles, guess), saved + warp * C::kSaved, own_rows);
+    save_state<C>(attend_to_keys<C>(all, task, tiles, limits, unit, has_vectors, guess),
+                  saved + warp * C::kSaved, own_rows);
     __syncthreads();
     const auto for_rows = [&](int vectors, const auto& action) {
       for (int at = (int)threadIdx.x; at < own_rows * vectors; at += C::kThreads)
