@@ -308,7 +308,7 @@ TEST(FusedAttention, FewQueriesOverALongCache) {
 
 /// Queries that a decoder guesses ahead, and heads that fill no whole instructions.
 TEST(FusedAttention, SeveralQueriesOverACache) {
-  Selection selection(13);
+  Selection selection(29);
   for (const DataType type : {DataType::kHALF, DataType::kBF16})
     for (const auto& [size, queries] :
          {std::pair<int64_t, int64_t>{80, 3}, {96, 1}, {128, 16}, {256, 2}, {64, 5}})
@@ -324,7 +324,7 @@ TEST(FusedAttention, SeveralQueriesOverACache) {
 
 /// A cache whose number of keys is open. Runs of one kernel have few keys and many.
 TEST(FusedAttention, OpenKeys) {
-  Selection selection(3);
+  Selection selection(7);
   for (const DataType type : {DataType::kHALF, DataType::kBF16})
     for (const int64_t queries : {1, 3})
       for (const bool is_causal : {false, true}) {
