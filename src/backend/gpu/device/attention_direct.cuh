@@ -38,12 +38,16 @@ __device__ inline uint4 read_head(const typename C::Element* from, int inner, in
   typedef typename C::Element Element;
   uint4 vector = make_uint4(0u, 0u, 0u, 0u);
   if (!is_there || inner + further >= size) return vector;
-  if (is_vector) return load_vector(from + further);
-  Pack<Element, C::kVector> pack;
+  if constexpr (is_vector) {
+    vector = load_vector(from + further);
+  } else {
+    Pack<Element, C::kVector> pack;
 #pragma unroll
-  for (int i = 0; i < C::kVector; ++i)
-    pack.at[i] = inner + further + i < size ? from[further + i] : Element{};
-  return *(const uint4*)&pack;
+    for (int i = 0; i < C::kVector; ++i)
+      pack.at[i] = inner + further + i < size ? from[further + i] : Element{};
+    vector = *(const uint4*)&pack;
+  }
+  return vector;
 }
 __device__ inline void fetch_line(const void* from) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
