@@ -17,7 +17,7 @@ enum class AttentionKind {
   kDirect,  ///< tensor cores, for few queries: keys and values go from memory to registers, each
             ///< warp has n keys of its own, and the results of warps, and of the blocks of a
             ///< cluster, are merged
-  kSplit,  ///< the same, but a run decides how many blocks share the keys, and the last one merges
+  kSplit,   ///< the same, but a run decides how many blocks share the keys, and the last one merges
   kWarpgroup,  ///< wgmma, only on compute capability 9.0: each warpgroup has 64 of the queries, and
                ///< another one copies
 };
