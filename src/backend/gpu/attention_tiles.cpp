@@ -126,7 +126,7 @@ std::string AttentionTile::name() const {
 int64_t state_size(const AttentionTile& tile, const FusedAttentionParams& params) {
   const int64_t lane_rows = tile.is_tensor() ? 2 : 4,
                 outputs = rounded(params.value_size, 16) / (tile.is_tensor() ? 4 : 8);
-  return tile.warps_m * 32 * lane_rows * (2 + outputs) * 4;
+  return int64_t{tile.warps_m} * 32 * lane_rows * (2 + outputs) * 4;
 }
 
 int64_t shared_memory(const AttentionTile& tile, const FusedAttentionParams& params,
@@ -136,7 +136,7 @@ int64_t shared_memory(const AttentionTile& tile, const FusedAttentionParams& par
       // The memory is GroupMemory of attention_group.cuh, then the numbers of two tasks and their
       // barriers.
       const int64_t size = rounded(params.size, 64), value_size = rounded(params.value_size, 64);
-      return 1024 + 2 * (tile.m * size + tile.stages * tile.n * (size + value_size)) +
+      return 1024 + 2 * (tile.m * size + int64_t{tile.stages} * tile.n * (size + value_size)) +
              int64_t{32} * tile.stages + int64_t{8} * rounded(tile.groups(), 2) + 48;
     }
     case kSplit:
@@ -154,7 +154,8 @@ int64_t shared_memory(const AttentionTile& tile, const FusedAttentionParams& par
   const int64_t element = bits(type) / 8, vector = vector_of(type);
   const int64_t key_row = rounded(params.size, 16) + vector,
                 value_row = rounded(params.value_size, 16) + vector;
-  int64_t total = (tile.m * key_row + tile.stages * tile.n * (key_row + value_row)) * element;
+  int64_t total =
+      (tile.m * key_row + int64_t{tile.stages} * tile.n * (key_row + value_row)) * element;
   if (!tile.is_tensor())  // weights, 16 rows of each warp
     total += int64_t{tile.warps_m} * tile.warps_n * 16 * (tile.n / tile.warps_n) * 4;
   // The same memory later holds the results of warps with other keys.
