@@ -13,9 +13,13 @@ struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 __device__ uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w);
+struct alignas(8) float2 {
+  float x, y;
+};
 struct alignas(16) float4 {
   float x, y, z, w;
 };
+__device__ float2 make_float2(float x, float y);
 __device__ float4 make_float4(float x, float y, float z, float w);
 __device__ float __uint_as_float(unsigned x);
 __device__ unsigned __float_as_uint(float x);

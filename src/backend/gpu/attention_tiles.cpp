@@ -36,16 +36,36 @@ constexpr Numbered<AttentionTile> kTilesOfAttention[] = {
     {21, {.kind = kDirect, .m = 16, .n = 16, .warps_m = 1, .warps_n = 16, .stages = 1}},
     {22, {.kind = kWarpgroup, .m = 128, .n = 208, .warps_m = 8}},
     {23, {.kind = kWarpgroup, .m = 64, .n = 208, .warps_m = 4}},
+    {24, {.kind = kDirect, .m = 8, .n = 16, .warps_m = 1, .warps_n = 4, .stages = 1}},
+    {25, {.kind = kDirect, .m = 8, .n = 16, .warps_m = 1, .warps_n = 8, .stages = 1}},
+    {26, {.kind = kDirect, .m = 8, .n = 16, .warps_m = 1, .warps_n = 16, .stages = 1}},
+    {27, {.kind = kSplit, .m = 8, .n = 16, .warps_m = 1, .warps_n = 4, .stages = 1}},
+    {28, {.kind = kSplit, .m = 8, .n = 16, .warps_m = 1, .warps_n = 8, .stages = 1}},
+    {29, {.kind = kSplit, .m = 16, .n = 16, .warps_m = 1, .warps_n = 4, .stages = 1}},
 };
 
-/// The most elements of a head that lanes can keep in registers.
+/// The most elements of a head that lanes can keep in registers. Direct tiles of eight queries
+/// leave room for longer heads.
 constexpr int64_t kMaxDirectSize = 128, kMaxGroupSize = 128;
+constexpr int kShortTile = 8;
+/// The most elements of a head with which 16 warps of a direct tile do not spill registers.
+constexpr int64_t kMaxSizeOfManyWarps = 64;
+constexpr int kManyWarps = 16;
 // Plans and timing caches refer to tactics by number, so new tiles are appended at the end.
 static_assert(are_numbered(kTilesOfAttention));
 static_assert(std::size(kTilesOfAttention) <= TileInParts::kUnit);
-/// The most parts of the keys, and the most blocks whose keys are divided into parts.
-constexpr int kMostParts = 8;
+/// The most parts of the keys, and those of a cluster: all GPUs have room for eight blocks of one.
+constexpr int kMostParts = 8, kMostClusterParts = 16;
+/// The most blocks whose keys are divided into parts.
 constexpr int64_t kMostTasksOfParts = 256;
+/// The most tasks whose keys a run divides, each with a counter, and the most parts of one. The
+/// block that merges reads all parts.
+constexpr int64_t kMostSplitTasks = 128, kMostSplitParts = 64;
+static_assert(kMostSplitParts < 1 << kSplitCounterBits);
+/// The most tiles of queries that read the same keys from the second-level cache.
+constexpr int64_t kMostSplitTiles = 4;
+/// Warps on each multiprocessor that have enough keys on their way.
+constexpr int64_t kSplitWarps = 8;
 /// Keys of a warpgroup's tile. A few hundred keys seldom fill a longer one.
 constexpr int kLongTile = 176;
 /// The fewest tiles of keys in a part.
@@ -60,12 +80,45 @@ int64_t turns(const AttentionTile& tile, int64_t keys, int64_t parts) {
   return divided(divided(divided(keys, tile.n), parts), tile.warps_n);
 }
 
+int most_parts(const AttentionTile& tile) {
+  return tile.kind == kDirect ? kMostClusterParts : tile.is_split() ? 1 : kMostParts;
+}
+
+/// About the number of blocks that are wanted in all.
+int64_t split_blocks(const AttentionTile& tile) {
+  return kFewBlocks * std::max<int64_t>(1, kSplitWarps / tile.warps_n);
+}
+
+int64_t row_of_results(const FusedAttentionParams& params) {
+  return rounded(params.value_size, 64) + 4;
+}
+
 }  // namespace
+
+int64_t most_tasks(const FusedAttentionParams& params, const AttentionTile& tile,
+                   const Shape& queries) {
+  const AttentionLayout layout = params.layout(0);
+  return queries[attention_batch_axis(layout)] * params.shared_heads *
+         divide_up(params.group() * queries[attention_length_axis(layout)], tile.m);
+}
+
+Expr split_parts(const AttentionTile& tile, const Expr& keys, const Expr& tasks) {
+  const Expr parts = min(ceil_div(keys, Expr(int64_t{tile.n} * tile.warps_n)),
+                         ceil_div(Expr(split_blocks(tile)), max(tasks, Expr(1))));
+  return max(min(parts, Expr(kMostSplitParts)), Expr(1));
+}
+
+int64_t split_scratch(const AttentionTile& tile, const FusedAttentionParams& params,
+                      int64_t most_tasks) {
+  const int64_t blocks = std::min(most_tasks + split_blocks(tile), most_tasks * kMostSplitParts);
+  return std::max<int64_t>(1, blocks) * tile.m * row_of_results(params) * 4;
+}
 
 std::string AttentionTile::name() const {
   if (is_group())
     return str("warpgroup ", m, "x", n, ", ", warps_m, " warps", takes_turns ? ", in turns" : "");
-  if (is_direct()) return str("direct ", m, "x", n, ", ", warps_n, " warps");
+  if (is_direct())
+    return str(is_split() ? "split " : "direct ", m, "x", n, ", ", warps_n, " warps");
   return str(is_tensor() ? "tensor " : "scalar ", m, "x", n, ", ", warps_m * warps_n, " warps, ",
              stages, " stages");
 }
@@ -73,7 +126,7 @@ std::string AttentionTile::name() const {
 int64_t state_size(const AttentionTile& tile, const FusedAttentionParams& params) {
   const int64_t lane_rows = tile.is_tensor() ? 2 : 4,
                 outputs = rounded(params.value_size, 16) / (tile.is_tensor() ? 4 : 8);
-  return tile.warps_m * 32 * lane_rows * (2 + outputs) * 4;
+  return int64_t{tile.warps_m} * 32 * lane_rows * (2 + outputs) * 4;
 }
 
 int64_t shared_memory(const AttentionTile& tile, const FusedAttentionParams& params,
@@ -83,13 +136,16 @@ int64_t shared_memory(const AttentionTile& tile, const FusedAttentionParams& par
       // The memory is GroupMemory of attention_group.cuh, then the numbers of two tasks and their
       // barriers.
       const int64_t size = rounded(params.size, 64), value_size = rounded(params.value_size, 64);
-      return 1024 + 2 * (tile.m * size + tile.stages * tile.n * (size + value_size)) +
+      return 1024 + 2 * (tile.m * size + int64_t{tile.stages} * tile.n * (size + value_size)) +
              int64_t{32} * tile.stages + int64_t{8} * rounded(tile.groups(), 2) + 48;
     }
+    case kSplit:
+      return int64_t{4} * tile.m * tile.warps_n * row_of_results(params);  // of each warp
     case kDirect: {
-      // The memory holds each warp's results, and the results that the blocks of a cluster send.
-      const int64_t size = rounded(params.value_size, 64), row = size + 4;
-      return int64_t{4} * tile.m * (tile.warps_n * row + size + 2 * kMostParts);
+      // The memory holds each warp's results, the results that the blocks of a cluster send, and a
+      // barrier.
+      const int64_t sent = rounded(params.value_size, 64) + 4 * kMostClusterParts;
+      return int64_t{4} * tile.m * (tile.warps_n * row_of_results(params) + sent) + 16;
     }
     case kScalar:
     case kTensor:
@@ -98,7 +154,8 @@ int64_t shared_memory(const AttentionTile& tile, const FusedAttentionParams& par
   const int64_t element = bits(type) / 8, vector = vector_of(type);
   const int64_t key_row = rounded(params.size, 16) + vector,
                 value_row = rounded(params.value_size, 16) + vector;
-  int64_t total = (tile.m * key_row + tile.stages * tile.n * (key_row + value_row)) * element;
+  int64_t total =
+      (tile.m * key_row + int64_t{tile.stages} * tile.n * (key_row + value_row)) * element;
   if (!tile.is_tensor())  // weights, 16 rows of each warp
     total += int64_t{tile.warps_m} * tile.warps_n * 16 * (tile.n / tile.warps_n) * 4;
   // The same memory later holds the results of warps with other keys.
@@ -111,7 +168,8 @@ std::string Tactic::name() const {
 
 Tactic tactic_of(int64_t number) {
   const auto [tile, parts] = TileInParts::of(number);
-  require(number >= 0 && tile < std::ssize(kTilesOfAttention) && parts <= kMostParts,
+  require(number >= 0 && tile < std::ssize(kTilesOfAttention) &&
+              parts <= most_parts(kTilesOfAttention[tile].entry),
           "there is no tile of attention of number ", number);
   return {kTilesOfAttention[tile].entry, static_cast<int>(parts)};
 }
@@ -120,7 +178,7 @@ std::vector<std::string> tactic_names() {
   std::vector<std::string> names;
   for (const auto& [number, tile] : kTilesOfAttention) {
     names.push_back(tile.name());
-    if (!tile.is_group()) names.push_back(str(tile.name(), ", in parts"));
+    if (!tile.is_group() && !tile.is_split()) names.push_back(str(tile.name(), ", in parts"));
   }
   return names;
 }
@@ -147,20 +205,23 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
   const bool is_fixed = queries.min == queries.max;
   // Whether the tile can compute the attention.
   const auto can_compute = [&](const AttentionTile& tile) {
-    const int64_t most_size = tile.is_group()    ? kMaxGroupSize
-                              : tile.is_direct() ? kMaxDirectSize
-                                                 : kMaxSize;
+    const int64_t most_size = tile.is_group()                           ? kMaxGroupSize
+                              : tile.is_direct() && tile.m > kShortTile ? kMaxDirectSize
+                                                                        : kMaxSize;
     return (!tile.is_tensor() || has_tensor) &&
            (!tile.is_group() || architecture == kWarpGroupArchitecture) &&
            params.size <= most_size && params.value_size <= most_size &&
+           (!tile.is_split() || most_tasks(params, tile, queries.max) <= kMostSplitTasks) &&
            shared_memory(tile, params, type) <= most_shared_memory(architecture);
   };
   // Whether the tile's keys can be divided into `parts` parts: among the blocks of a cluster, or
   // among other blocks if the number of tasks is fixed.
   const auto can_divide = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
-    return parts == 1 || (tile.is_direct()  ? architecture >= kClusterArchitecture
-                          : tile.is_group() ? false
-                                            : is_fixed && tasks > 0);
+    if (parts == 1) return true;
+    if (tile.is_group() || parts > most_parts(tile)) return false;
+    if (!tile.is_direct()) return is_fixed && tasks > 0;
+    return parts > kMostParts ? architecture == kWarpGroupArchitecture
+                              : architecture >= kClusterArchitecture;
   };
   const auto fits = [&](const AttentionTile& tile) {
     return tile.is_tensor() == is_tensor && can_compute(tile);
@@ -170,15 +231,27 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
            (parts == 1 ||
             (tasks * parts <= 4 * kFewBlocks && 2 * keys >= parts * tile.n * tile.warps_n));
   };
+  // Whether a direct tile has the size for the rows, and its warps have the registers for a head.
+  const auto has_rows = [&](const AttentionTile& tile) {
+    const bool spills = tile.warps_n >= kManyWarps &&
+                        std::max(params.size, params.value_size) > kMaxSizeOfManyWarps;
+    const int64_t most_tiles = tile.is_split() ? kMostSplitTiles : 1;
+    return !spills && (tile.m == kShortTile ? rows <= tile.m
+                                            : rows > kShortTile && rows <= most_tiles * tile.m);
+  };
   // Where each block has a multiprocessor to itself, direct tiles with one tile of keys per warp
   // are faster in a chain of kernels than tiles with more. Timed on their own they are hardly
   // faster: a decoder of 16 layers takes 3 % less with 8 parts of the keys than with 4.
   const auto has_quicker = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
     if (turns(tile, keys, parts) == 1) return false;
+    // More of the blocks that any cluster may have.
+    if (2 * parts <= kMostParts && 2 * parts * tasks <= kFewBlocks &&
+        may_divide(tile, tasks, 2 * parts))
+      return true;
     for (int64_t more = parts; more <= kMostParts && tasks * more <= kFewBlocks; more *= 2)
       for (const auto& [number, other] : kTilesOfAttention)
-        if (other.is_direct() && fits(other) && may_divide(other, tasks, more) &&
-            turns(other, keys, more) == 1)
+        if (other.kind == kDirect && has_rows(other) && fits(other) &&
+            may_divide(other, tasks, more) && turns(other, keys, more) == 1)
           return true;
     return false;
   };
@@ -193,8 +266,11 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
       const bool wastes = tile.n > kLongTile && rounded(keys, tile.n) >= rounded(keys, 128);
       return is_large && !spills && !wastes;
     }
+    if (tile.is_split())
+      return has_rows(tile) && 2 * tasks <= split_blocks(tile) &&
+             keys >= kPartTiles * tile.n * tile.warps_n;
     if (tile.is_direct())
-      return rows <= tile.m && may_divide(tile, tasks, parts) && !has_quicker(tile, tasks, parts);
+      return has_rows(tile) && may_divide(tile, tasks, parts) && !has_quicker(tile, tasks, parts);
     // A tile twice as large as the queries or keys computes mostly zeros. With many queries, small
     // tiles read the keys more often.
     const bool wastes = (tile.m > 16 && tile.m >= 2 * rows) || (tile.n > 64 && tile.n >= 2 * keys);
@@ -212,7 +288,7 @@ std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
     // A tile that can be divided into two parts can be divided into more.
     constexpr int64_t kFewParts = 2;
     bool is_whole_worth = false;
-    for (int64_t parts = 1; parts <= kMostParts; parts *= 2) {
+    for (int64_t parts = 1; parts <= most_parts(tile); parts *= 2) {
       const bool is_worth = is_worth_timing(tile, tasks, parts);
       if (parts == 1) is_whole_worth = is_worth;
       const bool is_asked = query.all_tactics

@@ -14,8 +14,10 @@ namespace opwright::gpu::attention {
 enum class AttentionKind {
   kScalar,  ///< multiply-adds
   kTensor,  ///< tensor cores: FP16 or BF16, summed in FP32
-  kDirect,  ///< tensor cores, for few queries: nothing goes through shared memory, each warp has n
-            ///< keys of its own, and the results of warps and blocks are merged
+  kDirect,  ///< tensor cores, for few queries: keys and values go from memory to registers, each
+            ///< warp has n keys of its own, and the results of warps, and of the blocks of a
+            ///< cluster, are merged
+  kSplit,   ///< the same, but a run decides how many blocks share the keys, and the last one merges
   kWarpgroup,  ///< wgmma, only on compute capability 9.0: each warpgroup has 64 of the queries, and
                ///< another one copies
 };
@@ -30,7 +32,8 @@ struct AttentionTile {
   bool takes_turns = false;
 
   bool is_tensor() const { return kind != AttentionKind::kScalar; }
-  bool is_direct() const { return kind == AttentionKind::kDirect; }
+  bool is_direct() const { return kind == AttentionKind::kDirect || is_split(); }
+  bool is_split() const { return kind == AttentionKind::kSplit; }
   bool is_group() const { return kind == AttentionKind::kWarpgroup; }
   int groups() const { return warps_m / 4; }
   int threads() const { return 32 * warps_m * warps_n; }  ///< threads that multiply
@@ -53,6 +56,17 @@ std::vector<std::string> tactic_names();
 
 /// The most elements of a head: its sums are in registers.
 inline constexpr int64_t kMaxSize = 256;
+
+/// Tasks with all keys that an attention of queries of that shape has at most.
+int64_t most_tasks(const FusedAttentionParams& params, const AttentionTile& tile,
+                   const Shape& queries);
+/// Bits of a counter of the blocks that share a task's keys.
+inline constexpr int kSplitCounterBits = 8;
+/// The number of blocks among which a run divides the keys of each task. Keys may be none.
+Expr split_parts(const AttentionTile& tile, const Expr& keys, const Expr& tasks);
+/// Bytes for the results of these blocks, for up to that many tasks.
+int64_t split_scratch(const AttentionTile& tile, const FusedAttentionParams& params,
+                      int64_t most_tasks);
 
 /// Bytes of shared memory of a block.
 int64_t shared_memory(const AttentionTile& tile, const FusedAttentionParams& params, DataType type);

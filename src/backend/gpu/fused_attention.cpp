@@ -56,7 +56,7 @@ class AttentionWriter {
   const AttentionTile& tile_;
   const DataType type_;
   AttentionStrides<Expr> strides_[4];
-  Expr batch_, queries_, keys_, heads_, tiles_, tasks_;
+  Expr batch_, queries_, keys_, heads_, tiles_, parts_, tasks_;
   /// Only for warpgroups.
   bool has_maps_ = false;
   int blocks_at_once_ = 1;
@@ -90,7 +90,8 @@ AttentionWriter::AttentionWriter(const FusedAttentionParams& params, const Kerne
   strides_[kOutput] = attention_strides<Expr>(params, kOutput, output);
   heads_ = batch_ * Expr(params.shared_heads);
   tiles_ = ceil_div(Expr(params.group()) * queries_, Expr(tile_.m));
-  tasks_ = heads_ * tiles_ * Expr(tactic_.parts);
+  parts_ = tile_.is_split() ? split_parts(tile_, keys_, heads_ * tiles_) : Expr(tactic_.parts);
+  tasks_ = heads_ * tiles_ * parts_;
 }
 
 GeneratedKernel AttentionWriter::write() {
@@ -98,6 +99,7 @@ GeneratedKernel AttentionWriter::write() {
     case AttentionKind::kWarpgroup:
       return write_groups();
     case AttentionKind::kDirect:
+    case AttentionKind::kSplit:
       return write_direct();
     case AttentionKind::kScalar:
     case AttentionKind::kTensor:
@@ -125,6 +127,8 @@ std::string AttentionWriter::write_config() const {
   config.number("kWritten", written_inputs(args_));
   config.flag("kMaskExcludes", std::isinf(params_.masked_score));
   config.flag("kIsTensor", tile_.is_tensor());
+  if (tile_.is_direct()) config.flag("kIsSplit", tile_.is_split());
+  if (tile_.is_split()) config.number("kCounterBits", kSplitCounterBits);
   if (tile_.kind == AttentionKind::kWarpgroup) {
     config.flag("kTakesTurns", tile_.takes_turns);
     config.flag("kHasMaps", has_maps_);
@@ -201,7 +205,15 @@ GeneratedKernel AttentionWriter::write_tiles() {
 GeneratedKernel AttentionWriter::write_direct() {
   source_.leave_waiting();
   source_.add_declarations(include("attention_direct.cuh") + write_config());
-  const std::string text = write_arguments() + "attend_directly(all);\n";
+  std::string scratch = "nullptr", counters = "nullptr";
+  if (tile_.is_split()) {
+    const int64_t most = most_tasks(params_, tile_, args_.inputs[0].max);
+    source_.add_scratch("float", split_scratch(tile_, params_, most));
+    scratch = "scratch", counters = add_part_counters(source_, most, kSplitCounterBits);
+  }
+  const std::string text =
+      str(write_arguments(), "unsigned long long* const counters[] = {", counters,
+          "};\nattend_directly(all, ", source_.value(parts_), ", ", scratch, ", counters);\n");
   GeneratedKernel kernel = source_.finish(text, tasks_, tile_.threads(), 0, tactic_.parts);
   kernel.launch.shared_memory = shared_memory(tile_, params_, type_);
   kernel.is_for_one_architecture = tactic_.parts > 1;

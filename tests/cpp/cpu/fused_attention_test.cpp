@@ -108,19 +108,22 @@ Values reference(const Case& c, std::span<const Layout> layouts, double scale,
   return expected;
 }
 
-void check(const Case& c, Selection& selection) {
-  SCOPED_TRACE(::testing::Message()
-               << c.batch << "x" << c.heads << "/" << c.shared_heads << " " << c.queries << "x"
-               << c.keys << " sizes " << c.size << " " << c.value_size << " layouts "
-               << static_cast<int>(c.query) << static_cast<int>(c.key) << static_cast<int>(c.value)
-               << static_cast<int>(c.output) << " causal " << static_cast<int>(c.causal) << " cap "
-               << c.cap << " masks " << static_cast<int>(c.allowed) << static_cast<int>(c.bias)
-               << " " << name(c.type) << " gap " << c.gap);
+/// An attention with its inputs.
+struct Problem {
+  std::vector<Layout> layouts;
+  FusedAttentionParams params;
+  std::vector<TestInput> inputs;
+  std::vector<TestOutput> outputs;
+};
+
+Problem problem_of(const Case& c) {
   const Layout layouts[] = {{c.query, c.heads, c.queries, c.size, c.gap, c.batch},
                             {c.key, c.shared_heads, c.keys, c.size, c.gap, c.batch},
                             {c.value, c.shared_heads, c.keys, c.value_size, c.gap, c.batch},
                             {c.output, c.heads, c.queries, c.value_size, 0, c.batch}};
-  FusedAttentionParams params;
+  Problem made;
+  made.layouts.assign(std::begin(layouts), std::end(layouts));
+  FusedAttentionParams& params = made.params;
   params.scale = 0.375f, params.causal_kind = c.causal;
   params.cap = static_cast<float>(c.cap), params.masked_score = static_cast<float>(c.masked_score);
   params.heads = c.heads, params.shared_heads = c.shared_heads;
@@ -130,7 +133,7 @@ void check(const Case& c, Selection& selection) {
     if (i == 3 || layouts[i].layout == AttentionLayout::kHEADS_FIRST) continue;
     params.offsets[i] = c.gap, params.head_strides[i] = layouts[i].head_stride();
   }
-  std::vector<TestInput> inputs;
+  std::vector<TestInput>& inputs = made.inputs;
   for (int i = 0; i < 3; ++i)
     inputs.push_back({rounded(random_values(layouts[i].shape(), i + 1, -2, 2), c.type), c.type});
   if (c.allowed != MaskKind::kNone || c.bias != MaskKind::kNone) {
@@ -162,8 +165,22 @@ void check(const Case& c, Selection& selection) {
       if (c.bias == MaskKind::kNobody ? i % 3 == 1 : i % 6 == 2) bias[i] = kNothing;
     inputs.push_back({rounded(bias, c.bias_type), c.bias_type});
   }
-  const std::vector<TestOutput> outputs = {{layouts[3].shape(), c.type}};
-  const FusedAttention op(params);
+  made.outputs = {{layouts[3].shape(), c.type}};
+  return made;
+}
+
+void check(const Case& c, Selection& selection) {
+  SCOPED_TRACE(::testing::Message()
+               << c.batch << "x" << c.heads << "/" << c.shared_heads << " " << c.queries << "x"
+               << c.keys << " sizes " << c.size << " " << c.value_size << " layouts "
+               << static_cast<int>(c.query) << static_cast<int>(c.key) << static_cast<int>(c.value)
+               << static_cast<int>(c.output) << " causal " << static_cast<int>(c.causal) << " cap "
+               << c.cap << " masks " << static_cast<int>(c.allowed) << static_cast<int>(c.bias)
+               << " " << name(c.type) << " gap " << c.gap);
+  const Problem problem = problem_of(c);
+  const std::vector<TestInput>& inputs = problem.inputs;
+  const std::vector<TestOutput>& outputs = problem.outputs;
+  const FusedAttention op(problem.params);
   // Weights are rounded to the type before they meet the values.
   const double tolerance = (c.type == DataType::kFLOAT ? 2 : 1.5) * tolerance_of(c.type);
   const std::vector<Candidate> candidates = candidates_of(op, inputs, outputs);
@@ -171,7 +188,8 @@ void check(const Case& c, Selection& selection) {
   Values expected;
   for (const Candidate& candidate : candidates) {
     if (!selection.takes_next()) continue;
-    if (expected.size() == 0) expected = reference(c, layouts, params.scale, inputs);
+    if (expected.size() == 0)
+      expected = reference(c, problem.layouts, problem.params.scale, inputs);
     SCOPED_TRACE(describe(candidate));
     double own = candidate.inputs[0].dtype == c.type ? tolerance
                                                      : 2 * tolerance_of(candidate.inputs[0].dtype);
@@ -286,6 +304,59 @@ TEST(FusedAttention, FewQueriesOverALongCache) {
             c.output = AttentionLayout::kBATCH_FIRST;
             check(c, selection);
           }
+}
+
+/// Queries that a decoder guesses ahead, and heads that fill no whole instructions.
+TEST(FusedAttention, SeveralQueriesOverACache) {
+  Selection selection(29);
+  for (const DataType type : {DataType::kHALF, DataType::kBF16})
+    for (const auto& [size, queries] :
+         {std::pair<int64_t, int64_t>{80, 3}, {96, 1}, {128, 16}, {256, 2}, {64, 5}})
+      for (const CausalMaskKind causal : {CausalMaskKind::kNONE, CausalMaskKind::kLOWER_RIGHT})
+        for (const MaskKind allowed : {MaskKind::kNone, MaskKind::kPerKey, MaskKind::kFull}) {
+          Case c;
+          c.type = type, c.size = c.value_size = size, c.heads = 8, c.shared_heads = 2;
+          c.queries = queries, c.keys = 530, c.causal = causal, c.allowed = allowed;
+          c.output = AttentionLayout::kBATCH_FIRST;
+          check(c, selection);
+        }
+}
+
+/// A cache whose number of keys is open. Runs of one kernel have few keys and many.
+TEST(FusedAttention, OpenKeys) {
+  Selection selection(7);
+  for (const DataType type : {DataType::kHALF, DataType::kBF16})
+    for (const int64_t queries : {1, 3})
+      for (const bool is_causal : {false, true}) {
+        Case c;
+        c.type = type, c.size = c.value_size = 128, c.heads = 8, c.shared_heads = 2;
+        c.queries = queries, c.keys = 1030;
+        if (is_causal) c.causal = CausalMaskKind::kLOWER_RIGHT;
+        Case most = c;
+        most.keys = 9000;
+        const Problem problem = problem_of(c);
+        std::vector<Shape> most_inputs, most_outputs = {problem.outputs[0].shape};
+        for (const TestInput& input : problem_of(most).inputs)
+          most_inputs.push_back(input.values.shape);
+        const FusedAttention op(problem.params);
+        for (const Candidate& candidate :
+             candidates_of(op, with_max(describe(problem.inputs), most_inputs),
+                           with_max(describe(problem.outputs), most_outputs))) {
+          if (!selection.takes_next()) continue;
+          SCOPED_TRACE(describe(candidate));
+          TestKernel kernel(op, candidate, problem.inputs, problem.outputs, {}, most_inputs,
+                            most_outputs);
+          for (const int64_t keys : {1030, 3, 2200, 64, 0, 1030}) {
+            SCOPED_TRACE(::testing::Message() << keys << " keys");
+            Case now = c;
+            now.keys = keys;
+            const Problem run = problem_of(now);
+            expect_close(kernel.run(run.inputs, run.outputs)[0],
+                         reference(now, run.layouts, run.params.scale, run.inputs),
+                         1.5 * tolerance_of(type));
+          }
+        }
+      }
 }
 
 /// Tiles of many queries and keys, with rows and keys beyond the last whole tile.

@@ -214,16 +214,22 @@ __device__ inline float in_powers_of_two(float score) {
   return fabsf(score) <= kMost ? fminf(fmaxf(score * kLog2e, -kMost), kMost) : score;
 }
 
+// The most keys that a query of a task attends to.
+template <class C>
+__device__ inline Index count_most_keys(const typename C::Arguments& all,
+                                        const AttentionTask<C>& task) {
+  const Index end_row = task.first_row + C::kTileM;
+  const Index last_row = (end_row < all.rows ? end_row : all.rows) - 1;
+  const bool is_one_head = task.first_row / all.queries == last_row / all.queries;
+  return count_keys<C>(all, is_one_head ? task.query(last_row) : all.queries - 1);
+}
+
 // The range of key tiles that a task attends to.
 template <class C>
 struct TileRange {
   Index first, end;
   __device__ TileRange(const typename C::Arguments& all, const AttentionTask<C>& task) {
-    const Index end_row = task.first_row + C::kTileM;
-    const Index last_row = (end_row < all.rows ? end_row : all.rows) - 1;
-    const bool is_one_head = task.first_row / all.queries == last_row / all.queries;
-    const Index most = count_keys<C>(all, is_one_head ? task.query(last_row) : all.queries - 1);
-    const Index tiles = (most + C::kTileN - 1) / C::kTileN;
+    const Index tiles = (count_most_keys<C>(all, task) + C::kTileN - 1) / C::kTileN;
     const Index length = (tiles + C::kParts - 1) / C::kParts;
     first = task.part * length;
     end = first + length < tiles ? first + length : tiles;
@@ -263,24 +269,37 @@ struct RowLimits {
                                                       Index key) const {
     return all.allowed.data + (allowed[i] + key * all.allowed.key_step);
   }
-  // The score, times log2(e), for the product `x` of row i with a key.
-  __device__ float score(const typename C::Arguments& all, int i, Index key, bool is_there,
-                         float x) const {
+  // What the masks say about row i and a key. Beyond the keys, nothing is read.
+  struct Terms {
+    bool is_allowed = true;
+    float bias = 0.0f;
+  };
+  __device__ Terms terms(const typename C::Arguments& all, int i, Index key, bool is_there) const {
+    Terms found;
+    if constexpr (C::kHasAllowed)
+      if (is_there) found.is_allowed = load(*allowed_place(all, i, key));
+    if constexpr (C::kHasBias)
+      if (is_there) found.bias = load(all.bias.data[bias[i] + key * all.bias.key_step]);
+    return found;
+  }
+  // The score, times log2(e), for the product `x` of a row with a key.
+  __device__ static float score(const Terms& terms, bool is_there, float x) {
     if constexpr (C::kCap == 0.0f && !C::kHasBias) {
       x *= C::kScale * kLog2e;
     } else {
       x *= C::kScale;
       if constexpr (C::kCap != 0.0f) x = C::kCap * tanhf(x * (1 / C::kCap));
-      if constexpr (C::kHasBias) {
-        if (is_there) x += load(all.bias.data[bias[i] + key * all.bias.key_step]);
-        x = in_powers_of_two(x);
-      } else {
+      if constexpr (C::kHasBias)
+        x = in_powers_of_two(x + terms.bias);
+      else
         x *= kLog2e;
-      }
     }
-    if constexpr (C::kHasAllowed)
-      if (is_there && !load(*allowed_place(all, i, key))) x = C::masked_score();
+    if (!terms.is_allowed) x = C::masked_score();
     return is_there ? x : nothing();
+  }
+  __device__ float score(const typename C::Arguments& all, int i, Index key, bool is_there,
+                         float x) const {
+    return score(terms(all, i, key, is_there), is_there, x);
   }
 };
 

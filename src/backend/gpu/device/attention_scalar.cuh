@@ -6,8 +6,8 @@ template <class C>
 struct ScalarUnit {
   typedef typename C::Element Element;
   static constexpr int kRows = 4, kColumns = C::kWarpN / 8, kOutputs = C::kValueSize / 8;
-  static constexpr int kLanes = 8;       // lanes that share the same queries
-  static constexpr int kNeighbours = 1;  // adjacent columns in a lane
+  static constexpr int kLanes = 8, kLaneStep = 1;  // lanes that share the same queries
+  static constexpr int kNeighbours = 1;            // adjacent columns in a lane
   __device__ static int row(int i) { return (int)threadIdx.x % 32 / 8 + 4 * i; }
   __device__ static int column(int j) { return (int)threadIdx.x % 8 + 8 * j; }
 

@@ -1,6 +1,6 @@
 // The online softmax of a warp's rows: the largest score of each row, times log2(e), and the sums
 // relative to it. `Unit` defines the rows and columns of a lane, and multiplies weights with
-// values.
+// values. The Unit::kLanes lanes that share a row are Unit::kLaneStep apart.
 #pragma once
 
 #include "attention.cuh"
@@ -39,7 +39,7 @@ struct AttentionState {
       for (int j = 1; j < Unit::kColumns; ++j) largest = fmaxf(largest, scores[i][j]);
 #pragma unroll
       for (int distance = 1; distance < Unit::kLanes; distance *= 2)
-        largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, distance));
+        largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, distance * Unit::kLaneStep));
       const float base = raise(i, largest);
 #pragma unroll
       for (int j = 0; j < Unit::kColumns; ++j) {
@@ -55,7 +55,7 @@ struct AttentionState {
     for (int i = 0; i < Unit::kRows; ++i)
 #pragma unroll
       for (int distance = 1; distance < Unit::kLanes; distance *= 2)
-        sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], distance);
+        sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], distance * Unit::kLaneStep);
   }
   // save() stores the state's numbers `threads` elements apart. add_saved() merges a state that was
   // saved in this way.

@@ -8,8 +8,8 @@ template <class C>
 struct TensorUnit {
   typedef typename C::Element Element;
   static constexpr int kRows = 2, kColumns = C::kWarpN / 4, kOutputs = C::kValueSize / 4;
-  static constexpr int kLanes = 4;       // lanes that share the same queries
-  static constexpr int kNeighbours = 2;  // adjacent columns in a lane
+  static constexpr int kLanes = 4, kLaneStep = 1;  // lanes that share the same queries
+  static constexpr int kNeighbours = 2;            // adjacent columns in a lane
   __device__ static int row(int i) { return (int)threadIdx.x % 32 / 4 + 8 * i; }
   __device__ static int column(int j) { return j / 2 * 8 + (int)threadIdx.x % 4 * 2 + j % 2; }
 

@@ -8,6 +8,11 @@ __device__ inline void arrive_in_cluster() {
   __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
+// The same for a block that has written nothing that others read, but for initialized barriers.
+__device__ inline void arrive_in_cluster_early() {
+  __syncwarp();
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
 __device__ inline void wait_for_cluster() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
