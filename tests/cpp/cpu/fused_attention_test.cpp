@@ -359,6 +359,29 @@ TEST(FusedAttention, OpenKeys) {
       }
 }
 
+/// What lies beyond the last key has the weight 0, which times infinity would be a NaN.
+TEST(FusedAttention, AnInfiniteValueOfTheLastKey) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Selection selection(3);
+  for (const int64_t queries : {1, 16}) {
+    Case c;
+    c.type = DataType::kHALF, c.size = c.value_size = 64, c.heads = 8, c.shared_heads = 2;
+    c.queries = queries, c.keys = 1100;
+    Problem problem = problem_of(c);
+    for (double& element : problem.inputs[0].values.data) element = 0;  // all weights are equal
+    for (int64_t head = 0; head < c.shared_heads; ++head)
+      problem.inputs[2].values[problem.layouts[2].at(0, head, c.keys - 1, 0)] = kInfinity;
+    const FusedAttention op(problem.params);
+    for (const Candidate& candidate : candidates_of(op, problem.inputs, problem.outputs)) {
+      if (!selection.takes_next()) continue;
+      SCOPED_TRACE(describe(candidate));
+      const Values y = run_kernel(op, candidate, problem.inputs, problem.outputs)[0];
+      for (int64_t head = 0; head < c.heads; ++head)
+        EXPECT_EQ(y[problem.layouts[3].at(0, head, queries - 1, 0)], kInfinity);
+    }
+  }
+}
+
 /// Tiles of many queries and keys, with rows and keys beyond the last whole tile.
 TEST(FusedAttention, ManyQueries) {
   Selection selection(41);

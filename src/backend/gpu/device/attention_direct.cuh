@@ -99,18 +99,22 @@ struct DirectUnit {
               : -1;
     }
   }
-  // Places 16 keys and values, from `first` on. In place of those that do not exist there is the
-  // last one, whose weight is 0.
+  // Places 16 keys and values, from `first` on. In place of a key that does not exist there is the
+  // last one, whose score is ignored. Values that do not exist are zeros, since their weight 0
+  // times infinity is a NaN.
   __device__ void place_keys(const typename C::Arguments& all, const AttentionTask<C>& task,
                              Index first) {
-    const auto place = [&](const auto& operand, Index row) {
-      return operand.place(task.batch, task.shared_head, row < all.keys ? row : all.keys - 1);
-    };
 #pragma unroll
-    for (int i = 0; i < 2; ++i) key_places[i] = place(all.key, first + key(i)) + key_inner();
+    for (int i = 0; i < 2; ++i) {
+      const Index row = first + key(i) < all.keys ? first + key(i) : all.keys - 1;
+      key_places[i] = all.key.place(task.batch, task.shared_head, row) + key_inner();
+    }
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      value_places[i] = place(all.value, first + i / 2 * 8 + far() * 2 + i % 2) + value_inner();
+    for (int i = 0; i < 4; ++i) {
+      const Index row = first + i / 2 * 8 + far() * 2 + i % 2;
+      value_places[i] =
+          row < all.keys ? all.value.place(task.batch, task.shared_head, row) + value_inner() : -1;
+    }
   }
   template <bool is_vector>
   __device__ void read_queries(const Element* data) {
@@ -137,8 +141,8 @@ struct DirectUnit {
       const Element* const from = value_data + value_places[i];
 #pragma unroll
       for (int n = 0; n < C::kValueSize / 64; ++n)
-        values[n][i] =
-            read_head<C, is_vector, C::kHeadValueSize>(from, value_inner(), n * 64, true);
+        values[n][i] = read_head<C, is_vector, C::kHeadValueSize>(from, value_inner(), n * 64,
+                                                                  value_places[i] >= 0);
     }
   }
   // Products follow each other in two chains, since each waits for the one before it.
