@@ -54,7 +54,7 @@ void check(const Shape& shape, const NormalizationParams& params, const Shape& a
            double offset = 0, QueryOptions options = {}) {
   Values x = random_values(shape, 1, offset - 2, offset + 2);
   x = rounded(x, DataType::kFLOAT);
-  static Selection selection(3);
+  static PairSelection pairs;
   const Values scale = random_values(affine, 2), bias = random_values(affine, 3);
   for (int given = 0; given < 4; ++given) {
     const std::vector<TestInput> inputs = {
@@ -64,7 +64,10 @@ void check(const Shape& shape, const NormalizationParams& params, const Shape& a
     const std::vector<TestOutput> outputs = {{shape}};
     const Normalization op(params);
     for (const Candidate& candidate : candidates_of(op, inputs, outputs, options)) {
-      if (!selection.takes_next()) continue;
+      if (!pairs.takes({candidate.tactic_name, name(candidate.inputs[0].dtype),
+                        str(shape, " ", params.axes, params.rms ? " squares" : ""), str(affine),
+                        str(given)}))
+        continue;
       SCOPED_TRACE(::testing::Message()
                    << shape << " " << params.axes << " " << describe(candidate));
       expect_close(run_kernel(op, candidate, inputs, outputs)[0], expected,

@@ -22,6 +22,7 @@ void check(const Shape& shape, const Shape& opt, PortType from, PortType to, con
                                     << name(to.dtype) << " " << name(to.format) << " " << shape);
   const Device& device = test_device();
   static Selection selection(23);
+  static PairSelection pairs;
   if (from.format != to.format && !selection.takes_next()) return;
   const Reformat op;
   PortDesc input, output;
@@ -38,6 +39,9 @@ void check(const Shape& shape, const Shape& opt, PortType from, PortType to, con
   for (const Candidate& candidate : candidates) {
     ASSERT_EQ(candidate.inputs[0], from);
     ASSERT_EQ(candidate.outputs[0], to);
+    if (!pairs.takes({candidate.tactic_name, name(from.format), name(to.format), name(from.dtype),
+                      name(to.dtype)}))
+      continue;
     TestKernel kernel(op, candidate, inputs, outputs);
     kernel.run(std::vector<TestInput>{{values, from.dtype}},
                std::vector<TestOutput>{{shape, to.dtype}});

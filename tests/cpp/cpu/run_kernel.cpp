@@ -200,6 +200,17 @@ bool runs_each_once() { return asked_tactics() == "once" || runs_least(); }
 Selection::Selection(int every)
     : every_(test_device().is_host() || runs_all_tactics() ? 1 : every * kShareOfSanitizers) {}
 
+bool PairSelection::takes(std::initializer_list<std::string_view> of_parts) {
+  const std::span parts(of_parts.begin(), of_parts.size());
+  if (test_device().is_host() || runs_all_tactics()) return true;
+  bool is_new = false;
+  for (size_t second = 1; second < parts.size(); ++second)
+    for (size_t first = 0; first < second; ++first)
+      is_new |=
+          tested_.insert(str(first, "/", parts[first], "/", second, "/", parts[second])).second;
+  return is_new && number_++ % kShareOfSanitizers == 0;
+}
+
 Values random_values(const Shape& shape, int seed, double low, double high) {
   std::mt19937 generator(seed);
   Values values{shape, std::vector<double>(shape.numel())};

@@ -1,8 +1,13 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/device.h"
@@ -24,6 +29,19 @@ class Selection {
 
  private:
   const int every_;
+  int number_ = 0;
+};
+
+/// Chooses from the combinations of a case's parts, such as a tactic, a type and a shape: a GPU,
+/// which compiles a kernel for each, tests those with two parts that it has not tested together.
+/// The host tests all, and so does a GPU where runs_all_tactics(). Sanitizers test a third.
+class PairSelection {
+ public:
+  /// Each part belongs to the aspect of its position.
+  bool takes(std::initializer_list<std::string_view> parts);
+
+ private:
+  std::set<std::string> tested_;
   int number_ = 0;
 };
 

@@ -242,6 +242,7 @@ TEST(CudaProduct, TilesInParts) {
 /// at addresses that vectors may have and others. BF16 differs only in its conversions.
 TEST(CudaProduct, FewRows) {
   std::set<int64_t> tactics;
+  PairSelection pairs;
   for (const DataType type : {DataType::kHALF, DataType::kBF16})
     for (const bool transposed : {true, false})
       for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 48, 256},
@@ -274,6 +275,7 @@ TEST(CudaProduct, FewRows) {
         for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
           if (!candidate.tactic_name.starts_with("rows")) continue;
           tactics.insert(candidate.tactic), ++found;
+          if (!pairs.takes({candidate.tactic_name, name(type), str(transposed), str(m)})) continue;
           TestKernel kernel(op, candidate, inputs, outputs);
           for (const int shift : {0, 1}) {
             SCOPED_TRACE(::testing::Message() << m << "x" << n << "x" << k << " " << transposed
@@ -491,6 +493,7 @@ Values as_tf32(Values values) {
 /// transposed.
 TEST(CudaProduct, TensorCoresOfTf32AndBytes) {
   const int64_t sizes[][3] = {{37, 70, 45}, {64, 96, 128}, {130, 40, 96}};
+  PairSelection pairs;
   for (const DataType type : {DataType::kFLOAT, DataType::kINT8})
     for (const auto& [m, n, k] : sizes)
       for (const bool transposed : {false, true}) {
@@ -531,6 +534,7 @@ TEST(CudaProduct, TensorCoresOfTf32AndBytes) {
           if (candidate.tactic_name.find("tensor") == std::string::npos) continue;
           ++found;
           EXPECT_EQ(candidate.tactic_name.starts_with("TF32 "), is_tf32);
+          if (!pairs.takes({candidate.tactic_name, name(type), str(m), str(transposed)})) continue;
           SCOPED_TRACE(describe(candidate) + (transposed ? " transposed" : ""));
           TestKernel kernel(op, candidate, inputs, outputs);
           expect_close(kernel.run(inputs, outputs)[0], expected, is_tf32 ? 1e-5 : 0);

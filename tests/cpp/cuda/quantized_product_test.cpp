@@ -178,6 +178,7 @@ TEST(CudaQuantizedProduct, FusedPrograms) {
       for (const int64_t k : {int64_t{160}, long_k})
         if (k != long_k || (result == residual && type_a != DataType::kUINT8))
           cases.push_back({type_a, type_b, result, residual, k});
+  PairSelection pairs;
   for (const auto& [type_a, type_b, result, type_of_residual, k] : cases) {
     constexpr DataType kFloat = DataType::kFLOAT;
     ProgramWriter writer;
@@ -223,6 +224,8 @@ TEST(CudaQuantizedProduct, FusedPrograms) {
           (k == long_k && candidate.tactic_name.find("parts") == std::string::npos))
         continue;
       ++tested;
+      if (!pairs.takes({candidate.tactic_name, name(type_a), name(result), name(type_of_residual)}))
+        continue;
       SCOPED_TRACE(describe(candidate));
       TestKernel kernel(op, candidate, inputs, outputs);
       const Values y = kernel.run(inputs, outputs)[0];
@@ -251,6 +254,7 @@ TEST(CudaQuantizedConvolution, Windows) {
   const Case cases[] = {{128, 72, 1, 9, 3, 1, 1, 1}, {128, 40, 1, 10, 3, 2, 1, 1},
                         {64, 72, 1, 7, 3, 1, 2, 2},  {3, 24, 1, 13, 5, 2, 1, 2},
                         {96, 72, 1, 6, 1, 1, 1, 0},  {64, 64, 2, 6, 3, 1, 1, 1}};
+  PairSelection pairs;
   const long before = tensor_maps();
   for (const auto& [type_a, type_b] : kTypes)
     for (const Case& of : cases) {
@@ -275,7 +279,10 @@ TEST(CudaQuantizedConvolution, Windows) {
       std::set<TensorFormat> formats;
       for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
         if (!is_tensor(candidate)) continue;
-        formats.insert(candidate.outputs[0].format);
+        const TensorFormat format = candidate.outputs[0].format;
+        formats.insert(format);
+        if (!pairs.takes({candidate.tactic_name, name(format), name(type_a), str(&of - cases)}))
+          continue;
         SCOPED_TRACE(::testing::Message()
                      << of.channels << " channels, " << of.maps << " maps, window " << of.window
                      << " " << describe(candidate));

@@ -55,8 +55,8 @@ constexpr const char* kCompiler[] = {
     "-D__shared__=static thread_local",
     // An access that is not aligned for its type raises SIGILL.
     "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"};
-// Separate options: with -shared, g++ writes no precompiled header.
-constexpr const char* kLinker[] = {"-shared", "-Wl,-Bsymbolic", "-nodefaultlibs"};
+// g++ would take three times as long to link.
+constexpr const char* kLinker[] = {"ld", "-shared", "-Bsymbolic", "--hash-style=gnu"};
 constexpr char kSourceBegins[] = "struct opwright_source_begins;\n";
 
 std::string read_file(const fs::path& path) {
@@ -111,8 +111,9 @@ bool is_chosen(const Request& request, const char* variable) {
   return text != nullptr && *text != 0 && request.source.find(text) != std::string::npos;
 }
 
-/// Runs the compiler and writes its messages to the file.
-bool run(const Request& request, const std::vector<std::string>& command, const fs::path& log) {
+/// Runs the command and writes its messages to the file, or what it prints, of descriptor 1.
+bool run(const Request& request, const std::vector<std::string>& command, const fs::path& log,
+         int descriptor = 2) {
   std::vector<char*> arguments, variables;
   for (const std::string& argument : command) {
     arguments.push_back(const_cast<char*>(argument.c_str()));
@@ -125,7 +126,8 @@ bool run(const Request& request, const std::vector<std::string>& command, const 
   variables.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 2, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_addopen(&actions, descriptor, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
+                                   0600);
   pid_t child;
   int failed =
       posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), variables.data());
@@ -264,6 +266,18 @@ fs::path prelude_header(const Request& request, const std::string& preprocessed,
   return is_kept ? kept : header;
 }
 
+/// The file of the compiler's own functions, such as those that count bits.
+const std::string& support_library() {
+  static const std::string file = [] {
+    const WorkFolder folder;
+    const fs::path printed = folder.path() / "file";
+    run({}, {"g++", "-print-libgcc-file-name"}, printed, 1);
+    std::string name = read_file(printed);
+    return name.substr(0, name.find('\n'));
+  }();
+  return file;
+}
+
 }  // namespace
 
 CompiledLibrary compile(const Request& request) {
@@ -285,8 +299,8 @@ CompiledLibrary compile(const Request& request) {
   }
   WorkFolder folder;
   fs::path source = folder.path() / "source.cu", whole = folder.path() / "whole.ii",
-           translated = folder.path() / "translated.cpp", library = folder.path() / "library.so",
-           log = folder.path() / "log";
+           translated = folder.path() / "translated.cpp", object = folder.path() / "object.o",
+           library = folder.path() / "library.so", log = folder.path() / "log";
   fs::path include = folder.path() / "include";
   for (const OwnHeader& own : kOwnHeaders) write_file(include / own.name, own.content);
   for (const Header& header : request.headers) write_file(include / header.name, header.content);
@@ -304,10 +318,10 @@ CompiledLibrary compile(const Request& request) {
     write_file(translated, program(request, preprocessed.substr(begin)));
     const fs::path prelude = prelude_header(request, preprocessed.substr(0, begin), folder.path());
     std::vector<std::string> command = compiler("c++");
-    command.insert(command.end(), std::begin(kLinker), std::end(kLinker));
-    command.insert(command.end(),
-                   {"-include", prelude, translated, "-o", library, "-lm", "-lc", "-lgcc"});
-    done = run(request, command, log);
+    command.insert(command.end(), {"-include", prelude, translated, "-c", "-o", object});
+    std::vector<std::string> link(std::begin(kLinker), std::end(kLinker));
+    link.insert(link.end(), {object, "-o", library, "-lm", "-lc", support_library()});
+    done = run(request, command, log) && run(request, link, log);
   }
   result.log = read_file(log);
   result.succeeded = done;

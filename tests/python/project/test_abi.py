@@ -78,10 +78,10 @@ CHANGES = {
         r"addition: .*IOnnxConfig: bool getMore\(\) const",
     ),
     "another parameter": (
-        "onnx_config.h",
-        "  virtual void setPrintLayerInfo(bool print) noexcept = 0;",
-        "  virtual void setPrintLayerInfo(int print) noexcept = 0;",
-        r"break: .*IOnnxConfig: slot \d+ was .*\(bool\); is .*\(int\)",
+        "onnx_refitter.h",
+        "  virtual void setLinksAllowed(bool allowed) noexcept = 0;",
+        "  virtual void setLinksAllowed(int allowed) noexcept = 0;",
+        r"break: .*Refitter: slot \d+ was .*\(bool\); is .*\(int\)",
     ),
     "a field before others": (
         "resource_limits.h",
@@ -105,11 +105,11 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("kind", ["break", "addition"])
-def test_changes_are_seen(abi, here, kind, tmp_path, monkeypatch):
+def test_changes_are_seen(abi, here, tmp_path, monkeypatch):
+    # All in one copy of the headers, since reading them takes most of the time. Additions to a table
+    # that another change breaks would not be listed, so these are of different tables.
     shutil.copytree(ROOT / "include", tmp_path / "include")
-    changes = [change for change in CHANGES.values() if change[-1].startswith(kind)]
-    for file, before, after, _ in changes:
+    for file, before, after, _ in CHANGES.values():
         header = tmp_path / "include" / "opwright" / file
         text = header.read_text()
         assert text.count(before) == 1
@@ -118,9 +118,9 @@ def test_changes_are_seen(abi, here, kind, tmp_path, monkeypatch):
     monkeypatch.setattr(abi, "HEADERS", tmp_path / "include" / "opwright")
     breaks, additions = abi.compare(here, abi.interface(LIBRARY))
     lines = [f"break: {line}" for line in breaks] + [f"addition: {line}" for line in additions]
-    for *_, expected in changes:
+    for *_, expected in CHANGES.values():
         assert any(re.match(expected, line) for line in lines), (expected, lines)
-    assert bool(breaks) == (kind == "break")
+    assert not [line for line in breaks if re.search("getMore|IOther", line)]
 
 
 def test_a_function_that_is_no_longer_exported_is_seen(abi, here):
