@@ -69,13 +69,17 @@ struct ReductionPorts {
   }
 };
 
+/// Bytes of the largest tensor that is reduced in memory which the ranks' GPUs share.
+size_t most_between_peers(const DistCollectiveParams& params) {
+  return gpu::most_bytes_between_peers(static_cast<int>(params.participants()));
+}
+
 /// Whether small tensors of a layer may be reduced in memory that the ranks' GPUs share. All ranks
 /// build the same layer, so it is so on all of them.
 bool may_reduce_between_peers(const DistCollectiveParams& params, const PortDesc& x) {
   return gpu::can_reduce_between_peers(params, x.type.dtype) &&
-         params.participants() <= PeerMemory::kMostRanks &&
          std::cmp_less_equal(x.min.numel() * element_size(x.type.dtype),
-                             PeerMemory::most_bytes(static_cast<int>(params.participants())));
+                             most_between_peers(params));
 }
 
 /// Ports of the kernel that does so.
@@ -85,9 +89,7 @@ struct PeerPorts {
 
   PeerPorts(const DistCollectiveParams& params, const KernelArgs& args) {
     const PortDesc& x = args.inputs[0];
-    const auto most =
-        static_cast<int64_t>(PeerMemory::most_bytes(static_cast<int>(params.participants()))) /
-        element_size(x.type.dtype);
+    const auto most = static_cast<int64_t>(most_between_peers(params)) / element_size(x.type.dtype);
     PortDesc part, table;
     part.type = x.type;
     part.min = {std::min(most, x.min.numel())};
@@ -186,7 +188,7 @@ class CollectiveKernel final : public Kernel {
     in_bytes_ = elements_ * size_;
     out_bytes_ = outputs[0].numel() * size_;
     reduced_ = -1;
-    if (between_peers_ == nullptr || !is_small(PeerMemory::most_bytes(participants()))) return;
+    if (between_peers_ == nullptr || !is_small()) return;
     const Shape parts[] = {{elements_}, {1}}, part{elements_};
     between_peers_->on_shape_change(parts, std::span(&part, 1));
   }
@@ -209,8 +211,7 @@ class CollectiveKernel final : public Kernel {
       clear(to, out_bytes_, queue);
     } else if (members_.size() == 1) {
       copy(to, from, in_bytes_, queue);
-    } else if (between_peers_ != nullptr && use.peers() != nullptr && elements_ > 0 &&
-               is_small(use.peers()->most_bytes())) {
+    } else if (between_peers_ != nullptr && use.peers() != nullptr && elements_ > 0 && is_small()) {
       reduce_between(*use.peers(), from, to, workspace, queue);
     } else if (in_bytes_ > 0 || out_bytes_ > 0) {
       const Messages messages(library, communicator, queue, text_);
@@ -240,8 +241,7 @@ class CollectiveKernel final : public Kernel {
 
  private:
   static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-  int participants() const { return static_cast<int>(params_.participants()); }
-  bool is_small(size_t most) const { return std::cmp_less_equal(in_bytes_, most); }
+  bool is_small() const { return std::cmp_less_equal(in_bytes_, most_between_peers(params_)); }
   /// The members' ranks and places. NCCL numbers ranks by ints.
   int64_t count() const { return std::ssize(members_); }
   int member(int64_t place) const { return members_[static_cast<size_t>(place)]; }
@@ -283,7 +283,7 @@ class CollectiveKernel final : public Kernel {
 
   void reduce_between(PeerMemory& peers, const std::byte* from, std::byte* to, void* workspace,
                       Queue queue) const {
-    const void* const inputs[] = {from, peers.table()};
+    const void* const inputs[] = {from, peers.table().buffers};
     void* const output = to;
     peers.begin(queue);
     between_peers_->enqueue(inputs, &output, workspace, queue);
