@@ -17,6 +17,7 @@
 #include "backend/gpu/dist_collective.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "network/replay_observer.h"
 #include "operators/dist_collective.h"
 #include "plugin/kernel/compiled_kernel.h"
 
@@ -152,7 +153,7 @@ class Messages {
   const std::string_view what_;
 };
 
-class CollectiveKernel final : public Kernel {
+class CollectiveKernel final : public Kernel, public ReplayObserver {
  public:
   /// `reduction`: the kernel that reduces the parts of a group; null: NCCL reduces.
   /// `between_peers`: the one that reduces in memory which the ranks' GPUs share; null: there is
@@ -166,7 +167,10 @@ class CollectiveKernel final : public Kernel {
         size_(element_size(type_)),
         services_(args.services),
         reduction_(std::move(reduction)),
-        between_peers_(std::move(between_peers)) {
+        between_peers_(std::move(between_peers)),
+        is_always_small_(
+            between_peers_ != nullptr &&
+            std::cmp_less_equal(args.inputs[0].max.numel() * size_, most_between_peers(params_))) {
     if (reduction_ == nullptr) return;
     // One part of each rank, and the reduced part of a rank whose output becomes zeros.
     const int64_t part = aligned(part_of_group(params_, args.inputs[0].max.numel()) * size_);
@@ -231,16 +235,30 @@ class CollectiveKernel final : public Kernel {
   }
 
   /// NCCL: "Whether an operation launch is graph-captured is considered a collective property of
-  /// that operation". An engine cannot know what the engines of other ranks do.
+  /// that operation". An engine cannot know what the engines of other ranks do. The kernel in
+  /// memory that GPUs share counts its calls there, so other ranks may call it as they like.
   std::string capture_obstacle() const override {
-    if (params_.participants() == 1) return {};
-    return "NCCL wants all ranks to capture it in the same run or none of them; capture whole runs "
-           "of all ranks in graphs of your own";
+    if (params_.participants() == 1 || (is_always_small_ && has_peers())) return {};
+    return str(is_always_small_ ? "unless the ranks' GPUs share memory, " : "",
+               "NCCL wants all ranks to capture it in the same run or none of them; capture whole "
+               "runs of all ranks in graphs of your own");
   }
   std::string description() const override { return "NCCL"; }
+  void before_replay(Queue queue) override {
+    if (!is_always_small_) return;
+    const NcclUse use(library_for<Nccl>(layer_), services_->find_communicator(), text_);
+    if (use.peers() != nullptr) use.peers()->begin(queue);
+  }
+  void after_replay(Queue queue) override {
+    if (!is_always_small_) return;
+    if (PeerMemory* const peers = peers_of(services_->find_communicator())) peers->end(queue);
+  }
 
  private:
   static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+  bool has_peers() const {
+    return services_ != nullptr && peers_of(services_->find_communicator()) != nullptr;
+  }
   bool is_small() const { return std::cmp_less_equal(in_bytes_, most_between_peers(params_)); }
   /// The members' ranks and places. NCCL numbers ranks by ints.
   int64_t count() const { return std::ssize(members_); }
@@ -388,6 +406,7 @@ class CollectiveKernel final : public Kernel {
   const int64_t size_;
   const PluginServices* const services_;
   const std::unique_ptr<Kernel> reduction_, between_peers_;
+  const bool is_always_small_;                 ///< the second one reduces all shapes
   int rank_ = -1, ranks_ = -1;                 ///< of the last communicator
   std::vector<int> members_;                   ///< the ranks that take part
   int64_t own_ = -1;                           ///< this rank's place among them; -1: none

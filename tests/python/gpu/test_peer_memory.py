@@ -590,3 +590,136 @@ def test_a_rank_that_dies_ends_the_plugins_kernel() -> None:
     finally:
         ranks.close()
     assert ended == "ended" and seconds < 15 and "rank 1 has ended" in text
+
+
+# Graphs that contexts capture.
+
+SMALL = 8000
+
+
+def chain_plan(has_graphs: bool = True) -> bytes:
+    """All-reduces between other kernels, all of them small."""
+    builder = trt.Builder(trt.Logger())
+    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    config = builder.create_builder_config()
+    config.default_device_type = trt.DeviceType.GPU
+    config.cuda_graphs = has_graphs
+    x = network.add_input("x", trt.float32, (-1,))
+    profile = builder.create_optimization_profile()
+    profile.set_shape("x", (1,), (100,), (SMALL,))
+    config.add_optimization_profile(profile)
+    y = network.add_unary(x, trt.UnaryOperation.ABS).get_output(0)
+    for _ in range(2):
+        y = collective(network, y, trt.CollectiveOperation.ALL_REDUCE, Reduce.SUM, ranks=2)
+        y = network.add_unary(y, trt.UnaryOperation.NEG).get_output(0)
+    y.name = "y"
+    network.mark_output(y)
+    return bytes(builder.build_serialized_network(network, config))
+
+
+def chained(count: int, run: int) -> np.ndarray:
+    return 2 * reduced([np.abs(values(rank, run, count)) for rank in range(2)])
+
+
+def graph_launches() -> int:
+    return driver().calls("cuGraphLaunch") if emulated_gpu.IS_EMULATED else -1
+
+
+def runs_with_own_graphs(rank: Rank, plans: list[bytes], sizes: list[int]) -> tuple[list[str], int]:
+    vectors, wrong, before = Vectors(rank, plans[rank.number]), [], graph_launches()
+    for run, count in enumerate(sizes):
+        (output,) = vectors.run(count, run)
+        if not np.array_equal(output, chained(count, run)):
+            wrong.append(f"run {run}")
+    return wrong, graph_launches() - before
+
+
+def test_contexts_capture_small_all_reduces(two: Ranks) -> None:
+    """A rank need not know what the others do: one of them has no graphs."""
+    plans = [chain_plan(), chain_plan(has_graphs=False)]
+    results = two.call(runs_with_own_graphs, plans, 8 * [1000] + 6 * [3] + 6 * [1000])
+    assert [wrong for wrong, _ in results] == [[], []]
+    if emulated_gpu.IS_EMULATED:
+        assert [count for _, count in results] == [5 + 3 + 3, 0]
+
+
+def own_graphs_of_two_streams(rank: Rank, plan: bytes) -> tuple[list[str], int]:
+    """Graphs and plain runs of contexts that share the communicator."""
+    both, wrong, before = [Vectors(rank, plan), Vectors(rank, plan)], [], graph_launches()
+    for run in range(8):
+        counts = [700, 1500 if run < 6 else 1501]  # the second one's last runs are plain
+        outputs = [each.place(count, run)[0] for each, count in zip(both, counts, strict=True)]
+        for _ in range(3):
+            for each in both:
+                each.enqueue()
+        for each in both if rank.number == 0 else reversed(both):
+            each.stream.synchronize()
+        for count, output in zip(counts, outputs, strict=True):
+            if not np.array_equal(output.numpy(), chained(count, run)):
+                wrong.append(f"{count} elements, run {run}")
+    return wrong, graph_launches() - before
+
+
+def test_graphs_of_contexts_on_two_streams(two: Ranks) -> None:
+    for wrong, count in two.call(own_graphs_of_two_streams, chain_plan()):
+        assert not wrong
+        assert count > 20 if emulated_gpu.IS_EMULATED else True
+
+
+def own_graphs_with_other_communicators(rank: Rank, plan: bytes, names: list[str]) -> list:
+    vectors, found = Vectors(rank, plan), []
+    made = [trt.Communicator(name, rank.number, 2, 20, rank.device) for name in names]
+    for communicator in (*made, None):
+        vectors.context.set_communicator(communicator or rank.communicator)
+        before = graph_launches()
+        right = [np.array_equal(vectors.run(50, run)[0], chained(50, run)) for run in range(6)]
+        found.append((all(right), graph_launches() - before))
+    vectors.context.set_communicator(rank.communicator)
+    return found
+
+
+def test_another_communicator_begins_new_graphs(two: Ranks) -> None:
+    names = [uuid.uuid4().hex for _ in range(2)]
+    count = 3 if emulated_gpu.IS_EMULATED else 0
+    for found in two.call(own_graphs_with_other_communicators, chain_plan(), names):
+        assert found == 3 * [(True, count)]
+
+
+@emulated_gpu.emulated_only
+def test_nccls_all_reduces_stay_outside_of_graphs() -> None:
+    ranks = Ranks(2, environment=2 * [{"NCCL_P2P_DISABLE": "1"}])
+    try:
+        results = ranks.call(runs_with_own_graphs, 2 * [chain_plan()], 6 * [100])
+    finally:
+        ranks.close()
+    assert results == 2 * [([], 0)]
+
+
+def lose_in_a_graph(rank: Rank, plan: bytes) -> list:
+    vectors = Vectors(rank, plan)
+    for run in range(6):
+        vectors.run(100, run)
+    if rank.number == 1:
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    vectors.enqueue()
+    vectors.stream.synchronize()
+    texts = []
+    for call in (rank.communicator.check, vectors.enqueue):
+        try:
+            call()
+            texts.append("no error")
+        except trt.Error as error:
+            texts.append(str(error))
+    return texts
+
+
+def test_a_rank_that_dies_ends_the_graph() -> None:
+    ranks = Ranks(2)
+    try:
+        texts, ended = ranks.call(lose_in_a_graph, chain_plan())
+    finally:
+        ranks.close()
+    assert ended == "ended"
+    for text in texts:
+        assert "rank 1 has ended" in text
