@@ -59,6 +59,7 @@ void bind_peer_memory(nb::module_& m) {
       .def_ro("num_ranks", &PeerMemory::ranks, "How many ranks there are.")
       .def_ro("size", &PeerMemory::size, "Bytes of each buffer. They are 0 at first.")
       .def_ro("pointers", &PeerMemory::pointers,
+              nb::for_getter(nb::sig("def pointers(self) -> tuple[int, ...]")),
               "The addresses of the ranks' buffers on this GPU, a tuple by rank, each a multiple "
               "of 256. `pointers[rank]` is in this GPU's own memory.")
       .def_ro("table", &PeerMemory::table,
