@@ -256,8 +256,10 @@ class CollectiveKernel final : public Kernel, public ReplayObserver {
 
  private:
   static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+  /// Nobody tells the context of a layer's body that the communicator has changed.
   bool has_peers() const {
-    return services_ != nullptr && peers_of(services_->find_communicator()) != nullptr;
+    return services_ != nullptr && services_->enclosing == nullptr &&
+           peers_of(services_->communicator) != nullptr;
   }
   bool is_small() const { return std::cmp_less_equal(in_bytes_, most_between_peers(params_)); }
   /// The members' ranks and places. NCCL numbers ranks by ints.

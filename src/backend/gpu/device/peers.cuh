@@ -32,7 +32,7 @@ struct alignas(16) Packet {
   static constexpr int kBytes = 8;  // of data
   unsigned words[kBytes / 4];
 };
-static_assert(sizeof(Packet) == 2 * Packet::kBytes, "a number beside each word");
+static_assert(sizeof(Packet) == 2 * sizeof(Packet::words), "a number beside each word");
 
 // The all-reduce of small tensors. A thread has a packet, and a block a counter.
 struct AllReduce {
