@@ -42,6 +42,17 @@ struct PluginCommunicator {
   void* communicator;  ///< on a GPU the ncclComm_t, for calls of NCCL; on the CPU null
 };
 
+/// A buffer in each rank's GPU, which kernels on the GPUs of all ranks read and write. The bytes
+/// and the counters are 0 at first. It lives as long as the communicator.
+struct PluginPeerMemory {
+  int64_t size;          ///< bytes of each buffer
+  void* const* buffers;  ///< in the host's memory: their addresses on this rank's GPU, by rank;
+                         ///< null: there is no such memory
+  void* table;     ///< in the GPU's memory: the same, first this rank's, then the next one's, ...
+  void* counters;  ///< in the GPU's memory: 1024 numbers of 32 bits, for kernels to count calls
+  void* stop;      ///< a word of 64 bits of the host's, for kernels that wait: 1 ends them
+};
+
 /// Second base class of a plugin, or of its runtime part, that exchanges data with other ranks.
 /// Builds do not run such a plugin, since they have no other ranks: the first of its combinations
 /// and tactics is chosen. The CUDA graphs that contexts capture leave it out, since all ranks would
@@ -60,6 +71,10 @@ class ICommunicatingPlugin {
 extern "C" OPWRIGHT_API bool getPluginCommunicator_INTERNAL(
     opwright::IPluginResourceContext const* context, opwright::PluginCommunicator* communicator,
     int32_t version) noexcept;
+/// Implementation of getPeerMemory().
+extern "C" OPWRIGHT_API bool getPluginPeerMemory_INTERNAL(
+    opwright::IPluginResourceContext const* context, char const* name, int64_t size,
+    opwright::PluginPeerMemory* memory, int32_t version) noexcept;
 
 namespace opwright {
 
@@ -88,6 +103,25 @@ inline ICommunicator* createCommunicator(ILogger& logger, char const* name, int3
 inline bool getCommunicator(IPluginResourceContext const& context,
                             PluginCommunicator& communicator) noexcept {
   return getPluginCommunicator_INTERNAL(&context, &communicator, NV_TENSORRT_VERSION);
+}
+
+/// Memory in which kernels of a plugin on a GPU exchange data with those of other ranks. A plugin
+/// calls it in enqueue(), before it launches the kernel on the run's stream. The kernel then runs
+/// after the last one that another context gave the memory of the same name. All ranks ask for the
+/// same names and sizes in the same order. The first time waits for all of them. Nothing of
+/// Opwright uses the memory. It takes a multiple of 2 MB of each GPU.
+/// \param context what attachToContext() was given
+/// \param name 1 to 119 characters. Layers that run one after another may share a name.
+/// \param size bytes of each rank's buffer, the same each time
+/// \param memory has no buffers, on all ranks, on the CPU, for one rank and for more than 16, for
+/// an ncclComm_t of the program's own, where a GPU cannot reach another's memory, and with
+/// NCCL_P2P_DISABLE=1
+/// \return false where the context has no communicator or it has ended, where ranks ask for
+/// different names or sizes, where memory is short on one of them, and outside of enqueue(). If
+/// enqueue() then fails, the run's error says why.
+inline bool getPeerMemory(IPluginResourceContext const& context, char const* name, int64_t size,
+                          PluginPeerMemory& memory) noexcept {
+  return getPluginPeerMemory_INTERNAL(&context, name, size, &memory, NV_TENSORRT_VERSION);
 }
 
 }  // namespace opwright

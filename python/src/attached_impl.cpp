@@ -1,6 +1,8 @@
 // Calls of a plugin's impl function. All arguments are made once per context.
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "backend/device.h"
@@ -18,15 +20,15 @@ namespace {
 /// The plugin in a context, see CallbackKernel.
 class AttachedImpl {
  public:
-  AttachedImpl(std::string plugin, const PluginFunction& impl,
-               const std::vector<nb::object>& attributes, const KernelArgs& args,
-               const FunctionOutputs& properties)
+  AttachedImpl(std::shared_ptr<KernelCommunicator> communicator, const KernelArgs& args,
+               std::string plugin, const PluginFunction& impl,
+               const std::vector<nb::object>& attributes, const FunctionOutputs& properties)
       : layer_(args.layer),
         plugin_(std::move(plugin)),
         tactic_(args.candidate->tactic),
         device_(args.device != nullptr && !args.device->is_host() ? args.device : nullptr),
         capturable_(impl.capturable),
-        communicator_(args, true) {
+        communicator_(std::move(communicator)) {
     held_.push_back(Reference(impl.function.get()));
     function_ = impl.function.get().ptr();
     for (size_t i = 0; i < args.inputs.size(); ++i) {
@@ -58,7 +60,6 @@ class AttachedImpl {
 
   ExecutionDomain* domain() const { return interpreter_domain(device_); }
   std::string capture_obstacle() const {
-    if (comm_at_ > 0) return kExchangeObstacle;
     if (capturable_) return {};
     return "a Python callback, which may do what CUDA cannot capture (@impl(..., capturable=True) "
            "says that it does not)";
@@ -74,7 +75,6 @@ class AttachedImpl {
 
   /// Called within domain().
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue queue) {
-    const KernelCommunicator::Call scope(communicator_);
     if (comm_at_ > 0) set_comm();
     for (size_t i = 0; i < inputs_.size(); ++i)
       inputs_[i].tensor->set_data(const_cast<void*>(inputs[i]));
@@ -130,7 +130,7 @@ class AttachedImpl {
   }
   /// Passes the communicator that the context has now.
   void set_comm() {
-    Comm comm(communicator_.find());
+    Comm comm(communicator_->find());
     if (comm_.is_valid() && nb::cast<const Comm&>(comm_.get()) == comm) return;
     comm_ = Reference(nb::cast(std::move(comm)));
     arguments_[comm_at_] = comm_.get().ptr();
@@ -254,7 +254,7 @@ class AttachedImpl {
   const int64_t tactic_;
   const Device* const device_;  ///< null: the CPU
   const bool capturable_;
-  KernelCommunicator communicator_;
+  const std::shared_ptr<KernelCommunicator> communicator_;
   std::vector<Reference> held_, tensors_;
   Reference held_stream_, comm_;
   PyObject* function_ = nullptr;
@@ -271,8 +271,8 @@ class AttachedImpl {
 std::unique_ptr<Kernel> attach_impl(std::string plugin, const PluginFunction& impl,
                                     const std::vector<nb::object>& attributes,
                                     const KernelArgs& args, const FunctionOutputs& outputs) {
-  return std::make_unique<CallbackKernel<AttachedImpl>>(0, std::move(plugin), impl, attributes,
-                                                        args, outputs);
+  return std::make_unique<CallbackKernel<AttachedImpl>>(
+      0, args, impl.communicator >= 0, std::move(plugin), impl, attributes, outputs);
 }
 
 }  // namespace opwright::python

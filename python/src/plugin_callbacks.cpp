@@ -235,7 +235,7 @@ void bind_plugin_callbacks(nb::module_& m) {
             require(own != nullptr,
                     "this resource context has no communicator: only a plugin of the interface "
                     "IPluginV3 gets one");
-            return Comm(own->communicator().find());
+            return Comm(own->communicator()->find());
           },
           "The ranks of the execution context, as an opwright.plugin.Comm. Ask for it in "
           "`enqueue`: `set_communicator` may come after `attach_to_context`, and may change it. "

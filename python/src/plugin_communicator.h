@@ -14,6 +14,15 @@ struct Comm {
   std::string name;
   uintptr_t address;
   std::weak_ptr<Communicator> given;
+  std::weak_ptr<KernelCommunicator> asked;
+};
+
+/// opwright.plugin.PeerMemory. Addresses are numbers.
+struct PeerMemory {
+  int rank, ranks;
+  size_t size;
+  nb::tuple pointers;
+  uintptr_t table, counters, stop;
 };
 
 void bind_plugin_communicator(nb::module_& m);

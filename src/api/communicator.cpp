@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "backend/communicator.h"
 #include "base/cast.h"
+#include "base/error.h"
 #include "plugin/abi/resource_context.h"
 
 namespace opwright {
@@ -53,8 +54,29 @@ bool getPluginCommunicator_INTERNAL(opwright::IPluginResourceContext const* cont
   const auto* const own = cast_to<const ResourceContext>(context);
   if (own == nullptr || communicator == nullptr) return false;
   try {
-    const RunCommunicator& found = own->communicator().find();
+    const RunCommunicator& found = own->communicator()->find();
     *communicator = {found.use.rank, found.use.ranks, found.name(), found.use.handle};
+    return true;
+  } catch (const std::exception& error) {
+    own->note_refusal(error.what());
+    return false;
+  }
+}
+
+bool getPluginPeerMemory_INTERNAL(opwright::IPluginResourceContext const* context, char const* name,
+                                  int64_t size, opwright::PluginPeerMemory* memory,
+                                  int32_t) noexcept {
+  using namespace opwright;
+  const auto* const own = cast_to<const ResourceContext>(context);
+  if (own == nullptr || name == nullptr || memory == nullptr) return false;
+  try {
+    require(size > 0, "getPeerMemory: the size is ", size, "; expected bytes, 1 or more");
+    *memory = {size, nullptr, nullptr, nullptr, nullptr};
+    const PeerBuffers* const found =
+        own->communicator()->peer_buffers(name, static_cast<size_t>(size));
+    if (found == nullptr) return true;
+    const PeerBuffers::Table table = found->table();
+    *memory = {size, found->buffers().data(), table.buffers, table.counters, table.stop};
     return true;
   } catch (const std::exception& error) {
     own->note_refusal(error.what());

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "backend/device.h"
@@ -9,10 +11,35 @@ namespace opwright {
 
 class HostCommunicator;
 
+/// A buffer of each rank's device, which the devices of all ranks read and write.
+class PeerBuffers {
+ public:
+  virtual ~PeerBuffers() = default;
+  /// Bytes of each buffer. They are 0 at first.
+  virtual size_t bytes() const = 0;
+  /// The buffers' addresses on this rank's device, by rank.
+  virtual std::span<void* const> buffers() const = 0;
+  /// Addresses of this rank's device: the buffers, first this rank's, then the next one's, and so
+  /// on; 1024 counters of four bytes, 0 at first; and a word of eight, which becomes 1 when the
+  /// communicator ends. Kernels that wait for other ranks then end.
+  struct Table {
+    void *buffers = nullptr, *counters = nullptr, *stop = nullptr;
+  };
+  virtual Table table() const = 0;
+  /// Makes the next work on the queue wait for the last one, which may be on another queue.
+  virtual void begin(Queue queue) = 0;
+  /// The work has been given to the queue.
+  virtual void end(Queue queue) = 0;
+};
+
 /// The ranks' communicator of a backend's library of collectives, on one device.
 class DeviceCommunicator {
  public:
   virtual ~DeviceCommunicator() = default;
+  /// The buffers of that name, which live as long as the communicator. All ranks ask for the same
+  /// in the same order. The first time waits for all ranks. Null on all ranks where one device
+  /// cannot reach another's memory. Throws Error where ranks ask for different ones.
+  virtual PeerBuffers* peer_buffers(const std::string& name, size_t bytes) = 0;
   /// Throws Error that begins with `what` and names the rank at fault, where it has failed.
   virtual void require_well(const std::string& what) const = 0;
 };

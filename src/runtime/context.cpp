@@ -365,7 +365,7 @@ void Context::set_communicator(void* communicator) {
   }
   // Graphs have captured what works with the other communicator.
   for (const auto& profile : state_->profiles)
-    if (profile != nullptr && profile->runner != nullptr) profile->runner->forget_graphs();
+    if (profile != nullptr && profile->runner != nullptr) profile->runner->change_communicator();
 }
 
 void Context::set_debug_listener(DebugListener listener) {

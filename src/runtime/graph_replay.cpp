@@ -104,6 +104,13 @@ void GraphReplay::forget_copies() {
   if (!parts_.empty() && parts_.back().has_copies) parts_.back().graph.reset();
 }
 
+void GraphReplay::restart(std::vector<Step> steps) {
+  steps_ = std::move(steps);
+  parts_.clear();
+  split();
+  has_news_ = has_failed_ = is_described_ = is_over_ = false;
+}
+
 void GraphReplay::take_news() {
   if (has_failed_) split();
   has_news_ = has_failed_ = false;

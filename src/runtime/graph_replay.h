@@ -61,6 +61,8 @@ class GraphReplay {
   void forget(uint32_t step);
   void forget_all();
   void forget_copies();
+  /// Begins anew with steps that differ only in their obstacles.
+  void restart(std::vector<Step> steps);
   /// Called after a run. Logs, once, what became of the steps.
   void finish() {
     if (has_news_) [[unlikely]]

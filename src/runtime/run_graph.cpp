@@ -1,7 +1,9 @@
 #include "runtime/run_graph.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "base/cast.h"
 #include "base/error.h"
 #include "network/domain_guard.h"
 
@@ -19,13 +21,23 @@ std::vector<GraphReplay::Step> replay_steps(const RunTable& table) {
   return steps;
 }
 
+std::vector<std::string> obstacles_of(const RunTable& table) {
+  std::vector<std::string> obstacles;
+  for (const auto& kernel : table.kernels) obstacles.push_back(kernel->capture_obstacle());
+  return obstacles;
+}
+
 }  // namespace
 
 RunGraph::RunGraph(RunTable& table, RunShapes& shapes)
     : table_(table),
       shapes_(shapes),
       replay_(table.device, table.engine.log(), table.engine.name() + ": ", replay_steps(table),
-              !table.copies.empty() && table.copies_need == nullptr) {
+              !table.copies.empty() && table.copies_need == nullptr),
+      obstacles_(obstacles_of(table)) {
+  for (size_t i = 0; i < table.steps.size(); ++i)
+    if (auto* const observer = cast_to<ReplayObserver>(table.kernels[i].get()))
+      observers_.push_back({static_cast<uint32_t>(i), observer});
   const auto bind = [&](const std::vector<std::vector<uint32_t>>& slots, bool is_input) {
     for (size_t port = 0; port < slots.size(); ++port)
       if (!slots[port].empty())
@@ -33,6 +45,28 @@ RunGraph::RunGraph(RunTable& table, RunShapes& shapes)
   };
   bind(table.input_slots, true);
   bind(table.output_slots, false);
+}
+
+void RunGraph::ask_again() {
+  std::vector<std::string> obstacles = obstacles_of(table_);
+  if (obstacles == obstacles_) {
+    replay_.forget_all();
+    return;
+  }
+  obstacles_ = std::move(obstacles);
+  replay_.restart(replay_steps(table_));
+}
+
+bool RunGraph::replay_observed(GraphReplay::Part& part, Queue queue) {
+  const auto each = [&](void (ReplayObserver::*tell)(Queue)) {
+    for (const Observed& observed : observers_)
+      if (part.first <= observed.step && observed.step < part.last)
+        (observed.observer->*tell)(queue);
+  };
+  each(&ReplayObserver::before_replay);
+  if (!replay_.replay(part, queue, *this)) return false;
+  each(&ReplayObserver::after_replay);
+  return true;
 }
 
 /// Tells graphs where inputs and outputs lie now.

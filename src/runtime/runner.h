@@ -32,9 +32,9 @@ class Runner {
   void set_arena(std::byte* arena);
   /// The application's event that runs record once they have read the inputs; null: none.
   void set_input_event(void* event) { input_event_ = event; }
-  /// Makes the next runs capture their graphs again.
-  void forget_graphs() {
-    if (graph_) graph_->forget_all();
+  /// The context has another communicator. Runs capture their graphs again.
+  void change_communicator() {
+    if (graph_) graph_->ask_again();
   }
   /// The application's queues that runs use before those of the context.
   void set_aux_queues(std::span<const Queue> queues) {

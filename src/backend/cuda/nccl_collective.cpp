@@ -17,6 +17,7 @@
 #include "backend/gpu/dist_collective.h"
 #include "base/error.h"
 #include "base/types.h"
+#include "network/replay_observer.h"
 #include "operators/dist_collective.h"
 #include "plugin/kernel/compiled_kernel.h"
 
@@ -69,13 +70,17 @@ struct ReductionPorts {
   }
 };
 
+/// Bytes of the largest tensor that is reduced in memory which the ranks' GPUs share.
+size_t most_between_peers(const DistCollectiveParams& params) {
+  return gpu::most_bytes_between_peers(static_cast<int>(params.participants()));
+}
+
 /// Whether small tensors of a layer may be reduced in memory that the ranks' GPUs share. All ranks
 /// build the same layer, so it is so on all of them.
 bool may_reduce_between_peers(const DistCollectiveParams& params, const PortDesc& x) {
   return gpu::can_reduce_between_peers(params, x.type.dtype) &&
-         params.participants() <= PeerMemory::kMostRanks &&
          std::cmp_less_equal(x.min.numel() * element_size(x.type.dtype),
-                             PeerMemory::most_bytes(static_cast<int>(params.participants())));
+                             most_between_peers(params));
 }
 
 /// Ports of the kernel that does so.
@@ -85,9 +90,7 @@ struct PeerPorts {
 
   PeerPorts(const DistCollectiveParams& params, const KernelArgs& args) {
     const PortDesc& x = args.inputs[0];
-    const auto most =
-        static_cast<int64_t>(PeerMemory::most_bytes(static_cast<int>(params.participants()))) /
-        element_size(x.type.dtype);
+    const auto most = static_cast<int64_t>(most_between_peers(params)) / element_size(x.type.dtype);
     PortDesc part, table;
     part.type = x.type;
     part.min = {std::min(most, x.min.numel())};
@@ -150,7 +153,7 @@ class Messages {
   const std::string_view what_;
 };
 
-class CollectiveKernel final : public Kernel {
+class CollectiveKernel final : public Kernel, public ReplayObserver {
  public:
   /// `reduction`: the kernel that reduces the parts of a group; null: NCCL reduces.
   /// `between_peers`: the one that reduces in memory which the ranks' GPUs share; null: there is
@@ -164,7 +167,10 @@ class CollectiveKernel final : public Kernel {
         size_(element_size(type_)),
         services_(args.services),
         reduction_(std::move(reduction)),
-        between_peers_(std::move(between_peers)) {
+        between_peers_(std::move(between_peers)),
+        is_always_small_(
+            between_peers_ != nullptr &&
+            std::cmp_less_equal(args.inputs[0].max.numel() * size_, most_between_peers(params_))) {
     if (reduction_ == nullptr) return;
     // One part of each rank, and the reduced part of a rank whose output becomes zeros.
     const int64_t part = aligned(part_of_group(params_, args.inputs[0].max.numel()) * size_);
@@ -186,7 +192,7 @@ class CollectiveKernel final : public Kernel {
     in_bytes_ = elements_ * size_;
     out_bytes_ = outputs[0].numel() * size_;
     reduced_ = -1;
-    if (between_peers_ == nullptr || !is_small(PeerMemory::most_bytes(participants()))) return;
+    if (between_peers_ == nullptr || !is_small()) return;
     const Shape parts[] = {{elements_}, {1}}, part{elements_};
     between_peers_->on_shape_change(parts, std::span(&part, 1));
   }
@@ -209,8 +215,7 @@ class CollectiveKernel final : public Kernel {
       clear(to, out_bytes_, queue);
     } else if (members_.size() == 1) {
       copy(to, from, in_bytes_, queue);
-    } else if (between_peers_ != nullptr && use.peers() != nullptr && elements_ > 0 &&
-               is_small(use.peers()->most_bytes())) {
+    } else if (between_peers_ != nullptr && use.peers() != nullptr && elements_ > 0 && is_small()) {
       reduce_between(*use.peers(), from, to, workspace, queue);
     } else if (in_bytes_ > 0 || out_bytes_ > 0) {
       const Messages messages(library, communicator, queue, text_);
@@ -230,18 +235,33 @@ class CollectiveKernel final : public Kernel {
   }
 
   /// NCCL: "Whether an operation launch is graph-captured is considered a collective property of
-  /// that operation". An engine cannot know what the engines of other ranks do.
+  /// that operation". An engine cannot know what the engines of other ranks do. The kernel in
+  /// memory that GPUs share counts its calls there, so other ranks may call it as they like.
   std::string capture_obstacle() const override {
-    if (params_.participants() == 1) return {};
-    return "NCCL wants all ranks to capture it in the same run or none of them; capture whole runs "
-           "of all ranks in graphs of your own";
+    if (params_.participants() == 1 || (is_always_small_ && has_peers())) return {};
+    return str(is_always_small_ ? "unless the ranks' GPUs share memory, " : "",
+               "NCCL wants all ranks to capture it in the same run or none of them; capture whole "
+               "runs of all ranks in graphs of your own");
   }
   std::string description() const override { return "NCCL"; }
+  void before_replay(Queue queue) override {
+    if (!is_always_small_) return;
+    const NcclUse use(library_for<Nccl>(layer_), services_->find_communicator(), text_);
+    if (use.peers() != nullptr) use.peers()->begin(queue);
+  }
+  void after_replay(Queue queue) override {
+    if (!is_always_small_) return;
+    if (PeerMemory* const peers = peers_of(services_->find_communicator())) peers->end(queue);
+  }
 
  private:
   static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-  int participants() const { return static_cast<int>(params_.participants()); }
-  bool is_small(size_t most) const { return std::cmp_less_equal(in_bytes_, most); }
+  /// Nobody tells the context of a layer's body that the communicator has changed.
+  bool has_peers() const {
+    return services_ != nullptr && services_->enclosing == nullptr &&
+           peers_of(services_->communicator) != nullptr;
+  }
+  bool is_small() const { return std::cmp_less_equal(in_bytes_, most_between_peers(params_)); }
   /// The members' ranks and places. NCCL numbers ranks by ints.
   int64_t count() const { return std::ssize(members_); }
   int member(int64_t place) const { return members_[static_cast<size_t>(place)]; }
@@ -283,7 +303,7 @@ class CollectiveKernel final : public Kernel {
 
   void reduce_between(PeerMemory& peers, const std::byte* from, std::byte* to, void* workspace,
                       Queue queue) const {
-    const void* const inputs[] = {from, peers.table()};
+    const void* const inputs[] = {from, peers.table().buffers};
     void* const output = to;
     peers.begin(queue);
     between_peers_->enqueue(inputs, &output, workspace, queue);
@@ -388,6 +408,7 @@ class CollectiveKernel final : public Kernel {
   const int64_t size_;
   const PluginServices* const services_;
   const std::unique_ptr<Kernel> reduction_, between_peers_;
+  const bool is_always_small_;                 ///< the second one reduces all shapes
   int rank_ = -1, ranks_ = -1;                 ///< of the last communicator
   std::vector<int> members_;                   ///< the ranks that take part
   int64_t own_ = -1;                           ///< this rank's place among them; -1: none

@@ -1,11 +1,16 @@
 #include "backend/cuda/nccl_communicator.h"
 
 #include <chrono>
+#include <cstdint>
+#include <cstring>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "backend/cuda/relaxed_capture.h"
+#include "backend/gpu/dist_collective.h"
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace opwright::cuda {
 namespace {
@@ -18,6 +23,8 @@ constexpr auto kLook = 100ms;  ///< and later
 constexpr auto kGrace = 500ms;
 /// How long a rank that leaves waits for the others to leave.
 constexpr auto kWaitForOthers = 2s;
+/// Characters of a name of memory.
+constexpr size_t kMostName = 119;
 /// How long an abort waits for a function of NCCL's that uses the communicator.
 constexpr auto kWaitForUse = 2s;
 
@@ -31,7 +38,7 @@ const Nccl& find_nccl() {
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(const CudaDevice& device, HostCommunicator& host)
-    : device_(device), host_(host), library_(find_nccl()) {
+    : device_(device), host_(host), library_(find_nccl()), stop_word_(device) {
   Nccl::UniqueId id{};
   if (host_.rank() == 0)
     library_.check(library_.functions().ncclGetUniqueId(&id), nullptr,
@@ -39,13 +46,14 @@ NcclCommunicator::NcclCommunicator(const CudaDevice& device, HostCommunicator& h
   host_.broadcast(std::as_writable_bytes(std::span(id.internal)), 0);
   communicator_ = start(id);
   try {
-    peers_ = PeerMemory::make(device_, host_);
+    peers_ = PeerMemory::make(device_, host_, gpu::packet_bytes_between_peers(host_.ranks()),
+                              stop_word_);
     // All ranks have one, or all fail.
     std::byte nothing{};
     host_.broadcast(std::span(&nothing, 1), 0);
   } catch (...) {
     const DeviceScope scope(device_);
-    if (peers_ != nullptr) peers_->close();
+    close_memory();
     library_.functions().ncclCommAbort(communicator_);
     throw;
   }
@@ -109,7 +117,7 @@ NcclCommunicator::~NcclCommunicator() {
     const RelaxedCapture relaxed;
     // Work of this rank may wait for one that ends; the watcher ends it.
     driver().cuCtxSynchronize();
-    if (peers_ != nullptr) peers_->close();
+    close_memory();
     // Another rank's work may still read this one's memory. ncclCommDestroy would wait for the
     // others, too, but for ever.
     host_.leave();
@@ -118,7 +126,8 @@ NcclCommunicator::~NcclCommunicator() {
     const bool is_last = host_.others() == 0;
     stop_watching();
     // The memory stays where another rank still has it.
-    if (peers_ != nullptr && is_last) peers_->free();
+    if (is_last) free_memory();
+    stop_word_.free();
     if (!has_failed_) library_.functions().ncclCommAbort(communicator_);
   } catch (const Error&) {  // the context has failed, and the communicator with it
     stop_watching();
@@ -158,9 +167,54 @@ void NcclCommunicator::watch() {
 void NcclCommunicator::abort(const std::string& reason) {
   failure_ = reason;
   has_failed_ = true;
-  if (peers_ != nullptr) peers_->stop();
+  stop_word_.set();
   const std::unique_lock lock(using_, kWaitForUse);
   library_.functions().ncclCommAbort(communicator_);
+}
+
+void NcclCommunicator::close_memory() {
+  if (peers_ != nullptr) peers_->close();
+  for (const auto& [name, memory] : of_plugins_) memory->close();
+}
+
+void NcclCommunicator::free_memory() {
+  if (peers_ != nullptr) peers_->free();
+  for (const auto& [name, memory] : of_plugins_) memory->free();
+}
+
+/// The ranks compare what they ask for before one of them waits for its GPU. By then all have
+/// enqueued what came before, so no GPU waits for a rank that waits here.
+PeerBuffers* NcclCommunicator::peer_buffers(const std::string& name, size_t bytes) {
+  if (peers_ == nullptr) return nullptr;
+  const std::string who = str("Communicator '", host_.name(), "': peer memory '", name, "'");
+  const std::lock_guard lock(making_);
+  if (const auto found = of_plugins_.find(name); found != of_plugins_.end()) {
+    require(found->second->bytes() == bytes, who, " has ", found->second->bytes(), " bytes, and ",
+            bytes, " are asked for; give each size a name of its own");
+    return found->second.get();
+  }
+  struct Wish {
+    uint64_t bytes;
+    char name[kMostName + 1];
+  };
+  require(!name.empty() && name.size() <= kMostName, who, ": a name has 1 to ", kMostName,
+          " characters");
+  Wish wish{bytes, {}};
+  name.copy(wish.name, kMostName);
+  const std::vector<std::byte> wishes = host_.gather(std::as_bytes(std::span(&wish, 1)));
+  for (int rank = 0; rank < host_.ranks(); ++rank) {
+    Wish other{};
+    std::memcpy(&other, wishes.data() + static_cast<size_t>(rank) * sizeof(Wish), sizeof(Wish));
+    other.name[kMostName] = 0;
+    require(other.name == name && other.bytes == bytes, who, " of ", bytes,
+            " bytes is asked for by rank ", host_.rank(), ", and '", printable(other.name), "' of ",
+            other.bytes, " bytes by rank ", rank, "; all ranks ask for the same in the same order");
+  }
+  std::unique_ptr<PeerMemory> made = PeerMemory::make(device_, host_, bytes, stop_word_);
+  if (made == nullptr)
+    fail_with(ErrorCode::kFAILED_ALLOCATION, who, ": the GPUs do not have ", bytes,
+              " bytes for it, or could not share them");
+  return of_plugins_.emplace(name, std::move(made)).first->second.get();
 }
 
 void NcclCommunicator::require_well(const std::string& what) const {
@@ -169,6 +223,12 @@ void NcclCommunicator::require_well(const std::string& what) const {
               ": ", failure_, "; all ranks need a new communicator after that");
   const std::unique_lock lock(using_);
   if (!has_failed_) library_.require_well(communicator_, what);
+}
+
+PeerMemory* peers_of(void* given) {
+  const std::shared_ptr<Communicator> own = Communicator::find(given);
+  return own == nullptr ? nullptr
+                        : static_cast<const NcclCommunicator&>(*own->on_device()).peers_.get();
 }
 
 NcclUse::NcclUse(const Nccl& library, void* given, const std::string& what)

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,21 +28,28 @@ class NcclCommunicator final : public DeviceCommunicator {
   NcclCommunicator(const CudaDevice& device, HostCommunicator& host);
   ~NcclCommunicator() override;
 
+  PeerBuffers* peer_buffers(const std::string& name, size_t bytes) override;
   void require_well(const std::string& what) const override;
 
  private:
   friend class NcclUse;
+  friend PeerMemory* peers_of(void* given);
   using Clock = std::chrono::steady_clock;
   Nccl::Communicator start(const Nccl::UniqueId& id) const;
   void watch();
   void stop_watching();
   void abort(const std::string& reason);
+  void close_memory();
+  void free_memory();
 
   const CudaDevice& device_;
   HostCommunicator& host_;
   const Nccl& library_;
   Nccl::Communicator communicator_ = nullptr;
+  StopWord stop_word_;                 ///< of all memory
   std::unique_ptr<PeerMemory> peers_;  ///< null: NCCL exchanges everything
+  std::map<std::string, std::unique_ptr<PeerMemory>> of_plugins_;
+  std::mutex making_;  ///< guards the map
   /// Held while functions of NCCL's use the communicator. An abort makes it invalid.
   mutable std::timed_mutex using_;
   std::atomic<bool> has_failed_{false};
@@ -50,6 +59,9 @@ class NcclCommunicator final : public DeviceCommunicator {
   bool is_watching_ = false, is_stopped_ = false;
   std::thread watcher_;
 };
+
+/// The memory that the ranks of a context's communicator share; null: they share none.
+PeerMemory* peers_of(void* given);
 
 /// NCCL's communicator of what a context was given: an ncclComm_t, or a Communicator of Opwright's,
 /// which is not aborted during the object's life.

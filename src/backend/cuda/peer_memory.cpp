@@ -1,43 +1,26 @@
 #include "backend/cuda/peer_memory.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
 
 #include "backend/cuda/relaxed_capture.h"
+#include "backend/gpu/device/peers.cuh"
 #include "base/error.h"
 
 namespace opwright::cuda {
 namespace {
 
-/// The same as in device/peer_all_reduce.cuh.
-struct Peers {
-  static constexpr int kRanks = 64, kBlocks = 1024;
-  unsigned long long packets[kRanks];
-  unsigned long long stop;
-  int32_t rank, places;
-  uint32_t epochs[kBlocks];
-};
-static_assert(Peers::kRanks >= PeerMemory::kMostRanks);
+using Layout = peers::Table;
+static_assert(offsetof(Layout, buffers) == 0, "the kernel of the all-reduce gets the whole table");
 
-constexpr size_t kPacketBytes = 16;  ///< of the memory
-constexpr size_t kDataBytes = 8;     ///< of them that are data
-/// Larger tensors go over NCCL, which sends each element fewer times.
-constexpr size_t kMostBytes = 512 << 10;
-static_assert(kMostBytes / kDataBytes / 64 <= Peers::kBlocks, "a block has 64 threads at least");
-/// What a rank sends to all others together, at most.
-constexpr size_t kMostSent = 1 << 20;
-/// Where the packets begin in the memory.
-constexpr size_t kPacketsAt = 8192;
-static_assert(kPacketsAt >= sizeof(Peers));
 /// The driver shares whole pages of this size. So nothing else lies in them.
 constexpr size_t kPage = 2 << 20;
 /// What a rank writes into the others' memory, to see whether it comes there.
 constexpr uint64_t kGreeting = 0x6f70777269676874;
-
-size_t places(int ranks) { return PeerMemory::most_bytes(ranks) / kDataBytes; }
 
 bool is_switched_off() {
   const char* const text = std::getenv("NCCL_P2P_DISABLE");
@@ -55,6 +38,8 @@ bool succeeds(Work&& work) {
   }
 }
 
+// NOLINTNEXTLINE(performance-no-int-to-ptr): the addresses of the driver are integers
+void* pointer(CUdeviceptr memory) { return reinterpret_cast<void*>(memory); }
 CUdeviceptr driver_address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
 
 /// Whether all ranks say yes.
@@ -66,20 +51,41 @@ bool agree(HostCommunicator& host, bool is_well) {
 
 }  // namespace
 
-size_t PeerMemory::most_bytes(int ranks) {
-  const auto others = static_cast<size_t>(std::max(ranks - 1, 1));
-  return std::min(kMostBytes, kMostSent / others / kDataBytes * kDataBytes);
-}
-
-PeerMemory::PeerMemory(const CudaDevice& device, int rank, int ranks)
-    : device_(device), rank_(rank), ranks_(ranks), all_(static_cast<size_t>(ranks)) {}
-
-/// Every rank does every step, also where it has failed, since the others wait for it.
-std::unique_ptr<PeerMemory> PeerMemory::make(const CudaDevice& device, HostCommunicator& host) {
-  if (host.ranks() == 1 || host.ranks() > kMostRanks) return nullptr;
+// Kernels reach the host's memory at the same address. Without the word all ranks do without the
+// memory.
+StopWord::StopWord(const CudaDevice& device) {
   const DeviceScope scope(device);
   const RelaxedCapture relaxed;
-  std::unique_ptr<PeerMemory> made(new PeerMemory(device, host.rank(), host.ranks()));
+  driver().cuMemHostAlloc(&word_, sizeof(uint64_t),
+                          CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+  if (word_ != nullptr) std::memset(word_, 0, sizeof(uint64_t));
+}
+
+void StopWord::set() {
+  if (word_ != nullptr) *static_cast<volatile uint64_t*>(word_) = 1;
+}
+
+void StopWord::free() {
+  if (word_ != nullptr) driver().cuMemFreeHost(word_);
+  word_ = nullptr;
+}
+
+PeerMemory::PeerMemory(const CudaDevice& device, int rank, int ranks, size_t bytes,
+                       const StopWord& stop)
+    : device_(device),
+      rank_(rank),
+      ranks_(ranks),
+      bytes_(bytes),
+      stop_(stop),
+      all_(static_cast<size_t>(ranks)) {}
+
+/// Every rank does every step, also where it has failed, since the others wait for it.
+std::unique_ptr<PeerMemory> PeerMemory::make(const CudaDevice& device, HostCommunicator& host,
+                                             size_t bytes, const StopWord& stop) {
+  if (host.ranks() == 1 || host.ranks() > Layout::kRanks) return nullptr;
+  const DeviceScope scope(device);
+  const RelaxedCapture relaxed;
+  std::unique_ptr<PeerMemory> made(new PeerMemory(device, host.rank(), host.ranks(), bytes, stop));
   try {
     CUipcMemHandle handle{};
     bool is_well = !is_switched_off() && succeeds([&] { made->allocate(handle); });
@@ -99,20 +105,16 @@ std::unique_ptr<PeerMemory> PeerMemory::make(const CudaDevice& device, HostCommu
 }
 
 void PeerMemory::allocate(CUipcMemHandle& handle) {
-  const size_t packets = 2 * static_cast<size_t>(ranks_) * places(ranks_) * kPacketBytes;
-  const size_t bytes = (kPacketsAt + packets + kPage - 1) / kPage * kPage;
+  const size_t room = std::max(bytes_, static_cast<size_t>(ranks_) * sizeof(uint64_t));
+  require(stop_.address() != nullptr, "there is no word that ends kernels");
+  require(room < SIZE_MAX / 2, "memory of ", bytes_, " bytes does not exist");
+  const size_t bytes = (Layout::kBufferAt + room + kPage - 1) / kPage * kPage;
   CUdeviceptr memory = 0;
   check(driver().cuMemAlloc(&memory, bytes), "allocating memory that ranks share");
   own_ = memory;
   setting_up_ = device_.make_queue();
   clear(own_, bytes);
   device_.synchronize(setting_up_.get());
-  void* word = nullptr;
-  check(driver().cuMemHostAlloc(&word, sizeof(uint64_t),
-                                CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
-        "allocating the word that ends kernels");
-  stop_ = word;
-  std::memset(stop_, 0, sizeof(uint64_t));
   check(driver().cuIpcGetMemHandle(&handle, own_), "sharing memory with other ranks");
 }
 
@@ -120,7 +122,7 @@ void PeerMemory::allocate(CUipcMemHandle& handle) {
 /// that it cannot ask. Whether cuDeviceCanAccessPeer says so, too, does not matter: another
 /// process may number the GPUs otherwise, and have some that this one has not.
 void PeerMemory::map(const std::vector<std::byte>& handles) {
-  Peers table{};
+  Layout table{};
   for (int i = 0; i < ranks_; ++i) {
     const int rank = (rank_ + i) % ranks_;
     CUdeviceptr& memory = all_[static_cast<size_t>(rank)];
@@ -135,27 +137,27 @@ void PeerMemory::map(const std::vector<std::byte>& handles) {
             "mapping the memory of rank ", rank);
       memory = mapped;
     }
-    table.packets[i] = memory + kPacketsAt;
+    table.buffers[i] = memory + Layout::kBufferAt;
   }
-  table.stop = driver_address(stop_), table.rank = rank_;
-  table.places = static_cast<int32_t>(places(ranks_));
+  for (const CUdeviceptr memory : all_) buffers_.push_back(pointer(memory + Layout::kBufferAt));
+  table.stop = driver_address(stop_.address()), table.rank = rank_, table.ranks = ranks_;
   copy(own_, driver_address(&table), sizeof(table));
   device_.synchronize(setting_up_.get());
 }
 
-/// Writes a word into the place of this rank's first packet in all ranks' memory. Some machines
-/// have GPUs that seem to reach each other, but what they write does not arrive.
+/// Writes a word into this rank's place in all ranks' memory. Some machines have GPUs that seem to
+/// reach each other, but what they write does not arrive.
 void PeerMemory::send_greetings() {
   const uint64_t word = kGreeting + static_cast<uint64_t>(rank_);
   for (const CUdeviceptr memory : all_)
-    copy(memory + first_packet_of(rank_), driver_address(&word), sizeof(word));
+    copy(greeting_in(memory, rank_), driver_address(&word), sizeof(word));
   device_.synchronize(setting_up_.get());
 }
 
 /// Those of all ranks have come. Their places become empty again.
 void PeerMemory::expect_greetings() {
   for (int rank = 0; rank < ranks_; ++rank) {
-    const CUdeviceptr place = own_ + first_packet_of(rank);
+    const CUdeviceptr place = greeting_in(own_, rank);
     uint64_t word = 0;
     copy(driver_address(&word), place, sizeof(word));
     clear(place, sizeof(word));
@@ -166,8 +168,13 @@ void PeerMemory::expect_greetings() {
   setting_up_ = nullptr;
 }
 
-size_t PeerMemory::first_packet_of(int rank) const {
-  return kPacketsAt + static_cast<size_t>(rank) * places(ranks_) * kPacketBytes;
+CUdeviceptr PeerMemory::greeting_in(CUdeviceptr memory, int rank) const {
+  return memory + Layout::kBufferAt + static_cast<size_t>(rank) * sizeof(uint64_t);
+}
+
+PeerBuffers::Table PeerMemory::table() const {
+  return {pointer(own_ + offsetof(Layout, buffers)), pointer(own_ + offsetof(Layout, counters)),
+          stop_.address()};
 }
 
 void PeerMemory::copy(CUdeviceptr to, CUdeviceptr from, size_t bytes) const {
@@ -211,8 +218,7 @@ void PeerMemory::close() {
 void PeerMemory::free() {
   last_use_ = nullptr;
   if (own_ != 0) driver().cuMemFree(own_);
-  if (stop_ != nullptr) driver().cuMemFreeHost(stop_);
-  own_ = 0, stop_ = nullptr;
+  own_ = 0;
 }
 
 }  // namespace opwright::cuda

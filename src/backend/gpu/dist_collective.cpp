@@ -1,7 +1,10 @@
 #include "backend/gpu/dist_collective.h"
 
+#include <algorithm>
+
 #include "backend/candidates.h"
 #include "backend/gpu/config_writer.h"
+#include "backend/gpu/device/peers.cuh"
 #include "backend/gpu/source.h"
 #include "base/types.h"
 
@@ -42,6 +45,9 @@ ConfigWriter config_of(const DistCollectiveParams& params, DataType type) {
   return config;
 }
 
+/// Packets of one rank in one half of the memory.
+size_t places(int ranks) { return most_bytes_between_peers(ranks) / peers::Packet::kBytes; }
+
 }  // namespace
 
 GeneratedKernel generate_rank_reduction(const DistCollectiveParams& params,
@@ -55,24 +61,38 @@ GeneratedKernel generate_rank_reduction(const DistCollectiveParams& params,
                        blocks_for(count, kThreads), kThreads);
 }
 
+size_t most_bytes_between_peers(int ranks) {
+  const auto others = static_cast<size_t>(std::max(ranks - 1, 1));
+  constexpr size_t kData = peers::Packet::kBytes;
+  return std::min<size_t>(peers::AllReduce::kMostBytes,
+                          peers::AllReduce::kMostSent / others / kData * kData);
+}
+
+size_t packet_bytes_between_peers(int ranks) {
+  return 2 * static_cast<size_t>(ranks) * places(ranks) * sizeof(peers::Packet);
+}
+
 bool can_reduce_between_peers(const DistCollectiveParams& params, DataType type) {
   return params.op == CollectiveOperation::kALL_REDUCE && params.groups.empty() &&
-         params.participants() > 1 && is_floating(type);
+         params.participants() > 1 && params.participants() <= peers::Table::kRanks &&
+         is_floating(type);
 }
 
 GeneratedKernel generate_peer_all_reduce(const DistCollectiveParams& params,
                                          const KernelArgs& args) {
-  // As in peer_all_reduce.cuh.
-  constexpr int kPacketBytes = 8, kThreads = 256;
+  using peers::AllReduce, peers::Packet;
   const DataType type = args.inputs[0].type.dtype;
   KernelSource source("peer_all_reduce", args);
   source.set_input_type(1, "Peers");
   source.leave_waiting();
-  source.add_declarations(include("peer_all_reduce.cuh") + config_of(params, type).write());
+  ConfigWriter config = config_of(params, type);
+  config.number("kPlaces", static_cast<int64_t>(places(static_cast<int>(params.participants()))));
+  source.add_declarations(include("peer_all_reduce.cuh") + config.write());
   const Expr count = source.dims(0)[0];
   const std::string elements = source.value(count);
   return source.finish(str("all_reduce_of_peers<Config>(in0, in1, ", elements, ", out0);\n"),
-                       blocks_for(count, kThreads * kPacketBytes / element_size(type)), kThreads);
+                       blocks_for(count, AllReduce::kThreads * Packet::kBytes / element_size(type)),
+                       AllReduce::kThreads);
 }
 
 namespace {

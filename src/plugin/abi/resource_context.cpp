@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <exception>
+#include <utility>
 
 #include "base/error.h"
 
@@ -66,9 +67,10 @@ void require_workspace(const Device* device, size_t bytes, std::string_view owne
   }
 }
 
-ResourceContext::ResourceContext(const KernelArgs& args, bool communicates)
+ResourceContext::ResourceContext(const KernelArgs& args,
+                                 std::shared_ptr<KernelCommunicator> communicator)
     : services_(args.services),
       allocator_(allocator_for(args)),
-      communicator_(args, communicates) {}
+      communicator_(std::move(communicator)) {}
 
 }  // namespace opwright

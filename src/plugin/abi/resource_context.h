@@ -44,15 +44,14 @@ void require_workspace(const Device* device, size_t bytes, std::string_view owne
 /// The context that a kernel's plugin gets in attachToContext(). It outlives the plugin.
 class ResourceContext final : public IPluginResourceContext {
  public:
-  /// `communicates`: whether the plugin says that it exchanges data with other ranks.
-  explicit ResourceContext(const KernelArgs& args, bool communicates = false);
+  ResourceContext(const KernelArgs& args, std::shared_ptr<KernelCommunicator> communicator);
   IGpuAllocator* getGpuAllocator() const noexcept override { return allocator_.get(); }
   IErrorRecorder* getErrorRecorder() const noexcept override {
     return services_ != nullptr ? services_->recorder : nullptr;
   }
 
-  /// The communicator of the execution context. Calls of the plugin are its Calls.
-  KernelCommunicator& communicator() const { return communicator_; }
+  /// The communicator of the execution context.
+  const std::shared_ptr<KernelCommunicator>& communicator() const { return communicator_; }
   /// Keeps why the plugin did not get the communicator, for the error of a call that fails.
   void note_refusal(std::string reason) const { refusal_ = std::move(reason); }
   /// The reason, which is then forgotten.
@@ -61,7 +60,7 @@ class ResourceContext final : public IPluginResourceContext {
  private:
   const PluginServices* const services_;
   const std::shared_ptr<IGpuAllocator> allocator_;
-  mutable KernelCommunicator communicator_;
+  const std::shared_ptr<KernelCommunicator> communicator_;
   mutable std::string refusal_;
 };
 

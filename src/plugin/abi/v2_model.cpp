@@ -1,6 +1,7 @@
 #include "plugin/abi/v2_model.h"
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -60,9 +61,10 @@ bool wants_library_handles(const V2Plugin& plugin) {
 class AttachedV2 {
  public:
   /// `plugin` is a clone of an initialized one.
-  AttachedV2(V2Plugin plugin, const KernelArgs& args)
+  AttachedV2(std::shared_ptr<KernelCommunicator> communicator, const KernelArgs& args,
+             V2Plugin plugin)
       : layer_(args.layer),
-        context_(args),
+        context_(args, std::move(communicator)),
         configuration_(args),
         inputs_(describe_for_run(args.inputs)),
         outputs_(describe_for_run(args.outputs)),
@@ -197,8 +199,8 @@ class V2Model final : public PluginModel {
   }
 
   std::unique_ptr<Kernel> attach(const KernelArgs& args) const override {
-    return std::make_unique<CallbackKernel<AttachedV2>>(workspace_size_, plugin_.clone(args.layer),
-                                                        args);
+    return std::make_unique<CallbackKernel<AttachedV2>>(workspace_size_, args, communicates(),
+                                                        plugin_.clone(args.layer));
   }
 
  private:

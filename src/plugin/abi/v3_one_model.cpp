@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
@@ -17,10 +18,10 @@ namespace {
 class AttachedV3One {
  public:
   /// `plugin` is a clone that belongs to the caller.
-  AttachedV3One(V3Plugin plugin, const KernelArgs& args, int num_inputs)
+  AttachedV3One(std::shared_ptr<KernelCommunicator> communicator, const KernelArgs& args,
+                V3Plugin plugin, int num_inputs)
       : layer_(args.layer),
-        communicates_(plugin.communicates()),
-        context_(args, communicates_),
+        context_(args, std::move(communicator)),
         inputs_(describe_for_run(args.inputs.first(static_cast<size_t>(num_inputs)))),
         outputs_(describe_for_run(args.outputs)),
         plugin_(attach(std::move(plugin))),
@@ -33,15 +34,12 @@ class AttachedV3One {
   ExecutionDomain* domain() const {
     return execution_domain(plugin_.object().getAPILanguage(), device_);
   }
-  std::string capture_obstacle() const {
-    return communicates_ ? std::string(kExchangeObstacle) : capture_obstacle_of(*runtime_);
-  }
+  std::string capture_obstacle() const { return capture_obstacle_of(*runtime_); }
   std::string description() const { return {}; }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) {
     set_extents(inputs_, inputs);
     set_extents(outputs_, outputs);
-    const KernelCommunicator::Call scope(context_.communicator());
     plugin_.call(layer_, "onShapeChange", [&] {
       return runtime_->onShapeChange(inputs_.data(), static_cast<int32_t>(inputs_.size()),
                                      outputs_.data(), static_cast<int32_t>(outputs_.size()));
@@ -49,7 +47,6 @@ class AttachedV3One {
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue queue) {
-    const KernelCommunicator::Call scope(context_.communicator());
     const int32_t status = runtime_->enqueue(inputs_.data(), outputs_.data(), inputs, outputs,
                                              workspace, static_cast<cudaStream_t>(queue));
     if (status != 0) [[unlikely]]
@@ -65,7 +62,7 @@ class AttachedV3One {
   }
 
   V3Plugin attach(V3Plugin plugin) {
-    const KernelCommunicator::Call scope(context_.communicator());
+    const KernelCommunicator::Call call(*context_.communicator());
     IPluginV3* const attached =
         plugin.call(layer_, [&] { return plugin.one().runtime->attachToContext(&context_); });
     if (attached == nullptr) plugin.reject(layer_, "attachToContext() returned null");
@@ -82,7 +79,6 @@ class AttachedV3One {
   }
 
   const std::string layer_;
-  const bool communicates_;
   ResourceContext context_;  // outlives the plugin
   std::vector<PluginTensorDesc> inputs_, outputs_;
   const V3Plugin plugin_;
@@ -102,8 +98,8 @@ class V3OneModel final : public V3Model {
     return make_v3_one(std::move(clone), inputs(), workspace);
   }
   std::unique_ptr<Kernel> attach(const KernelArgs& args) const override {
-    return std::make_unique<CallbackKernel<AttachedV3One>>(workspace_size(), plugin().clone(), args,
-                                                           inputs().tensors);
+    return std::make_unique<CallbackKernel<AttachedV3One>>(workspace_size(), args, communicates(),
+                                                           plugin().clone(), inputs().tensors);
   }
 
  private:

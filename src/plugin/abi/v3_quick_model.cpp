@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "backend/backend.h"
@@ -22,10 +23,10 @@ namespace {
 class AttachedV3Quick {
  public:
   /// `plugin` is a clone that belongs to the caller.
-  AttachedV3Quick(V3Plugin plugin, const KernelArgs& args, int num_inputs)
+  AttachedV3Quick(const std::shared_ptr<KernelCommunicator>&, const KernelArgs& args,
+                  V3Plugin plugin, int num_inputs)
       : layer_(args.layer),
         plugin_(std::move(plugin)),
-        communicates_(plugin_.communicates()),
         runtime_(plugin_.quick().runtime),
         device_(args.device),
         inputs_(args.inputs.first(static_cast<size_t>(num_inputs))),
@@ -37,9 +38,7 @@ class AttachedV3Quick {
   ExecutionDomain* domain() const {
     return execution_domain(plugin_.object().getAPILanguage(), device_);
   }
-  std::string capture_obstacle() const {
-    return communicates_ ? std::string(kExchangeObstacle) : capture_obstacle_of(*runtime_);
-  }
+  std::string capture_obstacle() const { return capture_obstacle_of(*runtime_); }
   std::string description() const { return {}; }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) {
@@ -70,7 +69,6 @@ class AttachedV3Quick {
 
   const std::string layer_;
   const V3Plugin plugin_;
-  const bool communicates_;
   IPluginV3QuickRuntime* const runtime_;
   const Device* const device_;
   Ports inputs_, outputs_;
@@ -129,8 +127,8 @@ class V3QuickModel final : public V3Model {
     return make_v3_quick(configured(args), inputs());
   }
   std::unique_ptr<Kernel> attach(const KernelArgs& args) const override {
-    return std::make_unique<CallbackKernel<AttachedV3Quick>>(0, plugin().clone(), args,
-                                                             inputs().tensors);
+    return std::make_unique<CallbackKernel<AttachedV3Quick>>(0, args, communicates(),
+                                                             plugin().clone(), inputs().tensors);
   }
 
   KernelCode compile(const KernelArgs& args) const override {

@@ -1,5 +1,7 @@
 #include "plugin/kernel/kernel_communicator.h"
 
+#include <algorithm>
+
 #include "backend/backend.h"
 #include "backend/device.h"
 #include "base/error.h"
@@ -25,6 +27,7 @@ RunCommunicator KernelCommunicator::find() {
                        "it communicates (the attribute communicates = True of its class, in "
                        "C++ ICommunicatingPlugin)");
   RunCommunicator found;
+  found.asked = weak_from_this();
   const std::shared_ptr<Communicator> given = Communicator::find(address);
   if (given != nullptr) {
     given->require_well();
@@ -42,6 +45,29 @@ RunCommunicator KernelCommunicator::find() {
   else
     found.use.hold.reset();
   return found;
+}
+
+PeerBuffers* KernelCommunicator::peer_buffers(const std::string& name, size_t bytes) {
+  require(is_run_, "Layer '", layer_, "': its plugin asks for the peer memory '", name,
+          "' outside of enqueue; work of a run begins with it");
+  const RunCommunicator found = find();
+  if (found.given == nullptr || found.given->on_device() == nullptr) return nullptr;
+  PeerBuffers* const buffers = found.given->on_device()->peer_buffers(name, bytes);
+  if (buffers != nullptr && std::ranges::find(used_, buffers) == used_.end()) {
+    buffers->begin(queue_);
+    used_.push_back(buffers);
+  }
+  return buffers;
+}
+
+/// A failure of the driver shows in the next call.
+void KernelCommunicator::end_run() noexcept {
+  is_run_ = false;
+  try {
+    for (PeerBuffers* const buffers : used_) buffers->end(queue_);
+  } catch (const Error&) {
+  }
+  used_.clear();
 }
 
 }  // namespace opwright

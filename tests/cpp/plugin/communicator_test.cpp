@@ -77,6 +77,43 @@ TEST(PluginsOfRanks, GetWhatTheContextHasNow) {
   EXPECT_FALSE(plugin.got.has_value());
 }
 
+TEST(PluginsOfRanks, HaveNoPeerMemoryOnTheCpu) {
+  Asking plugin(true);
+  PluginPeerMemory memory{};
+  bool is_told = false, is_without_size = true;
+  plugin.b.enqueue = [&](auto...) {
+    void* some[1] = {&memory};
+    memory = {1, some, some, some, some};
+    is_told = getPeerMemory(*TestPlugin::last_context, "memory", 8, memory);
+    PluginPeerMemory other{};
+    is_without_size = getPeerMemory(*TestPlugin::last_context, "memory", 0, other);
+    return -1;
+  };
+  const auto creator = std::make_unique<TestCreator>(plugin.b);
+  PluginRegistry registry(&PluginRegistry::global());
+  registry.registerCreator(*creator, "");
+  LoadOptions options;
+  options.plugins = &registry;
+  const Plan plan = plugin.build();
+  Context context(Engine::load(plan, options));
+  float input[] = {1, 2}, output[2];
+  context.set_input_shape(0, {1, 2});
+  context.set_input_address(0, input);
+  context.set_output_address(0, output);
+  const auto communicator = alone("peers-");
+  context.set_communicator(communicator.get());
+  EXPECT_CONTAINS(thrown_error([&] { context.enqueue(); }), "the size is 0; expected bytes");
+  EXPECT_TRUE(is_told);
+  EXPECT_FALSE(is_without_size);
+  EXPECT_EQ(memory.size, 8);
+  EXPECT_EQ(memory.buffers, nullptr);
+  EXPECT_EQ(memory.table, nullptr);
+  EXPECT_EQ(memory.counters, nullptr);
+  EXPECT_EQ(memory.stop, nullptr);
+  // Only a run has memory.
+  EXPECT_FALSE(getPeerMemory(*TestPlugin::last_context, "memory", 8, memory));
+}
+
 TEST(PluginsOfRanks, AreNotRunByABuild) {
   Asking plugin(true);
   bool ran = false;
@@ -103,6 +140,8 @@ TEST(PluginsOfRanks, GetNothingFromOtherContexts) {
   };
   PluginCommunicator found{};
   EXPECT_FALSE(getCommunicator(Other(), found));
+  PluginPeerMemory memory{};
+  EXPECT_FALSE(getPeerMemory(Other(), "memory", 8, memory));
 }
 
 }  // namespace

@@ -34,9 +34,7 @@ def built(level: int, **settings):
         setattr(config, name, value)
     engine = builder.build_engine_with_config(network, config)
     assert engine is not None
-    text = engine.create_engine_inspector().get_engine_information(
-        trt.LayerInformationFormat.JSON
-    )
+    text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
     layers = json.loads(text)["Layers"]
     return engine, next(each for each in layers if each["LayerType"] == "MatrixMultiply")
 

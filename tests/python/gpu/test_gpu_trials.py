@@ -146,7 +146,9 @@ def is_there(process: int) -> bool:
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_the_other_process_ends_with_its_parent(end):
     """Whatever it is doing."""
-    with subprocess.Popen([sys.executable, "-c", BUILD], env=paths.environment("gpu"), stderr=subprocess.PIPE) as build:
+    with subprocess.Popen(
+        [sys.executable, "-c", BUILD], env=paths.environment("gpu"), stderr=subprocess.PIPE
+    ) as build:
         child, deadline = None, time.monotonic() + 60
         while child is None and build.poll() is None and time.monotonic() < deadline:
             child = child_of(build)

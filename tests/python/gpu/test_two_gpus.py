@@ -488,3 +488,17 @@ def test_the_example_of_the_documentation(tmp_path) -> None:
     file.write_text(source)
     done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@large
+def test_the_sample_of_peer_memory() -> None:
+    pytest.importorskip("torch")
+    done = subprocess.run(
+        [sys.executable, "run.py", "--rows", "3", "--columns", "514", "--time"],
+        cwd=ROOT / "samples" / "peer_memory",
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("passed: ") == 2 and done.stdout.count(" us in a graph") == 2

@@ -195,10 +195,22 @@ def test_a_function_gets_its_comm(impl) -> None:
     check(engine_of_function(impl), 2)
 
 
+def with_peer_memory(x, rank_factor, outputs, stream, comm: trtp.Comm):
+    assert comm.peer_memory("memory", 100) is None
+    with pytest.raises(trt.Error, match="size is 0; expected bytes of a buffer"):
+        comm.peer_memory("memory", 0)
+    behind_tensors(x, comm, rank_factor, outputs, stream)
+
+
+def test_there_is_no_peer_memory_on_the_cpu() -> None:
+    check(engine_of_function(with_peer_memory), 2)
+
+
 def with_nccl(x, rank_factor, outputs, stream, comm: trtp.Comm):
     """NCCL's own all-reduce on the run's stream."""
     nccl.all_reduce(x.data_ptr, outputs[0].data_ptr, np.prod(SHAPE), comm.address, stream)
     assert comm.communicator is None and comm.name == ""
+    assert comm.peer_memory("memory", 100) is None
 
 
 @emulated_gpu.emulated_only

@@ -2,27 +2,10 @@
 // Expects prelude.cuh.
 #pragma once
 
-// What a rank's kernels know of the ranks' memory; PeerMemory writes it. It lies in the memory of
-// the rank's own GPU. Plans hold code with this layout.
-struct Peers {
-  static constexpr int kRanks = 64, kBlocks = 1024;
-  // Of a block of all kernels, so that a place always belongs to the same block.
-  static constexpr int kThreads = 256;
-  // The addresses of the ranks' packets, first this rank's, then the next one's, and so on.
-  unsigned long long packets[kRanks];
-  unsigned long long stop;   // the address of a word of the host; not 0: the kernels end
-  int rank;                  // this one
-  int places;                // packets of one rank and one phase
-  unsigned epochs[kBlocks];  // calls of each block
-};
+#include "peers.cuh"
 
-// Eight bytes of data in two words. Each word has the number of the call beside it, so a word that
-// has come says so itself. No fence and no flag is needed. The memory model has no access of more
-// than eight bytes that is seen as one, so a packet has two of them.
-struct alignas(16) Packet {
-  static constexpr int kBytes = 8;
-  unsigned words[kBytes / 4];
-};
+using Peers = opwright::peers::Table;
+using opwright::peers::Packet;
 
 __device__ inline void send(unsigned long long to, Packet packet, unsigned epoch) {
   const unsigned long long first = (unsigned long long)epoch << 32 | packet.words[0];
@@ -51,7 +34,7 @@ union PacketElements {
 
 // Each rank sends its tensor to all others, and each adds what it gets, in the order of the ranks.
 // So all ranks get the same bits. A thread sends and adds one packet. `to` may be `from`. Config
-// has what reduce_ranks() uses.
+// has what reduce_ranks() uses, and kPlaces, the packets of one rank and one half of the memory.
 //
 // The packets of a call lie in the half of the memory that its number's last bit names. They
 // replace those of the call before the last one. Nobody reads these any more: a rank sends the
@@ -75,15 +58,15 @@ __device__ void all_reduce_of_peers(const typename Config::Element* from, const 
   constexpr int kRanks = Config::kRanks;
   // The table but for the counts stays the same, so it is read while the kernel before ends.
   const int rank = known->rank;
-  const unsigned long long step = known->places * sizeof(Packet);  // from rank to rank
+  constexpr unsigned long long kStep = Config::kPlaces * sizeof(Packet);  // from rank to rank
   unsigned long long packets[kRanks];
 #pragma unroll
-  for (int i = 0; i < kRanks; ++i) packets[i] = known->packets[i];
+  for (int i = 0; i < kRanks; ++i) packets[i] = known->buffers[i];
   wait_for_kernels();
   begin_next_kernel();
   from = read_anew(from);
 
-  const Index place = (Index)blockIdx.x * Peers::kThreads + (Index)threadIdx.x;
+  const Index place = (Index)blockIdx.x * opwright::peers::AllReduce::kThreads + (Index)threadIdx.x;
   const Index first = place * Elements::kCount, left = count - first;
   const bool is_whole = left >= Elements::kCount;
   Elements own = {};
@@ -97,13 +80,13 @@ __device__ void all_reduce_of_peers(const typename Config::Element* from, const 
       if (i < left) own.at[i] = from[first + i];
   }
   // The kernel before may have changed the count.
-  volatile unsigned* const calls = (volatile unsigned*)known->epochs + blockIdx.x;
+  volatile unsigned* const calls = (volatile unsigned*)known->counters + blockIdx.x;
   unsigned epoch = *calls + 1;
   if (epoch == 0) epoch = 2;  // memory that was never written has 0
-  const unsigned long long half = (epoch & 1) * kRanks * step + place * sizeof(Packet);
+  const unsigned long long half = (epoch & 1) * kRanks * kStep + place * sizeof(Packet);
   if (left > 0) {
 #pragma unroll
-    for (int i = 1; i < kRanks; ++i) send(packets[i] + half + rank * step, own.packet, epoch);
+    for (int i = 1; i < kRanks; ++i) send(packets[i] + half + rank * kStep, own.packet, epoch);
   }
   // All threads have the epoch, and have sent before one of them waits.
   __syncthreads();
@@ -116,7 +99,7 @@ __device__ void all_reduce_of_peers(const typename Config::Element* from, const 
     bool is_there = true;
 #pragma unroll
     for (int i = 0; i < kRanks; ++i)
-      if (i != rank) is_there &= receive(packets[0] + half + i * step, parts[i].packet, epoch);
+      if (i != rank) is_there &= receive(packets[0] + half + i * kStep, parts[i].packet, epoch);
     if (is_there) break;
     if (tries % kLook == 0) {
       if (*(volatile unsigned*)known->stop != 0) return;
