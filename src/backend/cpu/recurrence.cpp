@@ -274,9 +274,9 @@ class RecurrenceKernel final : public Kernel {
     require_countable(inputs), require_countable(outputs);
     const int64_t steps = inputs[kX][0], batch = inputs[kX][1];
     const auto require_shape = [&](int i, const Shape& expected) {
-      require(!present_[i] || inputs[i] == expected, "input ", i,
-              " of a recurrent layer must have ", "the shape ", expected, " beside an input of ",
-              inputs[kX], ", but has ", inputs[i]);
+      if (!present_[i]) return;
+      require(inputs[i] == expected, "input ", i, " of a recurrent layer must have the shape ",
+              expected, " beside an input of ", inputs[kX], ", but has ", inputs[i]);
     };
     require_shape(kX, {steps, batch, input_});
     require_shape(kW, {directions_, gates_ * hidden_, input_});
