@@ -371,6 +371,62 @@ def test_repeated_blocks_are_one_box_that_opens(opened):
 
 
 @needs_browser
+def test_few_steps_are_all_shown(opened):
+    """Blocks of a graph that is seen at a glance are not closed."""
+    assert picture(opened(residual(7)))["boxes"] == 23 + 3
+    assert picture(opened(residual(8)))["boxes"] == 1 + 2 + 3
+
+
+@needs_browser
+def test_a_block_with_conversions_has_its_own_name(opened):
+    blocks = ""
+    weights = []
+    for i in range(6):
+        blocks += f"a{i} = Conv<pads=[1,1,1,1]>(x{i}, w{i}) b{i} = Softmax<axis=1>(a{i}) x{i + 1} = Max(b{i}, x{i}) "
+        weights.append(f"float[8, 8, 3, 3] w{i}")
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["" : 19]>
+        net (float[1, 8, 16, 16] x0, {", ".join(weights)}) => (float[1, 8, 16, 16] x6) {{ {blocks} }}""")
+    for i, node in enumerate(model.graph.node):
+        node.name = f"block.{i // 3}/{node.op_type}{i % 3}"
+    engine = opwright.build(model, timing=False)
+    shown = opened(engine)
+    # The page's own data, each convolution behind a conversion that is named after its tensor.
+    shown.until("""(() => {
+      const of = engine();
+      const after = of.Layers.flatMap((step) => step.LayerType !== "Convolution" ? [step]
+        : [{ ...structuredClone(step), LayerType: "Reformat", Name: `Reformat of ${step.Inputs[0].Name}` }, step]);
+      engines[0] = prepare({ ...of, Layers: after });
+      placed = null;
+      render();
+      return true;
+    })()""")
+    texts = shown.until("graph().boxes.flatMap(textsOf).map(({ text }) => text)")
+    assert any(text.startswith("6 x block") for text in texts), texts
+
+
+@needs_browser
+def test_a_step_is_shown_without_empty_space_beyond_the_graph(opened):
+    browser = opened(chain(20))
+    height = browser.until("canvas.parentElement.clientHeight")
+    browser.until("choose(graph().boxes[0]), reveal(graph().boxes[0]), true")
+    assert browser.until("camera.y") == 24
+    browser.until("reveal(graph().boxes.at(-1)), true")
+    assert browser.until("camera.y + camera.zoom * graph().bottom") == height - 24
+    browser = opened(chain(2))
+    browser.until("reveal(graph().boxes.at(-1)), true")
+    assert browser.until("camera.y") == 24
+
+
+@needs_browser
+def test_an_engine_without_times_says_so(opened):
+    browser = opened(chain(3), "time")
+    text = browser.until("byId('time').textContent")
+    assert text.startswith("The build measured no times.") and "Softmax3" in text
+    assert "%" not in text
+
+
+@needs_browser
 def test_folds_are_of_equal_steps_alone(opened):
     """Not of the same kinds with other shapes, and not where lines within the block differ."""
     lines = [f"t{i + 1} = Softmax(t{i})" for i in range(30)]
