@@ -153,8 +153,12 @@ def _example_values(
 ) -> dict[str, ShapeRange]:
     """The example's values for inputs whose values decide shapes."""
     values: dict[str, ShapeRange] = {}
-    for index in range(network.num_inputs):
-        tensor = network.get_input(index)
+    inputs = [network.get_input(index) for index in range(network.num_inputs)]
+    known = [tensor.name for tensor in inputs]
+    for name in example:
+        if name not in known:
+            raise TypeError(f"build: example has {name!r}; the model's inputs are {known}")
+    for tensor in inputs:
         if tensor.name in example and tensor.is_shape_tensor:
             array = example[tensor.name]
             held = array.tolist() if hasattr(array, "tolist") else array
@@ -227,7 +231,7 @@ def definition(
         )
     _check_ranges(shapes or {}, "shapes", range_of, "a shape, or three: (min, opt, max)")
     _check_ranges(values or {}, "values", _values_of, "lists of integers: (min, opt, max)")
-    given = _checked_example(example or {}, constants or {})
+    given = _checked_example({} if example is None else example, constants or {})
     shapes = {**_example_shapes(given), **(shapes or {})}
     if device is not None:
         config._device = _core._parse_device(device)

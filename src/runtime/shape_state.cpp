@@ -77,6 +77,10 @@ bool ShapeState::set_shape(int number, const Shape& shape) {
     if (range.min == range.max)
       fail("shape ", shape, " of input '", name, "' is outside of profile ", profile_,
            ", which has ", range.min, " alone; give that shape, or build the engine for others");
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      require(range.min[axis] != range.max[axis] || shape[axis] == range.min[axis], "shape ", shape,
+              " of input '", name, "' is outside of profile ", profile_, ": extent ", axis,
+              " must be ", range.min[axis]);
     fail("shape ", shape, " of input '", name, "' is outside of profile ", profile_,
          ", which goes from ", range.min, " to ", range.max,
          "; choose a shape within, or build the engine with a profile that includes it");

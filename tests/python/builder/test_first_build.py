@@ -47,6 +47,15 @@ def test_a_missing_shape_names_the_method_of_a_profile():
         builder.build_serialized_network(network, builder.create_builder_config())
 
 
+def test_a_run_names_the_fixed_extent(add):
+    given = np.zeros((4, 9), np.float32)
+    with pytest.raises(opwright.Error, match="4x9 of input 'x' .*: extent 1 must be 8$"):
+        add(given, given)
+    given = np.zeros((17, 8), np.float32)
+    with pytest.raises(opwright.Error, match="goes from 1x8 to 16x8"):
+        add(given, given)
+
+
 def test_a_fixed_extent_is_no_range():
     with pytest.raises(opwright.Error) as caught:
         opwright.build(SUM, shapes={"x": (4, 9), "y": (4, 8)}, timing=False)
@@ -107,10 +116,18 @@ def test_what_shapes_and_values_say_counts_before_the_example():
     assert engine(np.ones((9, 8), np.float32), np.ones((9, 8), np.float32)).shape == (9, 8)
 
 
-@pytest.mark.parametrize("example", [[np.zeros(3)], {"x": None}, {"x": "text"}, {0: np.zeros(3)}])
+@pytest.mark.parametrize(
+    "example", [np.zeros(3), [np.zeros(3)], {"x": None}, {"x": "text"}, {0: np.zeros(3)}]
+)
 def test_an_example_is_a_dict_of_arrays(example):
     with pytest.raises(TypeError, match="example.*dict of arrays"):
         opwright.build(SUM, example=example)
+
+
+def test_an_example_of_another_name_is_refused_by_name():
+    x = np.zeros((4, 8), np.float32)
+    with pytest.raises(TypeError, match=r"example has 'z'; the model's inputs are \['x', 'y'\]"):
+        opwright.build(SUM, example={"x": x, "y": x, "z": x})
 
 
 def test_examples_of_modules_are_args():

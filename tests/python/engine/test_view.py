@@ -371,6 +371,55 @@ def test_repeated_blocks_are_one_box_that_opens(opened):
 
 
 @needs_browser
+def test_few_steps_are_all_shown(opened):
+    """Blocks of a graph that is seen at a glance are not closed."""
+    assert picture(opened(residual(7)))["boxes"] == 23 + 3
+
+
+@needs_browser
+def test_a_block_with_conversions_has_its_own_name(opened):
+    browser = opened(residual(12))
+    # The page's own data, with the second step of each block as a conversion.
+    browser.until("""(() => {
+      const of = engine();
+      for (const step of of.Layers.slice(0, 36)) if (step.index % 3 === 1)
+        Object.assign(step, { LayerType: "Reformat", Name: `Reformat of t${step.index}` });
+      engines[0] = prepare({ ...of });
+      placed = null;
+      render();
+      return true;
+    })()""")
+    assert "12 x block" in picture(browser)["texts"]
+
+
+@needs_browser
+def test_a_step_is_shown_without_empty_space_beyond_the_graph(opened):
+    browser = opened(chain(20))
+    height = browser.until("canvas.parentElement.clientHeight")
+    browser.until("choose(graph().boxes[0]), reveal(graph().boxes[0]), true")
+    assert browser.until("camera.y") == 24
+    browser.until("reveal(graph().boxes.at(-1)), true")
+    bottom = browser.until("camera.y + camera.zoom * graph().bottom")
+    assert bottom == pytest.approx(height - 24)
+
+
+@needs_browser
+def test_a_graph_that_fits_the_window_stays_at_its_top(opened):
+    browser = opened(chain(2))
+    browser.until("reveal(graph().boxes.at(-1)), true")
+    assert browser.until("camera.y") == 24
+
+
+@needs_browser
+def test_an_engine_without_times_says_so(opened):
+    browser = opened(chain(3))
+    browser.until("show('time'), true")
+    text = browser.until("byId('time').textContent")
+    assert text.startswith("The build measured no times.") and "Softmax3" in text
+    assert "%" not in text
+
+
+@needs_browser
 def test_folds_are_of_equal_steps_alone(opened):
     """Not of the same kinds with other shapes, and not where lines within the block differ."""
     lines = [f"t{i + 1} = Softmax(t{i})" for i in range(30)]
