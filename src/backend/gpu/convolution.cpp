@@ -495,145 +495,211 @@ void set_copies(ProductWork& work, const ConvolutionShape& shape, bool is_last, 
   work.has_boxes = has_boxes && piece == 0 && has_whole_pixels && !shape.windows.is_transposed;
 }
 
-std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool is_transposed,
-                                         const CandidateQuery& query) {
-  ConvolutionShape shape(params, is_transposed, sym_shape(query.inputs[0].opt),
-                         sym_shape(query.inputs[1].opt));
-  find_epilogue_inputs(shape, params, query.inputs);
-  const int64_t images = shape.images.constant(), pixels = shape.pixels().constant();
-  const int64_t maps = shape.maps.constant(), groups = shape.groups.constant();
-  const int64_t k = (shape.channels * shape.taps()).constant();
-  const bool is_fixed = has_fixed_shapes(query);
-  const ProductSize over_pixels = {images * pixels, maps, k, groups, is_fixed};
-  const ProductSize over_maps = {maps, pixels, k, images * groups, is_fixed, false};
-  const bool is_product = !is_transposed && is_pointwise(shape.windows);
-  const bool is_scattered = is_transposed && query.inputs[1].min == query.inputs[1].max;
-  const bool by_taps = is_scattered && can_go_by_taps(shape.windows);
-  const bool by_phases = is_scattered && can_go_by_phases(shape.windows);
-  const bool is_narrow = groups > 1 && std::min(maps, shape.channels.constant()) < kNarrowGroup;
+/// Lists the candidates of a convolution, or of a transposed one.
+class ConvolutionLister {
+ public:
+  ConvolutionLister(const ConvolutionParams& params, bool is_transposed,
+                    const CandidateQuery& query)
+      : params_(params),
+        is_transposed_(is_transposed),
+        query_(query),
+        architecture_(target_architecture(query)),
+        rates_(gpu_rates(architecture_)),
+        shape_(params, is_transposed, sym_shape(query.inputs[0].opt),
+               sym_shape(query.inputs[1].opt)),
+        k_((shape_.channels * shape_.taps()).constant()),
+        is_fixed_(has_fixed_shapes(query)),
+        has_fixed_kernel_(query.inputs[1].min == query.inputs[1].max),
+        is_product_(!is_transposed && is_pointwise(shape_.windows)) {
+    find_epilogue_inputs(shape_, params, query.inputs);
+    is_narrow_ = groups() > 1 && std::min(maps(), shape_.channels.constant()) < kNarrowGroup;
+    by_taps_ = is_transposed && has_fixed_kernel_ && can_go_by_taps(shape_.windows);
+    by_phases_ = is_transposed && has_fixed_kernel_ && can_go_by_phases(shape_.windows);
+  }
 
-  std::vector<Candidate> found;
-  for (const DataType type : product_types(query)) {
-    // A transposed convolution has no separate result type for the sums of a quantized type.
-    if (is_transposed && is_quantized(type)) continue;
-    std::vector<TensorFormat> formats = formats_of(query, query.inputs[0].opt.rank());
-    const bool is_image = !is_transposed && is_fixed &&
-                          is_image_convolution(shape, params, type, target_architecture(query));
+  std::vector<Candidate> list() {
+    for (const DataType type : product_types(query_)) {
+      // A transposed convolution has no separate result type for the sums of a quantized type.
+      if (is_transposed_ && is_quantized(type)) continue;
+      const std::vector<TensorFormat> formats = formats_for(type);
+      for (const TensorFormat format : formats)
+        if (begin(type, format)) list_tactics(formats.size() > 1);
+    }
+    return std::move(found_);
+  }
+
+ private:
+  int64_t images() const { return shape_.images.constant(); }
+  int64_t pixels() const { return shape_.pixels().constant(); }
+  int64_t maps() const { return shape_.maps.constant(); }
+  int64_t groups() const { return shape_.groups.constant(); }
+  /// Multiply-adds of all results.
+  double products() const {
+    return static_cast<double>(query_.outputs[0].opt.numel()) * static_cast<double>(k_);
+  }
+  bool is_image(DataType type) const {
+    return !is_transposed_ && is_fixed_ &&
+           is_image_convolution(shape_, params_, type, architecture_);
+  }
+
+  std::vector<TensorFormat> formats_for(DataType type) const {
+    std::vector<TensorFormat> formats = formats_of(query_, query_.inputs[0].opt.rank());
     // A quantized convolution that tensor cores do not multiply lies between layers that are
     // converted anyway, so it needs only LINEAR.
-    if (is_quantized(type) && !is_image &&
-        (params.zero_point != 0 ||
-         product_units(type, query.inputs[1].type.dtype, query).front() != ProductUnit::kTensor))
+    if (is_quantized(type) && !is_image(type) &&
+        (params_.zero_point != 0 ||
+         product_units(type, query_.inputs[1].type.dtype, query_).front() != ProductUnit::kTensor))
       formats.resize(1);
-    for (const TensorFormat format : formats) {
-      Candidate candidate;
-      for (const PortDesc& port : query.inputs)
-        candidate.inputs.push_back({port.present && port.is_constant ? port.type.dtype : type});
-      candidate.inputs[0] = {type, format};
-      candidate.inputs[1] = {is_quantized(type) ? query.inputs[1].type.dtype : type, format};
-      if (shape.residual >= 0) candidate.inputs[shape.residual] = {type, format};
-      candidate.outputs = {{type_of_product(type), format}};
-      if (!set_fused_types(candidate, params.fused, query, type, format)) continue;
-      const bool is_last = format != TensorFormat::kLINEAR;
-      const GpuRates& rates = gpu_rates(target_architecture(query));
-      ProductWork work = {.size = is_last ? over_pixels : over_maps, .type = type};
-      set_copies(work, shape, is_last, 0);
-      set_bytes(work, candidate, query);
-      work.operations = operations_of(params.fused, params.activation);
-      const auto add = [&](int64_t tactic, std::string name, double milliseconds) {
-        candidate.tactic = tactic, candidate.tactic_name = std::move(name);
-        candidate.estimated_ms = static_cast<float>(milliseconds);
-        found.push_back(candidate);
-      };
-      const auto add_product = [&](int64_t number, std::string_view prefix) {
-        const ProductTactic tactic = product_tactic(number);
-        add(number, str(prefix, tactic.name(type)), product_ms(tactic, work, rates));
-      };
-      const bool can_have_patches = is_last && patch_piece(shape, params, type) > 0;
-      const bool has_patches =
-          can_have_patches && (query.all_tactics || shape.channels.constant() <= kFewChannels);
-      const bool has_fixed_kernel = is_last && query.inputs[1].min == query.inputs[1].max;
-      const double products = static_cast<double>(query.outputs[0].opt.numel()) * k;
-      std::vector<NamedTactic> depthwise;
-      if (has_fixed_kernel) depthwise = depthwise_tactics(shape, type, query.all_tactics);
-      for (const NamedTactic& tactic : depthwise)
-        add(tactic.number, tactic.name, simple_ms(work.bytes, products, rates));
-      if (!depthwise.empty() && !query.all_tactics) continue;
-      if (has_fixed_kernel)
-        for (const NamedTactic& tactic :
-             patch_tactics(shape, params, type, target_architecture(query), query.all_tactics))
-          add(tactic.number, tactic.name, 0);
-      if (is_last && is_image) {
-        Candidate of_image = candidate;
-        of_image.inputs[0].format = of_image.inputs[1].format = TensorFormat::kLINEAR;
-        of_image.tactic = kImageConvolution, of_image.tactic_name = "image, 4 warps";
-        of_image.estimated_ms = 0;
-        found.push_back(of_image);
-      }
-      // Tiles would pad with 0, not with the zero point.
-      const bool can_have_tiles = params.zero_point == 0;
-      const bool has_tiles =
-          can_have_tiles && (query.all_tactics || !is_narrow || k > kFewProducts);
-      if (query.all_tactics || !has_tiles || (is_narrow && !is_transposed) || k <= kFewProducts / 4)
-        add(kDirectConvolution, "a thread per element",
-            simple_ms(work.bytes, kDirectOverhead * products, rates));
-      if (!has_tiles) continue;
-      if (is_last && is_fixed && is_product && groups == 1) {
-        const std::vector<int64_t> of_rows =
-            row_product_tactics(type, candidate.inputs[1].dtype, over_pixels, true, true, false,
-                                target_architecture(query), query.all_tactics);
-        for (const int64_t tactic : of_rows) add_product(tactic, "");
-        if (!of_rows.empty() && !query.all_tactics) continue;
-      }
-      const auto add_tiles = [&](std::string_view prefix, const ProductWork& of,
-                                 int64_t first = 0) {
-        for (const ProductUnit unit : product_units(type, candidate.inputs[1].dtype, query)) {
-          std::vector<int64_t> tactics =
-              product_tactics(type, unit, of.size, target_architecture(query), query.all_tactics);
-          const auto estimate = [&](int64_t number) {
-            return product_ms(product_tactic(number), of, rates);
-          };
-          if (!is_last && formats.size() > 1 && tactics.size() > kLinearTactics &&
-              !query.all_tactics) {
-            std::ranges::stable_sort(tactics, {}, estimate);
-            tactics.resize(kLinearTactics);
-          }
-          for (const int64_t tactic : tactics)
-            add(first + tactic, str(prefix, product_tactic(tactic).name(type)), estimate(tactic));
-        }
-      };
-      if (by_taps) {
-        const int64_t elements = numel(shape.windows.x).constant();
-        ProductWork of = work;
-        (is_last ? of.size.m : of.size.n) = is_last ? images * elements : elements;
-        (is_last ? of.size.n : of.size.m) = maps * shape.taps().constant();
-        of.size.k = shape.channels.constant();
-        of.has_boxes = of.size.k % vector_of(type) == 0;
-        of.a = of.b = of.has_boxes ? OperandCopy::kVectors : OperandCopy::kElements;
-        add_tiles(kByTaps, of, kConvolutionByTaps);
-      }
-      if (by_phases && (!by_taps || query.all_tactics)) {
-        ConvolutionShape phase = shape;
-        phase.windows = windows_of_phase(shape.windows);
-        const int64_t of_phase = phase.pixels().constant();
-        ProductWork of = work;
-        (is_last ? of.size.m : of.size.n) = is_last ? images * of_phase : of_phase;
-        of.size.k = (shape.channels * phase.taps()).constant();
-        for (const WindowAxis& axis : shape.windows.axes) of.size.batches *= axis.stride;
-        set_copies(of, phase, is_last, 0);
-        add_tiles(kByPhases, of, kConvolutionByPhases);
-      }
-      if ((by_taps || by_phases) && !query.all_tactics) continue;
-      if (!has_patches || query.all_tactics) add_tiles("", work);
-      if (has_patches) {
-        candidate.inputs[0].format = candidate.inputs[1].format = TensorFormat::kLINEAR;
-        set_copies(work, shape, is_last, patch_piece(shape, params, type));
-        add_tiles("patches, ", work);
-      }
+    return formats;
+  }
+
+  /// Sets the members for candidates of that type and format. Whether there are any.
+  bool begin(DataType type, TensorFormat format) {
+    type_ = type, is_last_ = format != TensorFormat::kLINEAR;
+    candidate_ = {};
+    for (const PortDesc& port : query_.inputs)
+      candidate_.inputs.push_back({port.present && port.is_constant ? port.type.dtype : type});
+    candidate_.inputs[0] = {type, format};
+    candidate_.inputs[1] = {is_quantized(type) ? query_.inputs[1].type.dtype : type, format};
+    if (shape_.residual >= 0) candidate_.inputs[shape_.residual] = {type, format};
+    candidate_.outputs = {{type_of_product(type), format}};
+    if (!set_fused_types(candidate_, params_.fused, query_, type, format)) return false;
+    const ProductSize over_pixels = {images() * pixels(), maps(), k_, groups(), is_fixed_};
+    const ProductSize over_maps = {maps(), pixels(), k_, images() * groups(), is_fixed_, false};
+    work_ = {.size = is_last_ ? over_pixels : over_maps, .type = type};
+    set_copies(work_, shape_, is_last_, 0);
+    set_bytes(work_, candidate_, query_);
+    work_.operations = operations_of(params_.fused, params_.activation);
+    return true;
+  }
+
+  /// `has_formats`: whether there is a format besides LINEAR.
+  void list_tactics(bool has_formats) {
+    const bool all = query_.all_tactics;
+    if (is_last_ && has_fixed_kernel_) {
+      if (add_depthwise() && !all) return;
+      add_patches();
+    }
+    if (is_last_ && is_image(type_)) add_image();
+    // Tiles would pad with 0, not with the zero point.
+    const bool has_tiles = params_.zero_point == 0 && (all || !is_narrow_ || k_ > kFewProducts);
+    if (all || !has_tiles || (is_narrow_ && !is_transposed_) || k_ <= kFewProducts / 4)
+      add(kDirectConvolution, "a thread per element",
+          simple_ms(work_.bytes, kDirectOverhead * products(), rates_));
+    if (!has_tiles || (add_rows() && !all)) return;
+    const size_t most = !is_last_ && has_formats && !all ? kLinearTactics : SIZE_MAX;
+    if (by_taps_) add_by_taps(most);
+    if (by_phases_ && (!by_taps_ || all)) add_by_phases(most);
+    if ((by_taps_ || by_phases_) && !all) return;
+    const int64_t piece = is_last_ ? patch_piece(shape_, params_, type_) : 0;
+    const bool has_pieces = piece > 0 && (all || shape_.channels.constant() <= kFewChannels);
+    if (!has_pieces || all) add_tiles("", work_, most);
+    if (has_pieces) {
+      candidate_.inputs[0].format = candidate_.inputs[1].format = TensorFormat::kLINEAR;
+      set_copies(work_, shape_, is_last_, piece);
+      add_tiles("patches, ", work_, most);
     }
   }
-  return found;
-}
+
+  void add(int64_t tactic, std::string name, double milliseconds) {
+    candidate_.tactic = tactic, candidate_.tactic_name = std::move(name);
+    candidate_.estimated_ms = static_cast<float>(milliseconds);
+    found_.push_back(candidate_);
+  }
+
+  /// Whether there are any, as of the following.
+  bool add_depthwise() {
+    const std::vector<NamedTactic> tactics = depthwise_tactics(shape_, type_, query_.all_tactics);
+    for (const NamedTactic& tactic : tactics)
+      add(tactic.number, tactic.name, simple_ms(work_.bytes, products(), rates_));
+    return !tactics.empty();
+  }
+
+  void add_patches() {
+    for (const NamedTactic& tactic :
+         patch_tactics(shape_, params_, type_, architecture_, query_.all_tactics))
+      add(tactic.number, tactic.name, 0);
+  }
+
+  void add_image() {
+    const Candidate before = candidate_;
+    candidate_.inputs[0].format = candidate_.inputs[1].format = TensorFormat::kLINEAR;
+    add(kImageConvolution, "image, 4 warps", 0);
+    candidate_ = before;
+  }
+
+  bool add_rows() {
+    if (!is_last_ || !is_fixed_ || !is_product_ || groups() != 1) return false;
+    const std::vector<int64_t> tactics =
+        row_product_tactics(type_, candidate_.inputs[1].dtype, work_.size, true, true, false,
+                            architecture_, query_.all_tactics);
+    for (const int64_t number : tactics) {
+      const ProductTactic tactic = product_tactic(number);
+      add(number, tactic.name(type_), product_ms(tactic, work_, rates_));
+    }
+    return !tactics.empty();
+  }
+
+  /// Adds the tiles of products, but at most the `most` quickest of each unit. `first` is the
+  /// number of the first tactic of this kind.
+  void add_tiles(std::string_view prefix, const ProductWork& of, size_t most, int64_t first = 0) {
+    for (const ProductUnit unit : product_units(type_, candidate_.inputs[1].dtype, query_)) {
+      std::vector<int64_t> tactics =
+          product_tactics(type_, unit, of.size, architecture_, query_.all_tactics);
+      const auto estimate = [&](int64_t number) {
+        return product_ms(product_tactic(number), of, rates_);
+      };
+      if (tactics.size() > most) {
+        std::ranges::stable_sort(tactics, {}, estimate);
+        tactics.resize(most);
+      }
+      for (const int64_t tactic : tactics)
+        add(first + tactic, str(prefix, product_tactic(tactic).name(type_)), estimate(tactic));
+    }
+  }
+
+  void add_by_taps(size_t most) {
+    const int64_t elements = numel(shape_.windows.x).constant();
+    ProductWork of = work_;
+    (is_last_ ? of.size.m : of.size.n) = is_last_ ? images() * elements : elements;
+    (is_last_ ? of.size.n : of.size.m) = maps() * shape_.taps().constant();
+    of.size.k = shape_.channels.constant();
+    of.has_boxes = of.size.k % vector_of(type_) == 0;
+    of.a = of.b = of.has_boxes ? OperandCopy::kVectors : OperandCopy::kElements;
+    add_tiles(kByTaps, of, most, kConvolutionByTaps);
+  }
+
+  void add_by_phases(size_t most) {
+    ConvolutionShape phase = shape_;
+    phase.windows = windows_of_phase(shape_.windows);
+    const int64_t of_phase = phase.pixels().constant();
+    ProductWork of = work_;
+    (is_last_ ? of.size.m : of.size.n) = is_last_ ? images() * of_phase : of_phase;
+    of.size.k = (shape_.channels * phase.taps()).constant();
+    for (const WindowAxis& axis : shape_.windows.axes) of.size.batches *= axis.stride;
+    set_copies(of, phase, is_last_, 0);
+    add_tiles(kByPhases, of, most, kConvolutionByPhases);
+  }
+
+  const ConvolutionParams& params_;
+  const bool is_transposed_;
+  const CandidateQuery& query_;
+  const int architecture_;
+  const GpuRates& rates_;
+  ConvolutionShape shape_;
+  const int64_t k_;  ///< products per result
+  const bool is_fixed_, has_fixed_kernel_;
+  const bool is_product_;   ///< whether x is the matrix a as it is
+  bool is_narrow_ = false;  ///< whether tiles of a group are mostly empty
+  bool by_taps_ = false, by_phases_ = false;
+
+  // Of the type and the format that are listed.
+  DataType type_ = DataType::kFLOAT;
+  bool is_last_ = false;  ///< channels-last
+  Candidate candidate_;
+  ProductWork work_;
+  std::vector<Candidate> found_;
+};
 
 GeneratedKernel write_convolution(const ConvolutionParams& params, bool is_transposed,
                                   const KernelArgs& args) {
@@ -652,13 +718,13 @@ GeneratedKernel write_convolution(const ConvolutionParams& params, bool is_trans
 }
 
 std::vector<Candidate> convolution_candidates(const Operator& op, const CandidateQuery& query) {
-  return list_convolutions(static_cast<const Convolution&>(op).params(), false, query);
+  return ConvolutionLister(static_cast<const Convolution&>(op).params(), false, query).list();
 }
 std::optional<GeneratedKernel> generate_convolution(const Operator& op, const KernelArgs& args) {
   return write_convolution(static_cast<const Convolution&>(op).params(), false, args);
 }
 std::vector<Candidate> deconvolution_candidates(const Operator& op, const CandidateQuery& query) {
-  return list_convolutions(static_cast<const Deconvolution&>(op).params(), true, query);
+  return ConvolutionLister(static_cast<const Deconvolution&>(op).params(), true, query).list();
 }
 std::optional<GeneratedKernel> generate_deconvolution(const Operator& op, const KernelArgs& args) {
   return write_convolution(static_cast<const Deconvolution&>(op).params(), true, args);
