@@ -73,7 +73,7 @@ std::string AttentionTile::name() const {
 int64_t state_size(const AttentionTile& tile, const FusedAttentionParams& params) {
   const int64_t lane_rows = tile.is_tensor() ? 2 : 4,
                 outputs = rounded(params.value_size, 16) / (tile.is_tensor() ? 4 : 8);
-  return tile.warps_m * 32 * lane_rows * (2 + outputs) * 4;
+  return int64_t{32} * tile.warps_m * lane_rows * (2 + outputs) * 4;
 }
 
 int64_t shared_memory(const AttentionTile& tile, const FusedAttentionParams& params,
@@ -83,13 +83,13 @@ int64_t shared_memory(const AttentionTile& tile, const FusedAttentionParams& par
       // The memory is GroupMemory of attention_group.cuh, then the numbers of two tasks and their
       // barriers.
       const int64_t size = rounded(params.size, 64), value_size = rounded(params.value_size, 64);
-      return 1024 + 2 * (tile.m * size + tile.stages * tile.n * (size + value_size)) +
+      return 1024 + 2 * (tile.m * size + int64_t{tile.stages} * tile.n * (size + value_size)) +
              int64_t{32} * tile.stages + int64_t{8} * rounded(tile.groups(), 2) + 48;
     }
     case kDirect: {
       // The memory holds each warp's results, and the results that the blocks of a cluster send.
       const int64_t size = rounded(params.value_size, 64), row = size + 4;
-      return int64_t{4} * tile.m * (tile.warps_n * row + size + 2 * kMostParts);
+      return int64_t{4} * tile.m * (tile.warps_n * row + size + int64_t{2} * kMostParts);
     }
     case kScalar:
     case kTensor:
@@ -98,7 +98,8 @@ int64_t shared_memory(const AttentionTile& tile, const FusedAttentionParams& par
   const int64_t element = bits(type) / 8, vector = vector_of(type);
   const int64_t key_row = rounded(params.size, 16) + vector,
                 value_row = rounded(params.value_size, 16) + vector;
-  int64_t total = (tile.m * key_row + tile.stages * tile.n * (key_row + value_row)) * element;
+  int64_t total =
+      (tile.m * key_row + int64_t{tile.stages} * tile.n * (key_row + value_row)) * element;
   if (!tile.is_tensor())  // weights, 16 rows of each warp
     total += int64_t{tile.warps_m} * tile.warps_n * 16 * (tile.n / tile.warps_n) * 4;
   // The same memory later holds the results of warps with other keys.
@@ -125,104 +126,136 @@ std::vector<std::string> tactic_names() {
   return names;
 }
 
-std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
-                             const CandidateQuery& query) {
-  const int architecture = target_architecture(query);
-  const bool is_short = type == DataType::kHALF || type == DataType::kBF16;
-  const auto axis_of = [&](int operand, bool batch) {
-    return batch ? attention_batch_axis(params.layout(operand))
-                 : attention_length_axis(params.layout(operand));
-  };
-  const PortDesc& queries = query.inputs[0];
-  const int64_t rows = params.group() * queries.opt[axis_of(0, false)],
-                keys = query.inputs[1].opt[axis_of(1, false)],
-                heads = queries.opt[axis_of(0, true)] * params.shared_heads;
-  const double most_products =
-      static_cast<double>(queries.max[axis_of(0, true)]) *
-      static_cast<double>(queries.max[axis_of(0, false)]) *
-      static_cast<double>(query.inputs[1].max[axis_of(1, false)]) *
-      static_cast<double>(params.heads * (params.size + params.value_size));
-  const bool has_tensor = is_short && architecture >= kTensorArchitecture;
-  const bool is_tensor = has_tensor && most_products > kFewMultiplications;
-  const bool is_fixed = queries.min == queries.max;
-  // Whether the tile can compute the attention.
-  const auto can_compute = [&](const AttentionTile& tile) {
+namespace {
+
+/// Lists the tactics of an attention.
+class TacticLister {
+ public:
+  TacticLister(const FusedAttentionParams& params, DataType type, const CandidateQuery& query)
+      : params_(params),
+        type_(type),
+        all_(query.all_tactics),
+        architecture_(target_architecture(query)),
+        is_fixed_(query.inputs[0].min == query.inputs[0].max) {
+    const auto axis_of = [&](int operand, bool batch) {
+      return batch ? attention_batch_axis(params.layout(operand))
+                   : attention_length_axis(params.layout(operand));
+    };
+    const PortDesc &queries = query.inputs[0], &keys = query.inputs[1];
+    rows_ = params.group() * queries.opt[axis_of(0, false)];
+    keys_ = keys.opt[axis_of(1, false)];
+    heads_ = queries.opt[axis_of(0, true)] * params.shared_heads;
+    const double most_products =
+        static_cast<double>(queries.max[axis_of(0, true)]) *
+        static_cast<double>(queries.max[axis_of(0, false)]) *
+        static_cast<double>(keys.max[axis_of(1, false)]) *
+        static_cast<double>(params.heads * (params.size + params.value_size));
+    has_tensor_ = (type == DataType::kHALF || type == DataType::kBF16) &&
+                  architecture_ >= kTensorArchitecture;
+    is_tensor_ = has_tensor_ && most_products > kFewMultiplications;
+  }
+
+  std::vector<int64_t> list() {
+    // A tile that can be divided into two parts can be divided into more.
+    constexpr int64_t kFewParts = 2;
+    for (const auto& [number, tile] : kTilesOfAttention) {
+      if (!can_compute(tile)) continue;
+      const int64_t tasks = heads_ * ((rows_ + tile.m - 1) / tile.m);
+      bool is_whole_worth = false;
+      for (int64_t parts = 1; parts <= kMostParts; parts *= 2) {
+        const bool is_worth = is_worth_timing(tile, tasks, parts);
+        if (parts == 1) is_whole_worth = is_worth;
+        const bool is_asked = all_ ? parts <= kFewParts || is_worth
+                                   : is_worth && (parts == 1 || is_whole_worth || tile.is_direct());
+        if (is_asked && can_divide(tile, tasks, parts))
+          found_.push_back(TileInParts{number, parts}.tactic());
+      }
+    }
+    return std::move(found_);
+  }
+
+ private:
+  /// Whether the tile can compute the attention.
+  bool can_compute(const AttentionTile& tile) const {
     const int64_t most_size = tile.is_group()    ? kMaxGroupSize
                               : tile.is_direct() ? kMaxDirectSize
                                                  : kMaxSize;
-    return (!tile.is_tensor() || has_tensor) &&
-           (!tile.is_group() || architecture == kWarpGroupArchitecture) &&
-           params.size <= most_size && params.value_size <= most_size &&
-           shared_memory(tile, params, type) <= most_shared_memory(architecture);
-  };
-  // Whether the tile's keys can be divided into `parts` parts: among the blocks of a cluster, or
-  // among other blocks if the number of tasks is fixed.
-  const auto can_divide = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
-    return parts == 1 || (tile.is_direct()  ? architecture >= kClusterArchitecture
+    return (!tile.is_tensor() || has_tensor_) &&
+           (!tile.is_group() || architecture_ == kWarpGroupArchitecture) &&
+           params_.size <= most_size && params_.value_size <= most_size &&
+           shared_memory(tile, params_, type_) <= most_shared_memory(architecture_);
+  }
+  /// Whether the tile's keys can be divided into `parts` parts: among the blocks of a cluster, or
+  /// among other blocks if the number of tasks is fixed.
+  bool can_divide(const AttentionTile& tile, int64_t tasks, int64_t parts) const {
+    return parts == 1 || (tile.is_direct()  ? architecture_ >= kClusterArchitecture
                           : tile.is_group() ? false
-                                            : is_fixed && tasks > 0);
-  };
-  const auto fits = [&](const AttentionTile& tile) {
-    return tile.is_tensor() == is_tensor && can_compute(tile);
-  };
-  const auto may_divide = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
+                                            : is_fixed_ && tasks > 0);
+  }
+  bool fits(const AttentionTile& tile) const {
+    return tile.is_tensor() == is_tensor_ && can_compute(tile);
+  }
+  bool may_divide(const AttentionTile& tile, int64_t tasks, int64_t parts) const {
     return can_divide(tile, tasks, parts) &&
            (parts == 1 ||
-            (tasks * parts <= 4 * kFewBlocks && 2 * keys >= parts * tile.n * tile.warps_n));
-  };
-  // Where each block has a multiprocessor to itself, direct tiles with one tile of keys per warp
-  // are faster in a chain of kernels than tiles with more. Timed on their own they are hardly
-  // faster: a decoder of 16 layers takes 3 % less with 8 parts of the keys than with 4.
-  const auto has_quicker = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
-    if (turns(tile, keys, parts) == 1) return false;
+            (tasks * parts <= 4 * kFewBlocks && 2 * keys_ >= parts * tile.n * tile.warps_n));
+  }
+  /// Where each block has a multiprocessor to itself, direct tiles with one tile of keys per warp
+  /// are faster in a chain of kernels than tiles with more. Timed on their own they are hardly
+  /// faster: a decoder of 16 layers takes 3 % less with 8 parts of the keys than with 4.
+  bool has_quicker(const AttentionTile& tile, int64_t tasks, int64_t parts) const {
+    if (turns(tile, keys_, parts) == 1) return false;
     for (int64_t more = parts; more <= kMostParts && tasks * more <= kFewBlocks; more *= 2)
       for (const auto& [number, other] : kTilesOfAttention)
         if (other.is_direct() && fits(other) && may_divide(other, tasks, more) &&
-            turns(other, keys, more) == 1)
+            turns(other, keys_, more) == 1)
           return true;
     return false;
-  };
-  std::vector<int64_t> found;
-  const auto is_worth_timing = [&](const AttentionTile& tile, int64_t tasks, int64_t parts) {
+  }
+
+  bool is_worth_timing(const AttentionTile& tile, int64_t tasks, int64_t parts) const {
     if (!fits(tile)) return false;
-    if (tile.is_group()) {
-      const bool is_large = rows > tile.m / 2 && keys >= 64 && (tile.m <= 128 || rows >= 1024);
-      // With long heads, the sums of three warpgroups leave no registers for scores.
-      const bool spills = (tile.m > 128 || tile.n > kLongTile) && params.value_size > 64;
-      // A long tile pays only where it has less padding of keys than tiles of 128 keys.
-      const bool wastes = tile.n > kLongTile && rounded(keys, tile.n) >= rounded(keys, 128);
-      return is_large && !spills && !wastes;
-    }
+    if (tile.is_group()) return is_group_worth_timing(tile);
     if (tile.is_direct())
-      return rows <= tile.m && may_divide(tile, tasks, parts) && !has_quicker(tile, tasks, parts);
+      return rows_ <= tile.m && may_divide(tile, tasks, parts) && !has_quicker(tile, tasks, parts);
     // A tile twice as large as the queries or keys computes mostly zeros. With many queries, small
     // tiles read the keys more often.
-    const bool wastes = (tile.m > 16 && tile.m >= 2 * rows) || (tile.n > 64 && tile.n >= 2 * keys);
-    const bool is_small = tile.m == 16 && rows > 256;
+    const bool wastes =
+        (tile.m > 16 && tile.m >= 2 * rows_) || (tile.n > 64 && tile.n >= 2 * keys_);
+    const bool is_small = tile.m == 16 && rows_ > 256;
     // With long heads, the sums leave few registers for scores.
-    const bool spills = is_tensor && tile.n / tile.warps_n > 64 && params.value_size > 64;
-    const bool is_long = params.value_size > 128 && tile.n / tile.warps_n > 32;
-    if (wastes || spills || is_long || (is_small && !found.empty())) return false;
+    const bool spills = is_tensor_ && tile.n / tile.warps_n > 64 && params_.value_size > 64;
+    const bool is_long = params_.value_size > 128 && tile.n / tile.warps_n > 32;
+    if (wastes || spills || is_long || (is_small && !found_.empty())) return false;
     return parts == 1 || (tasks <= kMostTasksOfParts && tasks * parts <= 4 * kFewBlocks &&
-                          2 * tasks < 3 * kFewBlocks && keys >= parts * kPartTiles * tile.n);
-  };
-  for (const auto& [number, tile] : kTilesOfAttention) {
-    if (!can_compute(tile)) continue;
-    const int64_t tasks = heads * ((rows + tile.m - 1) / tile.m);
-    // A tile that can be divided into two parts can be divided into more.
-    constexpr int64_t kFewParts = 2;
-    bool is_whole_worth = false;
-    for (int64_t parts = 1; parts <= kMostParts; parts *= 2) {
-      const bool is_worth = is_worth_timing(tile, tasks, parts);
-      if (parts == 1) is_whole_worth = is_worth;
-      const bool is_asked = query.all_tactics
-                                ? parts <= kFewParts || is_worth
-                                : is_worth && (parts == 1 || is_whole_worth || tile.is_direct());
-      if (is_asked && can_divide(tile, tasks, parts))
-        found.push_back(TileInParts{number, parts}.tactic());
-    }
+                          2 * tasks < 3 * kFewBlocks && keys_ >= parts * kPartTiles * tile.n);
   }
-  return found;
+  bool is_group_worth_timing(const AttentionTile& tile) const {
+    const bool is_large = rows_ > tile.m / 2 && keys_ >= 64 && (tile.m <= 128 || rows_ >= 1024);
+    // With long heads, the sums of three warpgroups leave no registers for scores.
+    const bool spills = (tile.m > 128 || tile.n > kLongTile) && params_.value_size > 64;
+    // A long tile pays only where it has less padding of keys than tiles of 128 keys.
+    const bool wastes = tile.n > kLongTile && rounded(keys_, tile.n) >= rounded(keys_, 128);
+    return is_large && !spills && !wastes;
+  }
+
+  const FusedAttentionParams& params_;
+  const DataType type_;
+  const bool all_;
+  const int architecture_;
+  const bool is_fixed_;          ///< whether the queries' extents are
+  int64_t rows_ = 0, keys_ = 0;  ///< of a head that keys are shared by
+  int64_t heads_ = 0;            ///< of all images, with keys of their own
+  bool has_tensor_ = false;      ///< whether tensor cores can multiply
+  bool is_tensor_ = false;       ///< whether they are to
+  std::vector<int64_t> found_;
+};
+
+}  // namespace
+
+std::vector<int64_t> tactics(const FusedAttentionParams& params, DataType type,
+                             const CandidateQuery& query) {
+  return TacticLister(params, type, query).list();
 }
 
 }  // namespace opwright::gpu::attention
