@@ -51,8 +51,8 @@ std::optional<GeneratedKernel> generate_col2im(const Operator& op, const KernelA
                      "the columns must have whole blocks");
   ConfigWriter config;
   config.type("Element", storage_type(args.outputs[0].type.dtype));
-  source.add_declarations(windows.constants() + include("windows.cuh") + include("col2im.cuh") +
-                          config.write());
+  windows.configure(config);
+  source.add_declarations(include("col2im.cuh") + config.write());
   const Expr count = planes * pixels;
   return source.finish(
       str("add_columns<Config>({in0, out0, ", source.values({count, pixels, taps, blocks}), ", ",

@@ -42,4 +42,22 @@ class ConfigWriter {
   std::string name_, members_;
 };
 
+/// Writes the statements that return a struct from a function of the generated code.
+class ReturnedMembers {
+ public:
+  void add(std::string_view type, std::string_view name, std::string_view value) {
+    types_ += str(type, " ", name, ";\n");
+    values_ += str(values_.empty() ? "" : ", ", value);
+  }
+  /// Without members the statements return 0.
+  std::string write() const {
+    return types_.empty()
+               ? "return 0;\n"
+               : str("struct {\n", types_, "} values = {", values_, "};\nreturn values;\n");
+  }
+
+ private:
+  std::string types_, values_;
+};
+
 }  // namespace opwright::gpu

@@ -42,12 +42,13 @@ class ConvolutionWriter {
  private:
   ProductOperand windows(bool is_a, const std::string& x, const Expr& count, const Expr& image,
                          const Expr& channel, const Expr& pixel, const std::string& is_aligned) {
-    if (!by_phases_) writer_.add_reader(shape_.windows.constants() + include("windows.cuh"));
+    if (!by_phases_) shape_.windows.configure(writer_.config());
     writer_.add_reader(include("window_reader.cuh"));
     const auto value = [&](const Expr& number) { return source_.value(number); };
     ProductOperand operand = {
-        is_a, args_.inputs[0].type.dtype, str("WindowReader<", ProductWriter::side(is_a), ">"),
-        str("{", x, ", ", by_phases_ ? "phase.shifted(Windows" : "", shape_.windows.make(source_),
+        is_a, args_.inputs[0].type.dtype,
+        str("WindowReader<", ProductWriter::side(is_a), ", Config>"),
+        str("{", x, ", ", by_phases_ ? "phase.shifted(" : "", shape_.windows.make(source_),
             by_phases_ ? "), " : ", ", is_a ? "task.first_row" : "task.first_column", ", ",
             value(count), ", ", value(image), ", ", value(shape_.channels), ", ",
             value(shape_.taps()), ", ", value(channel), ", ", value(pixel), ", ", is_aligned, "}")};
@@ -117,7 +118,7 @@ class ConvolutionWriter {
                                                             source_.value(place.stride), ")");
     const std::string first = is_a ? "task.first_row" : "task.first_column";
     const Expr taps = numel(all_.window);
-    const std::string type = by_phases_ ? "WindowPhase" : "EveryTap";
+    const std::string type = by_phases_ ? "WindowPhase<Config>" : "EveryTap";
     const std::string of = by_phases_ ? "phase" : str("EveryTap{", source_.value(taps), "}");
     ProductOperand operand = {
         is_a, args_.inputs[1].type.dtype,
@@ -165,14 +166,15 @@ class ConvolutionWriter {
         lists[list] += str(i == 0 ? "{" : ", ", source_.value(numbers[list]));
     }
     for (const std::string& list : lists) phase_ += str(", ", list, "}");
-    const std::string reader =
-        str(shape_.windows.constants(), include("windows.cuh"), include("window_phases.cuh"));
+    shape_.windows.configure(writer_.config());
+    const std::string reader = include("window_phases.cuh");
     writer_.add_reader(reader), writer_.add_box_reader(reader);
   }
   /// The statement that defines the phase of a task.
   std::string phase() const {
-    return !by_phases_ ? std::string()
-                       : str("const WindowPhase phase(task.batch % ", phases_, phase_, ");\n");
+    return !by_phases_
+               ? std::string()
+               : str("const WindowPhase<Config> phase(task.batch % ", phases_, phase_, ");\n");
   }
   /// The batch without the phase.
   std::string batch() const {
@@ -286,8 +288,7 @@ class ConvolutionWriter {
     const Windows& windows = shape_.windows;
     const Expr count = shape_.images * shape_.pixels(), &row = windows.x.back();
     const auto value = [&](const Expr& number) { return source_.value(number); };
-    writer_.add_reader(windows.constants());
-    writer_.add_reader(include("windows.cuh"));
+    windows.configure(writer_.config());
     // Rows of the kernel tensor begin at multiples of this number of elements.
     const int64_t vector = kMostPieceBytes * 8 / bits(args_.inputs[1].type.dtype);
     const int64_t row_piece = std::gcd(k_.constant(), vector);
@@ -301,7 +302,7 @@ class ConvolutionWriter {
       is_aligned += str(" && ", value(row), " % ", piece_, " == 0");
     const ProductOperand a = {
         true, args_.inputs[0].type.dtype,
-        str("PatchReader<", ProductWriter::side(true), ", ", piece_, ">"),
+        str("PatchReader<", ProductWriter::side(true), ", Config, ", piece_, ">"),
         str("{in0, ", windows.make(source_), ", task.first_row, ", value(count), ", ",
             value(shape_.channels * numel(windows.x)), ", ", value(k_), ", ", is_aligned, "}")};
     ProductOperand b = writer_.matrix(false, 1, true, kernel_of("task.batch"), shape_.maps, k_, k_,

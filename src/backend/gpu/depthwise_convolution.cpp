@@ -64,17 +64,15 @@ class DepthwiseWriter {
     const Expr groups = rows * of_row;
     const Expr chunks = ceil_div(channels, Expr(int64_t{lanes_} * pack_));
     const Expr tasks = chunks * ceil_div(groups, Expr(workers));
-    std::string text =
-        str("const DepthwiseArguments all{", "Windows", shape_.windows.make(source_));
+    std::string text = str("const DepthwiseArguments<Config> all{", shape_.windows.make(source_));
     for (const Expr& number :
          {numel(shape_.windows.x) * channels, width, of_row, groups, chunks, tasks})
       text += str(", (Index)", source_.value(number));
     const std::string bias = shape_.bias >= 0 ? str("in", shape_.bias) : std::string("nullptr");
-    text +=
-        str("};\nconvolve_depthwise<Config>(all, [&] {\n",
-            "return DepthwiseOperands<Config>{in0, in1, ", bias, "};\n}, [&] {\n", source_.wait(),
-            KernelSource::kBeginNext,
-            "}, [&](const float (&sums)[kPack], Index at, Index channel) {\n", epilogue(), "});\n");
+    text += str("};\nconst DepthwiseProgram program{[&] {\n",
+                "return DepthwiseOperands<Config>{in0, in1, ", bias, "};\n}, [&] {\n",
+                source_.wait(), KernelSource::kBeginNext, "},\n", results(),
+                "};\nconvolve_depthwise(all, program, out0);\n");
     return source_.finish(text, tasks, threads);
   }
 
@@ -86,61 +84,53 @@ class DepthwiseWriter {
     config.type("Input", storage_type(args_.inputs[0].type.dtype));
     config.type("Weight", storage_type(args_.inputs[1].type.dtype));
     config.type("Bias", storage_type(args_.inputs[has_bias ? shape_.bias : 1].type.dtype));
+    config.type("Output", storage_type(args_.outputs[0].type.dtype));
     config.number("kPack", pack_), config.number("kPixels", pixels_);
     config.number("kLanes", lanes_), config.number("kWorkers", workers);
     config.number("kLength", lanes_ * pack_ + kRowPadding), config.number("kTaps", taps_);
     config.number("kRow", shape_.windows.window.back().constant());
     config.number("kStride", inner.stride), config.number("kDilation", inner.dilation);
-    config.number("kAxes", shape_.windows.axes.size());
+    shape_.windows.configure(config);
     config.value("Index", "kChannels", params_.groups);
     config.flag("kHasBias", has_bias);
     config.flag("kIsConstant", args_.inputs[1].is_constant &&
                                    (!has_bias || args_.inputs[shape_.bias].is_constant));
-    std::string text = str(shape_.windows.constants(), include("windows.cuh"),
-                           include("depthwise_convolution.cuh"), config.write(), "typedef ",
-                           storage_type(args_.outputs[0].type.dtype),
-                           " Y;\nconstexpr int kPack = Config::kPack;\n");
+    std::string text = include("depthwise_convolution.cuh") + config.write();
     if (params_.activation.present() || params_.fused.present()) text += pointwise_functions();
     source_.add_declarations(text);
   }
 
-  std::string epilogue() {
+  /// DepthwiseProgram::read and make.
+  std::string results() {
     const FusedProgram& program = params_.fused;
-    std::string text = "(void)channel;\nPack<Y, kPack> result;\n";
+    ReturnedMembers inputs;
+    // Reads an input's neighbours from `place` on. Returns the code of the i-th of them.
+    const auto read = [&](const std::string& name, int input, std::string_view place) {
+      inputs.add(str("Pack<", storage_type(args_.inputs[input].type.dtype), ", ", pack_, ">"), name,
+                 str("read_pack<", pack_, ">(in", input, " + ", place, ")"));
+      return str("inputs.", name, ".at[i]");
+    };
+    std::string make;
     if (shape_.residual >= 0)
-      text += str("const auto residual = read_pack<kPack>(in", shape_.residual, " + at);\n");
-    std::string elements;
-    const int inputs = first_program_input(args_, program);
+      make += str("y += load(", read("residual", shape_.residual, "at"), ");\n");
+    make += fused_activation(params_.activation);
     for (int i = 0; i < program.inputs(); ++i) {
-      const int input = inputs + i;
+      const int input = first_program_input(args_, program) + i;
+      const std::string name = str("x", i + 1);
       std::string element = str("in", input, "[0]");
-      switch (static_cast<FusedPlace>(program.places[i])) {
-        case FusedPlace::kElement:
-        case FusedPlace::kChannel: {
-          const bool is_element = program.places[i] == static_cast<int64_t>(FusedPlace::kElement);
-          text += str("const auto pack", i + 1, " = read_pack<kPack>(in", input, " + ",
-                      is_element ? "at" : "channel", ");\n");
-          element = str("pack", i + 1, ".at[i]");
-          break;
-        }
-        case FusedPlace::kRepeated:
-          element = str("in", input, "[",
-                        repeated_place(source_, args_, input, "at + i", Expr(params_.groups)), "]");
-          break;
-        case FusedPlace::kScalar:
-        case FusedPlace::kProduct:  // only of other operators
-          break;
-      }
-      elements += str("const auto x", i + 1, " = load(", element, ");\n");
+      if (const auto of = static_cast<FusedPlace>(program.places[i]); of == FusedPlace::kElement)
+        element = read(name, input, "at");
+      else if (of == FusedPlace::kChannel)
+        element = read(name, input, "channel");
+      else if (of == FusedPlace::kRepeated)
+        element = str("in", input, "[",
+                      repeated_place(source_, args_, input, "at + i", Expr(params_.groups)), "]");
+      make += str("const auto ", name, " = load(", element, ");\n");
     }
-    text +=
-        "#pragma unroll\nfor (int i = 0; i < kPack; ++i) {\n"
-        "float y = sums[i];\n";
-    if (shape_.residual >= 0) text += "y += load(residual.at[i]);\n";
-    text += fused_activation(params_.activation);
-    if (program.present()) text += elements + fused_program(program, args_.outputs[0].type.dtype);
-    return str(text, "result.at[i] = store<Y>(", program.present() ? "z" : "y",
-               ");\n}\nwrite_pack(out0 + at, result);\n");
+    if (program.present()) make += fused_program(program, args_.outputs[0].type.dtype);
+    return str("[&](Index at, Index channel) {\n(void)at, (void)channel;\n", inputs.write(),
+               "}, [&](const auto& inputs, Index at, int i, float y) {\n(void)inputs, (void)at;\n",
+               make, "return ", program.present() ? "z" : "y", ";\n}");
   }
 
   KernelSource& source_;

@@ -50,8 +50,8 @@ class DirectConvolutionWriter {
     config.type("Sum", register_type(sums));
     config.number("kZeroPoint", params_.zero_point), config.number("kPack", pack_);
     config.flag("kIsChannelsLast", shape_.is_channels_last);
-    source_.add_declarations(str(shape_.windows.constants(), include("windows.cuh"),
-                                 include("direct_convolution.cuh"), config.write()));
+    shape_.windows.configure(config);
+    source_.add_declarations(include("direct_convolution.cuh") + config.write());
     if (params_.activation.present() || params_.fused.present())
       source_.add_declarations(pointwise_functions());
   }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "backend/gpu/config_writer.h"
 #include "backend/gpu/convolution.h"
 #include "backend/gpu/pointwise_math.h"
 #include "backend/gpu/warpgroup_product.h"
@@ -73,6 +74,31 @@ std::optional<ImageTiles> ImageTiles::find(const ConvolutionShape& shape) {
   return tiles;
 }
 
+/// `width`: that of the image.
+std::string write_config(const ImageTiles& tiles, const Expr& width,
+                         const ConvolutionParams& params, const KernelArgs& args) {
+  const DataType type = args.inputs[0].type.dtype;
+  ProductOperand operand;
+  operand.type = is_byte(type) ? DataType::kHALF : type;
+  ConfigWriter config;
+  config.type("Input", storage_type(type));
+  config.type("Weight", storage_type(args.inputs[1].type.dtype));
+  config.type("Output", storage_type(args.outputs[0].type.dtype));
+  config.type("Multiplied", storage_type(operand.type)), config.type("Sum", "float");
+  config.number("kZeroPoint", params.zero_point), config.number("kVector", kVector);
+  config.number("kChannels", tiles.channels), config.number("kPixels", tiles.pixels);
+  config.number("kWindowY", tiles.window_y), config.number("kWindowX", tiles.window_x);
+  config.number("kStrideY", tiles.stride_y), config.number("kLead", tiles.lead);
+  config.number("kTaps", tiles.taps), config.number("kRowsOfTile", kRowsOfTile);
+  config.number("kColumns", tiles.columns), config.number("kTileN", tiles.maps);
+  config.number("kSharedBytes", tiles.shared_memory());
+  config.flag("kMayCopyVectors", tiles.pixels > 1 && (tiles.pixels & (tiles.pixels - 1)) == 0 &&
+                                     width.is_constant() && width.constant() % tiles.pixels == 0);
+  config.flag("kIsConstant", args.inputs[1].is_constant);
+  config.member(warp_group_instruction(static_cast<int>(tiles.maps), operand, operand));
+  return config.write();
+}
+
 }  // namespace
 
 bool is_image_convolution(const ConvolutionShape& shape, const ConvolutionParams& params,
@@ -99,95 +125,29 @@ GeneratedKernel generate_image_convolution(KernelSource& source, const Convoluti
                                            const ConvolutionParams& params,
                                            const KernelArgs& args) {
   const ImageTiles tiles = ImageTiles::find(shape).value();
-  const DataType type = args.inputs[0].type.dtype;
-  const auto constant = [](std::string_view name, int64_t value) {
-    return str("constexpr int ", name, " = ", value, ";\n");
-  };
-  ProductOperand operand;
-  operand.type = is_byte(type) ? DataType::kHALF : type;
-  std::string declarations = str(
-      "typedef float Sum;\ntypedef ", storage_type(type), " ElementA;\ntypedef ",
-      storage_type(args.inputs[1].type.dtype), " ElementB;\ntypedef ", storage_type(operand.type),
-      " Multiplied;\ntypedef ", storage_type(args.outputs[0].type.dtype), " Output;\n",
-      constant("kVector", kVector), constant("kRowsOfTile", kRowsOfTile),
-      constant("kZeroPoint", params.zero_point), constant("kChannels", tiles.channels),
-      constant("kPixels", tiles.pixels), constant("kWindowY", tiles.window_y),
-      constant("kWindowX", tiles.window_x), constant("kStrideY", tiles.stride_y),
-      constant("kLead", tiles.lead), constant("kTaps", tiles.taps),
-      constant("kColumns", tiles.columns), constant("kTileN", tiles.maps),
-      // The bits of an exponent, which detect infinities. Bytes have no infinities.
-      constant("kExponent", type == DataType::kHALF ? 0x7c00 : 0x7f80),
-      warp_group_instruction(static_cast<int>(tiles.maps), operand, operand),
-      include("image_convolution.cuh"), "typedef ImageResults C;\n");
-  if (params.activation.present() || params.fused.present())
-    declarations += pointwise_functions(/*has_short_results=*/true);
-  source.add_declarations(declarations);
-
   const SymShape &x = shape.windows.x, &y = shape.windows.y;
-  const auto value = [&](const Expr& number) { return source.value(number); };
   const Expr tiles_y = ceil_div(y[0], Expr(kRowsOfTile));
   const Expr tiles_x = ceil_div(y[1], Expr(tiles.columns));
   const Expr tiles_n = ceil_div(shape.maps, Expr(tiles.maps));
   const Expr count = tiles_n * shape.images * tiles_y * tiles_x;
-  const std::string variables[] = {"part", "image", "tile_y", "tile_x"};
-  const Expr extents[] = {tiles_n, shape.images, tiles_y, tiles_x};
+  source.add_declarations(include("image_convolution.cuh") +
+                          write_config(tiles, x[1], params, args) +
+                          "typedef ImageTile<Config> C;\n");
+  if (params.activation.present() || params.fused.present())
+    source.add_declarations(pointwise_functions(/*has_short_results=*/true));
   ProductEpilogue epilogue;
   epilogue.bias = shape.bias, epilogue.bias_element = "column";
   epilogue.activation = params.activation, epilogue.program = params.fused;
   epilogue.channel_element = "column";
-  const Expr height = x[0], width = x[1];
-  const bool may_be_pairs = tiles.pixels > 1 && width.is_constant() &&
-                            width.constant() % tiles.pixels == 0 &&
-                            (tiles.pixels & (tiles.pixels - 1)) == 0;
-  const std::string put =
-      str("(places, image_of, first_y * kStrideY - ", value(shape.windows.padding[0]),
-          ", first_x * kPixels - ", tiles.padding, ", ", value(height), ", ", value(width), ")");
-  const ResultProgram results = write_packed_results(args, epilogue, {}, "columns");
-  std::string text = str(
-      "extern __shared__ uint4 memory[];\n"
-      "Place* const places = (Place*)memory;\n"
-      "Place* const weights = places + kPlacesY * kPlacesX;\n"
-      "uint4* const shared = (uint4*)(weights + kSteps * kTileN);\n"
-      "const int warp = (int)threadIdx.x / 32;\n"
-      "const Index columns = ",
-      value(shape.maps), ";\nconst bool stores_packs = is_aligned<Output, kPack>(out0) && columns ",
-      "% kPack == 0;\nconst bool are_pairs = ",
-      may_be_pairs ? "is_aligned<ElementA, kPixels>(in0)" : "false",
-      ";\n(void)are_pairs;\nIndex weights_of = -1;\n",
-      // Constant weights do not depend on an earlier kernel.
-      args.inputs[1].is_constant ? std::string() : source.wait(),
-      "for (Index number = blockIdx.x; number < ", value(count), "; number += gridDim.x) {\n",
-      source.decompose("number", variables, extents),
-      "const Index first_column = part * kTileN;\n"
-      // All threads have read the previous tile.
-      "__syncthreads();\n"
-      "if (part != weights_of) put_weights(weights, in1 + first_column * (kChannels * kWindowY * "
-      "kWindowX), columns - first_column);\nweights_of = part;\n",
-      args.inputs[1].is_constant ? str("if (number == blockIdx.x) {\n", source.wait(), "}\n")
-                                 : std::string(),
-      "const Index first_y = tile_y * kRowsOfTile, first_x = tile_x * kColumns;\n"
-      "const ElementA* const image_of = in0 + image * ",
-      value(shape.channels * height * width), ";\n",
-      "const bool is_infinite = ", may_be_pairs ? "are_pairs ? put_places<true>" + put + " : " : "",
-      "put_places<false>", put, ";\n",
-      "fence_copies();\n"
-      "const bool may_be_infinite = __syncthreads_or(is_infinite) != 0;\n",
-      "const ProductTask task = {0, 0, image, 0, first_column};\nconst ProductProgram program{0, "
-      "0, "
-      "0, ",
-      results.columns, ",\n", results.read, ",\n", results.make,
-      "};\nconst auto of_columns = program.columns(task);\n"
-      "for (int of_row = 0; of_row < kBlocks; ++of_row) {\n"
-      "const Product product(places + 8 * of_row, weights, may_be_infinite);\n"
-      // A warp has two rows of eight windows.
-      "const auto find = [&](int i, Index column) {\n"
-      "const Index y = first_y + warp * 2 + i / 8, x = first_x + of_row * 8 + i % 8;\nreturn y < ",
-      value(y[0]), " && x < ", value(y[1]), " ? out0 + ((image * ", value(y[0]), " + y) * ",
-      value(y[1]),
-      " + x) * columns + column : nullptr;\n};\n"
-      "store_packed_results<C>(task, program, of_columns, product.sums[0], shared, warp * 16, 0, "
-      "NothingBehind(), 64, columns, stores_packs, find);\n}\n}\n",
-      KernelSource::kBeginNext);
+  const ResultProgram results = write_packed_results(args, epilogue, {}, "all.maps");
+  const std::string text =
+      str("const ImageArguments<Config> all{out0, ",
+          source.values({shape.images, x[0], x[1], shape.maps, y[0], y[1], shape.windows.padding[0],
+                         tiles.padding, tiles_n, tiles_y, tiles_x, count}),
+          "};\nconst ProductProgram program{0, 0, 0, ", results.columns, ",\n", results.read, ",\n",
+          results.make, "};\nconvolve_images(all, [&] {\n",
+          "return ImageOperands<Config>{in0, in1};\n}, [&] {\n", source.wait(), "}, program);\n",
+          KernelSource::kBeginNext);
   GeneratedKernel kernel = source.finish(text, min(count, Expr(kFewBlocks * kBlocksAtOnce)),
                                          kThreadsOfTile, kBlocksAtOnce);
   kernel.launch.shared_memory = tiles.shared_memory();

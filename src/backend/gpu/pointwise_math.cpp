@@ -91,7 +91,7 @@ constexpr Expressions kExpressions[] = {
     {opcode(kHARD_SIGMOID), "clip(fmaf($a, $p), 0.0f, 1.0f)"},
     {opcode(kSCALED_TANH), "scaled_tanh($a, $p)"},
     {opcode(kTHRESHOLDED_RELU), "thresholded_relu($a, $p)"},
-    {opcode(kGELU_ERF), "gelu($a)"},
+    {opcode(kGELU_ERF), "gelu<kHasShortResults>($a)"},
     {opcode(kGELU_TANH), "gelu_tanh($a)"},
 
     {opcode(kToHalf), "load(store<Half>($a))"},

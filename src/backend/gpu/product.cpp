@@ -145,16 +145,15 @@ std::string ProductWriter::write_prefetch(const ProductEpilogue& epilogue) const
   return str("[&](const ProductTask& task) {\n", text, "}");
 }
 
-ProductWriter::DeviceKernel ProductWriter::tiles(ConfigWriter& config, const ProductOperand& a,
-                                                 const ProductOperand& b, const Expr& k,
-                                                 const Expr& tasks) {
+ProductWriter::DeviceKernel ProductWriter::tiles(const ProductOperand& a, const ProductOperand& b,
+                                                 const Expr& k, const Expr& tasks) {
   const bool is_tensor = tile_.unit == ProductUnit::kTensor;
   if (is_tensor)
-    config.flag("kPromotes", a.type == DataType::kFP8);
+    config_.flag("kPromotes", a.type == DataType::kFP8);
   else
-    config.number("kStepsOfPart", steps_of_part(k));
+    config_.number("kStepsOfPart", steps_of_part(k));
   const int64_t bytes = shared_bytes(tile_, a.type, a.is_along_k, b.is_along_k);
-  config.number("kSharedBytes", bytes);
+  config_.number("kSharedBytes", bytes);
   source_.add_declarations(include(is_tensor ? "product_tensor.cuh" : "product_scalar.cuh"));
   std::string scratch = "nullptr", counters = "nullptr";
   if (parts_ > 1) {
@@ -192,24 +191,23 @@ GeneratedKernel ProductWriter::write(const Expr& m, const Expr& n, const Expr& k
   const Expr tiles_m = ceil_div(m, Expr(tile_.m)), tiles_n = ceil_div(n, Expr(tile_.n));
   const Expr tasks = tiles_m * tiles_n * batches * Expr(parts_);
 
-  ConfigWriter config;
-  config.type("ElementA", storage_type(a.type)), config.type("ElementB", storage_type(b.type));
-  config.type("Sum", register_type(sum_type_)), config.type("Output", storage_type(output_));
-  config.number("kTileM", tile_.m), config.number("kTileN", tile_.n);
-  config.number("kTileK", tile_.k), config.number("kStages", tile_.stages);
-  config.number("kWarpsM", tile_.warps_m), config.number("kWarpsN", tile_.warps_n);
-  config.number("kParts", parts_), config.number("kPack", pack_);
-  config.type("Places", scattered_ ? std::string_view(scattered_->type) : "RowPlaces");
-  config.flag("kAlongKA", a.is_along_k), config.flag("kAlongKB", b.is_along_k);
-  config.flag("kIsConstantA", a.is_constant), config.flag("kIsConstantB", b.is_constant);
-  config.flag("kHasProgram", epilogue.program.present());
-  const DeviceKernel kernel =
-      tile_.unit == ProductUnit::kWarpGroup      ? warp_groups(config, a, b, tasks)
-      : tile_.unit == ProductUnit::kRows         ? rows(config, tasks)
-      : tile_.unit == ProductUnit::kStreamedRows ? row_stream(config, m, k, epilogue, tasks)
-                                                 : tiles(config, a, b, k, tasks);
+  config_.type("ElementA", storage_type(a.type)), config_.type("ElementB", storage_type(b.type));
+  config_.type("Sum", register_type(sum_type_)), config_.type("Output", storage_type(output_));
+  config_.number("kTileM", tile_.m), config_.number("kTileN", tile_.n);
+  config_.number("kTileK", tile_.k), config_.number("kStages", tile_.stages);
+  config_.number("kWarpsM", tile_.warps_m), config_.number("kWarpsN", tile_.warps_n);
+  config_.number("kParts", parts_), config_.number("kPack", pack_);
+  config_.type("Places", scattered_ ? std::string_view(scattered_->type) : "RowPlaces");
+  config_.flag("kAlongKA", a.is_along_k), config_.flag("kAlongKB", b.is_along_k);
+  config_.flag("kIsConstantA", a.is_constant), config_.flag("kIsConstantB", b.is_constant);
+  config_.flag("kHasProgram", epilogue.program.present());
+  const DeviceKernel kernel = tile_.unit == ProductUnit::kWarpGroup ? warp_groups(a, b, tasks)
+                              : tile_.unit == ProductUnit::kRows    ? rows(tasks)
+                              : tile_.unit == ProductUnit::kStreamedRows
+                                  ? row_stream(m, k, epilogue, tasks)
+                                  : tiles(a, b, k, tasks);
   if (scattered_) source_.add_declarations(include("scattered_places.cuh"));
-  source_.add_declarations(str(include(kernel.header), config.write(), "typedef ", kernel.config,
+  source_.add_declarations(str(include(kernel.header), config_.write(), "typedef ", kernel.config,
                                "<Config> C;\ntypedef SideA<C> A;\ntypedef SideB<C> B;\n"));
   if (epilogue.activation.present() || epilogue.program.present())
     source_.add_declarations(pointwise_functions(bits(output_) <= 16));

@@ -89,6 +89,8 @@ class ProductWriter {
   ProductWriter(std::string name, const KernelArgs& args, int64_t tactic);
 
   KernelSource& source() { return source_; }
+  /// Config, for members that readers name.
+  ConfigWriter& config() { return config_; }
   /// Adds declarations of readers.
   void add_reader(std::string_view text) { readers_ += text; }
   /// Adds declarations of readers that use TMA (ProductOperand::box_reader).
@@ -151,19 +153,19 @@ class ProductWriter {
   /// tile's results.
   std::string write_prefetch(const ProductEpilogue& epilogue) const;
 
-  DeviceKernel tiles(ConfigWriter& config, const ProductOperand& a, const ProductOperand& b,
-                     const Expr& k, const Expr& tasks);
-  DeviceKernel warp_groups(ConfigWriter& config, const ProductOperand& a, const ProductOperand& b,
-                           const Expr& tasks);
-  DeviceKernel rows(ConfigWriter& config, const Expr& tasks);
-  DeviceKernel row_stream(ConfigWriter& config, const Expr& m, const Expr& k,
-                          const ProductEpilogue& epilogue, const Expr& tasks);
+  DeviceKernel tiles(const ProductOperand& a, const ProductOperand& b, const Expr& k,
+                     const Expr& tasks);
+  DeviceKernel warp_groups(const ProductOperand& a, const ProductOperand& b, const Expr& tasks);
+  DeviceKernel rows(const Expr& tasks);
+  DeviceKernel row_stream(const Expr& m, const Expr& k, const ProductEpilogue& epilogue,
+                          const Expr& tasks);
 
   const KernelArgs& args_;
   KernelSource source_;
   const ProductTile& tile_;
   const int parts_;
   const DataType output_;
+  ConfigWriter config_;
   DataType sum_type_ = DataType::kFLOAT;
   std::string readers_, box_readers_;
   int scale_ = -1;  ///< the input by which rows are multiplied; -1: rows are not normalized

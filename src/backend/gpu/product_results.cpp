@@ -16,21 +16,6 @@ std::string function(std::string_view parameters, const std::string& body) {
   return str("[&](", parameters, ") {\n", body, "}");
 }
 
-/// Members of a structure that a function of the generated code returns.
-struct Members {
-  std::string types, values;
-
-  void add(std::string_view type, std::string_view name, const std::string& value) {
-    types += str(type, " ", name, ";\n");
-    values += str(values.empty() ? "" : ", ", value);
-  }
-  /// The statements that return the structure. Without members they return 0.
-  std::string result() const {
-    return types.empty() ? "return 0;\n"
-                         : str("struct {\n", types, "} values = {", values, "};\nreturn values;\n");
-  }
-};
-
 /// The statements `of_batch` if places of the bias or of the program's inputs need the batch.
 std::string batch_statements(const ProductEpilogue& epilogue, std::string_view of_batch) {
   const auto has_batch = [](std::string_view element) {
@@ -61,7 +46,7 @@ std::string write_make(const KernelArgs& args, const ProductEpilogue& epilogue,
 ResultProgram write_results(KernelSource& source, const KernelArgs& args,
                             const ProductEpilogue& epilogue, const Expr& row_stride, int pack,
                             int staged, std::string_view of_batch) {
-  Members inputs;
+  ReturnedMembers inputs;
   std::string sums, elements;
   // Reads an input's neighbours from `place` on. Returns an expression for the i-th of them.
   const auto read = [&](const std::string& name, int input, std::string_view place) {
@@ -119,15 +104,14 @@ ResultProgram write_results(KernelSource& source, const KernelArgs& args,
       element = str("in", input, "[0]");
     elements += str("const auto ", name, " = load(", element, ");\n");
   }
-  return {
-      "[](const ProductTask&) { return 0; }",
-      function("const ProductTask& task, const auto& pack, const auto& behind", inputs.result()),
-      write_make(args, epilogue, batch_statements(epilogue, of_batch), sums, elements)};
+  return {"[](const ProductTask&) { return 0; }",
+          function("const ProductTask& task, const auto& pack, const auto& behind", inputs.write()),
+          write_make(args, epilogue, batch_statements(epilogue, of_batch), sums, elements)};
 }
 
 ResultProgram write_packed_results(const KernelArgs& args, const ProductEpilogue& epilogue,
                                    std::string_view of_batch, std::string_view column_count) {
-  Members columns, inputs;
+  ReturnedMembers columns, inputs;
   std::string sums, elements;
   // Reads the value of an input that has one per row or column. Returns an expression for it.
   const auto read = [&](const std::string& name, int input, const std::string& place) {
@@ -155,8 +139,8 @@ ResultProgram write_packed_results(const KernelArgs& args, const ProductEpilogue
                     ";\n");
   }
   const std::string batch = batch_statements(epilogue, of_batch);
-  return {function("const ProductTask& task", batch + columns.result()),
-          function("const auto& columns, int warp_n, int pair", inputs.result()),
+  return {function("const ProductTask& task", batch + columns.write()),
+          function("const auto& columns, int warp_n, int pair", inputs.write()),
           write_make(args, epilogue, batch, sums, elements)};
 }
 

@@ -155,17 +155,16 @@ int ProductWriter::second_matrix(const ProductEpilogue& epilogue) const {
   return first_program_input(args_, program) + static_cast<int>(found - program.places.begin());
 }
 
-ProductWriter::DeviceKernel ProductWriter::row_stream(ConfigWriter& config, const Expr& m,
-                                                      const Expr& k,
+ProductWriter::DeviceKernel ProductWriter::row_stream(const Expr& m, const Expr& k,
                                                       const ProductEpilogue& epilogue,
                                                       const Expr& tasks) {
   const int second = second_matrix(epilogue), matrices = second < 0 ? 1 : 2;
   const StreamMemory memory(tile_, m.constant(), matrices);
   const int64_t blocks = memory.blocks(tile_, matrices * args_.inputs[1].opt.numel());
-  config.number("kMatrices", matrices), config.number("kSumRows", source_.value(m));
-  config.value("Index", "kDepth", source_.value(k));
-  config.number("kTilesAtOnce", memory.tiles_at_once);
-  config.flag("kNormalizes", scale_ >= 0), config.number("kEpsilon", epsilon_);
+  config_.number("kMatrices", matrices), config_.number("kSumRows", source_.value(m));
+  config_.value("Index", "kDepth", source_.value(k));
+  config_.number("kTilesAtOnce", memory.tiles_at_once);
+  config_.flag("kNormalizes", scale_ >= 0), config_.number("kEpsilon", epsilon_);
   const auto pointer = [&](int input) { return input < 0 ? "nullptr" : str("in", input); };
   const auto aligned = [&](int input) { return input < 0 ? "false" : alignment(input, {}); };
   return {"row_stream.cuh",
@@ -178,9 +177,9 @@ ProductWriter::DeviceKernel ProductWriter::row_stream(ConfigWriter& config, cons
           memory.total};
 }
 
-ProductWriter::DeviceKernel ProductWriter::rows(ConfigWriter& config, const Expr& tasks) {
+ProductWriter::DeviceKernel ProductWriter::rows(const Expr& tasks) {
   const int64_t pieces = tile_.n / 16, warps = tile_.warps_n;
-  config.number("kMatrices", 1), config.number("kSumRows", tile_.m);
+  config_.number("kMatrices", 1), config_.number("kSumRows", tile_.m);
   return {"row_product.cuh",
           "RowConfig",
           "multiply_few_rows<Config>(all, program);\n",

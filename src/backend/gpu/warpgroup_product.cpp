@@ -112,8 +112,7 @@ bool ProductWriter::keeps_registers(const ProductEpilogue& epilogue) const {
   return true;
 }
 
-ProductWriter::DeviceKernel ProductWriter::warp_groups(ConfigWriter& config,
-                                                       const ProductOperand& a,
+ProductWriter::DeviceKernel ProductWriter::warp_groups(const ProductOperand& a,
                                                        const ProductOperand& b, const Expr& tasks) {
   constexpr int kMostEarly = 2;  // the most packs of a lane whose inputs are read early
   const WarpGroupMemory memory(tile_, a.type, is_packed_);
@@ -124,17 +123,17 @@ ProductWriter::DeviceKernel ProductWriter::warp_groups(ConfigWriter& config,
   const int columns =
       parts_ > 1 ? columns_of_piece(tile_, parts_, memory.columns, output_) : memory.columns;
   const int pieces = tile_.m / 16 * (tile_.n / columns);
-  config.type("Behind", staged_ < 0 ? "void" : storage_type(args_.inputs[staged_].type.dtype));
-  config.number("kWarpGroups", tile_.warps_m / 4), config.number("kTurns", turns(tile_));
-  config.number("kCopiers", copying_threads(tile_, has_boxes)), config.number("kWarpN", columns);
-  config.number("kCopyingRegisters", sets_registers ? registers.copying : 0);
-  config.number("kMultiplyingRegisters", sets_registers ? registers.multiplying : 0);
-  config.number("kStoredBytes", memory.stored);
-  config.flag("kHasMaps", has_boxes), config.flag("kIsPacked", is_packed_);
-  config.flag("kReadsEarly", pieces <= parts_ * multiplying_threads(tile_) / kWarp &&
-                                 16 * columns * bits(output_) <= kMostEarly * kWarp * 128);
-  config.flag("kPromotes", a.type == DataType::kFP8);
-  config.member(warp_group_instruction(tile_.n, a, b));
+  config_.type("Behind", staged_ < 0 ? "void" : storage_type(args_.inputs[staged_].type.dtype));
+  config_.number("kWarpGroups", tile_.warps_m / 4), config_.number("kTurns", turns(tile_));
+  config_.number("kCopiers", copying_threads(tile_, has_boxes)), config_.number("kWarpN", columns);
+  config_.number("kCopyingRegisters", sets_registers ? registers.copying : 0);
+  config_.number("kMultiplyingRegisters", sets_registers ? registers.multiplying : 0);
+  config_.number("kStoredBytes", memory.stored);
+  config_.flag("kHasMaps", has_boxes), config_.flag("kIsPacked", is_packed_);
+  config_.flag("kReadsEarly", pieces <= parts_ * multiplying_threads(tile_) / kWarp &&
+                                  16 * columns * bits(output_) <= kMostEarly * kWarp * 128);
+  config_.flag("kPromotes", a.type == DataType::kFP8);
+  config_.member(warp_group_instruction(tile_.n, a, b));
   const std::string_view behind = staged_ >= 0 ? "&behind_map" : "nullptr";
   return {"warpgroup_product.cuh",
           "GroupConfig",

@@ -45,9 +45,9 @@ std::string Windows::make(KernelSource& source) const {
   return text + "}";
 }
 
-std::string Windows::constants() const {
-  return str("constexpr int kAxes = ", axes.size(),
-             ";\nconstexpr bool kIsTransposed = ", is_transposed ? "true" : "false", ";\n");
+void Windows::configure(ConfigWriter& config) const {
+  config.number("kAxes", axes.size());
+  config.flag("kIsTransposed", is_transposed);
 }
 
 }  // namespace opwright::gpu

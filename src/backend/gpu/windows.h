@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/gpu/config_writer.h"
 #include "backend/gpu/source.h"
 #include "operators/window.h"
 
@@ -24,10 +25,10 @@ struct Windows {
 
   /// Whether positions may need Index to be 64 bits wide.
   bool reaches_far() const;
-  /// The initializer of an object of the type `Windows` of windows.cuh.
+  /// The initializer of an object of the type `Windows<Config>` of windows.cuh.
   std::string make(KernelSource& source) const;
-  /// Declarations of the constants that windows.cuh expects.
-  std::string constants() const;
+  /// Adds the members of Config that windows.cuh names.
+  void configure(ConfigWriter& config) const;
 };
 
 }  // namespace opwright::gpu

@@ -2,11 +2,13 @@
 // all blocks at its place.
 //
 // The kernel is a template over a struct that the host writes:
-//   Element  the type in memory
-// Expects windows.cuh for a transposed convolution. Its windows are the blocks.
+//   Element               the type in memory
+//   kAxes, kIsTransposed  see windows.cuh. The blocks are windows of a transposed convolution
+// Expects prelude.cuh.
 #pragma once
 
 #include "indexing.cuh"
+#include "windows.cuh"
 
 // The images have `count` elements, `pixels` in each channel. A channel has `taps` rows of columns,
 // which have an element of each of the `blocks` blocks.
@@ -15,13 +17,13 @@ struct ColumnArguments {
   const typename Config::Element* columns;
   typename Config::Element* y;
   Index count, pixels, taps, blocks;
-  Windows windows;
+  Windows<Config> windows;
 };
 template <class Config>
 __device__ inline void add_columns(const ColumnArguments<Config>& all) {
   for (Index at = first_index(); at < all.count; at += index_step()) {
     UIndex channel = (UIndex)at;
-    Index start[kAxes];
+    Index start[Config::kAxes];
     all.windows.begin(split_off(channel, all.pixels), start);
     float sum = 0.0f;
     for (Index tap = 0; tap < all.taps; ++tap) {

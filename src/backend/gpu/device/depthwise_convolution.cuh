@@ -3,16 +3,20 @@
 // ones are copied there while the previous kernel ends.
 //
 // The kernel is a template over a struct that the host writes:
-//   Input, Weight, Bias   the types in memory
-//   kPack, kPixels        channels and pixels of a thread
-//   kLanes, kWorkers      threads of a block with neighbouring channels; with the same channels
-//   kLength               floats of a tap's weights in shared memory
-//   kTaps, kRow           taps of a window, and of its row
-//   kStride, kDilation    along a row
-//   kAxes, kChannels      spatial axes; channels of x
-//   kHasBias, kIsConstant whether there is a bias; whether bias and weights are constants
+//   Input, Weight, Bias, Output  the types in memory
+//   kPack, kPixels               channels and pixels of a thread
+//   kLanes, kWorkers             threads of a block with neighbouring channels; with the same ones
+//   kLength                      floats of a tap's weights in shared memory
+//   kTaps, kRow                  taps of a window, and of its row
+//   kStride, kDilation           along a row
+//   kChannels                    channels of x
+//   kAxes, kIsTransposed         see windows.cuh
+//   kHasBias                     whether there is a bias
+//   kIsConstant                  whether bias and weights are constants
 // Expects prelude.cuh.
 #pragma once
+
+#include "windows.cuh"
 
 template <int count, bool is_aligned, class T>
 __device__ inline Pack<T, count> read_pack(const T* from) {
@@ -44,14 +48,11 @@ struct DepthwiseOperands {
 };
 // An image of x has `image` elements. Of a row's `width` pixels, `of_row` threads have kPixels
 // each. `groups` threads have the same channels, and `chunks` blocks the same pixels.
-template <class Windows>
+template <class Config>
 struct DepthwiseArguments {
-  Windows windows;
+  Windows<Config> windows;
   Index image, width, of_row, groups, chunks, tasks;
 };
-template <class Windows>
-DepthwiseArguments(Windows, Index, Index, Index, Index, Index, Index)
-    -> DepthwiseArguments<Windows>;
 
 // The convolution of one row of x with one row of taps.
 template <class Config>
@@ -140,9 +141,9 @@ __device__ inline void copy_weights(const DepthwiseOperands<Config>& operands, I
 
 // Adds the products of all rows of taps. `x` is the first pixel of the image, `start` where the
 // first window begins.
-template <class Config, bool is_aligned, class Windows>
+template <class Config, bool is_aligned>
 __device__ inline void add_rows(float (&sums)[Config::kPixels][Config::kPack],
-                                const Windows& windows, const Index (&start)[Config::kAxes],
+                                const Windows<Config>& windows, const Index (&start)[Config::kAxes],
                                 const typename Config::Input* x, const float* weights) {
   constexpr int kTaps = Config::kTaps, kRow = Config::kRow;
   // Rows with code of their own.
@@ -157,12 +158,21 @@ __device__ inline void add_rows(float (&sums)[Config::kPixels][Config::kPack],
   }
 }
 
-// `operands` returns DepthwiseOperands, `wait` waits for earlier kernels, and `finish` stores the
-// results of sums of neighbouring channels from element number `at` on.
-template <class Config, class Windows, class Operands, class Wait, class Finish>
-__device__ inline void convolve_depthwise(const DepthwiseArguments<Windows>& all,
-                                          const Operands& operands, const Wait& wait,
-                                          const Finish& finish) {
+// Functions that the host writes. They capture the kernel's parameters.
+template <class Operands, class Wait, class Read, class Make>
+struct DepthwiseProgram {
+  Operands operands;  // (): returns DepthwiseOperands
+  Wait wait;          // (): waits for earlier kernels
+  Read read;  // (at, channel): returns other inputs of kPack neighbours from element number `at` on
+  Make make;  // (inputs, at, i, sum): computes the i-th result of these neighbours
+};
+template <class Operands, class Wait, class Read, class Make>
+DepthwiseProgram(Operands, Wait, Read, Make) -> DepthwiseProgram<Operands, Wait, Read, Make>;
+
+template <class Config, class Program>
+__device__ inline void convolve_depthwise(const DepthwiseArguments<Config>& all,
+                                          const Program& program, typename Config::Output* y) {
+  typedef typename Config::Output Output;
   constexpr int kLanes = Config::kLanes, kPack = Config::kPack, kPixels = Config::kPixels;
   constexpr int kTaps = Config::kTaps, kLength = Config::kLength;
   constexpr Index kChannels = Config::kChannels;
@@ -174,9 +184,9 @@ __device__ inline void convolve_depthwise(const DepthwiseArguments<Windows>& all
     const int count = kChannels - first_channel < kLanes * kPack ? (int)(kChannels - first_channel)
                                                                  : kLanes * kPack;
     if (!is_first) __syncthreads();
-    if (!Config::kIsConstant && is_first) wait();
-    copy_weights<Config>(operands(), first_channel, count, weights);
-    if (Config::kIsConstant && is_first) wait();
+    if (!Config::kIsConstant && is_first) program.wait();
+    copy_weights<Config>(program.operands(), first_channel, count, weights);
+    if (Config::kIsConstant && is_first) program.wait();
     __syncthreads();
     const Index group = task / all.chunks * Config::kWorkers + worker;
     if (group >= all.groups || lane * kPack >= count) continue;
@@ -184,7 +194,7 @@ __device__ inline void convolve_depthwise(const DepthwiseArguments<Windows>& all
     const Index row = group / all.of_row, first = group % all.of_row * kPixels;
     Index start[Config::kAxes];
     const Index image = all.windows.begin(row * all.width + first, start);
-    const auto* const from = operands().x + image * all.image + channel;
+    const auto* const from = program.operands().x + image * all.image + channel;
     float sums[kPixels][kPack];
 #pragma unroll
     for (int p = 0; p < kPixels; ++p)
@@ -196,8 +206,15 @@ __device__ inline void convolve_depthwise(const DepthwiseArguments<Windows>& all
     else
       add_rows<Config, false>(sums, all.windows, start, from, weights + lane * kPack);
 #pragma unroll
-    for (int p = 0; p < kPixels; ++p)
-      if (first + p < all.width)
-        finish(sums[p], (row * all.width + first + p) * kChannels + channel, channel);
+    for (int p = 0; p < kPixels; ++p) {
+      if (first + p >= all.width) continue;
+      const Index at = (row * all.width + first + p) * kChannels + channel;
+      const auto inputs = program.read(at, channel);
+      Pack<Output, kPack> results;
+#pragma unroll
+      for (int i = 0; i < kPack; ++i)
+        results.at[i] = store<Output>(program.make(inputs, at, i, sums[p][i]));
+      write_pack(y + at, results);
+    }
   }
 }

@@ -2,16 +2,18 @@
 // channels.
 //
 // The kernel is a template over a struct that the host writes:
-//   X, Weight, Y     the types of images, kernels and results in memory
-//   Sum              the type of sums
-//   kZeroPoint       what elements of x are above their values, where sums are integers
-//   kIsChannelsLast  whether channels are neighbours in memory
-//   kPack            neighbouring channels of a thread. If there are several, the convolution is
-//                    depthwise: each group has one channel and one map
-// Expects windows.cuh.
+//   X, Weight, Y          the types of images, kernels and results in memory
+//   Sum                   the type of sums
+//   kZeroPoint            what elements of x are above their values, where sums are integers
+//   kIsChannelsLast       whether channels are neighbours in memory
+//   kPack                 neighbouring channels of a thread. If there are several, the convolution
+//                         is depthwise: each group has one channel and one map
+//   kAxes, kIsTransposed  see windows.cuh
+// Expects prelude.cuh.
 #pragma once
 
 #include "indexing.cuh"
+#include "windows.cuh"
 
 template <class T, int n>
 __device__ inline Pack<T, n> read_pack(const T* from, bool is_aligned) {
@@ -27,7 +29,7 @@ __device__ inline Pack<T, n> read_pack(const T* from, bool is_aligned) {
 // channels and taps of the weights.
 template <class Config>
 struct DirectConvolutionArguments {
-  static constexpr int kPack = Config::kPack;
+  static constexpr int kPack = Config::kPack, kAxes = Config::kAxes;
   typedef typename Config::X X;
   typedef typename Config::Weight Weight;
   typedef typename Config::Sum Sum;
@@ -36,12 +38,12 @@ struct DirectConvolutionArguments {
   typename Config::Y* y;
   Index count, packs, pixels, channels, maps, taps;
   Index image_pitch, channel_pitch, pixel_pitch, weight_pitch, tap_pitch;
-  Windows windows;
+  Windows<Config> windows;
 
   // The weights of a map. A transposed convolution has the axis of channels in front of that of
   // maps.
   __device__ const Weight* weights_of(Index map, Index group) const {
-    if constexpr (kIsTransposed && kPack == 1) {
+    if constexpr (Config::kIsTransposed && kPack == 1) {
       const Index map_pitch = Config::kIsChannelsLast ? 1 : taps;
       return weights + (group * channels * maps * taps + map % maps * map_pitch);
     } else {
@@ -79,7 +81,7 @@ __device__ inline void convolve(const DirectConvolutionArguments<Config>& all,
                                 const Result& result) {
   constexpr int kPack = Config::kPack;
   for (Index at = first_index(); at < all.count; at += index_step()) {
-    Index start[kAxes], image, map;
+    Index start[Config::kAxes], image, map;
     UIndex rest = (UIndex)at;
     if constexpr (Config::kIsChannelsLast) {
       map = split_off(rest, all.packs);

@@ -1,6 +1,6 @@
 // `KernelBoxes`: copies weights of a transposed convolution, channels-last, with TMA. A step along
-// k has channels of one tap. `Side` is a ProductSide, whose neighbours lie across k. Expects
-// prelude.cuh.
+// k has channels of one tap. `Side` is a ProductSide, whose neighbours lie across k.
+// Expects prelude.cuh.
 #pragma once
 
 #include "tma.cuh"

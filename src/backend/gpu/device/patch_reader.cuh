@@ -1,11 +1,12 @@
 // `PatchReader`: reads windows of a linear x along k. All windows lie inside of x. k goes channel
 // by channel over the rows of a window, and kPiece neighbours of a row are copied at once.
 // `PieceReader`: reads rows of a matrix along k, which begin at multiples of kPiece elements.
-// `Side` is a ProductSide.
-// Expects windows.cuh.
+// `Side` is a ProductSide. `Config` has kAxes and kIsTransposed; see windows.cuh.
+// Expects prelude.cuh.
 #pragma once
 
 #include "copies.cuh"
+#include "windows.cuh"
 
 // Copies contiguous elements, or writes zeros.
 template <int piece, class Element>
@@ -51,21 +52,22 @@ struct PieceReader {
   }
 };
 // Windows are numbered as in WindowReader.
-template <class Side, int kPiece>
+template <class Side, class Config, int kPiece>
 struct PatchReader {
   typedef typename Side::Element Element;
+  static constexpr int kAxes = Config::kAxes;
   static constexpr int kTileK = Side::kTileK, kExtent = Side::kExtent, kVector = Side::kVector,
                        kThreads = Side::kThreads;
   static constexpr int kStep = kThreads * kVector, kElements = kTileK * kExtent;
   static constexpr int kCopies = (kElements + kStep - 1) / kStep, kPieces = kVector / kPiece;
   // Whether all of a thread's vectors have the same position along k.
   static constexpr bool kSame = kStep % kTileK == 0;
-  Windows windows;
+  Windows<Config> windows;
   Index depth;
   bool is_aligned;
   const Element* patches[kCopies];  // null beyond the last window
 
-  __device__ PatchReader(const Element* x, const Windows& windows, Index first, Index count,
+  __device__ PatchReader(const Element* x, const Windows<Config>& windows, Index first, Index count,
                          Index image, Index depth, bool is_aligned)
       : windows(windows), depth(depth), is_aligned(is_aligned) {
 #pragma unroll

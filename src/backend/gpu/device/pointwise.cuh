@@ -1,5 +1,5 @@
 // Functions that the generated expressions of element-wise programs call.
-// Expects prelude.cuh and kHasShortResults: whether results are rounded to 16 bits or fewer.
+// Expects prelude.cuh.
 #pragma once
 
 #include "approximations.cuh"
@@ -122,12 +122,13 @@ __device__ inline T integer_clip(T x, T low, T high) {
 // exceeds |x|. The binary logarithm of p is a polynomial of |x|. It was fitted up to 7, and
 // decreases beyond. The fit minimizes the relative error of the result: 4e-6 for x > -5, and 6e-12
 // (absolute) below.
-// Where results are rounded to 16 bits, the polynomial is shorter: 5e-5 for x > -5, and 8e-11
-// (absolute) below.
+// With `has_short_results`, for results of 16 bits or fewer, the polynomial is shorter: 5e-5 for
+// x > -5, and 8e-11 (absolute) below.
+template <bool has_short_results>
 __device__ inline float gelu(float x) {
   const float size = fminf(fabsf(x), 16.0f);  // infinity times a probability of 0 would be NaN
   float log;
-  if constexpr (kHasShortResults) {
+  if constexpr (has_short_results) {
     log = 2.776035860e-05f;
     log = fmaf(log, size, -6.852211240e-04f);
     log = fmaf(log, size, 7.623947630e-03f);

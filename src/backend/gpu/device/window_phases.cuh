@@ -1,11 +1,16 @@
 // The windows of a transposed convolution, by phases: outputs that lie `stride` apart along each
 // axis take the same taps. A phase is a convolution whose windows have every stride-th tap, in
 // reverse order.
-// Expects windows.cuh.
+// `Config` has kAxes and kIsTransposed; see windows.cuh.
+// Expects prelude.cuh.
 #pragma once
 
+#include "windows.cuh"
+
 // Output f of each stride begins at distance f + cut from x, where cut < stride.
+template <class Config>
 struct WindowPhase {
+  static constexpr int kAxes = Config::kAxes;
   Index stride[kAxes], window[kAxes], taps[kAxes];  // taps of the kernel; taps of the phase
   Index first[kAxes];                               // the phase's first tap in the kernel
   Index shift[kAxes];  // pixels of x by which the phase's windows lie further than those of phase 0
@@ -22,7 +27,7 @@ struct WindowPhase {
     }
   }
   // The windows of the phase, from those of phase 0.
-  __device__ Windows shifted(Windows windows) const {
+  __device__ Windows<Config> shifted(Windows<Config> windows) const {
 #pragma unroll
     for (int i = 0; i < kAxes; ++i) windows.padding[i] -= shift[i];
     return windows;

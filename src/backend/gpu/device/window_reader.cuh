@@ -1,16 +1,18 @@
 // `WindowReader`: reads the elements of windows of x. Channels-last windows lie along k, which goes
 // tap by tap over the channels. Linear windows lie across k, which goes channel by channel over the
-// taps. `Side` is a ProductSide.
-// Expects windows.cuh.
+// taps. `Side` is a ProductSide. `Config` has kAxes and kIsTransposed; see windows.cuh.
+// Expects prelude.cuh.
 #pragma once
 
 #include "tile_copies.cuh"
+#include "windows.cuh"
 
 // The tile begins with window `first` of `count` windows. Windows are numbered image by image.
 // Images begin `image` elements apart, channels `channel`, and pixels `pixel` elements apart.
-template <class Side>
+template <class Side, class Config>
 struct WindowReader {
   typedef typename Side::Element Element;
+  static constexpr int kAxes = Config::kAxes;
   static constexpr int kInner = Side::kInner, kOuter = Side::kOuter;
   static constexpr int kExtent = Side::kExtent, kVector = Side::kVector, kThreads = Side::kThreads;
   static constexpr int kStep = kThreads * kVector, kCopies = (kInner * kOuter + kStep - 1) / kStep;
@@ -18,15 +20,15 @@ struct WindowReader {
   // element of a vector; with kSame all copies read the same windows.
   static constexpr bool kSame = kStep % kExtent == 0;
   static constexpr int kWindows = Side::kAlongK ? kCopies : kSame ? kVector : kCopies * kVector;
-  Windows windows;
+  Windows<Config> windows;
   Index channels, depth, taps, channel, pixel;
   bool is_aligned;
   const Element* images[kWindows];  // null beyond the last window
   Index starts[kWindows][kAxes];
 
-  __device__ WindowReader(const Element* x, const Windows& windows, Index first, Index count,
-                          Index image, Index channels, Index taps, Index channel, Index pixel,
-                          bool is_aligned)
+  __device__ WindowReader(const Element* x, const Windows<Config>& windows, Index first,
+                          Index count, Index image, Index channels, Index taps, Index channel,
+                          Index pixel, bool is_aligned)
       : windows(windows),
         channels(channels),
         depth(channels * taps),
@@ -100,7 +102,7 @@ struct WindowReader {
 #pragma unroll
         for (int e = 0; e < kVector; ++e)
           to[e] = position < depth ? read((kSame ? 0 : i * kVector) + e, tap, c) : Element{};
-      } else if (!kIsTransposed && windows.dilation[kAxes - 1] == 1 && pixel == channels) {
+      } else if (!Config::kIsTransposed && windows.dilation[kAxes - 1] == 1 && pixel == channels) {
         *(Pack<Element, kVector>*)to = read_rows(i, position);
       } else {
 #pragma unroll

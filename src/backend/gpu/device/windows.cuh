@@ -1,8 +1,15 @@
 // The windows of a convolution, or of a transposed one, in its input.
-// Expects kAxes and kIsTransposed.
+//
+// `Windows` is a template over a struct that the host writes:
+//   kAxes          spatial axes
+//   kIsTransposed  whether the convolution is transposed
+// Expects prelude.cuh.
 #pragma once
 
+template <class Config>
 struct Windows {
+  static constexpr int kAxes = Config::kAxes;
+  static constexpr bool kIsTransposed = Config::kIsTransposed;
   Index x[kAxes], window[kAxes], y[kAxes], padding[kAxes], stride[kAxes], dilation[kAxes];
 
   // Splits `number` into a position in a channel of y and the rest, which is returned. `start`
@@ -33,7 +40,7 @@ struct Windows {
 #pragma unroll
     for (int i = 0; i < kAxes; ++i) {
       Index at = kIsTransposed ? start[i] - distance[i] : start[i] + distance[i];
-      if (kIsTransposed) {
+      if constexpr (kIsTransposed) {
         is_inside = is_inside && at >= 0 && at % stride[i] == 0;
         at /= stride[i];
       }
