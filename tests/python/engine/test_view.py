@@ -406,7 +406,7 @@ def test_a_step_is_shown_without_empty_space_beyond_the_graph(opened):
 @needs_browser
 def test_a_graph_that_fits_the_window_stays_at_its_top(opened):
     browser = opened(chain(2))
-    browser.until("reveal(graph().boxes.at(-1)), true")
+    browser.until("camera.zoom = 0.1, reveal(graph().boxes.at(-1)), true")
     assert browser.until("camera.y") == 24
 
 
