@@ -236,8 +236,10 @@ class PlannedLoop final : public PlannedOperator {
       const PortType& made = body.outputs[first + i].type;
       require(made == args.outputs[i].type, "output ", i, " is ", str(args.outputs[i].type),
               "; its body gives ", str(made));
-      require(i >= states || made == args.inputs[2 + i].type, "state ", i, " is ",
-              str(args.inputs[2 + i].type), " before an iteration and ", str(made), " behind it");
+      if (i >= states) continue;
+      const PortType& given = args.inputs[2 + i].type;
+      require(made == given, "state ", i, " is ", str(given), " before an iteration and ",
+              str(made), " behind it");
     }
     if (params_.counts) {
       require_scalar(args.outputs.back(), DataType::kINT64, "the count of iterations");
@@ -282,8 +284,11 @@ LoopPorts find_ports(const PlannedLoopParams& params, const Engine& body) {
                          static_cast<size_t>(params.stacked);
   require(body.plan().outputs.size() == outputs, "its body has ", body.plan().outputs.size(),
           " outputs; expected ", outputs);
-  require(!params.is_computed || body.plan().outputs[0].type.dtype == DataType::kBOOL,
-          "its body's condition is ", name(body.plan().outputs[0].type.dtype), "; expected BOOL");
+  if (params.is_computed) {
+    const DataType condition = body.plan().outputs[0].type.dtype;
+    require(condition == DataType::kBOOL, "its body's condition is ", name(condition),
+            "; expected BOOL");
+  }
   return ports;
 }
 
