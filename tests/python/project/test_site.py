@@ -112,7 +112,7 @@ def browser(tmp_path_factory):
     [
         ("bounded queue", "docs/serving.html"),
         ("refit_cuda_engine", "docs/reference/tensorrt.html"),
-        ("host code", "docs/engine-file.html"),
+        ("allow_host_code trust", "docs/engine-file.html"),
     ],
 )
 def test_search_finds_a_page(browser, address, words, page):
