@@ -235,8 +235,9 @@ def layer_times(engine: object, profile: int, count: int = 14) -> str:
     made.execution_context = context
     kinds: dict[str, float] = {}
     rows: dict[tuple, list] = {}
-    for i in range(engine.num_layers):
-        layer = json.loads(made.get_layer_information(i, trt.LayerInformationFormat.JSON))
+    # Profiles have different numbers of steps.
+    information = json.loads(made.get_engine_information(trt.LayerInformationFormat.JSON))
+    for layer in information["Layers"]:
         spent = 1000 * (layer.get("TimeMs") or 0)
         kinds[layer["LayerType"]] = kinds.get(layer["LayerType"], 0) + spent
         key = (layer["LayerType"], layer.get("TacticName", ""), round(spent, 2))

@@ -179,7 +179,8 @@ void dropout(NodeImporter& node) {
   node.set_output(0, x);
   if (!node.has_output(1)) return;
   FillParams params;
-  params.to_type = DataType::kBOOL;
+  // Before opset 10 the mask has the type of x.
+  params.to_type = node.opset() < 10 ? x->dtype() : DataType::kBOOL;
   params.alpha = 1;
   node.set_output(1, node.fill(params, x->dims()));
 }

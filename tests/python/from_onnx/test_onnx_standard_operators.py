@@ -50,6 +50,31 @@ def test_eye_like(dtype):
         assert got.dtype == dtype
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("opset", [7, 9, 10, 13])
+def test_the_mask_of_dropout(opset, dtype):
+    """Its type is that of x before opset 10. ONNX Runtime's mask has zeros before opset 12, which say nothing."""
+    mask = bool if opset >= 10 else dtype
+    made = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Dropout", ["x"], ["y", "mask"])],
+            "dropout",
+            [helper.make_tensor_value_info("x", kind_of(dtype), ["n", 3])],
+            [
+                helper.make_tensor_value_info("y", kind_of(dtype), ["n", 3]),
+                helper.make_tensor_value_info("mask", kind_of(mask), ["n", 3]),
+            ],
+        ),
+        opset_imports=[helper.make_opsetid("", opset)],
+    )
+    x = np.arange(6).reshape(2, 3).astype(dtype)
+    got = engine_of(made, {"x": ((1, 3), (2, 3), (4, 3))})(x).values()
+    expected = ReferenceEvaluator(made).run(None, {"x": x})
+    for own, other, kind in zip(got, expected, (dtype, mask), strict=True):
+        assert own.dtype == kind
+        np.testing.assert_array_equal(own, other)
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("index_type", [np.int32, np.int64, np.float32, np.uint8])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64, bool])
