@@ -102,12 +102,13 @@ class CudaFunction final : public DeviceFunction {
   int num_parameters() const override { return num_parameters_; }
 
   void allow_shared_memory(uint32_t bytes) const override {
+    // Of this, the kernel's static variables take a part.
     constexpr uint32_t kAlwaysAllowed = 48 * 1024;
-    if (bytes <= kAlwaysAllowed) return;
     const CudaDevice& device = module_->device();
     int fixed = 0;
     check(driver_.cuFuncGetAttribute(&fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function_),
           "asking for the shared memory of '", name_, "'");
+    if (bytes + static_cast<uint32_t>(fixed) <= kAlwaysAllowed) return;
     const int most = device.max_shared_memory() - fixed;
     if (std::cmp_greater(bytes, most))
       fail_with(ErrorCode::kUNSUPPORTED_STATE, "kernel '", name_, "' is to run with ", bytes,

@@ -61,8 +61,7 @@ PeerBuffers* KernelCommunicator::peer_buffers(const std::string& name, size_t by
 }
 
 /// A failure of the driver shows in the next call.
-void KernelCommunicator::end_run() noexcept {
-  is_run_ = false;
+void KernelCommunicator::end_uses() noexcept {
   try {
     for (PeerBuffers* const buffers : used_) buffers->end(queue_);
   } catch (const Error&) {

@@ -51,7 +51,11 @@ class KernelCommunicator : public std::enable_shared_from_this<KernelCommunicato
         : call_(communicator), communicator_(communicator) {
       communicator_.is_run_ = true, communicator_.queue_ = queue;
     }
-    ~Run() { communicator_.end_run(); }
+    ~Run() {
+      communicator_.is_run_ = false;
+      if (!communicator_.used_.empty()) [[unlikely]]
+        communicator_.end_uses();
+    }
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
 
@@ -70,7 +74,7 @@ class KernelCommunicator : public std::enable_shared_from_this<KernelCommunicato
   PeerBuffers* peer_buffers(const std::string& name, size_t bytes);
 
  private:
-  void end_run() noexcept;
+  void end_uses() noexcept;
 
   const std::string layer_;
   const PluginServices* const services_;

@@ -1,5 +1,6 @@
 #include "plugin/kernel/tensor_maps.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -38,12 +39,16 @@ void TensorMaps::evaluate(const KernelLaunch::TensorMap& from, Map& to) const {
   const int64_t size = bits(from.type) / 8;
   TensorMapShape& shape = to.shape;
   shape = {.type = from.type, .box = from.box, .steps = from.steps};
+  const int64_t count = values_.elements(from.input);
+  to.is_empty = false;
   // Place of the last element. The type holds any sum of products of an extent and a stride.
   __int128 last = 0;
   for (size_t axis = 0; axis < from.extents.size(); ++axis) {
     const int64_t extent = values_.value(from.extents[axis]);
-    check(extent >= 1 && extent <= kMostExtent, "has an extent of ", extent,
+    const bool is_empty = extent == 0 && count == 0;
+    check((extent >= 1 || is_empty) && extent <= kMostExtent, "has an extent of ", extent,
           "; expected 1 to 2^32");
+    to.is_empty = to.is_empty || is_empty;
     shape.extents.push_back(static_cast<uint64_t>(extent));
     int64_t stride = 1;
     if (axis > 0) {
@@ -54,9 +59,14 @@ void TensorMaps::evaluate(const KernelLaunch::TensorMap& from, Map& to) const {
     }
     last += __int128{extent - 1} * stride;
   }
-  const int64_t count = values_.elements(from.input);
-  check(last < count, "reaches beyond its ", count, " elements");
-  to.bytes = static_cast<size_t>(count * size);
+  if (to.is_empty) {
+    // The driver makes no map of nothing. It makes one of memory that no kernel reads.
+    std::ranges::fill(shape.extents, 1);
+    std::ranges::fill(shape.strides, kAlignment);
+  } else {
+    check(last < count, "reaches beyond its ", count, " elements");
+  }
+  to.bytes = static_cast<size_t>(to.is_empty ? kAlignment : count * size);
   const auto corner = [&](int32_t instruction) {
     const int64_t place = values_.value(instruction);
     check(std::in_range<int16_t>(place), "has a corner at ", place);
@@ -70,9 +80,9 @@ void TensorMaps::bind(void const* const* inputs, Queue queue) {
   for (size_t i = 0; i < maps_.size(); ++i) {
     Map& map = maps_[i];
     const void* address = inputs[values_.launch().maps[i].input];
-    if (reinterpret_cast<uintptr_t>(address) % kAlignment != 0) [[unlikely]] {
+    if (map.is_empty || reinterpret_cast<uintptr_t>(address) % kAlignment != 0) [[unlikely]] {
       map.copy.grow(device_, map.bytes, nullptr, last_use_);
-      device_.copy(map.copy.data(), address, map.bytes, queue);
+      if (!map.is_empty) device_.copy(map.copy.data(), address, map.bytes, queue);
       address = map.copy.data();
     }
     if (address == map.address) continue;

@@ -28,7 +28,8 @@ class TensorMaps {
     TensorMapShape shape;
     const void* address = nullptr;  ///< the map's address; null: not made yet
     DeviceMemory copy;              ///< aligned copy of the input
-    size_t bytes = 0;               ///< bytes of the input
+    size_t bytes = 0;               ///< bytes of the input, or of the copy that stands for it
+    bool is_empty = false;          ///< whether the input has no elements
   };
 
   void evaluate(const KernelLaunch::TensorMap& from, Map& to) const;

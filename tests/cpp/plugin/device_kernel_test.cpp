@@ -266,6 +266,34 @@ TEST_F(DeviceKernelTest, TensorMapsAreMadeWhereTheirTensorsLie) {
   EXPECT_EQ(gpu_.maps.back().extents, (std::vector<uint64_t>{64, 2, 1}));
 }
 
+/// Drivers refuse an extent of 0. The kernel still runs: an attention without keys has results.
+TEST_F(DeviceKernelTest, AnEmptyTensorHasAMapOfOtherMemory) {
+  ports_ = {port(DT::kHALF, {3, 64})};
+  ports_[0].min = {0, 8}, ports_[0].max = {4, 1024};
+  KernelCode code = make_code();
+  KernelTensorMap map = matrices();
+  map.extents[1] = 1, map.strides[0] = 8;
+  code.maps = {map};
+  code.grid[1] = 1;
+  gpu_.sizes = {8, 8, 8};
+  gpu_.num_parameters = 3;
+  const auto kernel = make(code);
+  for (const int64_t rows : {3, 0, 3}) {
+    alignas(16) std::byte memory[2 * 3 * 64] = {};
+    const Shape shape = {rows, 64};
+    kernel->on_shape_change({&shape, 1}, {&shape, 1});
+    void const* inputs[] = {rows == 0 ? nullptr : memory};
+    void* outputs[] = {out_};
+    kernel->enqueue(inputs, outputs, nullptr, kQueue);
+    const uint64_t place = gpu_.launches.back().arguments[2];
+    EXPECT_EQ(place == word(memory), rows > 0);
+    EXPECT_NE(place, 0u);
+    const uint64_t one = 1, expected = rows == 0 ? one : static_cast<uint64_t>(rows);
+    EXPECT_EQ(gpu_.maps.back().extents,
+              (std::vector<uint64_t>{rows == 0 ? one : 64, one, expected}));
+  }
+}
+
 TEST_F(DeviceKernelTest, TensorMapsLieInsideTheirTensors) {
   ports_ = {port(DT::kHALF, {3, 64})};
   ports_[0].min = {0, 0}, ports_[0].max = {4, 1024};

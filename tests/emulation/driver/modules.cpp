@@ -121,6 +121,9 @@ void* load_library(const std::string& bytes) {
   return library;
 }
 
+/// Bytes of shared memory of a block: without cuFuncSetAttribute, and at most.
+constexpr int kSharedWithoutAsking = 48 * 1024, kMostShared = 227 * 1024;
+
 /// Finds the library's static shared memory, which is one range of thread-local memory.
 void find_static_shared(Module& module) {
   dl_iterate_phdr(
@@ -160,6 +163,7 @@ CUresult load_module(const void* data, Module** module) {
     Function function;
     function.module = made.get();
     function.entry = &table->entries[i];
+    function.max_dynamic_shared = made->dynamic_shared(kSharedWithoutAsking);
     function.name =
         symbol.dli_saddr == table->entries[i].function ? symbol.dli_sname : table->entries[i].name;
     made->functions.push_back(function);
@@ -390,6 +394,9 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
       case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
         *value = function->module->architecture;
         return CUDA_SUCCESS;
+      case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+        *value = static_cast<int>(function->module->static_shared);
+        return CUDA_SUCCESS;
       case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
         *value = function->max_dynamic_shared;
         return CUDA_SUCCESS;
@@ -407,7 +414,8 @@ CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfuncti
 CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value) {
   return with_function(__func__, handle, [&](Function* function) {
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-      if (value < 0 || value > 227 * 1024) return CUDA_ERROR_INVALID_VALUE;
+      if (value < 0 || value > function->module->dynamic_shared(kMostShared))
+        return CUDA_ERROR_INVALID_VALUE;
       function->max_dynamic_shared = value;
     }
     if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED)

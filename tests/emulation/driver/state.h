@@ -104,7 +104,7 @@ struct Function {
   Module* module = nullptr;
   const Entry* entry = nullptr;
   std::string name;
-  int max_dynamic_shared = 48 * 1024;
+  int max_dynamic_shared = 0;  ///< bytes of dynamic shared memory that a launch may ask for
   bool allows_large_cluster = false;
 };
 
@@ -114,6 +114,8 @@ struct Module {
   const Table* table = nullptr;
   /// Bytes of static shared memory, and the loader's number of the library that contains it.
   size_t static_shared = 0, thread_local_id = 0;
+  /// Bytes of dynamic shared memory where a block may have `most` bytes in all.
+  int dynamic_shared(int most) const { return most - static_cast<int>(static_shared); }
   int architecture = 0;
   std::list<Function> functions;
 };
