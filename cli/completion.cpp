@@ -163,7 +163,7 @@ std::string manual(const std::vector<CommandText>& commands) {
   }
   return text + str(".SH EXIT STATUS\n0: it is done. 1: it failed. 2: the command line is wrong. "
                     "124: \\-\\-max\\-time "
-                    "is over. 130: it was interrupted. The command trtexec has 0 and 1 alone.\n"
+                    "is over. 130: it was interrupted. The command trtexec has only 0 and 1.\n"
                     ".SH ENVIRONMENT\n.TP\n.B OPWRIGHT_DEVICE\ncpu, cuda or cuda:1, where no "
                     "option says another.\n"
                     ".TP\n.B OPWRIGHT_PYTHON\nThe interpreter that has the Python package, for "

@@ -253,7 +253,7 @@ void bind_config(nb::module_& m) {
           "back, without effect.")
       .def("get_tactic_sources", [](const Self& self) { return self.tactic_sources; })
       .def(
-          "reset", [](Self& self) { self = Self(); }, "Everything as at first.")
+          "reset", [](Self& self) { self = Self(); }, "Sets everything to its default.")
       .def(
           "create_timing_cache",
           [](const Self& self, nb::handle serialized) {
@@ -346,7 +346,7 @@ void bind_builder(nb::module_& m) {
           "The most threads that a build and the engines of build_engine_with_config use on the "
           "CPU, the caller's included; at first those of the thread that calls.\n\n:raises Error: "
           "for less than 1 or more than 4096.")
-      .def("reset", &Self::reset, "Everything that was set as at first.")
+      .def("reset", &Self::reset, "Sets everything to its default.")
       .def_prop_ro(
           "num_DLA_cores", [](const Self&) { return 0; }, "0: no DLA is driven.")
       .def_prop_ro(

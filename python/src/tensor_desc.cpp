@@ -75,7 +75,7 @@ void set_extent(ShapeRange& self, nb::handle index, nb::handle extent) {
 nb::tuple range_of(const ShapeRange& self, const Shape& extents) {
   require(std::all_of(extents.begin(), extents.end(), [](int64_t extent) { return extent >= 0; }),
           "this Shape ", self.extents.str(),
-          " was made of extents alone, so the range of those that are -1 is not known");
+          " was made only of extents, so the range of those that are -1 is not known");
   return to_tuple(extents);
 }
 

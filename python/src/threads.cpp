@@ -20,7 +20,7 @@ void bind_threads(nb::module_& m) {
       },
       nb::arg("count").none(),
       "Lets engines on the CPU compute with so many threads at once in this process, whoever calls "
-      "them. None, as at first: OMP_NUM_THREADS or, without it, the cores that the process may "
+      "them. None, the default: OMP_NUM_THREADS or, without it, the cores that the process may "
       "use: those of its affinity mask, at most its control group's CPU quota rounded up, both as "
       "they are at the moment. More than these are never used. Contexts that exist keep what they "
       "divide their work among, see IExecutionContext.max_threads.\n\n:raises Error: for less than "

@@ -239,7 +239,7 @@ void BuilderConfig::visit(V&& v) {
       .doc = "How many candidates of a layer are timed. A GPU's backend estimates the times of "
              "products and convolutions. 0: none is timed, as with timing = False; the best "
              "estimate counts. 1 and 2: the first 2 or 4 that work, the best estimates first. 3, "
-             "as at first: those whose estimate is near the best one of the same types and "
+             "the default: those whose estimate is near the best one of the same types and "
              "formats. 4: those that are less near, too. 5: all. What has no estimate is timed "
              "from level 3 on: all candidates on a CPU, and those of plugins.",
       .check = [](const int& level) {
@@ -250,7 +250,7 @@ void BuilderConfig::visit(V&& v) {
       .name = "max_num_tactics",
       .member = &Self::max_num_tactics,
       .doc = "The candidates of each layer that are timed at most: the first ones that work. -1, "
-             "as at first: as many as the optimization level says.",
+             "the default: as many as the optimization level says.",
       .check = [](const int& count) {
         require(count == -1 || count > 0, "the number of tactics is ", count,
                 "; expected 1 or more, or -1 for what the optimization level says");
@@ -277,8 +277,8 @@ void BuilderConfig::visit(V&& v) {
       .name = "max_aux_streams",
       .member = &Self::max_aux_streams,
       .doc = "On so many streams beside that of the run an engine for a GPU may run layers beside "
-             "each other, where the times that were measured say that it pays. 0: on none; -1, as "
-             "at first: on as many as the builder likes.",
+             "each other, where the times that were measured say that it pays. 0: on none; -1, the "
+             "default: on as many as the builder likes.",
       .check = [](const int& count) {
         require(count >= 0, "max_aux_streams is ", count, "; expected 0 or more");
       }});
@@ -339,8 +339,8 @@ void BuilderConfig::visit(V&& v) {
              "the CPU's kernel in FP32, of plugins a function that they name, or else the first "
              "candidate. What differs by more than its types allow is left out with a warning; "
              "'strict': it ends the build. For a GPU each candidate that never ran on the device "
-             "runs in another process first, so that one that faults is left out, too. False, as "
-             "at first: plugins alone are compared.",
+             "runs in another process first, so that one that faults is left out, too. False, the "
+             "default: only plugins are compared.",
       .check = [](const VerificationLevel& level) { check_enum(level, "verification level"); },
       .flags = {{{.name = "--verify",
                   .help = "Compare what each candidate computes with a reference (the CPU's kernel "

@@ -47,7 +47,7 @@ class OptimizationProfile {
     using Self = OptimizationProfile;
     v(Setting<Self, float>{.name = "extra_memory_target",
                            .member = &Self::extra_memory_target,
-                           .doc = "0 to 1, as at first: how much more memory the profile may take "
+                           .doc = "0 to 1, by default 1: how much more memory the profile may take "
                                   "than one with constant shapes; without effect.",
                            .check = check_extra_memory_target});
     v(Setting<Self, Queue>{.name = "profile_stream",

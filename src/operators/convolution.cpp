@@ -33,7 +33,7 @@ void check_inputs(const Inference& inference, const ConvolutionParams& params) {
   } else {
     inference.require_floating(0);
     inference.require_same_type(1, 0);
-    inference.require(params.zero_point == 0, "a zero point belongs to bytes alone");
+    inference.require(params.zero_point == 0, "only bytes have a zero point");
   }
   inference.require_rank(0, 3, 5);
   inference.require_rank(1, inference.rank(0), inference.rank(0));

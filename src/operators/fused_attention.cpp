@@ -92,7 +92,7 @@ std::vector<OutputInfo> FusedAttention::infer(InferContext& context) const {
       dims = {lengths[0], batch, row};
       break;
   }
-  inference.require(params.fused.places.empty(), "a fused program takes the result alone, but has ",
+  inference.require(params.fused.places.empty(), "a fused program takes only the result, but has ",
                     params.fused.inputs(), " inputs");
   params.fused.check(inference, DataType::kFLOAT, dims, static_cast<int>(dims.size()) - 1);
   return {make_output(params.fused.present() ? params.fused.result : inference.input(0).dtype,

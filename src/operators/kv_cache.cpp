@@ -39,7 +39,7 @@ std::vector<OutputInfo> KvCacheUpdate::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"cache", "update", "write indices", "update lengths"},
                             is_packed ? 4 : 3, 4);
   inference.require(is_packed || inference.optional(3) == nullptr,
-                    "update lengths are for the form PACKED_NHD alone");
+                    "only the form PACKED_NHD has update lengths");
   check_inputs(inference, params());
   OutputInfo output = make_output(inference.input(0).dtype, inference.input(0).dims);
   output.aliased_input = 0;

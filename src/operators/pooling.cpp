@@ -22,7 +22,7 @@ PoolingAxes axes_of(std::string_view who, const PoolingParams& params, int count
     const int64_t covered = (result.window[i] - 1) * axis.dilation + 1;
     require(axis.pre < covered && axis.post < covered, who, ": padding (", axis.pre, " and ",
             axis.post, " on spatial axis ", i, ") must be smaller than the window, which covers ",
-            covered, ", so that no window lies in the padding alone");
+            covered, ", so that each window covers more than padding");
   }
   return result;
 }

@@ -76,8 +76,7 @@ std::vector<OutputInfo> Quantize::infer(InferContext& context) const {
   inference.require_type(0, is_floating(x.dtype) || x.dtype == DataType::kINT32,
                          "a floating-point number or INT32");
   inference.require(to == DataType::kINT8 || to == DataType::kUINT8 || to == DataType::kFP8,
-                    "quantizes to INT8, UINT8 or FP8 alone, not to type ",
-                    static_cast<int32_t>(to));
+                    "quantizes only to INT8, UINT8 or FP8, not to type ", static_cast<int32_t>(to));
   require_scales(inference, params().axis);
   if (inference.optional(2))
     inference.require_type(2, inference.input(2).dtype == to, "of the output's type");

@@ -57,7 +57,7 @@ std::vector<OutputInfo> Recurrence::infer(InferContext& context) const {
     inference.require_type(4, inference.input(4).dtype == DataType::kINT32, "INT32");
   for (const int i : {6, 7})
     inference.require(p.cell == RecurrentCell::kLSTM || inference.optional(i) == nullptr,
-                      inference.port(i), " belongs to an LSTM alone");
+                      inference.port(i), " belongs only to an LSTM");
 
   std::vector<OutputInfo> outputs = {make_output(x.dtype, {x.dims[0], count, batch, hidden})};
   const int states = p.cell == RecurrentCell::kLSTM ? 2 : 1;

@@ -27,7 +27,7 @@ Blob part(const std::shared_ptr<const Blob>& whole, uint64_t offset, uint64_t si
 PlanHeader read_header(const Blob& file) {
   PlanHeader header;
   if (file.size() < sizeof(header)) {
-    damaged("it has ", file.size(), " bytes, a header alone has ", sizeof(header),
+    damaged("it has ", file.size(), " bytes, and a header has ", sizeof(header),
             "; it is truncated or no engine");
   }
   std::memcpy(&header, file.data(), sizeof(header));

@@ -76,7 +76,7 @@ bool ShapeState::set_shape(int number, const Shape& shape) {
   if (!within({shape.begin(), shape.end()}, range)) {
     if (range.min == range.max)
       fail("shape ", shape, " of input '", name, "' is outside of profile ", profile_,
-           ", which has ", range.min, " alone; give that shape, or build the engine for others");
+           ", which has only ", range.min, "; give that shape, or build the engine for others");
     for (int axis = 0; axis < shape.rank(); ++axis)
       require(range.min[axis] != range.max[axis] || shape[axis] == range.min[axis], "shape ", shape,
               " of input '", name, "' is outside of profile ", profile_, ": extent ", axis,
@@ -117,7 +117,7 @@ void ShapeState::take_values(int number, const void* data) {
   }
   if (!within({taken.begin(), taken.end()}, range)) {
     const std::string range_text = range.min == range.max
-                                       ? str("has ", range.min, " alone")
+                                       ? str("has only ", range.min)
                                        : str("goes from ", range.min, " to ", range.max);
     fail("the values ", taken, " of shape input '", port.name, "' are outside of profile ",
          profile_, ", which ", range_text);

@@ -85,7 +85,7 @@ class _Kernel(Adapter):
         self.arch = self.arch.rstrip("af")
         if self.is_ptx:
             raise CompileError(
-                f"aot.cutile: cuTile makes cubins alone: arch='sm_90', not '{self.arch}'"
+                f"aot.cutile: cuTile makes only cubins: arch='sm_90', not '{self.arch}'"
             )
         self.alignment, self.index_bits = alignment, index_bits
         self.constraints = dict(constants)

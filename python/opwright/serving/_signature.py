@@ -156,7 +156,7 @@ def _spec(native: _core.ICudaEngine, name: str) -> TensorSpec:
         spec.numpy_type  # noqa: B018
     except ImportError:
         raise _core.Error(
-            f"tensor '{name}' is of type BF16, which NumPy has with ml_dtypes alone: "
+            f"tensor '{name}' is of type BF16, which NumPy has only with ml_dtypes: "
             "pip install ml_dtypes"
         ) from None
     return spec

@@ -75,7 +75,7 @@ def _window_indices(
         first = number * stride - padding
         inside = [i for i in range(first, first + covered, dilation) if 0 <= i < extent]
         if not inside:
-            raise Unsupported("a window in the padding alone")
+            raise Unsupported("a window that covers only padding")
         found.append(inside + inside[-1:] * (window - len(inside)))
     return found
 

@@ -356,7 +356,7 @@ void check_convolution(const Operator& op, const KernelArgs& args) {
     rules.require_that(bytes && own >= 2 && !params.has_residual &&
                            epilogue_of(params, args.inputs).has_value() &&
                            args.candidate->tactic_name != kIntegerLoop,
-                       "convolutions of bytes alone run a fused program on a CPU, one of scales, a "
+                       "on a CPU only convolutions of bytes run a fused program, one of scales, a "
                        "bias, activations and a residual");
     rules.require(y, {params.fused.result}, kImageFormats);
     for (size_t i = own; i < args.inputs.size(); ++i) {

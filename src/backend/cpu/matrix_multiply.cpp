@@ -522,13 +522,12 @@ void check_matrix_multiply(const Operator& op, const KernelArgs& args) {
   } else {
     rules.require_same(rules.output(0), rules.input(0));
     rules.require_that(!is_loop || kIndexTypes.has(rules.input(0).desc.type.dtype),
-                       "the integer loop multiplies integers alone");
+                       "the integer loop multiplies only integers");
   }
   rules.require_that(!is_loop || args.packed.empty(), "the integer loop packs nothing");
   rules.require_that(
       !params.fused.present() || (bytes && !is_loop && epilogue_of(params, args.inputs)),
-      "products of bytes alone run a fused program on a CPU, one of scales, a bias, activations "
-      "and "
+      "on a CPU only products of bytes run a fused program, one of scales, a bias, activations and "
       "a residual");
   for (size_t i = inputs; i < inputs + added; ++i) rules.require(rules.input(i), kConvertible);
   if (bytes) {

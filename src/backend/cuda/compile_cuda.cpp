@@ -22,8 +22,8 @@ CodeObject compile_cuda(const CudaDevice& device, const std::string& source,
   const Nvrtc& nvrtc = Nvrtc::get();
   const ComputeCapability capability = device.capability();
   if (is_for_one_architecture && level == HardwareCompatibilityLevel::kAMPERE_PLUS)
-    fail_with(ErrorCode::kUNSUPPORTED_STATE, name, " runs on ", device.architecture(),
-              " alone, and the engine is to have HardwareCompatibilityLevel.AMPERE_PLUS");
+    fail_with(ErrorCode::kUNSUPPORTED_STATE, name, " runs only on ", device.architecture(),
+              ", and the engine is to have HardwareCompatibilityLevel.AMPERE_PLUS");
   std::string target = level == HardwareCompatibilityLevel::kAMPERE_PLUS
                            ? nvrtc.portable_target_for(kAmpere)
                            : nvrtc.target_for(10 * capability.major + capability.minor);

@@ -281,7 +281,7 @@ def test_what_is_no_alignment_is_refused(make):
 
 
 def test_cutile_makes_no_ptx():
-    with pytest.raises(aot.CompileError, match="cuTile makes cubins alone: arch='sm_90'"):
+    with pytest.raises(aot.CompileError, match="cuTile makes only cubins: arch='sm_90'"):
         cutile(F32, arch="compute_90")
 
 

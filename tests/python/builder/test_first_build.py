@@ -105,7 +105,7 @@ def test_an_example_gives_shapes_and_the_values_that_decide_them():
         opwright.build(SIZED, shapes={"x": (3, 4)}, timing=False)
     engine = opwright.build(SIZED, example={"x": x, "size": size}, timing=False)
     np.testing.assert_array_equal(engine({"x": x, "size": size}), x.reshape(2, 6))
-    with pytest.raises(opwright.Error, match="2x6 alone|2.6"):
+    with pytest.raises(opwright.Error, match="has only .*2.*6"):
         engine(x, np.array([6, 2]))
 
 
