@@ -102,6 +102,7 @@ class CudaFunction final : public DeviceFunction {
   int num_parameters() const override { return num_parameters_; }
 
   void allow_shared_memory(uint32_t bytes) const override {
+    if (bytes == 0) return;  // the compiler limits static variables
     // Of this, the kernel's static variables take a part.
     constexpr uint32_t kAlwaysAllowed = 48 * 1024;
     const CudaDevice& device = module_->device();
