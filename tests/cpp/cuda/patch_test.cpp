@@ -352,7 +352,7 @@ TEST(CudaPatch, NetworksHaveCandidates) {
     for (const Candidate& candidate : candidates_of(op, std::span<const PortDesc>(inputs), outputs))
       number += is_patch(candidate) ? 1 : 0;
     EXPECT_GE(number, at_least(1)) << c.name;
-    EXPECT_LE(number, 6) << c.name;
+    EXPECT_TRUE(runs_all_tactics() || number <= 6) << c.name << ": " << number;
   }
 }
 

