@@ -25,7 +25,8 @@ With --quick only the tests of QUICK run, each tactic once, whatever the type an
 (OPWRIGHT_ALL_TACTICS=least). The fuzzer then runs only if --seconds says how long. Without --quick,
 all of the emulated GPU takes hours. It can be run in parts: --only names what runs, --tests those
 of the C++ tests, each part with a folder for its records (--out). --records counts them together.
---jobs processes share the C++ tests.
+--jobs processes share the C++ tests. --resume keeps the folder's records, and the tests leave out
+classes that the same process ran before.
 
 The GPU is the emulated one unless OPWRIGHT_CUDA_DRIVER names another.
 """
@@ -182,8 +183,9 @@ def collect(device: str, arguments: argparse.Namespace) -> tuple[list[Path], lis
     """Runs tests and fuzzers. Returns their records and the failures."""
     folder = Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
-    for record in folder.glob(f"{device}-*"):
-        record.unlink()
+    if not arguments.resume:
+        for record in folder.glob(f"{device}-*"):
+            record.unlink()
     environment = {**emulated(), **os.environ} if device == "cuda" else dict(os.environ)
     failures = []
 
@@ -295,6 +297,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", default=PARTS, choices=PARTS, help="run these parts")
     parser.add_argument("--tests", metavar="FILTER", help="of the C++ tests these (--gtest_filter)")
     parser.add_argument("--records", nargs="+", type=Path, help="count these, and run nothing")
+    parser.add_argument("--resume", action="store_true", help="go on after an interrupted call")
     parser.add_argument(
         "--out", default=str(ROOT / "build" / "tactics"), help="the folder for records"
     )

@@ -97,33 +97,52 @@ std::string_view asked_tactics() {
 /// Of each kernel's tactics each once.
 bool runs_least() { return asked_tactics() == "least"; }
 
-/// Kernel, tactic in whatever number of parts, the first type, and whether extents are open or fill
-/// accesses of 16 bytes. The first two alone where runs_least().
+/// Kernel, tactic in whatever number of parts, the first type, and the kind of shapes, as in
+/// tools/tactic_coverage.py. Only the first two where runs_least().
 std::string class_of(std::string_view kind, const Candidate& candidate,
                      std::span<const PortDesc> inputs, std::span<const PortDesc> outputs) {
   std::string_view tactic = candidate.tactic_name;
   if (tactic.ends_with(" parts")) tactic = tactic.substr(0, tactic.rfind(" in "));
   if (runs_least()) return str(kind, "/", tactic);
   bool is_open = false, fills = true;
+  const auto neighbours = [](const PortDesc& port, const PortType& type) -> int64_t {
+    const Shape& shape = port.max;
+    if (shape.rank() == 0) return 1;
+    const bool is_packed = type.format != TensorFormat::kLINEAR && shape.rank() > 1;
+    return shape[is_packed ? 1 : shape.rank() - 1];
+  };
   const auto look = [&](std::span<const PortDesc> ports, std::span<const PortType> types) {
     for (size_t i = 0; i < std::min(ports.size(), types.size()); ++i) {
       if (!ports[i].present) continue;
-      const Shape& shape = ports[i].max;
-      is_open |= ports[i].min != shape;
-      const int axis = types[i].format != TensorFormat::kLINEAR ? 1 : shape.rank() - 1;
-      fills &= axis >= 0 && axis < shape.rank() && shape[axis] * bits(types[i].dtype) % 128 == 0;
+      is_open |= ports[i].min != ports[i].max;
+      fills &= neighbours(ports[i], types[i]) * bits(types[i].dtype) % 128 == 0;
     }
   };
   look(inputs, candidate.inputs), look(outputs, candidate.outputs);
+  const bool is_single = !outputs.empty() && !candidate.outputs.empty() &&
+                         neighbours(outputs[0], candidate.outputs[0]) == 1;
   return str(kind, "/", tactic, "/", candidate.inputs.empty() ? "" : str(candidate.inputs[0]),
-             is_open ? "/open"
-             : fills ? "/vectors"
-                     : "/odd");
+             is_open     ? "/open"
+             : is_single ? "/single"
+             : fills     ? "/vectors"
+                         : "/odd");
 }
 
-/// The classes that were run.
+constexpr std::string_view kClassMember = ", \"class\": \"";
+
+/// The classes that were run, also by an earlier process that wrote the same record.
 std::set<std::string>& classes_run() {
-  static std::set<std::string> classes;
+  static std::set<std::string> classes = [] {
+    std::set<std::string> recorded;
+    const char* const name = std::getenv("OPWRIGHT_TACTICS");
+    std::ifstream file(name == nullptr ? "" : name);
+    for (std::string line; std::getline(file, line);)
+      if (size_t begin = line.find(kClassMember); begin != std::string::npos) {
+        begin += kClassMember.size();
+        recorded.insert(line.substr(begin, line.find('"', begin) - begin));
+      }
+    return recorded;
+  }();
   return classes;
 }
 
@@ -131,7 +150,9 @@ std::set<std::string>& classes_run() {
 /// the device's kernels have, and those that a kernel listed or a test ran, with the ports.
 class TacticRecord {
  public:
-  void add(const char* event, std::string_view kind, const Candidate& candidate,
+  static constexpr std::string_view kListed = "listed", kRun = "run";
+
+  void add(std::string_view event, std::string_view kind, const Candidate& candidate,
            std::span<const PortDesc> inputs, std::span<const PortDesc> outputs) {
     if (!file_.is_open()) return;
     std::string line =
@@ -150,6 +171,7 @@ class TacticRecord {
       }
       line += "]";
     }
+    if (event == kRun) line += str(kClassMember, class_of(kind, candidate, inputs, outputs), "\"");
     if (seen_.insert(line).second) file_ << line << "}\n" << std::flush;
   }
   static TacticRecord& instance() {
@@ -310,7 +332,7 @@ std::vector<Candidate> candidates_of(const Operator& op, std::span<const PortDes
   // What is listed can be stored: what checks plans must let it pass.
   for (const Candidate& candidate : candidates) {
     check_ports(op, candidate, inputs, outputs);
-    TacticRecord::instance().add("listed", op.kind(), candidate, inputs, outputs);
+    TacticRecord::instance().add(TacticRecord::kListed, op.kind(), candidate, inputs, outputs);
   }
   if (runs_each_once() && !candidates.empty()) {
     const Candidate first = candidates[0];
@@ -403,7 +425,7 @@ TestKernel::TestKernel(const Operator& op, const Candidate& candidate,
 std::vector<Values> TestKernel::run(std::span<const TestInput> inputs,
                                     std::span<const TestOutput> outputs, int in_place, int shift) {
   const DeviceScope scope(test_device());
-  TacticRecord::instance().add("run", kind_, candidate_, inputs_, outputs_);
+  TacticRecord::instance().add(TacticRecord::kRun, kind_, candidate_, inputs_, outputs_);
   classes_run().insert(class_of(kind_, candidate_, inputs_, outputs_));
   std::vector<Shape> input_shapes, output_shapes;
   std::vector<std::unique_ptr<GuardedBuffer>> input_buffers, output_buffers;

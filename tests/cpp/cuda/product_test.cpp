@@ -459,10 +459,11 @@ TEST(CudaProduct, FewRowsOfOpenExtent) {
   const std::vector<PortDesc> outputs = {port_of({{0, 40}, {n, n}}, type)};
   const Values b = rounded(random_values({n, k}, 2), type);
   int found = 0;
-  for (int64_t i = 0; i < 2; ++i) {
+  for (const auto& [tactic, name] : {std::pair(60, "rows 8x16x128, 4 warps, 1 stages"),
+                                     std::pair(71, "rows 16x16x128, 4 warps, 1 stages")}) {
     Candidate candidate;
     candidate.inputs = {{type}, {type}}, candidate.outputs = {{type}};
-    candidate.tactic = i == 0 ? 60 : 71;
+    candidate.tactic = tactic, candidate.tactic_name = name;
     TestKernel kernel(op, candidate, inputs, outputs);
     for (const int64_t m : {1, 8, 9, 40}) {
       const Values a = rounded(random_values({m, k}, 1), type);
