@@ -17,6 +17,8 @@ PRESET = cmake --preset $(1) -DPython_EXECUTABLE=$(CURDIR)/$(VENV_PYTHON)
 # Each long step says what it took: bash's `time` prints this.
 SHELL := /bin/bash
 export TIMEFORMAT := === %0lR
+# Tests start thousands of processes of Python. Without kept byte code each compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build test demo docs lint bench clean test-cpp test-python test-workers test-alone test-sanitizers test-asan test-tsan test-fuzz fuzz-scripts fuzz-tactics fuzz-models fuzz-program test-aarch64 wheels dist release site

@@ -21,7 +21,8 @@ BUILD = HERE.parents[1] / "build"
 @pytest.fixture(scope="session", autouse=True)
 def server(tmp_path_factory):
     """From which the tests' processes are forked."""
-    server = case_server.Server(tmp_path_factory.mktemp("cases"))
+    imported = ["cases", "onnx.helper", "onnx.parser", "pytest"]
+    server = case_server.Server(tmp_path_factory.mktemp("cases"), HERE, imported)
     yield server
     server.stop()
 

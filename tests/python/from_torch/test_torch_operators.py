@@ -9,6 +9,8 @@ import opwright
 torch = pytest.importorskip("torch")
 methods = pytest.importorskip("torch.testing._internal.common_methods_invocations")
 
+from torch.testing._internal import common_utils  # noqa: E402
+from torch.testing._internal.opinfo import core as opinfo_core  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 from torch_refusals import NOT_COMPARED, REFUSED  # noqa: E402
@@ -84,9 +86,12 @@ def outcomes(info, dtype) -> set[str]:
 
 @pytest.fixture(autouse=True, scope="module")
 def examples_are_quick():
-    """Each example seeds PyTorch's generators; those of absent GPUs keep a stack trace of the call for later."""
+    """PyTorch searches the stack for its own test at each example. Each example seeds PyTorch's generators; those of
+    absent GPUs keep a stack trace of the call for later."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.random, "_manual_seed_impl", torch.random.default_generator.manual_seed)
+        for module in (common_utils, opinfo_core):
+            patch.setattr(module, "extract_test_fn", lambda: None)
         yield
 
 

@@ -1,7 +1,7 @@
 """Hostile models: small files that refer to missing things, or stand for endless work.
 
-Run as a program with a case's name, this file builds the model, runs it if it can be built, and
-prints the outcome with the seconds and the memory that it took.
+`main` builds the model of a case, runs it if it can be built, and prints the outcome with the seconds and
+the memory that it took. It is for a process that does nothing else.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 import resource
-import sys
 import time
 from collections.abc import Callable
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+import opwright
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 HUGE = 1 << 60
@@ -694,8 +695,9 @@ def current() -> int:
 
 
 def main(name: str) -> None:
-    import opwright
-
+    # What a case may never take, whatever is wrong.
+    resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     relu = helper.make_graph(
         [node("Relu", ["x"], ["y"])], "g", [value("x", FLOAT, [4])], [value("y", FLOAT, [4])]
     )
@@ -727,7 +729,3 @@ def main(name: str) -> None:
     seconds = time.process_time() - start
     peak = int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read()).group(1)) * 1024
     print(json.dumps({"outcome": outcome, "seconds": seconds, "bytes": peak - before}))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

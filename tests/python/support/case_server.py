@@ -15,25 +15,29 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 SECONDS = 120
-IMPORTED = ["cases", "onnx.helper", "onnx.parser", "pytest"]
 FOLDER = "OPWRIGHT_CASE_FOLDER"
 """The environment variable that names the server's folder, which tests may put files in, too."""
 
 
 class Server:
-    """The server's process; it ends with this one."""
+    """The server's process, which `run` asks until it is stopped. It ends with this process.
 
-    def __init__(self, folder: Path) -> None:
+    :param modules: what it imports, beside what is installed from `modules_folder`.
+    """
+
+    def __init__(self, folder: Path, modules_folder: Path, modules: Sequence[str]) -> None:
         # Cases have one thread: a second one costs more than their small engines gain.
         few = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS")}
-        self.folder = str(folder)
-        os.environ[FOLDER] = self.folder  # for a case that is run by hand
-        environment = {"OPWRIGHT_DEVICE": "cpu", **few, **os.environ}
+        self.outer = os.environ.get(FOLDER)
+        os.environ[FOLDER] = str(folder)
+        path = os.pathsep.join([str(modules_folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {"OPWRIGHT_DEVICE": "cpu", **os.environ, **few, "PYTHONPATH": path}
         self.process = subprocess.Popen(
-            [sys.executable, __file__],
+            [sys.executable, __file__, *modules],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -44,6 +48,10 @@ class Server:
 
     def stop(self) -> None:
         self.process.communicate()
+        if self.outer is None:
+            del os.environ[FOLDER]
+        else:
+            os.environ[FOLDER] = self.outer
 
 
 def run(module: str, function: str, **arguments: str) -> tuple[int, str]:
@@ -77,7 +85,7 @@ def answer(connection: socket.socket) -> None:
 
 
 def main() -> None:
-    for name in IMPORTED:
+    for name in sys.argv[1:]:
         importlib.import_module(name)
     gc.freeze()  # what is imported would be copied and walked at each process's end
     with socket.socket(socket.AF_UNIX) as listener:
