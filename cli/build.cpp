@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/limits.h"
 #include "base/printable.h"
+#include "base/units.h"
 #include "compile/build_budget.h"
 #include "compile/compile.h"
 #include "compile/progress_display.h"
@@ -104,11 +105,10 @@ void check_folder(const std::string& output) {
 }
 
 [[noreturn]] void refuse_model(const std::string& model, const OnnxParser& parser) {
-  const size_t count = parser.errors().size();
   const bool lacks_plugin = std::ranges::any_of(parser.errors(), [](const OnnxError& error) {
     return error.kind == onnxparser::ErrorCode::kUNSUPPORTED_NODE;
   });
-  fail("'", model, "' cannot be taken over: ", count, " problem", count == 1 ? "" : "s",
+  fail("'", model, "' cannot be taken over: ", counted(parser.errors().size(), "problem"),
        ", see above",
        lacks_plugin ? "; operators come from plugin libraries, and from Python with --plugins "
                       "my_operators.py, which `python -m opwright build` takes, too"
@@ -288,8 +288,9 @@ void build(BuildCommand& command) {
     std::printf("{\"engine\": %s, \"bytes\": %zu, \"layers\": %zu, \"seconds\": %.3f}\n",
                 json_string(options.output).c_str(), built.bytes, layers, built.seconds);
   else if (!command.quiet)
-    std::printf("%s: %zu layers, %s, built in %s\n", printable(options.output).c_str(), layers,
-                bytes_text(built.bytes).c_str(), time_text(1000 * built.seconds).c_str());
+    std::printf("%s: %s, %s, built in %s\n", printable(options.output).c_str(),
+                counted(layers, "layer").c_str(), bytes_text(built.bytes).c_str(),
+                time_text(1000 * built.seconds).c_str());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "backend/backend.h"
 #include "base/limits.h"
 #include "base/printable.h"
+#include "base/units.h"
 #include "bindings.h"
 #include "compile/builder_config.h"
 #include "network/network.h"
@@ -39,10 +40,6 @@ std::string port_list(const Ports& ports, const Show& show) {
   }
   if (ports.size() > kMost) all += str(" and ", ports.size() - kMost, " more");
   return all.empty() ? "nothing" : all;
-}
-
-std::string counted(size_t count, const char* what) {
-  return str(count, ' ', what, count == 1 ? "" : "s");
 }
 
 std::string device_of(const Engine& engine) {

@@ -49,7 +49,8 @@ std::string closest_name(std::string_view wrong, std::span<const std::string> na
     if (name.size() > kLongest) continue;
     const std::string candidate = plain(name);
     if (const size_t d = distance(given, candidate);
-        d < least || (d == least && best == nullptr && d < candidate.size())) {
+        d < least ||
+        (d == least && best == nullptr && 2 * d <= given.size() && d < candidate.size())) {
       least = d;
       best = &name;
     }

@@ -46,4 +46,8 @@ std::string time_text(double milliseconds) {
 
 std::string bytes_text(uint64_t bytes) { return in_units(kByteUnits, static_cast<double>(bytes)); }
 
+std::string counted(size_t count, std::string_view what) {
+  return std::to_string(count).append(" ").append(what).append(count == 1 ? "" : "s");
+}
+
 }  // namespace opwright

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace opwright {
 
@@ -27,5 +29,8 @@ std::string time_text(double milliseconds);
 
 /// "512 B", "1.5 GiB".
 std::string bytes_text(uint64_t bytes);
+
+/// "1 layer", "2 layers".
+std::string counted(size_t count, std::string_view what);
 
 }  // namespace opwright

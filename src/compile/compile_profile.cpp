@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/units.h"
 #include "compile/build_progress.h"
 #include "compile/contest.h"
 #include "compile/profile_nodes.h"
@@ -241,10 +242,11 @@ class ProfileCompiler {
     progress_("writing", 0, 1);
     build_.emitter.add_schedule(steps, build_.ranges, tuner_.constants());
     if (build_.config.enclosing != nullptr) return;
-    build_.config.log.info("Compiled ", nodes_.size(), " layers into ", steps.steps.size(),
-                           " steps, ", steps.reformats, " of them conversions; ", tuner_.timed(),
-                           " kernels timed, ", tuner_.compared(),
-                           " compared with a reference; arena of ", steps.arena_size, " bytes");
+    build_.config.log.info("Compiled ", counted(nodes_.size(), "layer"), " into ",
+                           counted(steps.steps.size(), "step"), ", ", steps.reformats,
+                           " of them conversions; ", counted(tuner_.timed(), "kernel"), " timed, ",
+                           tuner_.compared(), " compared with a reference; arena of ",
+                           steps.arena_size, " bytes");
   }
 
   const ProfileBuild& build_;

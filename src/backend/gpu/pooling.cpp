@@ -2,8 +2,8 @@
 
 #include "backend/candidates.h"
 #include "backend/gpu/kernels.h"
+#include "backend/gpu/pooling_writer.h"
 #include "backend/gpu/rows.h"
-#include "backend/gpu/window_writer.h"
 #include "base/error.h"
 #include "base/types.h"
 
@@ -47,7 +47,7 @@ std::vector<Candidate> pooling_candidates(const Operator& op, const CandidateQue
 std::optional<GeneratedKernel> generate_pooling(const Operator& op, const KernelArgs& args) {
   const PoolingParams& params = static_cast<const Pooling&>(op).params();
   const int lanes = lanes_per_window(params, args).at(args.candidate->tactic);
-  WindowWriter writer("pooling", params, args, lanes);
+  PoolingWriter writer("pooling", params, args, lanes);
   KernelSource& source = writer.source();
   source.check(Expr::select(writer.count(), min(numel(writer.x()), Expr(1)), Expr(1)),
                "there is nothing to pool in an input without elements");

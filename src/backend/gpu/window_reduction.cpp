@@ -3,8 +3,8 @@
 #include <cstdio>
 
 #include "backend/gpu/kernels.h"
+#include "backend/gpu/pooling_writer.h"
 #include "backend/gpu/rows.h"
-#include "backend/gpu/window_writer.h"
 #include "base/types.h"
 
 namespace opwright::gpu {
@@ -17,14 +17,14 @@ std::vector<Candidate> candidates(const Operator&, const CandidateQuery& query) 
 
 std::optional<GeneratedKernel> generate_max(const Operator& op, const KernelArgs& args) {
   const IndexedMaxPoolingParams& params = static_cast<const IndexedMaxPooling&>(op).params();
-  WindowWriter writer("indexed_max_pooling", params.pooling, args);
+  PoolingWriter writer("indexed_max_pooling", params.pooling, args);
   writer.config().flag("kIsColumnMajor", params.column_major);
   return writer.write("pool_with_indices", "in0, out0, out1");
 }
 
 std::optional<GeneratedKernel> generate_lp(const Operator& op, const KernelArgs& args) {
   const LpPoolingParams& params = static_cast<const LpPooling&>(op).params();
-  WindowWriter writer("lp_pooling", params.pooling, args);
+  PoolingWriter writer("lp_pooling", params.pooling, args);
   char p[40];
   std::snprintf(p, sizeof p, "%.17e", static_cast<double>(params.p));
   writer.config().value("double", "kP", p);

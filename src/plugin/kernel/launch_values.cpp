@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/types.h"
+#include "base/units.h"
 
 namespace opwright {
 
@@ -141,14 +142,11 @@ void LaunchValues::require_at_least(int64_t least, int32_t instruction, const ch
 }
 
 std::string LaunchValues::describe_arguments() const {
-  const auto count = [](size_t number, const char* what) {
-    return str(number, ' ', what, number == 1 ? "" : "s");
-  };
   const std::string scratch =
-      launch_.scratch.empty() ? "" : ", " + count(launch_.scratch.size(), "scratch pointer");
-  const std::string maps = maps_.empty() ? "" : ", " + count(maps_.size(), "tensor map");
-  return str(count(num_inputs_, "input"), ", ", count(scalars_.size(), "extra argument"), ", ",
-             count(num_outputs_, "output"), scratch, maps);
+      launch_.scratch.empty() ? "" : ", " + counted(launch_.scratch.size(), "scratch pointer");
+  const std::string maps = maps_.empty() ? "" : ", " + counted(maps_.size(), "tensor map");
+  return str(counted(num_inputs_, "input"), ", ", counted(scalars_.size(), "extra argument"), ", ",
+             counted(num_outputs_, "output"), scratch, maps);
 }
 
 /// The first expression of the launch that cannot be evaluated for the symbols.

@@ -7,8 +7,8 @@
 namespace opwright {
 namespace {
 
-const std::vector<std::string> kFlags = {"--output", "--shapes",         "--fp16",
-                                         "--bf16",   "--strongly-typed", "--device"};
+const std::vector<std::string> kFlags = {"--output",         "--shapes", "--fp16", "--bf16",
+                                         "--strongly-typed", "--device", "--fp8"};
 
 TEST(DidYouMean, FindsWhatSomebodyMistyped) {
   const std::pair<const char*, const char*> cases[] = {
@@ -20,7 +20,7 @@ TEST(DidYouMean, FindsWhatSomebodyMistyped) {
 }
 
 TEST(DidYouMean, SaysNothingWhereNothingIsNear) {
-  for (const char* wrong : {"", "--", "--quux", "--compression-level"})
+  for (const char* wrong : {"", "--", "--foo", "--quux", "--compression-level"})
     EXPECT_EQ(did_you_mean(wrong, kFlags), "") << wrong;
   EXPECT_EQ(closest_name(std::string(100000, 'x'), kFlags), "");
 }

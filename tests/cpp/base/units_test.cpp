@@ -26,5 +26,11 @@ TEST(Units, BytesAreInTheUnitThatSuitsThem) {
   EXPECT_EQ(bytes_text(~uint64_t{0}), "16.0 EiB");
 }
 
+TEST(Units, OneOfAThingIsNoPlural) {
+  EXPECT_EQ(counted(0, "layer"), "0 layers");
+  EXPECT_EQ(counted(1, "layer"), "1 layer");
+  EXPECT_EQ(counted(12, "layer"), "12 layers");
+}
+
 }  // namespace
 }  // namespace opwright

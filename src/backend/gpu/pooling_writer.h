@@ -11,11 +11,11 @@ namespace opwright::gpu {
 
 /// Writes kernels of pooling.cuh, which make each output from a window of an input [N, C,
 /// spatial...].
-class WindowWriter {
+class PoolingWriter {
  public:
   /// `lanes` neighbouring threads share a window: 1, a warp, or a block of kThreads.
-  WindowWriter(std::string_view name, const PoolingParams& params, const KernelArgs& args,
-               int lanes = 1);
+  PoolingWriter(std::string_view name, const PoolingParams& params, const KernelArgs& args,
+                int lanes = 1);
 
   KernelSource& source() { return source_; }
   const SymShape& x() const { return x_; }

@@ -1,4 +1,4 @@
-#include "backend/gpu/window_writer.h"
+#include "backend/gpu/pooling_writer.h"
 
 #include <limits>
 
@@ -26,8 +26,8 @@ bool is_inside(const WindowAxis& axis, const Expr& input, const Expr& window, co
 
 }  // namespace
 
-WindowWriter::WindowWriter(std::string_view name, const PoolingParams& params,
-                           const KernelArgs& args, int lanes)
+PoolingWriter::PoolingWriter(std::string_view name, const PoolingParams& params,
+                             const KernelArgs& args, int lanes)
     : source_(std::string(name), args), x_(source_.dims(0)), lanes_(lanes) {
   const auto spatial = static_cast<int>(x_.size()) - 2;
   const Ints window = per_axis(name, "window", params.window, spatial, 1, 1);
@@ -66,7 +66,7 @@ WindowWriter::WindowWriter(std::string_view name, const PoolingParams& params,
   config_.flag("kIsRoundedUp", params.padding_mode == PaddingMode::kEXPLICIT_ROUND_UP);
 }
 
-GeneratedKernel WindowWriter::write(std::string_view function, std::string_view arguments) {
+GeneratedKernel PoolingWriter::write(std::string_view function, std::string_view arguments) {
   source_.add_declarations(include("pooling.cuh") + config_.write());
   return source_.finish(str("const PoolingWindows<Config> all = {", windows_, "};\n", function,
                             "(all, ", arguments, ");\n"),
