@@ -20,8 +20,8 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "build" / "site"
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-
-
+# Pages of figures name everything. In the search those that explain come first.
+LESS_WEIGHT = "---\nsearch:\n  boost: 0.2\n---\n\n"
 FENCE = re.compile(r"^```(\w+) +(.*)$", re.MULTILINE)
 
 
@@ -70,7 +70,8 @@ def gather(pages: Path) -> None:
     for name in wanted:
         (pages / name).parent.mkdir(parents=True, exist_ok=True)
         if name.endswith(".md"):
-            (pages / name).write_text(FENCE.sub(fence, (ROOT / name).read_text()))
+            weight = LESS_WEIGHT if name in results or name == "CHANGELOG.md" else ""
+            (pages / name).write_text(weight + FENCE.sub(fence, (ROOT / name).read_text()))
         else:
             shutil.copyfile(ROOT / name, pages / name)
     shutil.copyfile(ROOT / "tools" / "site.css", pages / "site.css")

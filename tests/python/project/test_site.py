@@ -125,6 +125,15 @@ def test_search_finds_a_page(browser, address, words, page):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+@pytest.mark.parametrize("words", ["attention", "decoder", "FP8", "timing cache", "convolution"])
+def test_search_lists_pages_that_explain_before_figures(browser, address, words):
+    browser.open(f"{address}/index.html?q={words.replace(' ', '+')}")
+    links = browser.until("Array.from(document.querySelectorAll('a.md-search-result__link'), a => a.pathname)")
+    kinds = ["/docs/results/" in link or link.endswith("/CHANGELOG.html") for link in links]
+    assert len(kinds) > 5 and not any(kinds[:5]), links[:5]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 def test_pictures_are_drawn_and_pages_hang_together(browser, address):
     browser.open(f"{address}/index.html")
     drawn = "document.querySelector('article img')?.complete && "
