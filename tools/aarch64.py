@@ -234,6 +234,8 @@ def test_python() -> None:
     env = environment() | {
         "OPWRIGHT_PROGRAM": str(program),
         "OPWRIGHT_TEST_PLUGIN_DIR": str(BUILD / "tests" / "cpp" / "plugins"),
+        # Not build/dev's emulated GPU, which is a library of this machine's architecture.
+        "OPWRIGHT_EMULATION_DIR": str(BUILD / "tests" / "emulation"),
     }
     run(PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, cwd=TOP, env=env)
 
