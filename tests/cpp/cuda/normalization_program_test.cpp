@@ -58,7 +58,7 @@ Values normalized(const NormalizationCase& c, const Values& x, const Values& sca
   });
 }
 
-const NormalizationCase kCases[] = {
+const NormalizationCase kNormalizationCases[] = {
     {"narrow groups", {2, 32, 19, 23}, {1e-5f, 12, 8}},
     {"groups of vectors", {3, 64, 9, 17}, {1e-5f, 12, 2}, 100},
     {"groups of parts of vectors", {1, 96, 33, 31}, {1e-5f, 12, 8}},
@@ -76,11 +76,11 @@ const NormalizationCase kCases[] = {
 TEST(CudaNormalization, ProgramsOfGroups) {
   int64_t tested = 0;
   PairSelection pairs;
-  for (const NormalizationCase& c : kCases)
+  for (const NormalizationCase& c : kNormalizationCases)
     for (const DataType type : {DataType::kHALF, DataType::kFLOAT, DataType::kBF16}) {
       const bool is_first = c.name == "narrow groups";
       if ((type == DataType::kBF16 && !is_first) ||
-          (type == DataType::kFLOAT && (&c - kCases) % 3 == 1))
+          (type == DataType::kFLOAT && (&c - kNormalizationCases) % 3 == 1))
         continue;
       ProgramWriter writer;
       using Op = ElementWiseOperation;

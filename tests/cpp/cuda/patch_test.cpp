@@ -64,7 +64,7 @@ Values sums_of(const PatchCase& c, const std::vector<TestInput>& inputs) {
 }
 
 const Ints k1 = {1, 1, 1};
-const PatchCase kCases[] = {
+const PatchCase kPatchCases[] = {
     {"groups of 4", {2, 128, 19, 21}, {128, 4, 3, 3}, 32},
     {"groups of 4, stride 2", {1, 64, 30, 31}, {64, 4, 3, 3}, 16, {2, 2}},
     {"groups of 8", {2, 72, 9, 17}, {72, 8, 3, 3}, 9},
@@ -113,7 +113,7 @@ const PatchCase kCases[] = {
 TEST(CudaPatch, EveryTileAgreesWithTheLoops) {
   std::set<int64_t> tactics;
   Selection selection(12);
-  for (const PatchCase& c : kCases)
+  for (const PatchCase& c : kPatchCases)
     for (const DataType type : {DataType::kHALF, DataType::kBF16}) {
       ConvolutionParams params = params_of(c);
       params.has_residual = true;
@@ -170,7 +170,7 @@ TEST(CudaPatch, BlocksTakeSeveralTiles) {
 
 /// A program that reads an element, an element per channel and a scalar, and stores bytes.
 TEST(CudaPatch, ProgramsAndOtherResults) {
-  for (const PatchCase& c : kCases) {
+  for (const PatchCase& c : kPatchCases) {
     if (c.name != "groups of 8" && c.name != "dense" && c.name != "dense, odd maps" &&
         c.name != "volume, stride 2")
       continue;

@@ -38,6 +38,9 @@ struct Block {
   /// products to two rows: one lane's part of a warpgroup's product.
   void (*multiply_floats)(const float* first, const float* second, const float* b, int depth,
                           int columns, float* to_first, float* to_second);
+  /// The same of elements of E4M3, whose sums are cut.
+  void (*multiply_e4m3)(const float* first, const float* second, const float* b, int depth,
+                        int columns, float* to_first, float* to_second);
   void (*multiply_ints)(const int* first, const int* second, const int* b, int depth, int columns,
                         int* to_first, int* to_second);
 };

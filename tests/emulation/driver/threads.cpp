@@ -252,6 +252,7 @@ void set_callbacks(Block& block, void (*on_trap)()) {
   block.shared_of = shared_of;
   block.multiply_floats = multiply_rows;
   block.multiply_ints = multiply_rows;
+  block.multiply_e4m3 = multiply_e4m3_rows;
 }
 
 BlockEnd run_collective_blocks(const Table& table, const Entry& entry, void** parameters,
