@@ -163,80 +163,89 @@ __device__ inline void store_normalized(const NormalizationArguments<Config>& al
   }
 }
 
-// `row_place` returns the place of a row, and `place` that of access number `unit` of a row, with
-// `width` elements.
+// A thread's part of the team that normalizes a row. `row_place` returns the place of a row, and
+// `place` that of access number `unit` of a row, with `width` elements.
 template <int width, class Config, class RowPlace, class Place, class Program>
-__device__ inline void normalize(NormalizationArguments<Config> all, const RowPlace& row_place,
-                                 const Place& place, const Program& program) {
+struct NormalizationTeam {
   typedef Pack<typename Config::Element, width> Access;
   typedef NormalizationAffine<Config, width> Affine;
-  constexpr int kBlocks = Config::kBlocks, kTeams = Config::kTeams;
-  constexpr int kLanes = Config::kLanes * kBlocks;
-  constexpr long long kUnits = (Config::kMost + width - 1) / width;
-  constexpr long long kUnitsOfLane = (kUnits + kLanes - 1) / kLanes;
-  constexpr bool kKeeps = kUnitsOfLane * width <= Config::kMostKept;
-  constexpr bool kPreloads = kKeeps && Config::kKeepsAffine;
+  static constexpr int kLanes = Config::kLanes * Config::kBlocks;
+  static constexpr long long kUnits = (Config::kMost + width - 1) / width;
+  static constexpr long long kUnitsOfLane = (kUnits + kLanes - 1) / kLanes;
+  static constexpr bool kKeeps = kUnitsOfLane * width <= Config::kMostKept;
+  static constexpr bool kPreloads = kKeeps && Config::kKeepsAffine;
+  static constexpr int kKept = kKeeps && kUnitsOfLane > 0 ? (int)kUnitsOfLane : 1;
   // A thread's FP32 sum of so many elements may miss the mean by more than its last bits.
-  constexpr bool kCorrects = !Config::kIsRms && kUnitsOfLane * width > 32;
-  constexpr int kKept = kKeeps && kUnitsOfLane > 0 ? (int)kUnitsOfLane : 1;
-  const int thread = (int)threadIdx.x;
-  const int team = Config::kIsInner ? thread / Config::kLanes : thread % kTeams;
-  const int lane = (int)(blockIdx.x % kBlocks) * Config::kLanes +
-                   (Config::kIsInner ? thread % Config::kLanes : thread / kTeams);
+  static constexpr bool kCorrects = !Config::kIsRms && kUnitsOfLane * width > 32;
+
+  const NormalizationArguments<Config>& all;
+  const RowPlace& row_place;
+  const Place& place;
+  // Which of the block's teams, and which of the team's threads.
+  const int number =
+      Config::kIsInner ? (int)threadIdx.x / Config::kLanes : (int)threadIdx.x % Config::kTeams;
+  const int lane =
+      (int)(blockIdx.x % Config::kBlocks) * Config::kLanes +
+      (Config::kIsInner ? (int)threadIdx.x % Config::kLanes : (int)threadIdx.x / Config::kTeams);
   const Index units = all.count / width;
   Affine affine[kPreloads ? kKept : 1];
-  if constexpr (kPreloads)
+  bool is_row;
+  NormalizationPlace row;
+  float kept[kKept][width];
+
+  // Reads the scale and bias that all rows share.
+  __device__ void preload() {
+    if constexpr (kPreloads)
 #pragma unroll
-    for (int j = 0; j < kKept; ++j) {
-      const Index unit = lane + j * kLanes;
-      if (unit >= units) continue;
-      const NormalizationPlace at = place(unit);
-      affine[j].read(all, at.scale, at.bias);
-    }
-  // Before a block of the cluster begins, others cannot write its shared memory.
-  if constexpr (kBlocks > 1) sync_cluster();
-  all.wait();
-  program.wait();
-  // All threads run the same rounds, since they wait for each other.
-  for (Index first = (Index)(blockIdx.x / kBlocks) * kTeams; first < all.rows;
-       first += (Index)(gridDim.x / kBlocks) * kTeams) {
-    const bool is_row = first + team < all.rows;
-    const NormalizationPlace row = row_place(is_row ? first + team : 0);
-    float kept[kKept][width];
-    const auto read = [&](float(&v)[width], Index unit) {
-      const Access access = *(const Access*)(all.x + (row.x + place(unit).x));
+      for (int j = 0; j < kKept; ++j) {
+        const Index unit = lane + j * kLanes;
+        if (unit >= units) continue;
+        const NormalizationPlace at = place(unit);
+        affine[j].read(all, at.scale, at.bias);
+      }
+  }
+  __device__ void begin(Index of_row) {
+    is_row = of_row < all.rows;
+    row = row_place(is_row ? of_row : 0);
+  }
+  __device__ void read(float (&v)[width], Index unit) const {
+    const Access access = *(const Access*)(all.x + (row.x + place(unit).x));
 #pragma unroll
-      for (int q = 0; q < width; ++q) v[q] = load(access.at[q]);
-    };
-    // Calls take(values, unit, number) for each of the lane's accesses.
-    const auto each = [&](bool is_first, const auto& take) {
-      if constexpr (kKeeps) {
+    for (int q = 0; q < width; ++q) v[q] = load(access.at[q]);
+  }
+  // Calls take(values, unit, number) for each of the lane's accesses.
+  template <class Take>
+  __device__ void each(bool is_first, const Take& take) {
+    if constexpr (kKeeps) {
 #pragma unroll
-        for (int j = 0; j < kKept; ++j) {
-          const Index unit = lane + j * kLanes;
-          if (is_row && unit < units) {
-            if (is_first) read(kept[j], unit);
-            take(kept[j], unit, j);
-          }
-        }
-      } else {
-#pragma unroll 4
-        for (Index unit = lane; is_row && unit < units; unit += kLanes) {
-          float v[width];
-          read(v, unit);
-          take(v, unit, 0);
+      for (int j = 0; j < kKept; ++j) {
+        const Index unit = lane + j * kLanes;
+        if (is_row && unit < units) {
+          if (is_first) read(kept[j], unit);
+          take(kept[j], unit, j);
         }
       }
-    };
-    float mean = 0.0f, sum = 0.0f, squares = 0.0f;
-    if constexpr (!Config::kIsRms) {
-      each(true, [&](const float(&v)[width], Index, int) {
-#pragma unroll
-        for (int q = 0; q < width; ++q) sum += v[q];
-      });
-      mean = sum_of_team<Config>(sum, 0) / (float)all.count;
+    } else {
+#pragma unroll 4
+      for (Index unit = lane; is_row && unit < units; unit += kLanes) {
+        float v[width];
+        read(v, unit);
+        take(v, unit, 0);
+      }
     }
-    float deviations = 0.0f;
+  }
+  __device__ float mean() {
+    if constexpr (Config::kIsRms) return 0.0f;
+    float sum = 0.0f;
+    each(true, [&](const float(&v)[width], Index, int) {
+#pragma unroll
+      for (int q = 0; q < width; ++q) sum += v[q];
+    });
+    return sum_of_team<Config>(sum, 0) / (float)all.count;
+  }
+  // Corrects the mean.
+  __device__ float variance(float& mean) {
+    float squares = 0.0f, deviations = 0.0f;
     each(Config::kIsRms, [&](const float(&v)[width], Index, int) {
 #pragma unroll
       for (int q = 0; q < width; ++q) {
@@ -252,8 +261,10 @@ __device__ inline void normalize(NormalizationArguments<Config> all, const RowPl
       variance -= missed * missed;
     }
     // The next row's first sum takes the same parts as this row's last one.
-    if constexpr (kBlocks > 1 && (Config::kIsRms || kCorrects)) sync_cluster();
-    const float factor = 1.0f / sqrtf(variance + Config::kEpsilon);
+    if constexpr (Config::kBlocks > 1 && (Config::kIsRms || kCorrects)) sync_cluster();
+    return variance;
+  }
+  __device__ void write(float mean, float factor, const Program& program) {
     each(false, [&](const float(&v)[width], Index unit, int number) {
       const NormalizationPlace at = place(unit);
       Affine own;
@@ -270,6 +281,26 @@ __device__ inline void normalize(NormalizationArguments<Config> all, const RowPl
       const Index to = row.x + at.x;
       store_normalized(all, results, to, program, program.read(Width<width>(), to));
     });
+  }
+};
+
+template <int width, class Config, class RowPlace, class Place, class Program>
+__device__ inline void normalize(NormalizationArguments<Config> all, const RowPlace& row_place,
+                                 const Place& place, const Program& program) {
+  constexpr int kBlocks = Config::kBlocks, kTeams = Config::kTeams;
+  NormalizationTeam<width, Config, RowPlace, Place, Program> team{all, row_place, place};
+  team.preload();
+  // Before a block of the cluster begins, others cannot write its shared memory.
+  if constexpr (kBlocks > 1) sync_cluster();
+  all.wait();
+  program.wait();
+  // All threads run the same rounds, since they wait for each other.
+  for (Index first = (Index)(blockIdx.x / kBlocks) * kTeams; first < all.rows;
+       first += (Index)(gridDim.x / kBlocks) * kTeams) {
+    team.begin(first + team.number);
+    float mean = team.mean();
+    const float variance = team.variance(mean);
+    team.write(mean, 1.0f / sqrtf(variance + Config::kEpsilon), program);
   }
   // Others may still write the parts of a block that has no rows left.
   if constexpr (kBlocks > 1) sync_cluster();
