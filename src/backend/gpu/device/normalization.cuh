@@ -213,7 +213,7 @@ struct NormalizationTeam {
 #pragma unroll
     for (int q = 0; q < width; ++q) v[q] = load(access.at[q]);
   }
-  // Calls take(values, unit, number) for each of the lane's accesses.
+  // Calls take(values, unit, j) for each of the lane's accesses.
   template <class Take>
   __device__ void each(bool is_first, const Take& take) {
     if constexpr (kKeeps) {
@@ -265,11 +265,11 @@ struct NormalizationTeam {
     return variance;
   }
   __device__ void write(float mean, float factor, const Program& program) {
-    each(false, [&](const float(&v)[width], Index unit, int number) {
+    each(false, [&](const float(&v)[width], Index unit, int j) {
       const NormalizationPlace at = place(unit);
       Affine own;
       if constexpr (kPreloads)
-        own = affine[number];
+        own = affine[j];
       else
         own.read(all, row.scale + at.scale, row.bias + at.bias);
       float results[width];
