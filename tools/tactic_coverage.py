@@ -53,6 +53,9 @@ BITS = {"FP32": 32, "FP16": 16, "BF16": 16, "INT32": 32, "INT64": 64, "INT4": 4,
 ACCESS_BITS = 128
 # oneDNN names its implementation for the processor: "brgconv:avx512_core via HWC".
 DNNL = "oneDNN"
+# What the tuner chooses between where a layer and a program may be one kernel. It timed the tactics
+# of each before.
+CHOICES = ("fused: ", "unfused: ")
 
 PARTS = ("tests", "compositions", "operators")
 
@@ -146,6 +149,8 @@ def read(files: list[Path]) -> dict[str, Counts]:
         counts = found[line["device"].split(":")[0]]
         if line["event"] == "exists":
             counts.exists[line["kind"]] = line["tactics"]
+            continue
+        if line["tactic"].startswith(CHOICES):
             continue
         ports = line["inputs"] + line["outputs"]
         if not ports or any(has_no_element(port) for port in ports):

@@ -128,7 +128,9 @@ def test_search_finds_a_page(browser, address, words, page):
 @pytest.mark.parametrize("words", ["attention", "decoder", "FP8", "timing cache", "convolution"])
 def test_search_lists_pages_that_explain_before_figures(browser, address, words):
     browser.open(f"{address}/index.html?q={words.replace(' ', '+')}")
-    links = browser.until("Array.from(document.querySelectorAll('a.md-search-result__link'), a => a.pathname)")
+    links = browser.until(
+        "Array.from(document.querySelectorAll('a.md-search-result__link'), a => a.pathname)"
+    )
     kinds = ["/docs/results/" in link or link.endswith("/CHANGELOG.html") for link in links]
     assert len(kinds) > 5 and not any(kinds[:5]), links[:5]
 

@@ -59,6 +59,13 @@ def test_what_no_kernel_declares_is_an_error(count):
     assert status == 1 and "cuda: not declared: Sum: secret" in said
 
 
+def test_choices_between_kernels_are_no_tactics(count):
+    choices = [f"{how} 12 rows; 2 columns" for how in ("fused:", "unfused:")]
+    lines = [event("run", "Sum", choice) for choice in choices]
+    status, said = count(exists("Sum", "rows"), event("run", "Sum", "rows"), *lines)
+    assert status == 0 and "| Sum | 1 | 1 | 1 | 1 |  |" in said
+
+
 def test_a_kernel_without_outputs_counts(count):
     run = {**event("run", "Check", "look"), "outputs": []}
     status, said = count(exists("Check"), run)
