@@ -85,7 +85,7 @@ TEST(GroupStatistics, EveryCandidateAgreesWithDoublePrecision) {
         expect_close(results[1], factor, 1e-4);
       }
     }
-    EXPECT_GE(formats.size(), at_least(2u));
+    EXPECT_TRUE(runs_each_once() || formats.size() == 2) << formats.size();
   }
 }
 

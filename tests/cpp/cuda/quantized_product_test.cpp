@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/half.h"
 #include "base/types.h"
 #include "compile/program.h"
 #include "cpu/window_reference.h"
@@ -35,6 +36,13 @@ Values numbers(const Shape& shape, int seed, DataType type) {
             : type == DataType::kINT8 ? std::round(127 * value)
                                       : std::round(127.5 * (value + 1));
   return rounded(made, type);
+}
+
+/// All finite numbers of FP8, again and again.
+Values all_fp8(const Shape& shape) {
+  return make_values(shape, [](int64_t i) {
+    return fp8_to_float(static_cast<uint8_t>(i * 5 % 127 | (i / 127 % 2) << 7));
+  });
 }
 
 /// a[stack_a, m, k] x b[stack_b, n, k].
@@ -91,6 +99,29 @@ TEST(CudaQuantizedProduct, EveryTile) {
   if (before >= 0 && !runs_each_once()) {
     EXPECT_GE(tensor_maps() - before, 3l * 2 * 5) << "tiles came otherwise";
   }
+}
+
+/// Columns with one number each, whatever its size: sums of one product are exact.
+TEST(CudaQuantizedProduct, EveryNumberOfFp8) {
+  const int64_t k = 160;
+  const DataType type = DataType::kFP8;
+  MatrixMultiplyParams params;
+  params.op1 = MatrixOperation::kTRANSPOSE;
+  const MatrixMultiply op(params);
+  const Values a = all_fp8({2, 140, k}), numbers_of_b = all_fp8({136});
+  Values b = make_values({1, 136, k}, [](int64_t) { return 0; });
+  for (int64_t j = 0; j < 136; ++j) b[j * k + j * 7 % k] = numbers_of_b[j];
+  const Values expected = product_along_k(a, b);
+  const std::vector<TestInput> inputs = {{a, type}, {b, type}};
+  const std::vector<TestOutput> outputs = {{expected.shape, DataType::kFLOAT}};
+  int tested = 0;
+  for (const Candidate& candidate : candidates_of(op, inputs, outputs)) {
+    if (!is_tensor(candidate)) continue;
+    SCOPED_TRACE(describe(candidate));
+    expect_close(run_kernel(op, candidate, inputs, outputs)[0], expected, 0);
+    ++tested;
+  }
+  EXPECT_GE(tested, at_least(10));
 }
 
 /// Results of an H200, whose warpgroups cut sums of FP8. Each 128 products are added up in FP32.
