@@ -163,10 +163,17 @@ def network_of(
     write = Writer(network)
     heads, shared_heads = size.heads // ranks, size.shared_heads // ranks
 
-    def total(x: trt.ITensor) -> trt.ITensor:
-        return x if ranks == 1 else write.collective(x, "ALL_REDUCE", "SUM", ranks)
+    def add(x: trt.ITensor, product: trt.ITensor) -> trt.ITensor:
+        """x and the sum of the ranks' products. Each rank adds its share of x to its product, so that
+        nothing is left to do between the all-reduce and the next product."""
+        if ranks == 1:
+            return write.elementwise(x, product, "SUM")
+        share = write.elementwise(x, write.constant(np.full((1, 1, 1), 1 / ranks, number)), "PROD")
+        part = write.elementwise(share, product, "SUM")
+        return write.collective(part, "ALL_REDUCE", "SUM", ranks)
 
-    dtype = trt.float16 if weights["model.norm.weight"].dtype == np.float16 else trt.float32
+    number = weights["model.norm.weight"].dtype
+    dtype = trt.float16 if number == np.float16 else trt.float32
     tokens = network.add_input("tokens", trt.int32, (batch, -1))
     position = network.add_input("position", trt.int32, (1,))
     embedding = write.constant(weights["model.embed_tokens.weight"])
@@ -208,14 +215,14 @@ def network_of(
         attention.mask = allowed
         width = heads * size.head_size
         y = write.reshape(attention.get_output(0), (batch, -1, width), (0, 2, 1, 3))
-        x = write.elementwise(x, total(write.linear(y, weight("self_attn.o_proj"))), "SUM")
+        x = add(x, write.linear(y, weight("self_attn.o_proj")))
 
         y = write.rms_norm(x, weight("post_attention_layernorm"), size.epsilon)
         gate = write.linear(y, weight("mlp.gate_proj"))
         sigmoid = network.add_activation(gate, trt.ActivationType.SIGMOID).get_output(0)
         gate = write.elementwise(gate, sigmoid, "PROD")
         y = write.elementwise(gate, write.linear(y, weight("mlp.up_proj")), "PROD")
-        x = write.elementwise(x, total(write.linear(y, weight("mlp.down_proj"))), "SUM")
+        x = add(x, write.linear(y, weight("mlp.down_proj")))
 
     # The result is that of each sequence's last token.
     last = write.constant(np.array([batch, 1, size.hidden], np.int64))

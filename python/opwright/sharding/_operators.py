@@ -52,8 +52,36 @@ def linear(s: Splitter, node: onnx.NodeProto) -> None:
         stays = all(sums)
     if stays and not any(s.cut(name) for name in node.input):
         s.emit(node, SUM)
+    elif node.op_type in ("Add", "Sub") and sorted(sums) == [False, True]:
+        add_to_sum(s, node, *(node.input if sums[0] else reversed(node.input)))
+    else:
+        elementwise(s, node)
+
+
+def add_to_sum(s: Splitter, node: onnx.NodeProto, total: str, term: str) -> None:
+    """Lets each rank add its share of a whole term, before the all-reduce. So the addition becomes a part of the
+    product before it, and nothing stands between the all-reduce and what reads the result."""
+    result = node.output[0]
+    is_larger = (
+        s.is_known(total) and s.is_known(result) and s.shape(node, total) != s.shape(node, result)
+    )
+    if s.state(term) != WHOLE or not can_share(s, total) or is_larger or s.is_shared(total):
+        elementwise(s, node)
         return
-    elementwise(s, node)
+    s.emit(node, SUM, [share(s, name) if name == term else s.name(name) for name in node.input])
+    if s.is_shared(result):
+        s.whole(node, result)  # once for all
+
+
+def can_share(s: Splitter, name: str) -> bool:
+    """Whether the ranks' shares of a tensor of that type add up to exactly the tensor."""
+    return s.dtype(name) in FLOATS and s.ranks & (s.ranks - 1) == 0
+
+
+def share(s: Splitter, name: str) -> str:
+    """The whole tensor, divided by the number of ranks."""
+    factor = helper.make_tensor("share", s.dtype(name), [], [1 / s.ranks])
+    return s.add("Mul", [s.name(name), s.add("Constant", [], value=factor)])
 
 
 ELEMENTWISE = """
@@ -185,6 +213,10 @@ def gemm(s: Splitter, node: onnx.NodeProto) -> None:
         if not bias:
             s.emit(node, SUM, inputs)
             return
+        if can_share(s, bias):
+            beta = given.get("beta", 1.0) / s.ranks
+            s.emit(node, SUM, [*inputs, s.whole(node, bias)], beta=beta)
+            return
         bare = s.add("Gemm", inputs, **{k: v for k, v in given.items() if k != "beta"})
         total = s.collective("all_reduce", bare, output, reduce_op="sum")
         term = s.whole(node, bias)
@@ -227,6 +259,10 @@ def conv(s: Splitter, node: onnx.NodeProto) -> None:
     inputs = [s.part(node, x, cut_w), s.name(w)]
     if not bias:
         s.emit(node, SUM, inputs)
+        return
+    if can_share(s, bias):
+        s.whole(node, bias)
+        s.emit(node, SUM, [*inputs, share(s, bias)])
         return
     output = node.output[0]
     total = s.collective(

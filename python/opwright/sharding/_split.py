@@ -176,6 +176,10 @@ class Splitter:
     def is_known(self, name: str) -> bool:
         return self._types.get(name, (0, None))[1] is not None
 
+    def is_shared(self, name: str) -> bool:
+        """Whether more than one node reads the tensor, or the graph's users may."""
+        return len(self.users.get(name, ())) > 1 or name in self._outputs
+
     def dtype(self, name: str) -> int:
         return self._types.get(name, (0, None))[0]
 

@@ -140,6 +140,40 @@ def test_sums_stay_sums_until_one_is_needed_whole(tmp_path):
     check_graph(tmp_path, g, PAIR, {"all_reduce": 1}, {"x": floats(3, 8)}, {"y": [2, 3]})
 
 
+@pytest.mark.parametrize("ranks, is_shared", [(2, True), (3, False), (4, True)])
+def test_what_is_added_to_a_sum_is_added_before_the_all_reduce(tmp_path, ranks, is_shared):
+    """A bias and what goes around the pair. Thirds of a number do not add up to it."""
+    g = models.Graph()
+    x = g.input("x", [3, 12])
+    h = g("Tanh", g("MatMul", x, g.weight("up", 12, 24)))
+    y = g("Add", g("MatMul", h, g.weight("down", 24, 12)), g.weight("bias", 12))
+    y = g("Add", x, y)
+    g("Mul", g("Relu", y), g("Tanh", y), outputs=["y"])
+    model = g.model({"y": [3, 12]}, 20)
+    shards = opwright.shard(model, ranks=ranks, plan=PAIR, folder=tmp_path)
+    assert shards.collectives == {"all_reduce": 1}
+    nodes = onnx.load(tmp_path / "rank0.onnx", load_external_data=False).graph.node
+    kinds = [node.op_type for node in nodes]
+    behind = kinds[kinds.index("DistCollective") + 1 :]
+    assert behind.count("Add") == (0 if is_shared else 2)
+    compare(shards, model, {"x": (3, 12)}, [{"x": floats(3, 12)}])
+
+
+def test_a_term_that_makes_the_sum_larger_is_added_after_it(tmp_path):
+    g = models.Graph()
+    x, wide = g.input("x", [3, 8]), g.input("wide", [5, 3, 8])
+    h = g("Tanh", g("MatMul", x, g.weight("up", 8, 16)))
+    g("Sub", wide, g("MatMul", h, g.weight("down", 16, 8)), outputs=["y"])
+    check_graph(
+        tmp_path,
+        g,
+        PAIR,
+        {"all_reduce": 1},
+        {"x": floats(3, 8), "wide": floats(5, 3, 8)},
+        {"y": [5, 3, 8]},
+    )
+
+
 def test_attention_operators(tmp_path):
     """ONNX's own, of three axes with a cache and a mask for each head, and of four axes with grouped heads."""
     g = models.Graph()

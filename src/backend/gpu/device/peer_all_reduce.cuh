@@ -56,6 +56,8 @@ __device__ void all_reduce_of_peers(const typename Config::Element* from, const 
   using Elements = PacketElements<Element>;
   using Whole = Pack<Element, Elements::kCount>;
   constexpr int kRanks = Config::kRanks;
+  // The next kernels fetch their weights while this one waits for the other ranks.
+  begin_next_kernel();
   // The table but for the counts stays the same, so it is read while the kernel before ends.
   const int rank = known->rank;
   constexpr unsigned long long kStep = Config::kPlaces * sizeof(Packet);  // from rank to rank
@@ -63,7 +65,6 @@ __device__ void all_reduce_of_peers(const typename Config::Element* from, const 
 #pragma unroll
   for (int i = 0; i < kRanks; ++i) packets[i] = known->buffers[i];
   wait_for_kernels();
-  begin_next_kernel();
   from = read_anew(from);
 
   const Index place = (Index)blockIdx.x * opwright::peers::AllReduce::kThreads + (Index)threadIdx.x;
