@@ -131,12 +131,21 @@ Ways<NormalizationLanes> lanes_of(const NormalizationParams& params, const Shape
   const bool fits_warp = is_inner && count <= kWarp * kKeptElements;
   std::vector<int> counts, others;
   if (is_inner) {
+    // A thread reads 16 bytes at once, so a short row leaves most threads of a warp without any.
+    for (const int lanes : {16, 8, 4}) {
+      const int64_t most = lanes * kKeptElements;
+      const bool is_short = rows > kFewNormalizedRows && count <= most && 4 * count > most;
+      (is_short ? counts : others).push_back(lanes);
+    }
+    const auto put = [](std::vector<int>& to, std::initializer_list<int> more) {
+      to.insert(to.end(), more);
+    };
     if (fits_warp)
-      counts = {kWarp}, others = {kThreads, kNormalizationThreads};
+      put(counts, {kWarp}), put(others, {kThreads, kNormalizationThreads});
     else if (count <= kThreads * kKeptElements && rows >= kFewGroups)
-      counts = {kThreads, kNormalizationThreads}, others = {kWarp};
+      put(counts, {kThreads, kNormalizationThreads}), put(others, {kWarp});
     else
-      counts = {kNormalizationThreads, kThreads}, others = {kWarp};
+      put(counts, {kNormalizationThreads, kThreads}), put(others, {kWarp});
   } else {
     if (count < 16)
       counts = {1, 8}, others = {32};
@@ -433,7 +442,7 @@ std::optional<GeneratedKernel> generate_normalization(const Operator& op, const 
 
 std::vector<std::string> normalization_tactics() {
   std::vector<std::string> names;
-  for (const int lanes : {kWarp, kThreads, kNormalizationThreads})
+  for (const int lanes : {4, 8, 16, kWarp, kThreads, kNormalizationThreads})
     names.push_back(NormalizationLanes{lanes, true}.name());
   for (const int lanes : {1, 8, 32}) names.push_back(NormalizationLanes{lanes, false}.name());
   for (const int lanes : {kWarp, 4 * kWarp})

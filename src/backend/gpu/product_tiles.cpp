@@ -253,10 +253,11 @@ std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const Prod
     const bool is_group = tile.unit == ProductUnit::kWarpGroup;
     if (has_warp_groups ? !is_group && tile.m * tile.n > 64 * 64 : is_group) return false;
     // A tile twice as large as the product computes mostly zeros. The narrowest one of a warpgroup
-    // still multiplies 32 columns faster than others do.
+    // still multiplies 32 columns faster than others do. Zeros along a short k cost little beside
+    // the results, for which large tiles are best.
     const bool wastes = (tile.m > 16 && tile.m >= 2 * m) ||
                         (tile.n > (is_group ? 64 : 32) && tile.n >= 2 * n) ||
-                        (tile.k > 32 && tile.k >= 2 * k);
+                        (tile.k > 64 && tile.k >= 2 * k);
     // Small tiles of a large product read each operand more often. A narrow product has no others.
     const bool is_small = tile.m * tile.n <= 64 * 32 && std::min(m, n) > 32;
     return !wastes && !(is_small && blocks > kManyBlocks) &&
