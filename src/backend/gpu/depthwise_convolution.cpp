@@ -24,6 +24,8 @@ constexpr int kRowPadding = 4;
 /// Numbers of pixels per thread that are timed, and the fewest threads that each must leave.
 constexpr int kPixels[] = {1, 2, 4, 8};
 constexpr int64_t kFewThreads = int64_t{128} * 16;
+/// Blocks that keep any GPU busy, and the most tasks of a block where there are more of these.
+constexpr int64_t kManyBlocks = 2048, kTasksOfBlock = 8;
 
 int neighbours(DataType type) { return 128 / bits(type); }
 
@@ -73,7 +75,10 @@ class DepthwiseWriter {
                 "return DepthwiseOperands<Config>{in0, in1, ", bias, "};\n}, [&] {\n",
                 source_.wait(), KernelSource::kBeginNext, "},\n", results(),
                 "};\nconvolve_depthwise(all, program, out0);\n");
-    return source_.finish(text, tasks, threads);
+    // Where a GPU stays full, a block keeps its channels for several tasks.
+    const Expr least = ceil_div(Expr(kManyBlocks), chunks) * chunks;
+    const Expr several = ceil_div(ceil_div(tasks, chunks), Expr(kTasksOfBlock)) * chunks;
+    return source_.finish(text, min(tasks, max(least, several)), threads);
   }
 
  private:

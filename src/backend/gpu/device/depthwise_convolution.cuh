@@ -26,6 +26,25 @@ __device__ inline Pack<T, count> read_pack(const T* from) {
   for (int i = 0; i < count; ++i) pack.at[i] = from[i];
   return pack;
 }
+// The pack, or zeros. It is chosen by words: the compiler splits packs that are chosen by elements
+// into registers of an element each.
+template <int count, bool is_aligned, class T>
+__device__ inline Pack<T, count> read_pack_if(bool is_there, const T* from) {
+  constexpr int kWords = sizeof(Pack<T, count>) / 4;
+  union Words {
+    unsigned words[kWords];
+    Pack<T, count> pack;
+  } result = {};
+  if (is_there) {
+    Words read;
+    read.pack = read_pack<count, is_aligned>(from);
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) result.words[i] = read.words[i];
+  }
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) asm("" : "+r"(result.words[i]));
+  return result.pack;
+}
 template <int count, class T>
 __device__ inline Pack<T, count> read_pack(const T* from) {
   return is_aligned<T, count>(from) ? read_pack<count, true>(from) : read_pack<count, false>(from);
@@ -100,8 +119,7 @@ struct DepthwiseRow {
       for (int q = 0; q < kAtOnce; ++q) {
         if (first + q >= kAll.count) break;
         const Index at = start + kAll.at[first + q];
-        packs[q] = Pack<Input, kPack>{};
-        if ((UIndex)at < (UIndex)length) packs[q] = read_pack<kPack, is_aligned>(x + at * step);
+        packs[q] = read_pack_if<kPack, is_aligned>((UIndex)at < (UIndex)length, x + at * step);
       }
 #pragma unroll
       for (int q = 0; q < kAtOnce; ++q)
@@ -112,7 +130,7 @@ struct DepthwiseRow {
 #pragma unroll
           for (int i = 0; i < kPack; i += 4) {
             const Pack<float, 4> four =
-                *(const Pack<float, 4>*)(weights + tap * Config::kLength + i);
+                *(const Pack<float, 4>*)(weights + tap * Config::kLength + i * Config::kLanes);
 #pragma unroll
             for (int e = 0; e < 4; ++e) sums[p][i + e] += load(packs[q].at[i + e]) * four.at[e];
           }
@@ -121,6 +139,14 @@ struct DepthwiseRow {
   }
 };
 
+// Where the weights of a block's channel lie among those of a tap. A thread reads four floats at
+// once, and its neighbours the next ones, so that all come from different banks.
+template <class Config>
+__device__ inline unsigned weight_place(unsigned channel) {
+  const unsigned lane = channel / Config::kPack, i = channel % Config::kPack;
+  return (i / 4 * Config::kLanes + lane) * 4 + i % 4;
+}
+
 // Copies the weights and the bias of a block's channels to shared memory.
 template <class Config>
 __device__ inline void copy_weights(const DepthwiseOperands<Config>& operands, Index first_channel,
@@ -128,15 +154,16 @@ __device__ inline void copy_weights(const DepthwiseOperands<Config>& operands, I
   constexpr int kPack = Config::kPack, kTaps = Config::kTaps, kLength = Config::kLength;
   constexpr int kThreads = Config::kLanes * Config::kWorkers;
 #pragma unroll 4
-  for (int i = (int)threadIdx.x * kPack; i < count * kTaps; i += kThreads * kPack) {
+  for (unsigned i = threadIdx.x * kPack; i < (unsigned)count * kTaps; i += kThreads * kPack) {
     const auto pack = read_pack<kPack>(operands.weights + first_channel * kTaps + i);
 #pragma unroll
     for (int e = 0; e < kPack; ++e)
-      to[(i + e) % kTaps * kLength + (i + e) / kTaps] = load(pack.at[e]);
+      to[(i + e) % kTaps * kLength + weight_place<Config>((i + e) / kTaps)] = load(pack.at[e]);
   }
 #pragma unroll 4
-  for (int i = (int)threadIdx.x; i < count; i += kThreads)
-    to[kTaps * kLength + i] = Config::kHasBias ? load(operands.bias[first_channel + i]) : 0.0f;
+  for (unsigned i = threadIdx.x; i < (unsigned)count; i += kThreads)
+    to[kTaps * kLength + weight_place<Config>(i)] =
+        Config::kHasBias ? load(operands.bias[first_channel + i]) : 0.0f;
 }
 
 // Adds the products of all rows of taps. `x` is the first pixel of the image, `start` where the
@@ -178,16 +205,20 @@ __device__ inline void convolve_depthwise(const DepthwiseArguments<Config>& all,
   constexpr Index kChannels = Config::kChannels;
   alignas(16) __shared__ float weights[(kTaps + 1) * kLength];
   const int lane = (int)threadIdx.x % kLanes, worker = (int)threadIdx.x / kLanes;
+  Index loaded = -1;
   for (Index task = blockIdx.x; task < all.tasks; task += gridDim.x) {
     const bool is_first = task == blockIdx.x;
     const Index first_channel = task % all.chunks * (kLanes * kPack);
     const int count = kChannels - first_channel < kLanes * kPack ? (int)(kChannels - first_channel)
                                                                  : kLanes * kPack;
-    if (!is_first) __syncthreads();
     if (!Config::kIsConstant && is_first) program.wait();
-    copy_weights<Config>(program.operands(), first_channel, count, weights);
+    if (first_channel != loaded) {
+      if (!is_first) __syncthreads();
+      copy_weights<Config>(program.operands(), first_channel, count, weights);
+      __syncthreads();
+      loaded = first_channel;
+    }
     if (Config::kIsConstant && is_first) program.wait();
-    __syncthreads();
     const Index group = task / all.chunks * Config::kWorkers + worker;
     if (group >= all.groups || lane * kPack >= count) continue;
     const Index channel = first_channel + lane * kPack;
@@ -199,12 +230,13 @@ __device__ inline void convolve_depthwise(const DepthwiseArguments<Config>& all,
 #pragma unroll
     for (int p = 0; p < kPixels; ++p)
 #pragma unroll
-      for (int i = 0; i < kPack; ++i) sums[p][i] = weights[kTaps * kLength + lane * kPack + i];
+      for (int i = 0; i < kPack; ++i)
+        sums[p][i] = weights[kTaps * kLength + i / 4 * 4 * kLanes + lane * 4 + i % 4];
     // Packs of all pixels are aligned as those of the first one.
     if (is_aligned<typename Config::Input, kPack>(from))
-      add_rows<Config, true>(sums, all.windows, start, from, weights + lane * kPack);
+      add_rows<Config, true>(sums, all.windows, start, from, weights + lane * 4);
     else
-      add_rows<Config, false>(sums, all.windows, start, from, weights + lane * kPack);
+      add_rows<Config, false>(sums, all.windows, start, from, weights + lane * 4);
 #pragma unroll
     for (int p = 0; p < kPixels; ++p) {
       if (first + p >= all.width) continue;
