@@ -172,7 +172,12 @@ const Table builder_config_table = {
                        [](IBuilderConfig const& self) -> Mask<TacticSource> {
                          return {self.getTacticSources()};
                        }),
-        OPWRIGHT_SAME(IBuilderConfig, createTimingCache),
+        OPWRIGHT_OTHER(IBuilderConfig, createTimingCache,
+                       [](IBuilderConfig const& self, void const* blob, std::size_t size) {
+                         ITimingCache* const cache = self.createTimingCache(blob, size);
+                         // TensorRT builds without the timings of a file that it cannot read.
+                         return cache == nullptr ? self.createTimingCache(nullptr, 0) : cache;
+                       }),
         set_timing_cache(),
         get_timing_cache(),
         OPWRIGHT_PROPERTY(IBuilderConfig, MemoryPoolLimit),
