@@ -249,6 +249,29 @@ TEST_F(TensorrtClient, WeightsWithoutANameHaveThatOfLayerAndRole) {
     drop(object);
 }
 
+/// Torch-TensorRT stores each part of a graph without the weights that a refit gives. A part may
+/// have none.
+TEST_F(TensorrtClient, FlagsOfStoringChangeNothingWhereNoWeightsCanBeRefitted) {
+  Object* const builder = make_builder(logger);
+  Object* const network = make_network(builder);
+  auto* const config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
+  auto* const plan = call<Object*>(builder, "VBuilder", "buildSerializedNetwork", network, config);
+  Object* const runtime = make_runtime(logger);
+  auto* const engine = call<Object*>(runtime, "VRuntime", "deserializeCudaEngine",
+                                     call<void*>(plan, "VHostMemory", "data"),
+                                     call<size_t>(plan, "VHostMemory", "size"));
+  for (const auto flag : {SerializationFlag::kEXCLUDE_WEIGHTS, SerializationFlag::kINCLUDE_REFIT}) {
+    auto* const storing = call<Object*>(engine, "VCudaEngine", "createSerializationConfig");
+    EXPECT_TRUE(call<bool>(storing, "VSerializationConfig", "setFlag", flag));
+    auto* const stored = call<Object*>(engine, "VCudaEngine", "serializeWithConfig", storing);
+    ASSERT_NE(stored, nullptr);
+    EXPECT_EQ(call<size_t>(stored, "VHostMemory", "size"),
+              call<size_t>(plan, "VHostMemory", "size"));
+    for (Object* const object : {stored, storing}) drop(object);
+  }
+  for (Object* const object : {engine, runtime, plan, config, network, builder}) drop(object);
+}
+
 /// Torch-TensorRT's processes write one file together, and pass on what they read.
 TEST_F(TensorrtClient, DamagedTimingsAreAnEmptyCache) {
   Object* const builder = make_builder(logger);
