@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/parallel.h"
 #include "opwright/builder.h"
 #include "opwright/runtime.h"
 
@@ -284,6 +285,29 @@ TEST_F(TensorrtClient, DamagedTimingsAreAnEmptyCache) {
   TimingCacheKey* const no_keys = nullptr;
   EXPECT_EQ(call<int64_t>(cache, "VTimingCache", "queryKeys", no_keys, int64_t{0}), 0);
   for (Object* const object : {cache, config, builder}) drop(object);
+}
+
+TEST_F(TensorrtClient, ARefusedCacheOfTimingsLeavesAnotherOne) {
+  Object* const builder = make_builder(logger);
+  auto* const config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
+  const auto make_cache = [config](const void* from, size_t size) {
+    return call<Object*>(config, "VBuilderConfig", "createTimingCache", from, size);
+  };
+  Object *others, *stored;
+  {
+    const ThreadLimit other_device(thread_count() + 1);
+    others = make_cache(nullptr, 0);
+    stored = call<Object*>(others, "VTimingCache", "serialize");
+  }
+  auto* const cache = make_cache(call<void*>(stored, "VHostMemory", "data"),
+                                 call<size_t>(stored, "VHostMemory", "size"));
+  EXPECT_FALSE(call<bool>(config, "VBuilderConfig", "setTimingCache", cache, false));
+  auto* const left = call<Object*>(config, "VBuilderConfig", "getTimingCache");
+  ASSERT_NE(left, nullptr);
+  EXPECT_NE(left, cache);
+  drop(call<Object*>(left, "VTimingCache", "serialize"));
+  // As NVIDIA's Python binding does.
+  for (Object* const object : {left, cache, stored, others, config, builder}) drop(object);
 }
 
 /// A program that was compiled with headers that are newer than what Opwright knows.
