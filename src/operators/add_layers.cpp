@@ -193,8 +193,12 @@ TypedLayer<Scale>* add_scale(Network& network, Tensor& input, ScaleMode mode,
   ScaleParams params;
   params.mode = mode;
   params.channel_axis = channel_axis.value_or(default_channel_axis(input));
-  return network.add<Scale>(params, {&input, constant(network, shift), constant(network, scale),
-                                     constant(network, power)});
+  Tensor* const shifts = constant(network, shift);
+  Tensor* const scales = constant(network, scale);
+  Tensor* const powers = constant(network, power);
+  // TensorRT has no role for them by which a refit could name them.
+  if (powers != nullptr) network.weight_names().fix(*powers->producer());
+  return network.add<Scale>(params, {&input, shifts, scales, powers});
 }
 
 AddedPadding add_padding(Network& network, Tensor& input, const Ints& before, const Ints& after) {

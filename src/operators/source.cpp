@@ -48,7 +48,10 @@ std::vector<OutputInfo> Fill::infer(InferContext& context) const {
   const bool linear = params.operation == FillOperation::kLINSPACE;
   for (int i = 1; i < inference.count(); ++i) {
     if (!inference.optional(i)) continue;
-    inference.require_type(i, inference.input(i).dtype == type,
+    const DataType given = inference.input(i).dtype;
+    // TensorRT takes the narrower integers for INT64, too.
+    inference.require_type(i,
+                           given == type || (given == DataType::kINT32 && type == DataType::kINT64),
                            str("of the output's type, ", name(type)));
     const Expr count = numel(inference.input(i).dims);
     const bool step_per_axis = i == 2 && linear && inference.rank(i) == 1 &&

@@ -246,7 +246,9 @@ void check_fill(const Operator& op, const KernelArgs& args) {
                      name(y.desc.type.dtype));
   if (rules.has_input(0)) rules.require(rules.input(0), kIndexTypes);
   for (size_t i = 1; i < rules.inputs(); ++i)
-    if (rules.has_input(i)) rules.require_same(rules.input(i), y);
+    if (rules.has_input(i) &&
+        !(type == DataType::kINT64 && rules.input(i).desc.type.dtype == DataType::kINT32))
+      rules.require_same(rules.input(i), y);
 }
 
 const RegisteredKernels<Fill> kFillKernels({fill_candidates, make_kernel<FillKernel, Fill>,

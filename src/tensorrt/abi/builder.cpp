@@ -1,3 +1,5 @@
+#include <memory>
+
 #include "tensorrt/abi/slot.h"
 
 namespace opwright::tensorrt {
@@ -11,12 +13,20 @@ extern const Table timing_cache_table;
 
 namespace {
 
-/// The config returns a view of the cache of its own. A client expects what it set.
+/// The config returns a view of the cache of its own. A client expects what it set. A cache of
+/// another device is refused; TensorRT then builds with timings of its own.
 Slot set_timing_cache() {
   const auto run = +[](Part* part, Facade* cache, bool ignores_mismatch) noexcept {
-    part->facade->keep(cache);
-    return static_cast<IBuilderConfig*>(part->object)
-        ->setTimingCache(*static_cast<ITimingCache*>(cache->object()), ignores_mismatch);
+    auto& config = *static_cast<IBuilderConfig*>(part->object);
+    if (config.setTimingCache(*static_cast<ITimingCache*>(cache->object()), ignores_mismatch)) {
+      part->facade->keep(cache);
+      return true;
+    }
+    if (config.getTimingCache() == nullptr) {
+      const std::unique_ptr<ITimingCache> own(config.createTimingCache(nullptr, 0));
+      if (own != nullptr) config.setTimingCache(*own, false);
+    }
+    return false;
   };
   return {"setTimingCache", reinterpret_cast<void*>(run), &typeid(bool(ITimingCache const&, bool))};
 }
@@ -172,7 +182,12 @@ const Table builder_config_table = {
                        [](IBuilderConfig const& self) -> Mask<TacticSource> {
                          return {self.getTacticSources()};
                        }),
-        OPWRIGHT_SAME(IBuilderConfig, createTimingCache),
+        OPWRIGHT_OTHER(IBuilderConfig, createTimingCache,
+                       [](IBuilderConfig const& self, void const* blob, std::size_t size) {
+                         ITimingCache* const cache = self.createTimingCache(blob, size);
+                         // TensorRT builds without the timings of a file that it cannot read.
+                         return cache == nullptr ? self.createTimingCache(nullptr, 0) : cache;
+                       }),
         set_timing_cache(),
         get_timing_cache(),
         OPWRIGHT_PROPERTY(IBuilderConfig, MemoryPoolLimit),

@@ -109,7 +109,12 @@ const Table engine_table = {
                          return self.getTensorVectorizedDim(name, profile);
                        }),
         OPWRIGHT_SAME(ICudaEngine, createSerializationConfig),
-        OPWRIGHT_SAME(ICudaEngine, serializeWithConfig),
+        OPWRIGHT_OTHER(ICudaEngine, serializeWithConfig,
+                       [](ICudaEngine const& self, ISerializationConfig& config) {
+                         // TensorRT's flags only speak of weights that can be refitted.
+                         return self.isRefittable() ? self.serializeWithConfig(config)
+                                                    : self.serialize();
+                       }),
         until_10(OPWRIGHT_SAME(ICudaEngine, getDeviceMemorySizeForProfile)),
         OPWRIGHT_OTHER(ICudaEngine, createRefitter,
                        [](ICudaEngine& self, ILogger& logger) {

@@ -154,15 +154,19 @@ void Facade::forget(void* object) {
     const auto found = faces().all.find({object, major_});
     if (found == faces().all.end()) return;
     face = found->second;
-    if (face->owner_ != nullptr) std::erase(face->owner_->belongings_, face);
   }
   delete face;
 }
 
 Facade::~Facade() {
-  for (Facade* const face : belongings_) delete face;
+  for (Facade* const face : belongings_) {
+    face->owner_ = nullptr;
+    delete face;
+  }
   {
     const std::lock_guard lock(faces().mutex);
+    // NVIDIA's Python binding deletes a config's view of its timing cache.
+    if (owner_ != nullptr) std::erase(owner_->belongings_, this);
     faces().all.erase({object(), major_});
     recent(object(), major_).remove(object());
   }

@@ -2,8 +2,18 @@
 
 #include "tensorrt/abi/driver_context.h"
 #include "tensorrt/abi/slot.h"
+#include "tensorrt/abi/weights_by_role.h"
 
 namespace opwright::tensorrt {
+namespace {
+
+/// What `call` returns for Opwright's name of the weights.
+template <class F>
+auto by_own_name(const IRefitter& refitter, char const* name, const F& call) {
+  return call(name == nullptr ? nullptr : own_name_of_weights(refitter, name).c_str());
+}
+
+}  // namespace
 
 const Table host_memory_table = {"VHostMemory",
                                  {
@@ -76,23 +86,53 @@ const Table refitter_table = {
         OPWRIGHT_PROPERTY(IRefitter, ErrorRecorder),
         OPWRIGHT_OTHER(IRefitter, setNamedWeights,
                        [](IRefitter& self, char const* name, Weights weights) {
-                         return self.setNamedWeights(name, weights);
+                         return by_own_name(self, name, [&](char const* own) {
+                           return self.setNamedWeights(own, weights);
+                         });
                        }),
-        OPWRIGHT_SAME(IRefitter, getMissingWeights),
-        OPWRIGHT_SAME(IRefitter, getAllWeights),
+        OPWRIGHT_OTHER(IRefitter, getMissingWeights,
+                       [](IRefitter& self, int32_t size, char const** names) {
+                         return list_weights(self, Listed::kMissing, size, names);
+                       }),
+        OPWRIGHT_OTHER(IRefitter, getAllWeights,
+                       [](IRefitter& self, int32_t size, char const** names) {
+                         return list_weights(self, Listed::kAll, size, names);
+                       }),
         OPWRIGHT_SAME(IRefitter, getLogger),
         OPWRIGHT_PROPERTY(IRefitter, MaxThreads),
         OPWRIGHT_OTHER(
             IRefitter, setNamedWeightsWithLocation,
             [](IRefitter& self, char const* name, Weights weights, TensorLocation location) {
-              return self.setNamedWeights(name, weights, location);
+              return by_own_name(self, name, [&](char const* own) {
+                return self.setNamedWeights(own, weights, location);
+              });
             }),
-        OPWRIGHT_SAME(IRefitter, getNamedWeights),
-        OPWRIGHT_SAME(IRefitter, getWeightsLocation),
-        OPWRIGHT_SAME(IRefitter, unsetNamedWeights),
+        OPWRIGHT_OTHER(IRefitter, getNamedWeights,
+                       [](IRefitter const& self, char const* name) {
+                         return by_own_name(self, name, [&](char const* own) {
+                           return self.getNamedWeights(own);
+                         });
+                       }),
+        OPWRIGHT_OTHER(IRefitter, getWeightsLocation,
+                       [](IRefitter const& self, char const* name) {
+                         return by_own_name(self, name, [&](char const* own) {
+                           return self.getWeightsLocation(own);
+                         });
+                       }),
+        OPWRIGHT_OTHER(IRefitter, unsetNamedWeights,
+                       [](IRefitter& self, char const* name) {
+                         return by_own_name(self, name, [&](char const* own) {
+                           return self.unsetNamedWeights(own);
+                         });
+                       }),
         OPWRIGHT_PROPERTY(IRefitter, WeightsValidation),
         OPWRIGHT_SAME(IRefitter, refitCudaEngineAsync),
-        OPWRIGHT_SAME(IRefitter, getWeightsPrototype),
+        OPWRIGHT_OTHER(IRefitter, getWeightsPrototype,
+                       [](IRefitter const& self, char const* name) {
+                         return by_own_name(self, name, [&](char const* own) {
+                           return self.getWeightsPrototype(own);
+                         });
+                       }),
         // A refitter keeps nothing between refits that could be released.
         since_11_4(
             OPWRIGHT_OTHER(IRefitter, releaseRefitResources, [](IRefitter&) { return true; })),

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/parallel.h"
 #include "opwright/builder.h"
 #include "opwright/runtime.h"
 
@@ -207,6 +208,106 @@ TEST_F(TensorrtClient, HasTheMethodsOfTensorrt11_4) {
   EXPECT_TRUE(call<bool>(refitter, "VRefitter", "releaseRefitResources"));
   for (Object* const object : {refitter, engine, runtime, plan, config, network, builder})
     drop(object);
+}
+
+TEST_F(TensorrtClient, WeightsWithoutANameHaveThatOfLayerAndRole) {
+  Object* const builder = make_builder(logger);
+  Object* const network = make_network(builder);
+  auto* const config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
+  call<void>(config, "VBuilderConfig", "setFlag", BuilderFlag::kREFIT);
+  auto* const plan = call<Object*>(builder, "VBuilder", "buildSerializedNetwork", network, config);
+  Object* const runtime = make_runtime(logger);
+  auto* const engine = call<Object*>(runtime, "VRuntime", "deserializeCudaEngine",
+                                     call<void*>(plan, "VHostMemory", "data"),
+                                     call<size_t>(plan, "VHostMemory", "size"));
+  auto* const refitter = exported<Object*(void*, void*, int32_t)>(
+      "nvinfer", "createInferRefitter_INTERNAL")(engine, &logger, 110100);
+  const char* listed = nullptr;
+  ASSERT_EQ(call<int32_t>(refitter, "VRefitter", "getAllWeights", 1, &listed), 1);
+  EXPECT_STREQ(listed, "factor CONSTANT");
+  const float three = 3;
+  const Weights weights{DataType::kFLOAT, &three, 1};
+  const char* const unknown = "factor KERNEL";
+  EXPECT_FALSE(call<bool>(refitter, "VRefitter", "setNamedWeights", unknown, weights));
+  EXPECT_EQ(call<Weights>(refitter, "VRefitter", "getWeightsPrototype", listed).count, 1);
+  EXPECT_TRUE(call<bool>(refitter, "VRefitter", "setNamedWeights", listed, weights));
+  EXPECT_EQ(call<TensorLocation>(refitter, "VRefitter", "getWeightsLocation", listed),
+            TensorLocation::kHOST);
+  EXPECT_TRUE(call<bool>(refitter, "VRefitter", "unsetNamedWeights", listed));
+  EXPECT_TRUE(call<bool>(refitter, "VRefitter", "setNamedWeightsWithLocation", listed, weights,
+                         TensorLocation::kHOST));
+  EXPECT_EQ(call<int32_t>(refitter, "VRefitter", "getMissingWeights", 1, &listed), 0);
+  EXPECT_TRUE(call<bool>(refitter, "VRefitter", "refitCudaEngine"));
+  auto* const context = call<Object*>(engine, "VCudaEngine", "createExecutionContext",
+                                      ExecutionContextAllocationStrategy::kSTATIC);
+  std::vector<float> x = {1, 2, 3, 4, 5, 6}, y(6);
+  for (auto& [name, values] : {std::pair("x", &x), std::pair("y", &y)})
+    call<bool>(context, "VExecutionContext", "setTensorAddress", name, values->data());
+  void* const stream = nullptr;
+  EXPECT_TRUE(call<bool>(context, "VExecutionContext", "enqueueV3", stream));
+  EXPECT_EQ(y, (std::vector<float>{3, 6, 9, 12, 15, 18}));
+  for (Object* const object : {context, refitter, engine, runtime, plan, config, network, builder})
+    drop(object);
+}
+
+/// Torch-TensorRT stores each part of a graph without the weights that a refit gives. A part may
+/// have none.
+TEST_F(TensorrtClient, FlagsOfStoringChangeNothingWhereNoWeightsCanBeRefitted) {
+  Object* const builder = make_builder(logger);
+  Object* const network = make_network(builder);
+  auto* const config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
+  auto* const plan = call<Object*>(builder, "VBuilder", "buildSerializedNetwork", network, config);
+  Object* const runtime = make_runtime(logger);
+  auto* const engine = call<Object*>(runtime, "VRuntime", "deserializeCudaEngine",
+                                     call<void*>(plan, "VHostMemory", "data"),
+                                     call<size_t>(plan, "VHostMemory", "size"));
+  for (const auto flag : {SerializationFlag::kEXCLUDE_WEIGHTS, SerializationFlag::kINCLUDE_REFIT}) {
+    auto* const storing = call<Object*>(engine, "VCudaEngine", "createSerializationConfig");
+    EXPECT_TRUE(call<bool>(storing, "VSerializationConfig", "setFlag", flag));
+    auto* const stored = call<Object*>(engine, "VCudaEngine", "serializeWithConfig", storing);
+    ASSERT_NE(stored, nullptr);
+    EXPECT_EQ(call<size_t>(stored, "VHostMemory", "size"),
+              call<size_t>(plan, "VHostMemory", "size"));
+    for (Object* const object : {stored, storing}) drop(object);
+  }
+  for (Object* const object : {engine, runtime, plan, config, network, builder}) drop(object);
+}
+
+/// Torch-TensorRT's processes write one file together, and pass on what they read.
+TEST_F(TensorrtClient, DamagedTimingsAreAnEmptyCache) {
+  Object* const builder = make_builder(logger);
+  auto* const config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
+  const std::string damaged = "no timings";
+  auto* const cache = call<Object*>(config, "VBuilderConfig", "createTimingCache",
+                                    static_cast<const void*>(damaged.data()), damaged.size());
+  ASSERT_NE(cache, nullptr);
+  EXPECT_TRUE(call<bool>(config, "VBuilderConfig", "setTimingCache", cache, false));
+  TimingCacheKey* const no_keys = nullptr;
+  EXPECT_EQ(call<int64_t>(cache, "VTimingCache", "queryKeys", no_keys, int64_t{0}), 0);
+  for (Object* const object : {cache, config, builder}) drop(object);
+}
+
+TEST_F(TensorrtClient, ARefusedCacheOfTimingsLeavesAnotherOne) {
+  Object* const builder = make_builder(logger);
+  auto* const config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
+  const auto make_cache = [config](const void* from, size_t size) {
+    return call<Object*>(config, "VBuilderConfig", "createTimingCache", from, size);
+  };
+  Object *others, *stored;
+  {
+    const ThreadLimit other_device(thread_count() + 1);
+    others = make_cache(nullptr, 0);
+    stored = call<Object*>(others, "VTimingCache", "serialize");
+  }
+  auto* const cache = make_cache(call<void*>(stored, "VHostMemory", "data"),
+                                 call<size_t>(stored, "VHostMemory", "size"));
+  EXPECT_FALSE(call<bool>(config, "VBuilderConfig", "setTimingCache", cache, false));
+  auto* const left = call<Object*>(config, "VBuilderConfig", "getTimingCache");
+  ASSERT_NE(left, nullptr);
+  EXPECT_NE(left, cache);
+  drop(call<Object*>(left, "VTimingCache", "serialize"));
+  // As NVIDIA's Python binding does.
+  for (Object* const object : {left, cache, stored, others, config, builder}) drop(object);
 }
 
 /// A program that was compiled with headers that are newer than what Opwright knows.

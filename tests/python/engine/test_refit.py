@@ -222,7 +222,11 @@ def api_network(builder):
     conv = network.add_convolution_nd(x, 4, (1, 1), arrays["kernel"], arrays["bias"])
     conv.name = "conv"
     scale = network.add_scale(
-        conv.get_output(0), trt.ScaleMode.CHANNEL, arrays["shift"], arrays["scale"]
+        conv.get_output(0),
+        trt.ScaleMode.CHANNEL,
+        arrays["shift"],
+        arrays["scale"],
+        np.ones(4, np.float32),  # powers, which no role names
     )
     scale.name = "scale"
     network.mark_output(scale.get_output(0))

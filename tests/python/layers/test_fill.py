@@ -21,13 +21,14 @@ TYPES = {
 }
 
 
-def fill(device, operation, dtype, shape, alpha, beta):
-    """The result of a fill of that type whose alpha and beta are inputs of the engine."""
-    feeds = {"alpha": np.asarray(alpha, dtype), "beta": np.asarray(beta, dtype)}
+def fill(device, operation, dtype, shape, alpha, beta, given=None):
+    """The result of a fill of that type whose alpha and beta are inputs of the engine, of the type `given`."""
+    given = given or dtype
+    feeds = {"alpha": np.asarray(alpha, given), "beta": np.asarray(beta, given)}
     network = trt.Builder(trt.Logger(trt.Logger.ERROR)).create_network()
     layer = network.add_fill(shape, operation, TYPES[dtype])
     for i, (name, value) in enumerate(feeds.items()):
-        layer.set_input(i + 1, network.add_input(name, TYPES[dtype], value.shape))
+        layer.set_input(i + 1, network.add_input(name, TYPES[given], value.shape))
     network.mark_output(layer.get_output(0))
     y = trt.build(network, device=device, timing=False)(**feeds)
     assert y.dtype == dtype and y.shape == shape
@@ -50,6 +51,13 @@ def test_a_step_for_every_axis(device, dtype):
     y = fill(device, trt.FillOperation.LINSPACE, dtype, (4, 5), start, steps)
     rows, columns = np.indices((4, 5))
     np.testing.assert_array_equal(y, (start + rows * steps[0] + columns * steps[1]).astype(dtype))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_narrower_integers_for_int64(device):
+    """As Torch-TensorRT counts for `arange`."""
+    y = fill(device, trt.FillOperation.LINSPACE, np.int64, (5,), -7, 3, given=np.int32)
+    np.testing.assert_array_equal(y, -7 + 3 * np.arange(5))
 
 
 @pytest.mark.parametrize("device", DEVICES)
