@@ -63,8 +63,8 @@ if(OPWRIGHT_SANITIZE AND EXISTS /proc/cpuinfo)
   endif()
 endif()
 
-# Headers and what they instantiate are most of what there is to compile, so sources are compiled together, a third of
-# the work. What is in their anonymous namespaces has names of its own, then, and GCC, which knows the main file
+# Headers and what they instantiate are most of what there is to compile, so sources and tests are compiled together, a
+# third of the work. What is in their anonymous namespaces has names of its own, then, and GCC, which knows the main file
 # alone, warns of types from there in classes that a file keeps to itself. Highway compiles a file once for each target.
 function(opwright_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${OPWRIGHT_UNITY})

@@ -164,7 +164,9 @@ def exported(functions: list[str], library: Path) -> dict[str, list[str]]:
     found = {}
     for function in functions:
         mangled = re.compile(rf"({function}|_ZN(\d+[a-z]\w*?)*{len(function)}{function}E\w*)$")
-        found[function] = sorted(symbol for symbol in symbols if mangled.match(symbol))
+        # Most symbols are of other names, and the pattern would try each of their parts.
+        named = (symbol for symbol in symbols if function in symbol)
+        found[function] = sorted(symbol for symbol in named if mangled.match(symbol))
     return found
 
 

@@ -157,7 +157,7 @@ TEST_F(Parser, ProgramsGiveInitializers) {
 
 TEST_F(Parser, LinksOutOfTheFolderNeedPermission) {
   namespace fs = std::filesystem;
-  fs::path const folder = fs::path(testing::TempDir()) / ("links-" + std::to_string(getpid()));
+  fs::path const folder = fs::path(::testing::TempDir()) / ("links-" + std::to_string(getpid()));
   fs::create_directories(folder / "model");
   float const values[] = {10, 20};
   std::ofstream(folder / "blob").write(reinterpret_cast<char const*>(values), sizeof(values));

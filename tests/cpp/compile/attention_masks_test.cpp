@@ -16,20 +16,21 @@ namespace {
 using Op = ElementWiseOperation;
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
-constexpr int64_t kLength = 6, kHeads = 3, kSize = 8;
+constexpr int64_t kMaskedLength = 6, kMaskedHeads = 3, kMaskedSize = 8;
 
 /// Queries, keys and values that come from one tensor, and the masks that a test gives them.
 class Masked {
  public:
-  explicit Masked(bool is_open, int64_t queries = kLength) : is_open_(is_open) {
-    const int64_t length = is_open ? -1 : kLength;
-    Tensor* x =
-        network_.add_input("x", DataType::kFLOAT, {is_open ? -1 : 2, length, kHeads * kSize});
+  explicit Masked(bool is_open, int64_t queries = kMaskedLength) : is_open_(is_open) {
+    const int64_t length = is_open ? -1 : kMaskedLength;
+    Tensor* x = network_.add_input("x", DataType::kFLOAT,
+                                   {is_open ? -1 : 2, length, kMaskedHeads * kMaskedSize});
     Tensor* of_queries = x;
-    if (queries != kLength)
-      of_queries = network_.add_input("q", DataType::kFLOAT, {2, queries, kHeads * kSize});
-    heads_ = {split_heads(writer_, of_queries, kHeads, ""), split_heads(writer_, x, kHeads, ""),
-              split_heads(writer_, x, kHeads, "")};
+    if (queries != kMaskedLength)
+      of_queries =
+          network_.add_input("q", DataType::kFLOAT, {2, queries, kMaskedHeads * kMaskedSize});
+    heads_ = {split_heads(writer_, of_queries, kMaskedHeads, ""),
+              split_heads(writer_, x, kMaskedHeads, ""), split_heads(writer_, x, kMaskedHeads, "")};
     flags_ = network_.add_input("flags", DataType::kBOOL, {is_open ? -1 : 2, 1, 1, length});
     if (!is_open) return;
     x->set_dimension_name(0, "batch"), x->set_dimension_name(1, "length");
@@ -80,8 +81,8 @@ class Masked {
   Found find() {
     OptimizationProfile profile;
     if (is_open_) {
-      profile.set_shape("x", {1, 1, kHeads * kSize}, {2, 6, kHeads * kSize},
-                        {3, 9, kHeads * kSize});
+      profile.set_shape("x", {1, 1, kMaskedHeads * kMaskedSize}, {2, 6, kMaskedHeads * kMaskedSize},
+                        {3, 9, kMaskedHeads * kMaskedSize});
       profile.set_shape("flags", {1, 1, 1, 1}, {2, 1, 1, 6}, {3, 1, 1, 9});
     }
     const ProfileRanges ranges(network_, is_open_ ? &profile : nullptr);
@@ -116,19 +117,22 @@ const Masked::Found kCausal{CausalMaskKind::kUPPER_LEFT, ""},
 bool is_causal(int64_t, int64_t query, int64_t key) { return key <= query; }
 
 TEST(AttentionMasks, FixedTrianglesAreCausal) {
-  for (const Shape& shape : {Shape{kLength, kLength}, Shape{1, 1, kLength, kLength},
-                             Shape{2, 1, kLength, kLength}, Shape{2, kHeads, kLength, kLength}}) {
+  for (const Shape& shape :
+       {Shape{kMaskedLength, kMaskedLength}, Shape{1, 1, kMaskedLength, kMaskedLength},
+        Shape{2, 1, kMaskedLength, kMaskedLength},
+        Shape{2, kMaskedHeads, kMaskedLength, kMaskedLength}}) {
     Masked masked(false);
     EXPECT_EQ(masked.recognized({masked.fixed(shape, is_causal)}), kCausal) << shape;
   }
   Masked longer(false, 4);
   EXPECT_EQ(longer.recognized({longer.fixed(
-                {4, kLength}, [](int64_t, int64_t q, int64_t k) { return k <= q + 2; })}),
+                {4, kMaskedLength}, [](int64_t, int64_t q, int64_t k) { return k <= q + 2; })}),
             kLowerRight);
   Masked upper(false, 4);
-  EXPECT_EQ(upper.recognized({upper.fixed({4, kLength}, is_causal)}), kCausal);
+  EXPECT_EQ(upper.recognized({upper.fixed({4, kMaskedLength}, is_causal)}), kCausal);
   Masked all(false);
-  EXPECT_EQ(all.recognized({all.fixed({2, 1, kLength, kLength}, [](auto...) { return true; })}),
+  EXPECT_EQ(all.recognized(
+                {all.fixed({2, 1, kMaskedLength, kMaskedLength}, [](auto...) { return true; })}),
             kAll);
 }
 
@@ -144,7 +148,8 @@ TEST(AttentionMasks, OtherFixedMasksStay) {
   };
   for (const auto& rule : rules) {
     Masked masked(false);
-    const Masked::Found found = masked.recognized({masked.fixed({2, 1, kLength, kLength}, rule)});
+    const Masked::Found found =
+        masked.recognized({masked.fixed({2, 1, kMaskedLength, kMaskedLength}, rule)});
     EXPECT_EQ(found, (Masked::Found{CausalMaskKind::kNONE, "(2, 1, 6, 6)"}));
   }
   // Extents may fit another axis than they seem to.

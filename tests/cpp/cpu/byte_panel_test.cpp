@@ -25,16 +25,14 @@ Values multiples(const Shape& shape, int seed) {
   });
 }
 
-struct Case {
+struct CellCase {
   RecurrentCell cell;
   int64_t steps, batch, input, hidden, directions;
   bool linear_before_reset = false;
 };
 
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-
 /// The results of all steps, in double precision.
-Values reference(const Case& c, const Values& x, const Values& w, const Values& r,
+Values reference(const CellCase& c, const Values& x, const Values& w, const Values& r,
                  const Values& b) {
   const int64_t gates = gate_count(c.cell), hidden = c.hidden;
   Values y = make_values({c.steps, c.directions, c.batch, hidden}, [](int64_t) { return 0.0; });
@@ -89,7 +87,7 @@ Values reference(const Case& c, const Values& x, const Values& w, const Values& 
   return y;
 }
 
-void check(const Case& c, double outlier = 0) {
+void check(const CellCase& c, double outlier = 0) {
   SCOPED_TRACE(::testing::Message()
                << "cell " << static_cast<int>(c.cell) << ", " << c.steps << " steps of " << c.batch
                << " x " << c.input << " to " << c.hidden << ", " << c.directions << " directions");

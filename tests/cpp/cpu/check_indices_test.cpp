@@ -77,12 +77,12 @@ Step rotary_embedding() {
       {port({2, 3, 4, 6})});
 }
 
-std::vector<Step> steps() {
+std::vector<Step> indices_steps() {
   return {gather(), fill(),        scatter(), scatter(ScatterMode::kND), nonzero(), nms(),
           unique(), data_extent(), one_hot(), rotary_embedding()};
 }
 
-std::vector<Case> cases() {
+std::vector<FaultCase> indices_cases() {
   return {
       {"Gather from INT64 to BOOL", gather(), [](Step& s) { s.outputs[0].type.dtype = kBOOL; },
        "output 0 must be INT64 like input 0, but is BOOL"},
@@ -144,7 +144,7 @@ std::vector<Case> cases() {
   };
 }
 
-const RegisteredChecks registered(steps, cases);
+const RegisteredChecks registered_indices(indices_steps, indices_cases);
 
 TEST(Check, IndicesOutOfRangeGiveZero) {
   std::mt19937 random(3);

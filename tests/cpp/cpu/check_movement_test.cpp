@@ -45,7 +45,7 @@ Step channel_shuffle() {
   return step<ChannelShuffle>({4}, {port({1, 16, 4, 4})}, {port({1, 16, 4, 4})});
 }
 
-std::vector<Step> steps() {
+std::vector<Step> movement_steps() {
   return {concatenation(),
           reverse_sequence(),
           bit_cast(),
@@ -57,7 +57,7 @@ std::vector<Step> steps() {
           transpose()};
 }
 
-std::vector<Case> cases() {
+std::vector<FaultCase> movement_cases() {
   return {
       {"2^62 elements, none of them there", transpose(),
        [](Step& s) {
@@ -152,7 +152,7 @@ std::vector<Case> cases() {
   };
 }
 
-const RegisteredChecks registered(steps, cases);
+const RegisteredChecks registered_movement(movement_steps, movement_cases);
 
 TEST(Check, WorkspacesThatOverflowAreRefused) {
   ResizeParams params;

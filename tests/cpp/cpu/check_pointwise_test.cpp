@@ -21,9 +21,9 @@ Step pointwise() {
   return result;
 }
 
-std::vector<Step> steps() { return {pointwise()}; }
+std::vector<Step> pointwise_steps() { return {pointwise()}; }
 
-std::vector<Case> cases() {
+std::vector<FaultCase> pointwise_cases() {
   return {
       {"Pointwise outputs in different formats", pointwise(),
        [](Step& s) { s.outputs[1].type.format = kHWC; }, "output 1 must have the format LINEAR"},
@@ -58,7 +58,7 @@ std::vector<Case> cases() {
   };
 }
 
-const RegisteredChecks registered(steps, cases);
+const RegisteredChecks registered_pointwise(pointwise_steps, pointwise_cases);
 
 /// Shapes as they are between the ends of a profile, of an expression such as n * (8 - n).
 TEST(Check, PointwiseRefusesShapesBeyondTheProfile) {

@@ -44,11 +44,11 @@ Step matmul_nbits() {
       {port({3, 5})});
 }
 
-std::vector<Step> steps() {
+std::vector<Step> products_steps() {
   return {product(), recurrence(), byte_product(), determinant(), matmul_nbits()};
 }
 
-std::vector<Case> cases() {
+std::vector<FaultCase> products_cases() {
   return {
       {"many packed matrices", product(),
        [](Step& s) {
@@ -117,7 +117,7 @@ std::vector<Case> cases() {
   };
 }
 
-const RegisteredChecks registered(steps, cases);
+const RegisteredChecks registered_products(products_steps, products_cases);
 
 TEST(Check, MatrixProductsOf32BitsAreRefused) {
   Step step = product();

@@ -35,11 +35,11 @@ Step topk() {
 }
 Step cumulative() { return step<Cumulative>({.axis = 1}, {port({4, 8})}, {port({4, 8})}); }
 
-std::vector<Step> steps() {
+std::vector<Step> reductions_steps() {
   return {lrn(), normalization(), softmax(), reduce(), reduce(true), topk(), cumulative()};
 }
 
-std::vector<Case> cases() {
+std::vector<FaultCase> reductions_cases() {
   const auto pack = [](Step& s) { s.packed = {{0, Blob::copy("", 1), "1:1:1:1::"}}; };
   return {
       {"a port too many", softmax(), [](Step& s) { s.inputs.push_back(port({1})); },
@@ -105,7 +105,7 @@ std::vector<Case> cases() {
   };
 }
 
-const RegisteredChecks registered(steps, cases);
+const RegisteredChecks registered_reductions(reductions_steps, reductions_cases);
 
 /// Shapes as they are between the ends of a profile, of an expression such as n * (8 - n).
 TEST(Check, ReductionsRefuseShapesBeyondTheProfile) {

@@ -11,7 +11,7 @@ namespace {
 
 struct Family {
   std::vector<Step> (*steps)();
-  std::vector<Case> (*cases)();
+  std::vector<FaultCase> (*cases)();
 };
 std::vector<Family>& families() {
   static std::vector<Family> all;
@@ -36,7 +36,8 @@ class Guarded {
 
 }  // namespace
 
-RegisteredChecks::RegisteredChecks(std::vector<Step> (*steps)(), std::vector<Case> (*cases)()) {
+RegisteredChecks::RegisteredChecks(std::vector<Step> (*steps)(),
+                                   std::vector<FaultCase> (*cases)()) {
   families().push_back({steps, cases});
 }
 
@@ -47,10 +48,10 @@ std::vector<Step> registered_steps() {
   return result;
 }
 
-std::vector<Case> registered_cases() {
-  std::vector<Case> result;
+std::vector<FaultCase> registered_cases() {
+  std::vector<FaultCase> result;
   for (const Family& each : families())
-    for (Case& one : each.cases()) result.push_back(std::move(one));
+    for (FaultCase& one : each.cases()) result.push_back(std::move(one));
   return result;
 }
 

@@ -36,7 +36,7 @@ Step step(typename Op::Params params, std::vector<PortDesc> inputs, std::vector<
 void set_all(Step& step, PortType type);
 
 /// A step that is fine, one change to it, and a part of the refusal.
-struct Case {
+struct FaultCase {
   const char* name;
   Step step;
   void (*change)(Step&);
@@ -45,10 +45,10 @@ struct Case {
 
 /// The steps and cases of one file, for the tests of all.
 struct RegisteredChecks {
-  RegisteredChecks(std::vector<Step> (*steps)(), std::vector<Case> (*cases)());
+  RegisteredChecks(std::vector<Step> (*steps)(), std::vector<FaultCase> (*cases)());
 };
 std::vector<Step> registered_steps();
-std::vector<Case> registered_cases();
+std::vector<FaultCase> registered_cases();
 
 /// What a body says as it fails; empty when it does not.
 std::string error_of(const std::function<void()>& body);

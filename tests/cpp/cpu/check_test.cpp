@@ -18,7 +18,7 @@ namespace {
 using enum DataType;
 
 TEST(Check, RefusesWhatKernelsCannotDo) {
-  for (const Case& each : registered_cases()) {
+  for (const FaultCase& each : registered_cases()) {
     SCOPED_TRACE(each.name);
     Step changed = each.step;
     each.change(changed);

@@ -82,7 +82,7 @@ Step lp_pooling() {
   return step<LpPooling>(params, {port({1, 2, 4, 4})}, {port({1, 2, 2, 2})});
 }
 
-std::vector<Step> steps() {
+std::vector<Step> windows_steps() {
   return {convolution(),
           deconvolution(),
           residual(),
@@ -99,7 +99,7 @@ std::vector<Step> steps() {
           lp_pooling()};
 }
 
-std::vector<Case> cases() {
+std::vector<FaultCase> windows_cases() {
   const auto pack = [](Step& s) { s.packed = {{0, Blob::copy("", 1), "1:1:1:1::"}}; };
   return {
       {"a constant that grows", convolution(), [](Step& s) { s.inputs[2].max = {64}; },
@@ -201,7 +201,7 @@ std::vector<Case> cases() {
   };
 }
 
-const RegisteredChecks registered(steps, cases);
+const RegisteredChecks registered_windows(windows_steps, windows_cases);
 
 TEST(Check, PackedWeightsMayBeElsewhere) {
   Step stripped = convolution();

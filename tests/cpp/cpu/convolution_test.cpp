@@ -9,30 +9,15 @@
 namespace opwright::testing {
 namespace {
 
-struct Case {
+struct ConvolutionCase {
   std::string name;
   Shape x, kernel, y;
   ConvolutionParams params;
   Ints pre;  ///< the padding before, as resolved by hand
 };
 
-ConvolutionParams params_of(Ints stride, Ints dilation, Ints pre, Ints post, int64_t groups = 1) {
-  ConvolutionParams params;
-  params.stride = stride, params.dilation = dilation;
-  params.pre_padding = pre, params.post_padding = post;
-  params.groups = groups;
-  return params;
-}
-
-ConvolutionParams same(PaddingMode mode, Ints stride) {
-  ConvolutionParams params;
-  params.padding_mode = mode;
-  params.stride = stride;
-  return params;
-}
-
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<ConvolutionCase>& convolution_cases() {
+  static const std::vector<ConvolutionCase> all = {
       {"Plain",
        {2, 16, 9, 11},
        {32, 16, 3, 3},
@@ -102,13 +87,13 @@ const std::vector<Case>& cases() {
        {1, 8, 7, 8},
        {16, 8, 4, 2},
        {1, 16, 4, 4},
-       same(PaddingMode::kSAME_UPPER, {2, 2}),
+       same_padding(PaddingMode::kSAME_UPPER, {2, 2}),
        {1, 0}},
       {"SameLower",
        {1, 8, 7, 8},
        {16, 8, 4, 2},
        {1, 16, 4, 4},
-       same(PaddingMode::kSAME_LOWER, {2, 2}),
+       same_padding(PaddingMode::kSAME_LOWER, {2, 2}),
        {2, 0}},
   };
   return all;
@@ -116,13 +101,13 @@ const std::vector<Case>& cases() {
 
 class ConvolutionCases : public ::testing::TestWithParam<int> {};
 
-std::vector<TestInput> inputs_of(const Case& c, DataType dtype, bool constant_weights) {
+std::vector<TestInput> inputs_of(const ConvolutionCase& c, DataType dtype, bool constant_weights) {
   return {{random_values(c.x, 1), dtype},
           {random_values(c.kernel, 2), dtype, constant_weights},
           {random_values({c.kernel[0]}, 3), dtype, constant_weights}};
 }
 
-Values expected_of(const Case& c, std::span<const TestInput> inputs, DataType computed) {
+Values expected_of(const ConvolutionCase& c, std::span<const TestInput> inputs, DataType computed) {
   Values y = reference_convolution(rounded(inputs[0].values, computed),
                                    rounded(inputs[1].values, computed), c.y, c.params.groups,
                                    c.params.stride, c.params.dilation, c.pre);
@@ -133,7 +118,7 @@ Values expected_of(const Case& c, std::span<const TestInput> inputs, DataType co
 }
 
 TEST_P(ConvolutionCases, EveryCandidateAgreesWithTheLoops) {
-  const Case& c = cases()[GetParam()];
+  const ConvolutionCase& c = convolution_cases()[GetParam()];
   const Convolution op(c.params);
   static Selection selection(7);
   for (const DataType dtype : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16}) {
@@ -165,7 +150,7 @@ TEST_P(ConvolutionCases, EveryCandidateAgreesWithTheLoops) {
 }
 
 TEST_P(ConvolutionCases, WeightsThatAreNotConstant) {
-  const Case& c = cases()[GetParam()];
+  const ConvolutionCase& c = convolution_cases()[GetParam()];
   const Convolution op(c.params);
   const std::vector<TestInput> inputs = inputs_of(c, DataType::kFLOAT, false);
   const std::vector<TestOutput> outputs = {{c.y}};
@@ -179,11 +164,11 @@ TEST_P(ConvolutionCases, WeightsThatAreNotConstant) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ConvolutionCases,
-                         ::testing::Range(0, static_cast<int>(cases().size())),
-                         [](const auto& info) { return cases()[info.param].name; });
+                         ::testing::Range(0, static_cast<int>(convolution_cases().size())),
+                         [](const auto& info) { return convolution_cases()[info.param].name; });
 
 TEST(Convolution, OffersChannelsLast) {
-  const Case& c = cases()[0];
+  const ConvolutionCase& c = convolution_cases()[0];
   const std::vector<TestInput> inputs = inputs_of(c, DataType::kFLOAT, true);
   const std::vector<TestOutput> outputs = {{c.y}};
   bool linear = false, channels_last = false;
@@ -201,7 +186,7 @@ TEST(Convolution, OffersChannelsLast) {
 }
 
 TEST(Convolution, StronglyTypedNetworksKeepTheirType) {
-  const Case& c = cases()[0];
+  const ConvolutionCase& c = convolution_cases()[0];
   for (const DataType dtype : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16}) {
     const std::vector<TestInput> inputs = inputs_of(c, dtype, true);
     const std::vector<TestOutput> outputs = {{c.y, dtype}};
@@ -213,7 +198,7 @@ TEST(Convolution, StronglyTypedNetworksKeepTheirType) {
 }
 
 TEST(Convolution, AddsTheResidualInPlaceAndCopied) {
-  Case c = cases()[0];
+  ConvolutionCase c = convolution_cases()[0];
   c.params.has_residual = true;
   c.params.activation.type = static_cast<int32_t>(ActivationType::kRELU);
   const Convolution op(c.params);
@@ -233,7 +218,7 @@ TEST(Convolution, AddsTheResidualInPlaceAndCopied) {
 }
 
 TEST(Convolution, ResidualWithoutBias) {
-  Case c = cases()[1];
+  ConvolutionCase c = convolution_cases()[1];
   c.params.has_residual = true;
   const Convolution op(c.params);
   std::vector<TestInput> inputs = inputs_of(c, DataType::kFLOAT, true);
@@ -283,7 +268,7 @@ TEST(Convolution, FusedActivations) {
        [](double x) { return x * std::min(std::max(x / 6 + 0.5, 0.0), 1.0); }},
   };
   for (const NamedActivation& item : activations) {
-    Case c = cases()[0];
+    ConvolutionCase c = convolution_cases()[0];
     c.params.activation = item.activation;
     const Convolution op(c.params);
     const std::vector<TestInput> inputs = inputs_of(c, DataType::kFLOAT, true);
@@ -300,7 +285,7 @@ TEST(Convolution, FusedActivations) {
 }
 
 TEST(Convolution, ChangingShapesKeepThePackedWeights) {
-  Case c = cases()[0];
+  ConvolutionCase c = convolution_cases()[0];
   const Convolution op(c.params);
   const std::vector<TestInput> inputs = inputs_of(c, DataType::kFLOAT, true);
   const std::vector<TestOutput> outputs = {{c.y}};
@@ -317,7 +302,7 @@ TEST(Convolution, ChangingShapesKeepThePackedWeights) {
     for (const Shape& shape : shapes) {
       std::vector<TestInput> now = inputs;
       now[0].values = random_values(shape, 7);
-      Case changed = c;
+      ConvolutionCase changed = c;
       changed.y = {shape[0], 32, shape[2], shape[3]};
       const std::vector<TestOutput> now_out = {{changed.y}};
       expect_close(kernel.run(now, now_out)[0], expected_of(changed, now, DataType::kFLOAT), 2e-5);
@@ -327,7 +312,7 @@ TEST(Convolution, ChangingShapesKeepThePackedWeights) {
 
 TEST(Convolution, WeightsPackedElsewhereAreRepacked) {
   if (!test_device().is_host()) GTEST_SKIP() << "tiles of the kernel are read as they lie";
-  const Case& c = cases()[0];
+  const ConvolutionCase& c = convolution_cases()[0];
   const Convolution op(c.params);
   const std::vector<TestInput> inputs = inputs_of(c, DataType::kFLOAT, true);
   const std::vector<TestOutput> outputs = {{c.y}};
@@ -357,7 +342,7 @@ TEST(Convolution, WeightsPackedElsewhereAreRepacked) {
 
 TEST(Convolution, MappedWeightsAreUsedAsTheyAre) {
   if (!test_device().is_host()) GTEST_SKIP() << "tiles of the kernel are read as they lie";
-  const Case& c = cases()[0];
+  const ConvolutionCase& c = convolution_cases()[0];
   const Convolution op(c.params);
   const std::vector<TestInput> inputs = inputs_of(c, DataType::kFLOAT, true);
   const std::vector<TestOutput> outputs = {{c.y}};

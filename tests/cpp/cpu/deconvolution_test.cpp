@@ -10,30 +10,15 @@
 namespace opwright::testing {
 namespace {
 
-struct Case {
+struct DeconvolutionCase {
   std::string name;
   Shape x, kernel, y;
   ConvolutionParams params;
   Ints pre;  ///< the padding before, as resolved by hand
 };
 
-ConvolutionParams params_of(Ints stride, Ints dilation, Ints pre, Ints post, int64_t groups = 1,
-                            Ints output_padding = {}) {
-  ConvolutionParams params;
-  params.stride = stride, params.dilation = dilation;
-  params.pre_padding = pre, params.post_padding = post;
-  params.groups = groups, params.output_padding = output_padding;
-  return params;
-}
-
-ConvolutionParams same(PaddingMode mode, Ints stride) {
-  ConvolutionParams params;
-  params.padding_mode = mode, params.stride = stride;
-  return params;
-}
-
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<DeconvolutionCase>& deconvolution_cases() {
+  static const std::vector<DeconvolutionCase> all = {
       {"Plain", {2, 16, 5, 6}, {16, 24, 3, 3}, {2, 24, 7, 8}, params_of({}, {}, {}, {}), {}},
       {"Upsampling",
        {1, 32, 7, 7},
@@ -90,19 +75,20 @@ const std::vector<Case>& cases() {
        {1, 8, 5, 5},
        {8, 8, 3, 3},
        {1, 8, 10, 10},
-       same(PaddingMode::kSAME_UPPER, {2, 2}),
+       same_padding(PaddingMode::kSAME_UPPER, {2, 2}),
        {0, 0}},
       {"SameLower",
        {1, 8, 5, 5},
        {8, 8, 3, 3},
        {1, 8, 10, 10},
-       same(PaddingMode::kSAME_LOWER, {2, 2}),
+       same_padding(PaddingMode::kSAME_LOWER, {2, 2}),
        {1, 1}},
   };
   return all;
 }
 
-Values reference(const Case& c, const Values& x, const Values& kernel, const Values* bias) {
+Values reference(const DeconvolutionCase& c, const Values& x, const Values& kernel,
+                 const Values* bias) {
   Values y = reference_deconvolution(x, kernel, c.y, c.params.groups, c.params.stride,
                                      c.params.dilation, c.pre);
   if (!bias) return y;
@@ -112,7 +98,7 @@ Values reference(const Case& c, const Values& x, const Values& kernel, const Val
 }
 
 /// How many products an output element sums, at most.
-int64_t products_of(const Case& c) {
+int64_t products_of(const DeconvolutionCase& c) {
   int64_t products = c.x[1] / c.params.groups;
   for (int i = 2; i < c.kernel.rank(); ++i) {
     const int64_t stride = c.params.stride.empty() ? 1 : c.params.stride[i - 2];
@@ -128,7 +114,7 @@ double rounding_of_sums(int64_t products) { return 0x1p-24 * static_cast<double>
 class DeconvolutionCases : public ::testing::TestWithParam<int> {};
 
 TEST_P(DeconvolutionCases, EveryCandidateAgreesWithTheLoops) {
-  const Case& c = cases()[GetParam()];
+  const DeconvolutionCase& c = deconvolution_cases()[GetParam()];
   const Deconvolution op(c.params);
   static Selection selection(7);
   for (const DataType dtype : {DataType::kFLOAT, DataType::kHALF, DataType::kBF16}) {
@@ -168,11 +154,11 @@ TEST_P(DeconvolutionCases, EveryCandidateAgreesWithTheLoops) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DeconvolutionCases,
-                         ::testing::Range(0, static_cast<int>(cases().size())),
-                         [](const auto& info) { return cases()[info.param].name; });
+                         ::testing::Range(0, static_cast<int>(deconvolution_cases().size())),
+                         [](const auto& info) { return deconvolution_cases()[info.param].name; });
 
 TEST(Deconvolution, WithoutBiasWithActivation) {
-  Case c = cases()[2];
+  DeconvolutionCase c = deconvolution_cases()[2];
   c.params.activation.type = static_cast<int32_t>(ActivationType::kTANH);
   const Deconvolution op(c.params);
   const std::vector<TestInput> inputs = {{random_values(c.x, 1)},
@@ -187,7 +173,7 @@ TEST(Deconvolution, WithoutBiasWithActivation) {
 }
 
 TEST_P(DeconvolutionCases, EveryCandidateHasAnEpilogue) {
-  Case c = cases()[GetParam()];
+  DeconvolutionCase c = deconvolution_cases()[GetParam()];
   c.params.has_residual = true;
   c.params.activation = {static_cast<int32_t>(ActivationType::kSCALED_TANH), 0.75f, 0.5f};
   const Deconvolution op(c.params);
@@ -214,7 +200,7 @@ TEST_P(DeconvolutionCases, EveryCandidateHasAnEpilogue) {
 }
 
 TEST(Deconvolution, ChangingShapes) {
-  Case c = cases()[1];
+  DeconvolutionCase c = deconvolution_cases()[1];
   const Deconvolution op(c.params);
   const std::vector<TestInput> inputs = {{random_values(c.x, 1)},
                                          {random_values(c.kernel, 2), DataType::kFLOAT, true}};

@@ -20,9 +20,9 @@ struct NarrowType {
     return std::ldexp(1, exponent - digits + 1);
   }
 };
-constexpr NarrowType kTypes[] = {{DataType::kHALF, 11, -14}, {DataType::kBF16, 8, -126}};
+constexpr NarrowType kNarrowTypes[] = {{DataType::kHALF, 11, -14}, {DataType::kBF16, 8, -126}};
 
-Values cast(const Values& x, DataType type) {
+Values run_cast(const Values& x, DataType type) {
   const DiffusedCast op({type});
   const std::vector<TestInput> inputs = {{x, DataType::kFLOAT}};
   const std::vector<TestOutput> outputs = {{x.shape, type}};
@@ -36,11 +36,11 @@ class DiffusedCastTest : public ::testing::Test {
 };
 
 TEST_F(DiffusedCastTest, ColumnsKeepTheirSums) {
-  for (const NarrowType& narrow : kTypes)
+  for (const NarrowType& narrow : kNarrowTypes)
     for (const Shape& shape : {Shape{2, 9, 70, 3}, Shape{65, 40, 1, 1}, Shape{1, 1, 5, 33}}) {
       SCOPED_TRACE(::testing::Message() << shape << " of " << narrow.digits << " digits");
       const Values x = rounded(random_values(shape, 5, -3, 3), DataType::kFLOAT);
-      const Values y = cast(x, narrow.type);
+      const Values y = run_cast(x, narrow.type);
       for (int64_t column = 0; column < shape[0] * shape[2]; ++column) {
         double sum = 0, widest = 0;
         for (int64_t i = 0; i < shape[1] * shape[3]; ++i) {
@@ -63,7 +63,7 @@ TEST_F(DiffusedCastTest, SpecialValues) {
   const std::vector<double> special = {0.0,     -0.0, 1.5,  kInfinity, -kInfinity, beyond,
                                        -beyond, 1e-7, 1e-9, 2.5,       -1e-9,      std::nan("")};
   const Values x = {{1, static_cast<int64_t>(special.size()), 1, 1}, special};
-  const Values y = cast(x, DataType::kHALF);
+  const Values y = run_cast(x, DataType::kHALF);
   const double least = std::ldexp(1, -24);
   for (const int i : {0, 1, 2, 3, 4, 9}) EXPECT_EQ(y[i], special[i]);
   EXPECT_EQ(std::signbit(y[0]), false);

@@ -20,7 +20,7 @@ double lowest(DataType type) {
                                    : std::numeric_limits<float>::lowest();
 }
 
-struct Case {
+struct AttentionCase {
   int64_t batch = 1, heads = 2, shared_heads = 2, queries = 5, keys = 7, size = 8, value_size = 8;
   AttentionLayout query = AttentionLayout::kHEADS_FIRST, key = AttentionLayout::kHEADS_FIRST,
                   value = AttentionLayout::kHEADS_FIRST, output = AttentionLayout::kHEADS_FIRST;
@@ -57,13 +57,14 @@ struct Layout {
   }
 };
 
-Shape mask_shape(const Case& c, MaskKind kind) {
+Shape mask_shape(const AttentionCase& c, MaskKind kind) {
   if (kind == MaskKind::kPerKey || kind == MaskKind::kPrefix) return {c.batch, 1, 1, c.keys};
   if (kind == MaskKind::kNobody) return {c.queries, 1};
   if (kind == MaskKind::kLowest) return {c.queries, c.keys};
   return {c.heads, c.queries, c.keys};
 }
-int64_t mask_place(const Case& c, MaskKind kind, int64_t b, int64_t h, int64_t q, int64_t k) {
+int64_t mask_place(const AttentionCase& c, MaskKind kind, int64_t b, int64_t h, int64_t q,
+                   int64_t k) {
   if (kind == MaskKind::kPerKey || kind == MaskKind::kPrefix) return b * c.keys + k;
   if (kind == MaskKind::kNobody) return q;
   if (kind == MaskKind::kLowest) return q * c.keys + k;
@@ -71,7 +72,7 @@ int64_t mask_place(const Case& c, MaskKind kind, int64_t b, int64_t h, int64_t q
 }
 
 /// Softmax of the scaled products, which masks change, times the values.
-Values reference(const Case& c, std::span<const Layout> layouts, double scale,
+Values reference(const AttentionCase& c, std::span<const Layout> layouts, double scale,
                  const std::vector<TestInput>& inputs) {
   Values expected = make_values(layouts[3].shape(), [](int64_t) { return 0; });
   const int64_t group = c.heads / c.shared_heads;
@@ -116,7 +117,7 @@ struct Problem {
   std::vector<TestOutput> outputs;
 };
 
-Problem problem_of(const Case& c) {
+Problem problem_of(const AttentionCase& c) {
   const Layout layouts[] = {{c.query, c.heads, c.queries, c.size, c.gap, c.batch},
                             {c.key, c.shared_heads, c.keys, c.size, c.gap, c.batch},
                             {c.value, c.shared_heads, c.keys, c.value_size, c.gap, c.batch},
@@ -169,7 +170,7 @@ Problem problem_of(const Case& c) {
   return made;
 }
 
-void check(const Case& c, Selection& selection) {
+void check(const AttentionCase& c, Selection& selection) {
   SCOPED_TRACE(::testing::Message()
                << c.batch << "x" << c.heads << "/" << c.shared_heads << " " << c.queries << "x"
                << c.keys << " sizes " << c.size << " " << c.value_size << " layouts "
@@ -205,16 +206,16 @@ void check(const Case& c, Selection& selection) {
 
 constexpr AttentionLayout kLayouts[] = {
     AttentionLayout::kHEADS_FIRST, AttentionLayout::kBATCH_FIRST, AttentionLayout::kLENGTH_FIRST};
-constexpr DataType kTypes[] = {DataType::kFLOAT, DataType::kHALF, DataType::kBF16};
+constexpr DataType kAttentionTypes[] = {DataType::kFLOAT, DataType::kHALF, DataType::kBF16};
 
 TEST(FusedAttention, Layouts) {
   Selection selection(61);
-  for (const DataType type : kTypes)
+  for (const DataType type : kAttentionTypes)
     for (const AttentionLayout query : kLayouts)
       for (const AttentionLayout key : kLayouts)
         for (const AttentionLayout output : kLayouts)
           for (const int64_t gap : {0, 8, 3}) {
-            Case c;
+            AttentionCase c;
             c.batch = 2, c.heads = 3, c.shared_heads = 3, c.type = type, c.gap = gap;
             c.query = query, c.key = key, c.value = query, c.output = output;
             check(c, selection);
@@ -223,7 +224,7 @@ TEST(FusedAttention, Layouts) {
 
 TEST(FusedAttention, SizesAndLengths) {
   Selection selection(37);
-  for (const DataType type : kTypes)
+  for (const DataType type : kAttentionTypes)
     for (const int64_t size : {1, 8, 20, 32, 64, 80, 128, 256})
       for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{1, 1},
                                           {1, 300},
@@ -232,7 +233,7 @@ TEST(FusedAttention, SizesAndLengths) {
                                           {17, 33},
                                           {70, 150},
                                           {200, 129}}) {
-        Case c;
+        AttentionCase c;
         c.type = type, c.size = size, c.value_size = size == 20 ? 36 : size;
         c.queries = queries, c.keys = keys;
         c.key = AttentionLayout::kBATCH_FIRST, c.output = AttentionLayout::kBATCH_FIRST;
@@ -242,13 +243,13 @@ TEST(FusedAttention, SizesAndLengths) {
 
 TEST(FusedAttention, CausalMasksAndGroups) {
   Selection selection(41);
-  for (const DataType type : kTypes)
+  for (const DataType type : kAttentionTypes)
     for (const CausalMaskKind causal :
          {CausalMaskKind::kNONE, CausalMaskKind::kUPPER_LEFT, CausalMaskKind::kLOWER_RIGHT})
       for (const int64_t shared : {1, 2, 6})
         for (const auto& [queries, keys] :
              {std::pair<int64_t, int64_t>{1, 140}, {40, 40}, {33, 150}, {150, 33}}) {
-          Case c;
+          AttentionCase c;
           c.type = type, c.causal = causal, c.heads = 6, c.shared_heads = shared, c.size = 16;
           c.queries = queries, c.keys = keys, c.batch = 2;
           c.output = AttentionLayout::kBATCH_FIRST;
@@ -260,12 +261,12 @@ TEST(FusedAttention, MasksCapsAndRowsWithoutKeys) {
   Selection selection(97);
   constexpr MaskKind kKinds[] = {MaskKind::kNone, MaskKind::kPerKey, MaskKind::kFull,
                                  MaskKind::kNobody};
-  for (const DataType type : kTypes)
+  for (const DataType type : kAttentionTypes)
     for (const MaskKind allowed : kKinds)
       for (const MaskKind bias : kKinds)
         for (const double cap : {0.0, 1.5})
           for (const double masked : {kNothing, -1e4}) {
-            Case c;
+            AttentionCase c;
             c.type = type, c.allowed = allowed, c.bias = bias, c.cap = cap, c.masked_score = masked;
             c.bias_type = type == DataType::kHALF ? DataType::kHALF : DataType::kFLOAT;
             c.batch = 2, c.heads = 4, c.shared_heads = 2, c.queries = 19, c.keys = 150;
@@ -277,12 +278,12 @@ TEST(FusedAttention, MasksCapsAndRowsWithoutKeys) {
 /// A row whose scores all are the lowest number gives the mean of the values.
 TEST(FusedAttention, LowestFiniteScores) {
   Selection selection(31);
-  for (const DataType type : kTypes)
+  for (const DataType type : kAttentionTypes)
     for (const auto& [queries, keys] :
          {std::pair<int64_t, int64_t>{2, 130}, {19, 33}, {70, 150}, {200, 129}})
       for (const bool by_bias : {true, false})
         for (const double cap : {0.0, 1.5}) {
-          Case c;
+          AttentionCase c;
           c.type = c.bias_type = type, c.cap = cap, c.size = c.value_size = 64;
           c.queries = queries, c.keys = keys;
           (by_bias ? c.bias : c.allowed) = by_bias ? MaskKind::kLowest : MaskKind::kNobody;
@@ -293,12 +294,12 @@ TEST(FusedAttention, LowestFiniteScores) {
 
 TEST(FusedAttention, FewQueriesOverALongCache) {
   Selection selection(61);
-  for (const DataType type : kTypes)
+  for (const DataType type : kAttentionTypes)
     for (const int64_t size : {16, 64, 128})
       for (const int64_t shared : {1, 2, 8})
         for (const int64_t queries : {1, 2})
           for (const MaskKind allowed : {MaskKind::kNone, MaskKind::kPrefix}) {
-            Case c;
+            AttentionCase c;
             c.type = type, c.size = c.value_size = size, c.heads = 8, c.shared_heads = shared;
             c.batch = 2, c.queries = queries, c.keys = 1100, c.allowed = allowed;
             c.output = AttentionLayout::kBATCH_FIRST;
@@ -314,7 +315,7 @@ TEST(FusedAttention, SeveralQueriesOverACache) {
          {std::pair<int64_t, int64_t>{80, 3}, {96, 1}, {128, 16}, {256, 2}, {64, 5}})
       for (const CausalMaskKind causal : {CausalMaskKind::kNONE, CausalMaskKind::kLOWER_RIGHT})
         for (const MaskKind allowed : {MaskKind::kNone, MaskKind::kPerKey, MaskKind::kFull}) {
-          Case c;
+          AttentionCase c;
           c.type = type, c.size = c.value_size = size, c.heads = 8, c.shared_heads = 2;
           c.queries = queries, c.keys = 530, c.causal = causal, c.allowed = allowed;
           c.output = AttentionLayout::kBATCH_FIRST;
@@ -328,11 +329,11 @@ TEST(FusedAttention, OpenKeys) {
   for (const DataType type : {DataType::kHALF, DataType::kBF16})
     for (const int64_t queries : {1, 3})
       for (const bool is_causal : {false, true}) {
-        Case c;
+        AttentionCase c;
         c.type = type, c.size = c.value_size = 128, c.heads = 8, c.shared_heads = 2;
         c.queries = queries, c.keys = 1030;
         if (is_causal) c.causal = CausalMaskKind::kLOWER_RIGHT;
-        Case most = c;
+        AttentionCase most = c;
         most.keys = 9000;
         const Problem problem = problem_of(c);
         std::vector<Shape> most_inputs, most_outputs = {problem.outputs[0].shape};
@@ -348,7 +349,7 @@ TEST(FusedAttention, OpenKeys) {
                             most_outputs);
           for (const int64_t keys : {1030, 3, 2200, 64, 0, 1030}) {
             SCOPED_TRACE(::testing::Message() << keys << " keys");
-            Case now = c;
+            AttentionCase now = c;
             now.keys = keys;
             const Problem run = problem_of(now);
             expect_close(kernel.run(run.inputs, run.outputs)[0],
@@ -364,7 +365,7 @@ TEST(FusedAttention, AnInfiniteValueOfTheLastKey) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Selection selection(3);
   for (const int64_t queries : {1, 16}) {
-    Case c;
+    AttentionCase c;
     c.type = DataType::kHALF, c.size = c.value_size = 64, c.heads = 8, c.shared_heads = 2;
     c.queries = queries, c.keys = 1100;
     Problem problem = problem_of(c);
@@ -391,7 +392,7 @@ TEST(FusedAttention, ManyQueries) {
         for (const MaskKind allowed : {MaskKind::kNone, MaskKind::kFull})
           for (const auto& [queries, keys] :
                {std::pair<int64_t, int64_t>{200, 200}, {130, 400}, {1030, 70}}) {
-            Case c;
+            AttentionCase c;
             c.type = type, c.size = size, c.value_size = size == 80 ? 64 : size;
             c.queries = queries, c.keys = keys, c.causal = causal, c.allowed = allowed;
             c.heads = 2, c.shared_heads = 1;
@@ -404,7 +405,7 @@ TEST(FusedAttention, ManyQueries) {
 TEST(FusedAttention, MoreTasksThanBlocks) {
   Selection selection(11);
   for (const CausalMaskKind causal : {CausalMaskKind::kUPPER_LEFT, CausalMaskKind::kNONE}) {
-    Case c;
+    AttentionCase c;
     c.type = DataType::kHALF, c.causal = causal, c.gap = causal == CausalMaskKind::kNONE ? 3 : 0;
     c.batch = 34, c.heads = 4, c.shared_heads = 4, c.size = 16, c.value_size = 16;
     c.queries = 72, c.keys = 70;
@@ -416,7 +417,7 @@ TEST(FusedAttention, MoreTasksThanBlocks) {
 TEST(FusedAttention, NothingToDo) {
   for (const auto& [batch, queries, keys] :
        {std::tuple<int64_t, int64_t, int64_t>{0, 3, 4}, {2, 0, 4}, {2, 3, 0}}) {
-    Case c;
+    AttentionCase c;
     c.batch = batch, c.queries = queries, c.keys = keys;
     Selection selection(1);
     check(c, selection);

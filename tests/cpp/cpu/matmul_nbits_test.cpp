@@ -11,7 +11,7 @@
 namespace opwright::testing {
 namespace {
 
-struct Case {
+struct PackedCase {
   int64_t vectors, rows, columns, bits, block;
   DataType type = DataType::kHALF;
   DataType zeros = DataType::kBOOL;  ///< BOOL: there are none
@@ -19,7 +19,7 @@ struct Case {
 };
 
 /// Every candidate against (code - zero point) * scale in double precision.
-void check(const Case& c, Selection& selection) {
+void check(const PackedCase& c, Selection& selection) {
   SCOPED_TRACE(::testing::Message()
                << c.vectors << " x " << c.rows << " x " << c.columns << ", " << c.bits
                << " bits, blocks of " << c.block << " " << name(c.type) << " zeros "
@@ -96,7 +96,7 @@ TEST(MatMulNBits, EveryKernel) {
     for (size_t v = 0; v < std::size(kVectors); ++v)
       for (size_t s = 0; s < std::size(kShapes); ++s) {
         const auto& [rows, columns, block] = kShapes[s];
-        Case c{kVectors[v], rows, columns, kBits[(v + s) % std::size(kBits)], block, type};
+        PackedCase c{kVectors[v], rows, columns, kBits[(v + s) % std::size(kBits)], block, type};
         c.zeros = rows == 40 ? type : rows == 70 ? DataType::kUINT8 : DataType::kBOOL;
         c.bias = rows != 129;
         check(c, selection);

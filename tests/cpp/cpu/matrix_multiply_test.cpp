@@ -14,14 +14,14 @@ constexpr MatrixOperation kNone = MatrixOperation::kNONE;
 constexpr MatrixOperation kTranspose = MatrixOperation::kTRANSPOSE;
 constexpr MatrixOperation kVector = MatrixOperation::kVECTOR;
 
-struct Case {
+struct ProductCase {
   std::string name;
   Shape a, b, output;
   MatrixOperation op0 = kNone, op1 = kNone;
 };
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<ProductCase>& product_cases() {
+  static const std::vector<ProductCase> all = {
       {"Plain", {7, 33}, {33, 20}, {7, 20}},
       {"OneRow", {1, 64}, {64, 48}, {1, 48}},
       {"OneColumn", {9, 16}, {16, 1}, {9, 1}},
@@ -52,7 +52,7 @@ const std::vector<Case>& cases() {
 }
 
 /// The element of the product at an output position, straight from the definition.
-Values reference_product(const Case& c, const Values& a, const Values& b) {
+Values reference_product(const ProductCase& c, const Values& a, const Values& b) {
   struct Side {
     int stack_rank;
     int64_t rows, columns, row_step, column_step;
@@ -89,7 +89,7 @@ Values reference_product(const Case& c, const Values& a, const Values& b) {
 
 class MatrixMultiplyCases : public ::testing::TestWithParam<int> {
  protected:
-  const Case& c() const { return cases()[GetParam()]; }
+  const ProductCase& c() const { return product_cases()[GetParam()]; }
   MatrixMultiplyParams params() const {
     MatrixMultiplyParams params;
     params.op0 = c().op0, params.op1 = c().op1;
@@ -207,14 +207,15 @@ TEST(MatrixMultiply, NothingAlongKButABias) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MatrixMultiplyCases,
-                         ::testing::Range(0, static_cast<int>(cases().size())),
-                         [](const auto& info) { return cases()[info.param].name; });
+                         ::testing::Range(0, static_cast<int>(product_cases().size())),
+                         [](const auto& info) { return product_cases()[info.param].name; });
 
 TEST(MatrixMultiply, PacksASharedConstant) {
   if (!test_device().is_host()) GTEST_SKIP() << "tiles of b are read as they lie";
   for (const char* name : {"Plain", "TransposedB", "SharedB", "SharedBOfLowerRank"}) {
-    const Case& c = *std::find_if(cases().begin(), cases().end(),
-                                  [&](const Case& each) { return each.name == name; });
+    const ProductCase& c =
+        *std::find_if(product_cases().begin(), product_cases().end(),
+                      [&](const ProductCase& each) { return each.name == name; });
     MatrixMultiplyParams params;
     params.op1 = c.op1;
     const MatrixMultiply op(params);
@@ -236,7 +237,7 @@ TEST(MatrixMultiply, ChangingShapesKeepThePackedWeights) {
   TestKernel kernel(op, candidates_of(op, inputs, outputs)[0], inputs, outputs);
   const Shape stacks[] = {{1, 1}, {2, 16}, {0, 5}, {3, 7}, {1, 128}, {1, 1}, {64, 1}};
   for (const Shape& stack : stacks) {
-    const Case c{"", {stack[0], stack[1], 40}, {40, 24}, {stack[0], stack[1], 24}};
+    const ProductCase c{"", {stack[0], stack[1], 40}, {40, 24}, {stack[0], stack[1], 24}};
     const std::vector<TestInput> now = {{random_values(c.a, 5)}, inputs[1]};
     const std::vector<TestOutput> now_out = {{c.output}};
     expect_close(kernel.run(now, now_out)[0], reference_product(c, now[0].values, b), 2e-5);

@@ -10,16 +10,6 @@
 namespace opwright::testing {
 namespace {
 
-int64_t broadcast_index(const Shape& tensor, const Shape& shape, int64_t i) {
-  int64_t index = 0, stride = 1;
-  for (int axis = shape.rank() - 1, own = tensor.rank() - 1; own >= 0; --axis, --own) {
-    index += tensor[own] == 1 ? 0 : i % shape[axis] * stride;
-    stride *= tensor[own];
-    i /= shape[axis];
-  }
-  return index;
-}
-
 Values reference(const Values& x, const Values* scale, const Values* bias,
                  const NormalizationParams& params) {
   const auto group_of = [&](int64_t i) {

@@ -40,7 +40,6 @@ struct Function {
   double absolute = 1.2e-38;  ///< results below the normal numbers may be flushed
 };
 
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double gelu(double x) { return x == -HUGE_VAL ? 0 : 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }
 double gelu_tanh(double x) {
   const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
@@ -530,17 +529,6 @@ TEST(Pointwise, StoresOfShortFloatsRoundToNearestEven) {
     for (double& v : expected.data) v = -v;
     expect_close(run(op, {{x, type}}, {{x.shape}})[0], expected, 0);
   }
-}
-
-/// An index into a tensor that is broadcast to a shape.
-int64_t broadcast_index(const Shape& tensor, const Shape& shape, int64_t i) {
-  int64_t index = 0, stride = 1;
-  for (int axis = shape.rank() - 1, own = tensor.rank() - 1; own >= 0; --axis, --own) {
-    index += tensor[own] == 1 ? 0 : i % shape[axis] * stride;
-    stride *= tensor[own];
-    i /= shape[axis];
-  }
-  return index;
 }
 
 TEST(Pointwise, BroadcastsAnyShapesInEveryFormat) {

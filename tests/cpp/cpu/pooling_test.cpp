@@ -10,14 +10,14 @@
 namespace opwright::testing {
 namespace {
 
-struct Case {
+struct PoolingCase {
   std::string name;
   Shape x, y;
   PoolingParams params;
   Ints pre, post;  ///< the padding as resolved by hand
 };
 
-PoolingParams params_of(Ints window, Ints stride, Ints pre, Ints post, Ints dilation = {}) {
+PoolingParams pooling_params(Ints window, Ints stride, Ints pre, Ints post, Ints dilation = {}) {
   PoolingParams params;
   params.window = window, params.stride = stride, params.dilation = dilation;
   params.pre_padding = pre, params.post_padding = post;
@@ -29,77 +29,77 @@ PoolingParams with_mode(PoolingParams params, PaddingMode mode) {
   return params;
 }
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
-      {"Plain", {2, 16, 8, 10}, {2, 16, 4, 5}, params_of({2, 2}, {2, 2}, {}, {}), {}, {}},
+const std::vector<PoolingCase>& pooling_cases() {
+  static const std::vector<PoolingCase> all = {
+      {"Plain", {2, 16, 8, 10}, {2, 16, 4, 5}, pooling_params({2, 2}, {2, 2}, {}, {}), {}, {}},
       {"Overlapping",
        {1, 20, 9, 9},
        {1, 20, 5, 5},
-       params_of({3, 3}, {2, 2}, {1, 1}, {1, 1}),
+       pooling_params({3, 3}, {2, 2}, {1, 1}, {1, 1}),
        {1, 1},
        {1, 1}},
       {"Asymmetric",
        {1, 3, 7, 6},
        {1, 3, 7, 4},
-       params_of({2, 3}, {1, 2}, {0, 1}, {1, 2}),
+       pooling_params({2, 3}, {1, 2}, {0, 1}, {1, 2}),
        {0, 1},
        {1, 2}},
-      {"Global", {1, 33, 7, 7}, {1, 33, 1, 1}, params_of({7, 7}, {}, {}, {}), {}, {}},
+      {"Global", {1, 33, 7, 7}, {1, 33, 1, 1}, pooling_params({7, 7}, {}, {}, {}), {}, {}},
       {"Dilated",
        {1, 16, 9, 9},
        {1, 16, 6, 6},
-       params_of({3, 3}, {}, {}, {1, 1}, {2, 2}),
+       pooling_params({3, 3}, {}, {}, {1, 1}, {2, 2}),
        {},
        {1, 1}},
-      {"OneDimension", {2, 8, 12}, {2, 8, 6}, params_of({3}, {2}, {1}, {1}), {1}, {1}},
+      {"OneDimension", {2, 8, 12}, {2, 8, 6}, pooling_params({3}, {2}, {1}, {1}), {1}, {1}},
       {"ThreeDimensions",
        {1, 16, 4, 6, 8},
        {1, 16, 2, 3, 4},
-       params_of({2, 2, 2}, {2, 2, 2}, {}, {}),
+       pooling_params({2, 2, 2}, {2, 2, 2}, {}, {}),
        {},
        {}},
       {"RoundedUp",
        {1, 16, 8, 8},
        {1, 16, 4, 4},
-       with_mode(params_of({3, 3}, {2, 2}, {}, {}), PaddingMode::kEXPLICIT_ROUND_UP),
+       with_mode(pooling_params({3, 3}, {2, 2}, {}, {}), PaddingMode::kEXPLICIT_ROUND_UP),
        {},
        {}},
       {"RoundedUpPadded",
        {1, 8, 6, 6},
        {1, 8, 4, 4},
-       with_mode(params_of({3, 3}, {2, 2}, {1, 1}, {1, 1}), PaddingMode::kEXPLICIT_ROUND_UP),
+       with_mode(pooling_params({3, 3}, {2, 2}, {1, 1}, {1, 1}), PaddingMode::kEXPLICIT_ROUND_UP),
        {1, 1},
        {1, 1}},
       {"Striding",
        {1, 19, 20, 45},
        {1, 19, 5, 15},
-       params_of({5, 4}, {4, 3}, {2, 1}, {1, 0}),
+       pooling_params({5, 4}, {4, 3}, {2, 1}, {1, 0}),
        {2, 1},
        {1, 0}},
-      {"Halving", {1, 3, 6, 75}, {1, 3, 6, 36}, params_of({1, 5}, {1, 2}, {}, {}), {}, {}},
+      {"Halving", {1, 3, 6, 75}, {1, 3, 6, 36}, pooling_params({1, 5}, {1, 2}, {}, {}), {}, {}},
       {"FarApart",
        {1, 2, 3, 40},
        {1, 2, 3, 41},
-       params_of({1, 2}, {}, {0, 1000}, {0, 1000}, {1, 1999}),
+       pooling_params({1, 2}, {}, {0, 1000}, {0, 1000}, {1, 1999}),
        {0, 1000},
        {0, 1000}},
       {"SameUpper",
        {1, 8, 7, 7},
        {1, 8, 4, 4},
-       with_mode(params_of({2, 2}, {2, 2}, {}, {}), PaddingMode::kSAME_UPPER),
+       with_mode(pooling_params({2, 2}, {2, 2}, {}, {}), PaddingMode::kSAME_UPPER),
        {0, 0},
        {1, 1}},
       {"SameLower",
        {1, 8, 7, 7},
        {1, 8, 4, 4},
-       with_mode(params_of({2, 2}, {2, 2}, {}, {}), PaddingMode::kSAME_LOWER),
+       with_mode(pooling_params({2, 2}, {2, 2}, {}, {}), PaddingMode::kSAME_LOWER),
        {1, 1},
        {0, 0}},
   };
   return all;
 }
 
-Values reference_pooling(const Case& c, const Values& x, PoolingType type, bool excludes) {
+Values reference_pooling(const PoolingCase& c, const Values& x, PoolingType type, bool excludes) {
   const int rank = c.x.rank();
   const Spatial in(c.x), out(c.y), window(c.params.window, rank, 1);
   const Spatial step(c.params.stride, rank, 1), spread(c.params.dilation, rank, 1);
@@ -131,7 +131,7 @@ Values reference_pooling(const Case& c, const Values& x, PoolingType type, bool 
 class PoolingCases : public ::testing::TestWithParam<int> {
  protected:
   void check(PoolingType type, bool excludes) {
-    const Case& c = cases()[GetParam()];
+    const PoolingCase& c = pooling_cases()[GetParam()];
     if (type != PoolingType::kMAX && c.name == "FarApart")
       GTEST_SKIP() << "some windows are padding alone, of which there is no average";
     PoolingParams params = c.params;
@@ -169,11 +169,12 @@ TEST_P(PoolingCases, AverageWithoutPadding) { check(PoolingType::kAVERAGE, true)
 TEST_P(PoolingCases, AverageWithPadding) { check(PoolingType::kAVERAGE, false); }
 TEST_P(PoolingCases, Blend) { check(PoolingType::kMAX_AVERAGE_BLEND, true); }
 
-INSTANTIATE_TEST_SUITE_P(All, PoolingCases, ::testing::Range(0, static_cast<int>(cases().size())),
-                         [](const auto& info) { return cases()[info.param].name; });
+INSTANTIATE_TEST_SUITE_P(All, PoolingCases,
+                         ::testing::Range(0, static_cast<int>(pooling_cases().size())),
+                         [](const auto& info) { return pooling_cases()[info.param].name; });
 
 /// Of each window, NaN where it has one.
-Values maxima(const Case& c, const Values& x) {
+Values maxima(const PoolingCase& c, const Values& x) {
   const Values numbers =
       make_values(c.x, [&](int64_t i) { return std::isnan(x[i]) ? -INFINITY : x[i]; });
   const Values marks = make_values(c.x, [&](int64_t i) { return std::isnan(x[i]) ? 1.0 : 0.0; });
@@ -184,7 +185,7 @@ Values maxima(const Case& c, const Values& x) {
 
 TEST(Pooling, MaximaOfInfinityAndNan) {
   int ran = 0;
-  for (const Case& c : cases()) {
+  for (const PoolingCase& c : pooling_cases()) {
     // Mostly -infinity, so that whole windows are.
     const Values x = make_values(c.x, [&](int64_t i) {
       const int64_t kind = i * 2654435761 % 97;
@@ -212,7 +213,7 @@ TEST(Pooling, MaximaOfInfinityAndNan) {
 }
 
 TEST(Pooling, MaximaOfBytes) {
-  for (const Case& c : cases()) {
+  for (const PoolingCase& c : pooling_cases()) {
     const Pooling op(c.params);
     for (const DataType dtype : {DataType::kINT8, DataType::kUINT8}) {
       const double least = dtype == DataType::kINT8 ? -128 : 0;
@@ -234,7 +235,7 @@ TEST(Pooling, MaximaOfBytes) {
 
 TEST(Pooling, OffersChannelsLastWithAFastKernel) {
   if (!test_device().is_host()) GTEST_SKIP() << "it looks for a kernel of oneDNN's";
-  const Case& c = cases()[0];
+  const PoolingCase& c = pooling_cases()[0];
   PoolingParams params = c.params;
   params.type = PoolingType::kAVERAGE;
   const std::vector<TestInput> inputs = {{random_values(c.x, 1)}};
@@ -266,7 +267,7 @@ TEST(Pooling, EveryCandidateHasItsTactic) {
 
 TEST(Pooling, ChangingShapes) {
   if (!test_device().is_host()) GTEST_SKIP() << "a kernel is compiled for its profile";
-  Case c = cases()[1];
+  PoolingCase c = pooling_cases()[1];
   const Pooling op(c.params);
   const std::vector<TestInput> inputs = {{random_values(c.x, 1)}};
   const std::vector<TestOutput> outputs = {{c.y}};

@@ -6,7 +6,7 @@
 namespace opwright::testing {
 namespace {
 
-struct Case {
+struct RotationCase {
   int64_t batch, heads, length, size;
   RotaryEmbeddingParams params;
   DataType type = DataType::kFLOAT;
@@ -15,7 +15,7 @@ struct Case {
   DataType positions = DataType::kINT64;
 };
 
-void check(const Case& c, Selection& selection) {
+void check_rotation(const RotationCase& c, Selection& selection) {
   SCOPED_TRACE(::testing::Message()
                << c.batch << "x" << c.heads << "x" << c.length << "x" << c.size << " turned "
                << c.params.rotary_embedding_dim << " interleaved " << c.params.interleaved
@@ -79,16 +79,16 @@ TEST(RotaryEmbedding, FormsTypesAndTables) {
           for (const int64_t table : {0, 9})
             for (const int64_t angle_batch : {1, 2}) {
               const DataType positions = turned == 4 ? DataType::kINT32 : DataType::kINT64;
-              check({2,
-                     3,
-                     5,
-                     46,
-                     {interleaved, turned, sequence_first},
-                     type,
-                     angle_batch,
-                     table,
-                     positions},
-                    selection);
+              check_rotation({2,
+                              3,
+                              5,
+                              46,
+                              {interleaved, turned, sequence_first},
+                              type,
+                              angle_batch,
+                              table,
+                              positions},
+                             selection);
             }
 }
 
@@ -100,33 +100,34 @@ TEST(RotaryEmbedding, HeadsOfWholeVectors) {
       for (const bool sequence_first : {false, true})
         for (const int64_t turned : {0, 16, 24, 32})
           for (const int64_t turned_heads : {0, 2})
-            check({2, 5, 3, 64, {interleaved, turned, sequence_first, turned_heads}, type, 2},
-                  selection);
+            check_rotation(
+                {2, 5, 3, 64, {interleaved, turned, sequence_first, turned_heads}, type, 2},
+                selection);
 }
 
 TEST(RotaryEmbedding, OddHeads) {
   Selection selection(1);
   for (const bool interleaved : {false, true})
-    check({1, 3, 2, 7, {interleaved, 4, false, 2}, DataType::kHALF}, selection);
+    check_rotation({1, 3, 2, 7, {interleaved, 4, false, 2}, DataType::kHALF}, selection);
 }
 
 TEST(RotaryEmbedding, HeadsOfSeveralPieces) {
   Selection selection(2);
   for (const DataType type : {DataType::kFLOAT, DataType::kHALF})
     for (const bool interleaved : {false, true})
-      check({1, 2, 3, 1130, {interleaved, 1126, false}, type}, selection);
+      check_rotation({1, 2, 3, 1130, {interleaved, 1126, false}, type}, selection);
 }
 
 TEST(RotaryEmbedding, ManyRows) {
   Selection selection(1);
-  check({2, 12, 67, 64, {false, 0, false}, DataType::kFLOAT, 2, 100}, selection);
+  check_rotation({2, 12, 67, 64, {false, 0, false}, DataType::kFLOAT, 2, 100}, selection);
 }
 
 TEST(RotaryEmbedding, NothingToTurn) {
   Selection selection(1);
-  check({0, 2, 3, 4, {}}, selection);
-  check({1, 2, 0, 4, {}}, selection);
-  check({1, 2, 3, 0, {}}, selection);
+  check_rotation({0, 2, 3, 4, {}}, selection);
+  check_rotation({1, 2, 0, 4, {}}, selection);
+  check_rotation({1, 2, 3, 0, {}}, selection);
 }
 
 }  // namespace

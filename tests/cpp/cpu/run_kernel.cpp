@@ -251,6 +251,18 @@ Values make_values(const Shape& shape, const std::function<double(int64_t)>& ele
   return values;
 }
 
+int64_t broadcast_index(const Shape& tensor, const Shape& shape, int64_t i) {
+  int64_t index = 0, stride = 1;
+  for (int axis = shape.rank() - 1, own = tensor.rank() - 1; own >= 0; --axis, --own) {
+    index += tensor[own] == 1 ? 0 : i % shape[axis] * stride;
+    stride *= tensor[own];
+    i /= shape[axis];
+  }
+  return index;
+}
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
 namespace {
 
 int64_t offset_in_format(const Shape& shape, TensorFormat format, int64_t i) {

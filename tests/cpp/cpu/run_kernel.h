@@ -69,6 +69,9 @@ struct Values {
 /// Uniform in [low, high], the same for the same seed.
 Values random_values(const Shape& shape, int seed, double low = -1, double high = 1);
 Values make_values(const Shape& shape, const std::function<double(int64_t)>& element);
+/// The index of row-major element `i` of the shape in a tensor that is broadcast to it.
+int64_t broadcast_index(const Shape& tensor, const Shape& shape, int64_t i);
+double sigmoid(double x);
 
 /// The index, in elements, of row-major element `i` within a tensor of the format.
 int64_t offset_of(const Shape& shape, TensorFormat format, int64_t i);

@@ -24,6 +24,21 @@ std::vector<int64_t> taps_of(const Spatial& places, const Spatial& window, const
 
 }  // namespace
 
+ConvolutionParams params_of(Ints stride, Ints dilation, Ints pre, Ints post, int64_t groups,
+                            Ints output_padding) {
+  ConvolutionParams params;
+  params.stride = stride, params.dilation = dilation;
+  params.pre_padding = pre, params.post_padding = post;
+  params.groups = groups, params.output_padding = output_padding;
+  return params;
+}
+
+ConvolutionParams same_padding(PaddingMode mode, Ints stride) {
+  ConvolutionParams params;
+  params.padding_mode = mode, params.stride = stride;
+  return params;
+}
+
 Values reference_convolution(const Values& x, const Values& kernel, const Shape& output,
                              int64_t groups, const Ints& stride, const Ints& dilation,
                              const Ints& pre) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "cpu/run_kernel.h"
+#include "operators/convolution.h"
 
 /// What the tests of convolution, deconvolution and pooling compare with: windows over up to three
 /// spatial axes, walked one element after the other.
@@ -29,6 +30,11 @@ struct Spatial {
     at[0] = index / extents[2] / extents[1];
   }
 };
+
+/// The parameters of a convolution or deconvolution.
+ConvolutionParams params_of(Ints stride, Ints dilation, Ints pre, Ints post, int64_t groups = 1,
+                            Ints output_padding = {});
+ConvolutionParams same_padding(PaddingMode mode, Ints stride);
 
 /// y[n, m, o] = sum of x[n, c, o * stride - pre + k * dilation] * kernel[m, c, k].
 Values reference_convolution(const Values& x, const Values& kernel, const Shape& output,

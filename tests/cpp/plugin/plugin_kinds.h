@@ -1,6 +1,8 @@
 // Plugins of every kind with one Behavior.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -41,6 +43,10 @@ inline std::string name_of(PluginKind kind) {
       return "V2";
   }
   return {};
+}
+/// The name of a test of that kind.
+inline std::string kind_of(const testing::TestParamInfo<PluginKind>& info) {
+  return name_of(info.param);
 }
 
 inline void PrintTo(PluginKind kind, std::ostream* out) { *out << name_of(kind); }

@@ -62,8 +62,6 @@ class PluginTest : public testing::TestWithParam<PluginKind> {
   Candidate candidate{{{DT::kFLOAT, TF::kLINEAR}}, {{DT::kFLOAT, TF::kLINEAR}}, 0, ""};
 };
 
-std::string kind_of(const testing::TestParamInfo<PluginKind>& info) { return name_of(info.param); }
-
 class AnyPlugin : public PluginTest {};
 INSTANTIATE_TEST_SUITE_P(, AnyPlugin, testing::Values(kFunction, kV3, kQuick, kV2), kind_of);
 /// Objects of a class, which have clones and answer with a status.

@@ -11,7 +11,9 @@ using DT = DataType;
 using TF = TensorFormat;
 using Request = QuickPluginCreationRequest;
 
-OperatorPtr make(Behavior& b, int inputs = 1) { return make_plugin(PluginKind::kQuick, b, inputs); }
+OperatorPtr make_quick(Behavior& b, int inputs = 1) {
+  return make_plugin(PluginKind::kQuick, b, inputs);
+}
 
 constexpr std::pair<DT, TF> kLinear{DT::kFLOAT, TF::kLINEAR};
 
@@ -61,7 +63,7 @@ TEST(V3Quick, HearsOfRanksAndOfCandidatesOnly) {
   b.tactics = [](DT type) {
     return type == DT::kHALF ? std::vector<int32_t>{7, 5} : std::vector<int32_t>{};
   };
-  const OperatorPtr op = make(b);
+  const OperatorPtr op = make_quick(b);
   EXPECT_EQ(op->kind(), "PluginV3");
   TestContext context({tensor(DT::kFLOAT, {Expr::symbol(0), 3, 4})});
   EXPECT_EQ(op->infer(context)[0].dims, (SymShape{Expr::symbol(0), 3, 4}));
@@ -93,7 +95,7 @@ TEST(V3Quick, EnqueueGetsStridesOfTheFormat) {
   const std::vector<PortDesc> in = {port(DT::kFLOAT, {2, 3, 4, 5}, TF::kHWC)};
   const std::vector<PortDesc> out = {port(DT::kFLOAT, {2, 3, 4, 5})};
   const Candidate candidate{{{DT::kFLOAT, TF::kHWC}}, {{DT::kFLOAT, TF::kLINEAR}}, 3, ""};
-  const auto kernel = make_kernel(*make(b), make_args(candidate, in, out));
+  const auto kernel = make_kernel(*make_quick(b), make_args(candidate, in, out));
   const Shape shape{1, 3, 2, 2};
   kernel->on_shape_change({&shape, 1}, {&shape, 1});
   kernel->enqueue(nullptr, nullptr, nullptr, nullptr);
@@ -104,7 +106,7 @@ TEST(V3Quick, EnqueueGetsStridesOfTheFormat) {
 TEST(V3Quick, BringsACompiledKernel) {
   Behavior b;
   be_row_sums(b);
-  const Plan plan = build(make(b), {3});
+  const Plan plan = build(make_quick(b), {3});
   EXPECT_TRUE(plan.requirements.empty());
   ASSERT_EQ(plan.code.size(), 1u);
   const auto engine = Engine::load(plan, {});
@@ -117,7 +119,7 @@ TEST(V3Quick, ExpressionsOfTheShapesMayBeKeptForTheLaunch) {
   be_row_sums(b);
   const auto launch = b.launch;
   b.launch = [&b, launch](DimsExprs const*, auto&&... rest) { return launch(&b.kept, rest...); };
-  EXPECT_EQ(run(Engine::load(build(make(b), {3}), {}), {1, 3}, {1, 2, 3}),
+  EXPECT_EQ(run(Engine::load(build(make_quick(b), {3}), {}), {1, 3}, {1, 2, 3}),
             (std::vector<float>{12}));
 }
 
@@ -251,7 +253,7 @@ TEST(V3Quick, Faults) {
     Behavior b;
     be_row_sums(b);
     c.change(b);
-    const std::string message = thrown_error([&] { build(make(b), {3}); });
+    const std::string message = thrown_error([&] { build(make_quick(b), {3}); });
     EXPECT_CONTAINS(message, c.message);
     EXPECT_CONTAINS(message, "the plugin");
   }

@@ -67,7 +67,6 @@ class Stored : public testing::TestWithParam<PluginKind> {
   Attributes stored_;
 };
 
-std::string kind_of(const testing::TestParamInfo<PluginKind>& info) { return name_of(info.param); }
 using enum PluginKind;
 class StoredPlugin : public Stored {};
 INSTANTIATE_TEST_SUITE_P(, StoredPlugin, testing::Values(kV3, kQuick, kV2), kind_of);

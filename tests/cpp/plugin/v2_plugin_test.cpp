@@ -12,7 +12,7 @@ namespace {
 using DT = DataType;
 using TF = TensorFormat;
 
-OperatorPtr make(Behavior& b) { return make_plugin(PluginKind::kV2, b); }
+OperatorPtr make_v2(Behavior& b) { return make_plugin(PluginKind::kV2, b); }
 
 TEST(V2Plugin, OtherGenerationsAreRefusedByName) {
   Behavior b;
@@ -21,7 +21,7 @@ TEST(V2Plugin, OtherGenerationsAreRefusedByName) {
       {static_cast<PluginVersion>(9), "it implements an unknown interface;"}};
   for (const auto& [generation, message] : generations) {
     b.generation = generation;
-    const std::string adopted = thrown_error([&] { make(b); });
+    const std::string adopted = thrown_error([&] { make_v2(b); });
     EXPECT_CONTAINS(adopted, message);
     EXPECT_CONTAINS(adopted, "IPluginV2DynamicExt are supported");
     auto* plugin = new V2TestPlugin(b, 0);
@@ -39,7 +39,7 @@ TEST(V2Plugin, OtherGenerationsAreRefusedByName) {
 
 TEST(V2TimingKey, EveryInstanceIsTimed) {
   Behavior b;
-  EXPECT_FALSE(make(b)->timing_key().has_value());
+  EXPECT_FALSE(make_v2(b)->timing_key().has_value());
 }
 
 struct OneV2Kernel {
@@ -72,7 +72,7 @@ TEST(V2Kernel, IsConfiguredForTheProfileAndThenForEachShape) {
     EXPECT_EQ(out[0].dims.d[0], 5);
     return 0;
   };
-  const auto kernel = make_kernel(*make(r.b), r.args());
+  const auto kernel = make_kernel(*make_v2(r.b), r.args());
   EXPECT_EQ(kernel->workspace_size(), 128u);
   ASSERT_EQ(shapes.size(), 1u);
   EXPECT_EQ(shapes[0].d[0], -1);
@@ -89,7 +89,7 @@ TEST(V2Kernel, ExceptionsOfCallbacksAreThrown) {
   const auto raise = [] {
     leave_exception(std::make_exception_ptr(std::out_of_range("from the callback")));
   };
-  const OperatorPtr op = make(r.b);
+  const OperatorPtr op = make_v2(r.b);
   const auto kernel = make_kernel(*op, r.args());
   const Shape shape[] = {{5, 3}};
   r.b.configure = [&](auto...) {
@@ -119,13 +119,13 @@ TEST(V2Kernel, ContextsOfferMemory) {
   };
   KernelArgs args = r.args();
   args.device = &get_device(DeviceType::kCPU);
-  make_kernel(*make(r.b), args);
+  make_kernel(*make_v2(r.b), args);
   EXPECT_TRUE(has_memory);
 }
 
 TEST(V2Storage, NamesWhyItCannotBeMadeAgain) {
   OneV2Kernel r;
-  const Attributes stored = make(r.b)->plan(r.args())->attributes();
+  const Attributes stored = make_v2(r.b)->plan(r.args())->attributes();
   V2TestCreator creator(r.b);
   PluginRegistry registry;
   ASSERT_TRUE(registry.registerCreator(creator, ""));
@@ -151,7 +151,7 @@ TEST(V2Storage, RefusesForeignCreators) {
   ASSERT_TRUE(registry.registerCreator(creator, ""));
   context.plugins = &registry;
   EXPECT_CONTAINS(
-      thrown_error([&] { load_plugin_v2(make(r.b)->plan(r.args())->attributes(), context); }),
+      thrown_error([&] { load_plugin_v2(make_v2(r.b)->plan(r.args())->attributes(), context); }),
       "does not implement IPluginCreator");
 }
 
