@@ -9,7 +9,7 @@ namespace opwright {
 namespace {
 
 /// One operand seen as a stack of rows x columns. A vector has no `rows` (a) or `columns` (b).
-struct Operand {
+struct MatrixOperand {
   SymShape batch;
   bool vector = false;
   Expr outer;  ///< rows of a, columns of b
@@ -17,11 +17,11 @@ struct Operand {
   int inner_axis = 0;
 };
 
-Operand operand(const Inference& inference, int input, MatrixOperation op) {
+MatrixOperand matrix_operand(const Inference& inference, int input, MatrixOperation op) {
   inference.require(op >= MatrixOperation::kNONE && op <= MatrixOperation::kVECTOR,
                     "unknown matrix operation ", static_cast<int32_t>(op));
   const SymShape& dims = inference.input(input).dims;
-  Operand result;
+  MatrixOperand result;
   result.vector = op == MatrixOperation::kVECTOR;
   inference.require_rank(input, result.vector ? 1 : 2, Dims::MAX_DIMS);
   result.batch.assign(dims.begin(), dims.end() - (result.vector ? 1 : 2));
@@ -58,7 +58,8 @@ std::vector<OutputInfo> MatrixMultiply::infer(InferContext& context) const {
   inference.require((!integers && !is_quantized(inference.input(0).dtype)) ||
                         (!params.has_bias && !params.activation.present()),
                     "products of integers and of FP8 take neither a bias nor an activation");
-  const Operand a = operand(inference, 0, params.op0), b = operand(inference, 1, params.op1);
+  const MatrixOperand a = matrix_operand(inference, 0, params.op0),
+                      b = matrix_operand(inference, 1, params.op1);
   inference.require(!conflict(a.inner, b.inner), "the inner extents differ: ", a.inner.str(),
                     " of ", inference.port(0), ", whose shape is ", str(inference.input(0).dims),
                     ", and ", b.inner.str(), " of ", inference.port(1), ", whose shape is ",

@@ -78,7 +78,7 @@ Number number_of(double parameter) {
 
 /// The numbers of a filling.
 template <class Number>
-struct Numbers {
+struct FillNumbers {
   Number alpha = 0, beta = 0;
   Number steps[Dims::MAX_DIMS] = {};  ///< one per axis
 };
@@ -105,8 +105,8 @@ class FillKernel final : public Kernel {
 
   void enqueue(void const* const* inputs, void* const* outputs, void*, Queue) override {
     auto* to = static_cast<std::byte*>(outputs[0]);
-    Numbers<int64_t> integers;
-    Numbers<double> floats;
+    FillNumbers<int64_t> integers;
+    FillNumbers<double> floats;
     if (integral_)
       integers = read<int64_t>(inputs);
     else
@@ -136,7 +136,7 @@ class FillKernel final : public Kernel {
 
   /// Whether all elements are the same.
   template <class Number>
-  static bool is_even(const Numbers<Number>& numbers) {
+  static bool is_even(const FillNumbers<Number>& numbers) {
     return std::ranges::all_of(numbers.steps, [](Number step) { return step == 0; });
   }
 
@@ -150,14 +150,14 @@ class FillKernel final : public Kernel {
   }
 
   template <class Number>
-  Numbers<Number> read(void const* const* inputs) const {
+  FillNumbers<Number> read(void const* const* inputs) const {
     const auto value = [&](int input, double parameter, int64_t i) {
       return given_[input] ? read_scalar<Number>(inputs[input], types_[input], i)
                            : number_of<Number>(parameter);
     };
     const int rank = shape_.rank();
-    Numbers<Number> numbers{value(1, params_.alpha, 0),
-                            steps_ == 0 ? Number(0) : value(2, params_.beta, 0)};
+    FillNumbers<Number> numbers{value(1, params_.alpha, 0),
+                                steps_ == 0 ? Number(0) : value(2, params_.beta, 0)};
     // A scalar is the step of the last axis, a vector has a step for each axis.
     if (rank > 0) numbers.steps[rank - 1] = numbers.beta;
     if (given_[2] && steps_ == rank)
@@ -166,7 +166,7 @@ class FillKernel final : public Kernel {
   }
 
   template <class Number, class T>
-  void linspace(const Numbers<Number>& numbers, int64_t first, int64_t count, T* out) const {
+  void linspace(const FillNumbers<Number>& numbers, int64_t first, int64_t count, T* out) const {
     // Integers are counted as integers, since a double does not hold all of them. They wrap around.
     using Sum = std::conditional_t<std::is_integral_v<Number>, uint64_t, double>;
     const int rank = shape_.rank();
@@ -185,7 +185,7 @@ class FillKernel final : public Kernel {
     }
   }
 
-  void random(const Numbers<double>& numbers, int64_t first, int64_t count, float* out) const {
+  void random(const FillNumbers<double>& numbers, int64_t first, int64_t count, float* out) const {
     const auto alpha = static_cast<float>(numbers.alpha), beta = static_cast<float>(numbers.beta);
     const bool is_uniform = params_.operation == FillOperation::kRANDOM_UNIFORM;
     alignas(64) float units[kBlock];

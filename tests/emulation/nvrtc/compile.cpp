@@ -46,7 +46,7 @@ constexpr OwnHeader kOwnHeaders[] = {
     },
 };
 constexpr const char* kCompiler[] = {
-    "g++", "-std=gnu++17", "-w", "-Og", "-fPIC", "-fno-semantic-interposition",
+    "g++", "-std=gnu++17", "-w", "-O1", "-fPIC", "-fno-semantic-interposition",
     // Otherwise all libraries share the first one's object of a name, such as a __shared__ array
     // of a template, and are never unloaded.
     "-fno-gnu-unique", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
