@@ -54,6 +54,38 @@ Object* make_network(Object* builder) {
   return network;
 }
 
+/// An engine of make_network(), with what made it.
+struct MadeEngine {
+  /// `can_refit`: it is built with BuilderFlag::kREFIT.
+  MadeEngine(Logger& logger, bool can_refit)
+      : builder(make_builder(logger)), network(make_network(builder)) {
+    config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
+    if (can_refit) call<void>(config, "VBuilderConfig", "setFlag", BuilderFlag::kREFIT);
+    plan = call<Object*>(builder, "VBuilder", "buildSerializedNetwork", network, config);
+    runtime = make_runtime(logger);
+    engine = call<Object*>(runtime, "VRuntime", "deserializeCudaEngine",
+                           call<void*>(plan, "VHostMemory", "data"),
+                           call<size_t>(plan, "VHostMemory", "size"));
+  }
+  MadeEngine(const MadeEngine&) = delete;
+  MadeEngine& operator=(const MadeEngine&) = delete;
+  ~MadeEngine() {
+    for (Object* const object : {engine, runtime, plan, config, network, builder}) drop(object);
+  }
+
+  Object *builder, *network, *config, *plan, *runtime, *engine;
+};
+
+/// What a context of the engine computes from 1 to 6.
+std::vector<float> run(Object* context) {
+  std::vector<float> x = {1, 2, 3, 4, 5, 6}, y(6);
+  for (auto& [name, values] : {std::pair("x", &x), std::pair("y", &y)})
+    call<bool>(context, "VExecutionContext", "setTensorAddress", name, values->data());
+  void* const stream = nullptr;
+  EXPECT_TRUE(call<bool>(context, "VExecutionContext", "enqueueV3", stream));
+  return y;
+}
+
 class TensorrtClient : public testing::Test {
  protected:
   void SetUp() override { setenv("OPWRIGHT_DEVICE", "cpu", 1); }
@@ -121,12 +153,7 @@ TEST_F(TensorrtClient, MakesAndDropsWhatAnEngineHas) {
     auto* const context = call<Object*>(engine, "VCudaEngine", "createExecutionContext",
                                         ExecutionContextAllocationStrategy::kSTATIC);
     EXPECT_EQ(call<Object*>(context, "VExecutionContext", "getEngine"), engine);
-    std::vector<float> x = {1, 2, 3, 4, 5, 6}, y(6);
-    for (auto& [name, values] : {std::pair("x", &x), std::pair("y", &y)})
-      call<bool>(context, "VExecutionContext", "setTensorAddress", name, values->data());
-    void* const stream = nullptr;
-    EXPECT_TRUE(call<bool>(context, "VExecutionContext", "enqueueV3", stream));
-    EXPECT_EQ(y, (std::vector<float>{2, 4, 6, 8, 10, 12}));
+    EXPECT_EQ(run(context), (std::vector<float>{2, 4, 6, 8, 10, 12}));
     auto* const runtime_config = call<Object*>(engine, "VCudaEngine", "createRuntimeConfig");
     auto* const other = call<Object*>(engine, "VCudaEngine",
                                       "createExecutionContextWithRuntimeConfig", runtime_config);
@@ -190,38 +217,21 @@ TEST_F(TensorrtClient, SqueezesWithAxesAndWithout) {
 }
 
 TEST_F(TensorrtClient, HasTheMethodsOfTensorrt11_4) {
-  Object* const builder = make_builder(logger);
-  Object* const network = make_network(builder);
-  auto* const config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
-  call<void>(config, "VBuilderConfig", "setFlag", BuilderFlag::kREFIT);
-  auto* const plan = call<Object*>(builder, "VBuilder", "buildSerializedNetwork", network, config);
-  Object* const runtime = make_runtime(logger);
+  const MadeEngine made(logger, true);
   const int32_t usual = 0, shared = 1;
-  EXPECT_TRUE(call<bool>(runtime, "VRuntime", "setDLAWorkspaceAllocationStrategy", usual));
-  EXPECT_FALSE(call<bool>(runtime, "VRuntime", "setDLAWorkspaceAllocationStrategy", shared));
-  EXPECT_EQ(call<int32_t>(runtime, "VRuntime", "getDLAWorkspaceAllocationStrategy"), usual);
-  auto* const engine = call<Object*>(runtime, "VRuntime", "deserializeCudaEngine",
-                                     call<void*>(plan, "VHostMemory", "data"),
-                                     call<size_t>(plan, "VHostMemory", "size"));
+  EXPECT_TRUE(call<bool>(made.runtime, "VRuntime", "setDLAWorkspaceAllocationStrategy", usual));
+  EXPECT_FALSE(call<bool>(made.runtime, "VRuntime", "setDLAWorkspaceAllocationStrategy", shared));
+  EXPECT_EQ(call<int32_t>(made.runtime, "VRuntime", "getDLAWorkspaceAllocationStrategy"), usual);
   auto* const refitter = exported<Object*(void*, void*, int32_t)>(
-      "nvinfer", "createInferRefitter_INTERNAL")(engine, &logger, 110400);
+      "nvinfer", "createInferRefitter_INTERNAL")(made.engine, &logger, 110400);
   EXPECT_TRUE(call<bool>(refitter, "VRefitter", "releaseRefitResources"));
-  for (Object* const object : {refitter, engine, runtime, plan, config, network, builder})
-    drop(object);
+  drop(refitter);
 }
 
 TEST_F(TensorrtClient, WeightsWithoutANameHaveThatOfLayerAndRole) {
-  Object* const builder = make_builder(logger);
-  Object* const network = make_network(builder);
-  auto* const config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
-  call<void>(config, "VBuilderConfig", "setFlag", BuilderFlag::kREFIT);
-  auto* const plan = call<Object*>(builder, "VBuilder", "buildSerializedNetwork", network, config);
-  Object* const runtime = make_runtime(logger);
-  auto* const engine = call<Object*>(runtime, "VRuntime", "deserializeCudaEngine",
-                                     call<void*>(plan, "VHostMemory", "data"),
-                                     call<size_t>(plan, "VHostMemory", "size"));
+  const MadeEngine made(logger, true);
   auto* const refitter = exported<Object*(void*, void*, int32_t)>(
-      "nvinfer", "createInferRefitter_INTERNAL")(engine, &logger, 110100);
+      "nvinfer", "createInferRefitter_INTERNAL")(made.engine, &logger, 110100);
   const char* listed = nullptr;
   ASSERT_EQ(call<int32_t>(refitter, "VRefitter", "getAllWeights", 1, &listed), 1);
   EXPECT_STREQ(listed, "factor CONSTANT");
@@ -238,39 +248,25 @@ TEST_F(TensorrtClient, WeightsWithoutANameHaveThatOfLayerAndRole) {
                          TensorLocation::kHOST));
   EXPECT_EQ(call<int32_t>(refitter, "VRefitter", "getMissingWeights", 1, &listed), 0);
   EXPECT_TRUE(call<bool>(refitter, "VRefitter", "refitCudaEngine"));
-  auto* const context = call<Object*>(engine, "VCudaEngine", "createExecutionContext",
+  auto* const context = call<Object*>(made.engine, "VCudaEngine", "createExecutionContext",
                                       ExecutionContextAllocationStrategy::kSTATIC);
-  std::vector<float> x = {1, 2, 3, 4, 5, 6}, y(6);
-  for (auto& [name, values] : {std::pair("x", &x), std::pair("y", &y)})
-    call<bool>(context, "VExecutionContext", "setTensorAddress", name, values->data());
-  void* const stream = nullptr;
-  EXPECT_TRUE(call<bool>(context, "VExecutionContext", "enqueueV3", stream));
-  EXPECT_EQ(y, (std::vector<float>{3, 6, 9, 12, 15, 18}));
-  for (Object* const object : {context, refitter, engine, runtime, plan, config, network, builder})
-    drop(object);
+  EXPECT_EQ(run(context), (std::vector<float>{3, 6, 9, 12, 15, 18}));
+  for (Object* const object : {context, refitter}) drop(object);
 }
 
 /// Torch-TensorRT stores each part of a graph without the weights that a refit gives. A part may
 /// have none.
 TEST_F(TensorrtClient, FlagsOfStoringChangeNothingWhereNoWeightsCanBeRefitted) {
-  Object* const builder = make_builder(logger);
-  Object* const network = make_network(builder);
-  auto* const config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
-  auto* const plan = call<Object*>(builder, "VBuilder", "buildSerializedNetwork", network, config);
-  Object* const runtime = make_runtime(logger);
-  auto* const engine = call<Object*>(runtime, "VRuntime", "deserializeCudaEngine",
-                                     call<void*>(plan, "VHostMemory", "data"),
-                                     call<size_t>(plan, "VHostMemory", "size"));
+  const MadeEngine made(logger, false);
   for (const auto flag : {SerializationFlag::kEXCLUDE_WEIGHTS, SerializationFlag::kINCLUDE_REFIT}) {
-    auto* const storing = call<Object*>(engine, "VCudaEngine", "createSerializationConfig");
+    auto* const storing = call<Object*>(made.engine, "VCudaEngine", "createSerializationConfig");
     EXPECT_TRUE(call<bool>(storing, "VSerializationConfig", "setFlag", flag));
-    auto* const stored = call<Object*>(engine, "VCudaEngine", "serializeWithConfig", storing);
+    auto* const stored = call<Object*>(made.engine, "VCudaEngine", "serializeWithConfig", storing);
     ASSERT_NE(stored, nullptr);
     EXPECT_EQ(call<size_t>(stored, "VHostMemory", "size"),
-              call<size_t>(plan, "VHostMemory", "size"));
+              call<size_t>(made.plan, "VHostMemory", "size"));
     for (Object* const object : {stored, storing}) drop(object);
   }
-  for (Object* const object : {engine, runtime, plan, config, network, builder}) drop(object);
 }
 
 /// Torch-TensorRT's processes write one file together, and pass on what they read.
