@@ -165,9 +165,13 @@ def network_of(
 
     def add(x: trt.ITensor, product: trt.ITensor) -> trt.ITensor:
         """x and the sum of the ranks' products. Each rank adds its share of x to its product, so that
-        nothing is left to do between the all-reduce and the next product."""
+        nothing is left to do between the all-reduce and the next product. Only shares of a power of
+        two add up to x."""
         if ranks == 1:
             return write.elementwise(x, product, "SUM")
+        if ranks & (ranks - 1):
+            total = write.collective(product, "ALL_REDUCE", "SUM", ranks)
+            return write.elementwise(x, total, "SUM")
         share = write.elementwise(x, write.constant(np.full((1, 1, 1), 1 / ranks, number)), "PROD")
         part = write.elementwise(share, product, "SUM")
         return write.collective(part, "ALL_REDUCE", "SUM", ranks)

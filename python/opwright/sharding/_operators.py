@@ -68,9 +68,14 @@ def add_to_sum(s: Splitter, node: onnx.NodeProto, total: str, term: str) -> None
     if s.state(term) != WHOLE or not can_share(s, total) or is_larger or s.is_shared(total):
         elementwise(s, node)
         return
-    s.emit(node, SUM, [share(s, name) if name == term else s.name(name) for name in node.input])
-    if s.is_shared(result):
-        s.whole(node, result)  # once for all
+    emit_sum(s, node, [share(s, name) if name == term else s.name(name) for name in node.input])
+
+
+def emit_sum(s: Splitter, node: onnx.NodeProto, inputs: Sequence[str], **attributes: Any) -> None:
+    """Adds a node with shares of a whole tensor. Where several read its result, the sum is made at once for all."""
+    s.emit(node, SUM, inputs, **attributes)
+    if s.is_shared(node.output[0]):
+        s.whole(node, node.output[0])
 
 
 def can_share(s: Splitter, name: str) -> bool:
@@ -215,7 +220,7 @@ def gemm(s: Splitter, node: onnx.NodeProto) -> None:
             return
         if can_share(s, bias):
             beta = given.get("beta", 1.0) / s.ranks
-            s.emit(node, SUM, [*inputs, s.whole(node, bias)], beta=beta)
+            emit_sum(s, node, [*inputs, s.whole(node, bias)], beta=beta)
             return
         bare = s.add("Gemm", inputs, **{k: v for k, v in given.items() if k != "beta"})
         total = s.collective("all_reduce", bare, output, reduce_op="sum")
@@ -262,7 +267,7 @@ def conv(s: Splitter, node: onnx.NodeProto) -> None:
         return
     if can_share(s, bias):
         s.whole(node, bias)
-        s.emit(node, SUM, [*inputs, share(s, bias)])
+        emit_sum(s, node, [*inputs, share(s, bias)])
         return
     output = node.output[0]
     total = s.collective(

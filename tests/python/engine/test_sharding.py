@@ -159,6 +159,16 @@ def test_what_is_added_to_a_sum_is_added_before_the_all_reduce(tmp_path, ranks, 
     compare(shards, model, {"x": (3, 12)}, [{"x": floats(3, 12)}])
 
 
+def test_a_product_with_a_bias_that_two_read_has_one_sum(tmp_path):
+    g = models.Graph()
+    x = g.input("x", [4, 8])
+    h = g("Relu", g("MatMul", x, g.weight("up", 8, 16)))
+    y = g("Gemm", h, g.weight("down", 16, 8), g.weight("bias", 8))
+    first, second = (g("Tanh", g("Reshape", y, g.constant(shape))) for shape in ([2, 16], [16, 2]))
+    g("MatMul", first, second, outputs=["y"])
+    check_graph(tmp_path, g, PAIR, {"all_reduce": 1}, {"x": floats(4, 8)}, {"y": [2, 2]})
+
+
 def test_a_term_that_makes_the_sum_larger_is_added_after_it(tmp_path):
     g = models.Graph()
     x, wide = g.input("x", [3, 8]), g.input("wide", [5, 3, 8])
