@@ -131,21 +131,19 @@ Ways<NormalizationLanes> lanes_of(const NormalizationParams& params, const Shape
   const bool fits_warp = is_inner && count <= kWarp * kKeptElements;
   std::vector<int> counts, others;
   if (is_inner) {
+    if (fits_warp)
+      counts = {kWarp}, others = {kThreads, kNormalizationThreads};
+    else if (count <= kThreads * kKeptElements && rows >= kFewGroups)
+      counts = {kThreads, kNormalizationThreads}, others = {kWarp};
+    else
+      counts = {kNormalizationThreads, kThreads}, others = {kWarp};
     // A thread reads 16 bytes at once, so a short row leaves most threads of a warp without any.
-    for (const int lanes : {16, 8, 4}) {
+    for (const int lanes : {4, 8, 16}) {
       const int64_t most = lanes * kKeptElements;
       const bool is_short = rows > kFewNormalizedRows && count <= most && 4 * count > most;
-      (is_short ? counts : others).push_back(lanes);
+      std::vector<int>& all = is_short ? counts : others;
+      all.insert(is_short ? all.begin() : all.end(), lanes);
     }
-    const auto put = [](std::vector<int>& to, std::initializer_list<int> more) {
-      to.insert(to.end(), more);
-    };
-    if (fits_warp)
-      put(counts, {kWarp}), put(others, {kThreads, kNormalizationThreads});
-    else if (count <= kThreads * kKeptElements && rows >= kFewGroups)
-      put(counts, {kThreads, kNormalizationThreads}), put(others, {kWarp});
-    else
-      put(counts, {kNormalizationThreads, kThreads}), put(others, {kWarp});
   } else {
     if (count < 16)
       counts = {1, 8}, others = {32};

@@ -139,12 +139,15 @@ struct DepthwiseRow {
   }
 };
 
-// Where the weights of a block's channel lie among those of a tap. A thread reads four floats at
-// once, and its neighbours the next ones, so that all come from different banks.
+// Where the weight of a lane's i-th channel lies among those of a tap. A thread reads four floats
+// at once, and its neighbours the next ones, so that all come from different banks.
+template <class Config>
+__device__ inline unsigned weight_place(unsigned lane, unsigned i) {
+  return (i / 4 * Config::kLanes + lane) * 4 + i % 4;
+}
 template <class Config>
 __device__ inline unsigned weight_place(unsigned channel) {
-  const unsigned lane = channel / Config::kPack, i = channel % Config::kPack;
-  return (i / 4 * Config::kLanes + lane) * 4 + i % 4;
+  return weight_place<Config>(channel / Config::kPack, channel % Config::kPack);
 }
 
 // Copies the weights and the bias of a block's channels to shared memory.
@@ -231,7 +234,7 @@ __device__ inline void convolve_depthwise(const DepthwiseArguments<Config>& all,
     for (int p = 0; p < kPixels; ++p)
 #pragma unroll
       for (int i = 0; i < kPack; ++i)
-        sums[p][i] = weights[kTaps * kLength + i / 4 * 4 * kLanes + lane * 4 + i % 4];
+        sums[p][i] = weights[kTaps * kLength + weight_place<Config>(lane, i)];
     // Packs of all pixels are aligned as those of the first one.
     if (is_aligned<typename Config::Input, kPack>(from))
       add_rows<Config, true>(sums, all.windows, start, from, weights + lane * 4);
