@@ -19,6 +19,13 @@ void add_roundings(AttentionPattern& pattern, const GraphNode& cast) {
     if (value->info.dtype != DataType::kFLOAT) pattern.roundings.push_back(value->info.dtype);
 }
 
+/// [..., heads, rows, columns] with one axis for all that stand in front of the heads.
+SymShape joined_stack(const SymShape& dims) {
+  SymShape joined = {numel(std::span(dims).first(dims.size() - 3))};
+  joined.insert(joined.end(), dims.end() - 3, dims.end());
+  return joined;
+}
+
 /// Follows the scores of a softmax back to the product that they come from.
 class ScoreChain {
  public:
@@ -30,7 +37,7 @@ class ScoreChain {
     for (int step = 0; step < kMostFollowed; ++step) {
       const SymShape& dims = value->info.dims;
       // The product's own shape, where no other shape is known: masks may make it less definite.
-      if (dims.size() == 4 && !is_reshaped) pattern_.shape = dims;
+      if (dims.size() >= 4 && !is_reshaped) pattern_.shape = joined_stack(dims);
       GraphNode* node = value->producer;
       if (node == nullptr || node->outputs.size() != 1) return false;
       if (const auto* product = node->as<MatrixMultiply>()) {
@@ -219,7 +226,7 @@ std::optional<AttentionPattern> find_attention(const Graph& graph, GraphNode* so
   GraphValue* scores = op ? softmax->inputs[0] : nullptr;
   if (scores == nullptr || op->params().log) return std::nullopt;
   const size_t rank = scores->info.dims.size();
-  if (rank < 3 || rank > 4 || op->params().axes != int64_t{1} << (rank - 1)) return std::nullopt;
+  if (rank < 3 || op->params().axes != int64_t{1} << (rank - 1)) return std::nullopt;
   if (!is_read_by_softmax(graph, *scores, softmax)) return std::nullopt;
   AttentionPattern pattern;
   pattern.softmax = softmax;

@@ -49,11 +49,18 @@ std::optional<SymShape> shape_of_scores(const AttentionPattern& pattern) {
   return SymShape{own[0], Expr(1), own[1], own[2]};
 }
 
+/// The extent of all axes of a mask in front of the last three.
+Expr stack_of(const SymShape& mask) {
+  return mask.size() <= 3 ? Expr(1) : numel(std::span(mask).first(mask.size() - 3));
+}
+
 /// Whether a mask that scores of that rank read fits [batch, heads, queries, keys].
 bool fits_scores(const GraphValue* mask, size_t rank, const SymShape& scores) {
   if (mask == nullptr) return true;
   const SymShape& dims = mask->info.dims;
-  if (rank != 3) return rank == 4 && dims.size() <= 4;
+  if (rank == 4) return dims.size() <= 4;
+  // One axis of a stack of several may not broadcast while another one does not.
+  if (rank > 4) return stack_of(dims) == Expr(1) || stack_of(dims) == scores[0];
   return dims.size() < 3 || dims[0] == Expr(1) || scores[0] == Expr(1) || scores[1] == Expr(1);
 }
 
@@ -129,7 +136,7 @@ class Rewriting {
     const SymShape &of_query = query->info.dims, &of_key = key->info.dims,
                    &of_value = value->info.dims;
     const size_t rank = of_query.size();
-    if (rank < 3 || rank > 4 || of_key.size() != rank || of_value.size() != rank) return;
+    if (rank < 3 || of_key.size() != rank || of_value.size() != rank) return;
     const Expr &batch = (*shape)[0], &heads = (*shape)[1], &queries = (*shape)[2],
                &keys = (*shape)[3];
     const Expr &size = of_query.back(), &value_size = of_value.back();
@@ -137,14 +144,17 @@ class Rewriting {
         value_size.constant() < 1 || heads.constant() < 1)
       return;
     // Number of the keys' heads, which may be fewer than those of queries.
-    Expr shared = rank == 4 ? of_key[1] : heads;
-    const Expr stack = rank == 4 ? of_key[0] : floor_div(of_key[0], heads);
+    const bool has_heads = rank > 3;
+    Expr shared = has_heads ? of_key[rank - 3] : heads;
+    const Expr stack = has_heads ? stack_of(of_key) : floor_div(of_key[0], heads);
     if (!(stack == batch) || !shared.is_constant() || shared.constant() < 1 ||
         heads.constant() % shared.constant() != 0)
       return;
-    if (rank == 4 ? !(of_value[0] == batch && of_value[1] == shared) : !(of_value[0] == of_key[0]))
+    if (has_heads ? !(stack_of(of_value) == batch && of_value[rank - 3] == shared)
+                  : !(of_value[0] == of_key[0]))
       return;
-    if (rank == 4 && !(of_query[1] == shared) && !(of_query[1] == heads && shared == Expr(1)))
+    if (has_heads && !(of_query[rank - 3] == shared) &&
+        !(of_query[rank - 3] == heads && shared == Expr(1)))
       return;
     if (!fits_scores(pattern.allowed, pattern.allowed_rank, *shape) ||
         !fits_scores(pattern.bias, pattern.bias_rank, *shape))
@@ -246,9 +256,16 @@ class Rewriting {
                        std::move(info), before->name + " cast")
         ->outputs[0];
   }
-  /// Reshapes a mask for scores of rank 3 to [batch, 1, queries, keys].
+  /// Reshapes a mask for scores of another rank than 4 to [batch, heads, queries, keys], of which
+  /// each extent may be 1.
   GraphValue* lifted(GraphNode* before, GraphValue* mask, size_t rank, const SymShape& scores) {
     const SymShape& dims = mask->info.dims;
+    if (dims.size() > 4) {
+      SymShape joined = {stack_of(dims)};
+      joined.insert(joined.end(), dims.end() - 3, dims.end());
+      return reshaped(before, mask, joined);
+    }
+    if (rank > 4) return mask;
     if (rank == 4 || dims.size() < 3 || dims[0] == Expr(1)) return mask;
     // With a batch of 1 the mask's first axis is that of the heads.
     if (scores[0] == Expr(1)) return reshaped(before, mask, {Expr(1), dims[0], dims[1], dims[2]});

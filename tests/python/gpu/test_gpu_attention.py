@@ -82,6 +82,54 @@ def test_attention_in_shifted_windows_is_one_step(images):
     assert error < 3e-3
 
 
+class GroupedAttention(torch.nn.Module):
+    """Attention among the positions of each group of an image: [images, groups, length, channels].
+    `how`: the products as einsum or as matrix products. `mask`: shape of a bias of the scores."""
+
+    def __init__(self, how, mask, heads=2, size=16):
+        super().__init__()
+        self.how, self.heads, self.size = how, heads, size
+        self.joined, self.out = (torch.nn.Linear(heads * size, n * heads * size) for n in (3, 1))
+        self.bias = torch.nn.Parameter(torch.randn(mask))
+
+    def forward(self, x):
+        images, groups, length, channels = x.shape
+        joined = self.joined(x).reshape(images, groups, length, 3, self.heads, self.size)
+        q, k, v = joined.permute(3, 0, 1, 4, 2, 5)
+        k = k * self.size**-0.5
+        if self.how == "einsum":
+            scores = torch.einsum("bghid,bghjd->bghij", q, k)
+            y = torch.einsum("bghij,bghjd->bghid", (scores + self.bias).softmax(-1), v)
+        else:
+            y = (q @ k.transpose(-2, -1) + self.bias).softmax(-1) @ v
+        return self.out(y.transpose(2, 3).reshape(images, groups, length, channels))
+
+
+@pytest.mark.parametrize(
+    "mask, images, is_fused",
+    [
+        ((2, 20, 20), 3, True),
+        ((1, 1, 2, 20, 20), 2, True),
+        ((3, 5, 1, 20, 20), 3, True),
+        ((5, 2, 20, 20), 1, True),
+        ((5, 2, 20, 20), 3, False),  # it repeats along the images, not along the groups
+    ],
+)
+@pytest.mark.parametrize("how", ["einsum", "products"])
+def test_attention_in_groups_is_one_step(how, mask, images, is_fused):
+    torch.manual_seed(4)
+    module = GroupedAttention(how, mask).eval().half()
+    x = torch.randn(images, 5, 20, 32).half()
+    with torch.no_grad():
+        engine = trt.build(module, (x,), device="cuda", timing=False)
+        want = module.double()(x.double()).numpy()
+    kinds = [step["LayerType"] for step in models.layers(engine)]
+    assert kinds.count("FusedAttention") == is_fused, kinds
+    assert not is_fused or not {"Softmax", "Transpose"} & set(kinds), kinds
+    error = np.linalg.norm(engine(x.numpy()) - want) / np.linalg.norm(want)
+    assert error < 3e-3
+
+
 def test_weights_of_small_attentions_are_not_rounded():
     """Within a unit of the result's last place, which weights in FP16 miss by more."""
     torch.manual_seed(4)
