@@ -115,6 +115,8 @@ void run_passes(Graph& graph, const PassContext& context) {
   recognize_activations(graph);
   fuse_epilogues(graph, context, true);
   graph.remove_dead();
+  recognize_squeeze_excitation(graph, context);
+  graph.remove_dead();
   drop_roundings(graph);
   lay_columns(graph, context);
 }

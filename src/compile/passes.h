@@ -116,6 +116,9 @@ void fuse_pointwise(Graph& graph);
 /// `whole_programs` it computes all that Pointwise nodes behind it compute, where the device can.
 void fuse_epilogues(Graph& graph, const PassContext& context, bool whole_programs);
 
+/// Replaces the mean of an image's channels, two dense layers and the product of the image with
+/// their result by one SqueezeExcitation, where the device has a kernel for it.
+void recognize_squeeze_excitation(Graph& graph, const PassContext& context);
 /// Drops roundings in programs to a type that the value already has, or in which the value is
 /// stored.
 void drop_roundings(Graph& graph);

@@ -34,6 +34,7 @@
 #include "operators/scatter.h"
 #include "operators/selection.h"
 #include "operators/source.h"
+#include "operators/squeeze_excitation.h"
 #include "operators/window_reduction.h"
 
 namespace opwright {
@@ -54,7 +55,8 @@ void each_builtin_operator(Visitor&& visitor) {
       ParametricRelu, Pointwise, Pooling, Quantize, QuantizedNormalization, RaggedSoftmax,
       Recurrence, RecurrenceBoundary, Reduce, Reformat, Remainder, Reshape, Resize, ReverseSequence,
       RoiAlign, RoiPool, RotaryEmbedding, RowProduct, Scale, Scatter, Select, ShapeOf, Shuffle,
-      Slice, Softmax, Squeeze, TopK, Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
+      Slice, Softmax, Squeeze, SqueezeExcitation, TopK, Transpose, TripLimitBoundary, Unary, Unique,
+      Unsqueeze>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

@@ -29,7 +29,7 @@ bool is_narrow_shape(const Shape& max) {
   return true;
 }
 
-int target_architecture(const Device& device, HardwareCompatibilityLevel level) {
+int architecture_of_level(const Device& device, HardwareCompatibilityLevel level) {
   constexpr int kLeastOfAmpere = 86;  // its blocks have the least shared memory
   return level == HardwareCompatibilityLevel::kAMPERE_PLUS
              ? kLeastOfAmpere
@@ -93,11 +93,11 @@ int architecture_number(std::string_view architecture) {
 }
 
 int target_architecture(const CandidateQuery& query) {
-  return target_architecture(*query.device, query.hardware_compatibility);
+  return architecture_of_level(*query.device, query.hardware_compatibility);
 }
 
 int target_architecture(const KernelArgs& args) {
-  return target_architecture(*args.device, args.hardware_compatibility);
+  return architecture_of_level(*args.device, args.hardware_compatibility);
 }
 
 int written_inputs(const KernelArgs& args) {
