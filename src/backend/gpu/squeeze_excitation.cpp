@@ -19,6 +19,9 @@ constexpr int kSqueezeThreads = 512;
 constexpr int kImageBlocks[] = {1, 2, 4, 8, 16};
 /// With fewer blocks in all, most multiprocessors are idle. With more, each block has little to do.
 constexpr int64_t kFewImageBlocks = kFewBlocks / 4, kManyImageBlocks = 4 * kFewBlocks;
+/// Blocks for which a multiprocessor has registers. With one, clusters do not fit all
+/// multiprocessors, and some of an image's blocks run behind the others.
+constexpr int kResidentImageBlocks = 2;
 /// Clusters of a grid. Each may have several images.
 constexpr int64_t kMostImageClusters = 1024;
 /// The fewest neighbouring bytes of a pixel that a block reads: two sectors of the memory.
@@ -163,7 +166,8 @@ std::optional<GeneratedKernel> generate_squeeze(const Operator& op, const Kernel
   text +=
       ")\nsqueeze_and_excite<Config, kWidth>(all);\nelse\nsqueeze_and_excite<Config, 1>(all);\n";
   const Expr clusters = min(dims[0], Expr(kMostImageClusters));
-  GeneratedKernel kernel = source.finish(text, clusters * Expr(blocks), kSqueezeThreads, 0, blocks);
+  GeneratedKernel kernel =
+      source.finish(text, clusters * Expr(blocks), kSqueezeThreads, kResidentImageBlocks, blocks);
   kernel.launch.shared_memory = plan.number_bytes + (keeps_weights ? plan.kept_bytes : 0);
   return kernel;
 }

@@ -174,7 +174,7 @@ struct SqueezedImage {
       (Config::kPixels + Layout::kParts * kLanes - 1) / (Layout::kParts * kLanes);
   static constexpr int kKept = Config::kIsLast && Config::kMultiplies &&
                                        kVectors <= Config::kThreads &&
-                                       kOfLane * (int)sizeof(Elements) <= 128
+                                       kOfLane * (int)sizeof(Elements) <= 64
                                    ? kOfLane
                                    : 0;
 
