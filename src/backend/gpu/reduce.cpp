@@ -14,9 +14,8 @@
 namespace opwright::gpu {
 namespace {
 
-/// Threads of a warp that read neighbouring outputs' elements when the innermost axis is kept, and
-/// those that read the elements of neighbouring vectors of outputs.
-constexpr int kColumns = 32, kVectors = 4;
+/// Threads of a warp that read neighbouring rows when the innermost axis is kept.
+constexpr int kColumns = 32;
 /// Elements from which on more than one plan is worth timing.
 constexpr int64_t kManyReduced = 1 << 14;
 /// Rounds of a block's threads from which on an output pays for a block of its own.
@@ -28,26 +27,17 @@ constexpr int64_t kTotalBytes = 8;
 struct ReducePlan {
   int lanes = 1;   ///< threads of a team
   int blocks = 0;  ///< approximate number of blocks among which outputs are split; 0: not split
-  bool has_vectors = false;  ///< whether a thread reduces to neighbouring outputs, 16 bytes at once
-  int64_t tactic() const {
-    return (has_vectors ? kFirstOfVectors : 0) + int64_t{blocks} * kMaxLanes + lanes;
-  }
+  int64_t tactic() const { return int64_t{blocks} * kMaxLanes + lanes; }
   static ReducePlan of(int64_t tactic) {
-    const int64_t number = tactic % kFirstOfVectors;
-    return {static_cast<int>(number % kMaxLanes), static_cast<int>(number / kMaxLanes),
-            tactic >= kFirstOfVectors};
+    return {static_cast<int>(tactic % kMaxLanes), static_cast<int>(tactic / kMaxLanes)};
   }
   std::string name() const {
-    const std::string_view result = has_vectors ? "vector of outputs" : "output";
-    if (blocks > 0)
-      return str(lanes, " threads per part", has_vectors ? " of vectors, " : ", ", blocks,
-                 " blocks");
-    return lanes == 1 ? str("a thread per ", result) : str(lanes, " threads per ", result);
+    if (blocks > 0) return str(lanes, " threads per part, ", blocks, " blocks");
+    return lanes == 1 ? "a thread per output" : str(lanes, " threads per output");
   }
 
  private:
   static constexpr int kMaxLanes = 2048;
-  static constexpr int64_t kFirstOfVectors = int64_t{1} << 24;
 };
 
 /// The axes of the input, neighbours of one kind merged, axes of extent 1 dropped.
@@ -86,12 +76,6 @@ ReduceAxes analyze(const SymShape& dims, int64_t mask) {
 }
 
 int vector_width(DataType type) { return std::min(8, 128 / bits(type)); }
-
-/// Whether neighbouring outputs, as many as a vector has elements, come from neighbouring elements.
-bool has_whole_vectors(const ReduceAxes& axes, DataType type) {
-  return !axes.inner_is_reduced && !axes.kept.empty() && axes.kept.back().is_constant() &&
-         axes.kept.back().constant() % vector_width(type) == 0;
-}
 
 /// The operation on elements of `type`: for truth values a sum is OR and a product is AND.
 ReduceOperation operation_on(DataType type, ReduceOperation op) {
@@ -155,11 +139,12 @@ std::string write_arguments(KernelSource& source, const ReduceAxes& axes, DataTy
   const int width = vector_width(type);
   std::string aligned = str("is_aligned<Config::Element, ", width, ">(in0)");
   // With several rows, each row must begin aligned.
-  if (axes.inner_is_reduced && (!axes.kept.empty() || axes.reduced.size() > 1))
+  if (!axes.kept.empty() || axes.reduced.size() > 1)
     aligned = str(source.value(axes.reduced.empty() ? Expr(1) : axes.reduced.back()), " % ", width,
                   " == 0 && ", aligned);
-  std::string text = str("const ReduceArguments<Config> all = {in0, out0, ",
-                         source.value(axes.outputs), ", ", source.value(axes.count), ", ", aligned);
+  std::string text =
+      str("const ReduceArguments<Config> all = {in0, out0, ", source.value(axes.outputs), ", ",
+          source.value(axes.count), ", ", axes.inner_is_reduced ? aligned : "false");
   for (const Expr& number : numbers) text += ", " + source.value(number);
   SymShape extents = axes.reduced, strides = axes.reduced_strides;
   if (extents.size() > 1) extents.back() = floor_div(extents.back(), Expr(width));
@@ -179,11 +164,9 @@ std::optional<GeneratedKernel> generate_reduce(const Operator& op, const KernelA
       analyze(source.dims(0), axes_in_memory(input.type.format, input.max.rank(), params.axes));
   const ReducePlan plan = ReducePlan::of(args.candidate->tactic);
   const bool is_inner = axes.inner_is_reduced;
-  const int columns = plan.has_vectors ? kVectors : kColumns;
-  const int threads = std::max(kThreads, is_inner ? plan.lanes : plan.lanes * columns);
+  const int threads = std::max(kThreads, is_inner ? plan.lanes : plan.lanes * kColumns);
   const int teams = threads / plan.lanes;
-  const int of_thread = plan.has_vectors && has_whole_vectors(axes, type) ? vector_width(type) : 1;
-  const Expr groups = ceil_div(axes.outputs, Expr(teams * of_thread));
+  const Expr groups = ceil_div(axes.outputs, Expr(teams));
   // Parts are multiples of the elements that a team takes at once. None is too short to pay for a
   // block.
   const Expr unit(int64_t{plan.lanes} * (is_inner ? vector_width(type) : 1));
@@ -198,13 +181,13 @@ std::optional<GeneratedKernel> generate_reduce(const Operator& op, const KernelA
   config.flag("kIsInner", is_inner);
   config.number("kThreads", threads), config.number("kLanes", plan.lanes);
   config.number("kMergingLanes", merges_rows ? kWarp : plan.lanes);
-  config.number("kWidth", vector_width(type)), config.number("kOutputs", of_thread);
+  config.number("kWidth", vector_width(type));
   source.add_declarations(include("reduce.cuh") + config.write());
   if (plan.blocks == 0)
     return source.finish(write_arguments(source, axes, type, {}) + "reduce_outputs(all, places);\n",
                          groups, threads);
   source.add_counters(1);
-  source.add_scratch("Total<Config>", kTotalBytes * teams * of_thread * 2 * plan.blocks);
+  source.add_scratch("Total<Config>", kTotalBytes * teams * 2 * plan.blocks);
   const Expr numbers[] = {groups, parts, ceil_div(axes.count, parts * unit) * unit};
   return source.finish(write_arguments(source, axes, type, numbers) +
                            "reduce_parts(all, places, scratch, counter0);\n",
@@ -212,13 +195,12 @@ std::optional<GeneratedKernel> generate_reduce(const Operator& op, const KernelA
 }
 
 /// All plans can reduce any number of elements.
-Ways<ReducePlan> reduce_plans(bool inner_is_reduced, bool has_vectors, int64_t outputs,
-                              int64_t count) {
+Ways<ReducePlan> reduce_plans(bool inner_is_reduced, int64_t outputs, int64_t count) {
   Ways<ReducePlan> plans;
   const bool is_small = count * outputs < kManyReduced;
-  const auto add = [&](bool is_worth_timing, int lanes, int blocks = 0, bool vectors = false) {
+  const auto add = [&](bool is_worth_timing, int lanes, int blocks = 0) {
     const bool is_enough = is_small && !plans.listed(false).empty();
-    plans.add({lanes, blocks, vectors}, is_worth_timing && !is_enough);
+    plans.add({lanes, blocks}, is_worth_timing && !is_enough);
   };
   if (inner_is_reduced) {
     // These outputs are far fewer than the blocks that run at once.
@@ -233,11 +215,6 @@ Ways<ReducePlan> reduce_plans(bool inner_is_reduced, bool has_vectors, int64_t o
     // With few outputs, only more threads for each of them fill the device. One block merges all
     // parts, so they must not be many.
     const bool is_split = outputs <= 1024 && count >= 4096;
-    if (has_vectors) {
-      const bool is_long = count >= 1024 && outputs < (1 << 16);
-      add(is_long, 256, 0, true), add(is_long, 64, 0, true);
-      add(is_split, 64, 256, true);
-    }
     add(is_split, 8, 512), add(is_split, 32, 256);
     add(count >= 256 && outputs < (1 << 16), 32);
     add(count >= 8 && outputs < (1 << 20), 8);
@@ -246,14 +223,13 @@ Ways<ReducePlan> reduce_plans(bool inner_is_reduced, bool has_vectors, int64_t o
   return plans;
 }
 
-Ways<ReducePlan> reduce_plans(const Reduce& op, const PortDesc& input, TensorFormat format) {
-  const int rank = input.opt.rank();
+Ways<ReducePlan> reduce_plans(const Reduce& op, const Shape& input, TensorFormat format) {
+  const int rank = input.rank();
   SymShape dims;
   for (int place = 0; place < rank; ++place)
-    dims.emplace_back(input.opt[axis_in_memory(format, rank, place)]);
+    dims.emplace_back(input[axis_in_memory(format, rank, place)]);
   const ReduceAxes axes = analyze(dims, axes_in_memory(format, rank, op.params().axes));
-  return reduce_plans(axes.inner_is_reduced, has_whole_vectors(axes, input.type.dtype),
-                      axes.outputs.constant(), axes.count.constant());
+  return reduce_plans(axes.inner_is_reduced, axes.outputs.constant(), axes.count.constant());
 }
 
 /// Pairs of formats for the input and the output. Kept elements must have the same order in both.
@@ -288,7 +264,7 @@ std::vector<Candidate> reduce_candidates(const Operator& op, const CandidateQuer
   const auto& reduce = static_cast<const Reduce&>(op);
   for (const Candidate& type : types)
     for (const auto& [from, to] : reduce_formats(reduce.params(), query)) {
-      const Ways<ReducePlan> plans = reduce_plans(reduce, input, from);
+      const Ways<ReducePlan> plans = reduce_plans(reduce, input.opt, from);
       for (const ReducePlan& plan : plans.listed(query.all_tactics)) {
         result.push_back(type);
         result.back().inputs[0].format = from, result.back().outputs[0].format = to;
@@ -303,7 +279,7 @@ std::vector<std::string> reduce_tactics() {
   std::set<std::string> names;
   for (const bool is_inner : {true, false})
     for (const int64_t outputs : {1, 1 << 10}) {
-      const Ways<ReducePlan> plans = reduce_plans(is_inner, !is_inner, outputs, 1);
+      const Ways<ReducePlan> plans = reduce_plans(is_inner, outputs, 1);
       for (const ReducePlan& plan : plans.listed(true)) names.insert(plan.name());
     }
   return {names.begin(), names.end()};

@@ -3,8 +3,7 @@
 // A block has teams of kLanes threads, and a team reduces to one output. Where the innermost axis
 // is reduced, the lanes are neighbours, else the teams are; either way neighbouring threads read
 // neighbouring elements. Outputs that are too few to fill the device are made of parts, and a team
-// of another block computes each part. Where the innermost axis is kept, a team may reduce to a
-// vector of neighbouring outputs.
+// of another block computes each part.
 //
 // Each kernel is a template over a struct that the host writes:
 //   Element, Output   the types in memory
@@ -14,7 +13,6 @@
 //   kIsInner          whether the innermost axis is reduced
 //   kThreads, kLanes, kMergingLanes   threads of a block, of a team, of a team that merges parts
 //   kWidth            elements of an access, where the innermost axis is reduced
-//   kOutputs          neighbouring outputs of a team: 1, or the elements of 16 bytes
 // Expects prelude.cuh.
 #pragma once
 
@@ -151,26 +149,16 @@ struct ReduceTeam {
   }
 };
 
-// The totals of a team's outputs.
-template <class Config>
-struct Totals {
-  Total<Config> at[Config::kOutputs];
-  __device__ Totals() {
-#pragma unroll
-    for (int k = 0; k < Config::kOutputs; ++k) at[k] = Total<Config>::neutral();
-  }
-};
-
-// Reduces the elements from `begin` to `end` of the outputs from `output` on.
+// Reduces the elements from `begin` to `end` of an output.
 template <class Config, class Places>
-__device__ inline Totals<Config> reduce_elements(const ReduceArguments<Config>& all,
-                                                 const Places& places, Index output, int lane,
-                                                 Index begin, Index end) {
-  constexpr int kWidth = Config::kWidth, kOutputs = Config::kOutputs;
-  Totals<Config> totals;
+__device__ inline Total<Config> reduce_elements(const ReduceArguments<Config>& all,
+                                                const Places& places, Index output, int lane,
+                                                Index begin, Index end) {
+  typedef Pack<typename Config::Element, Config::kWidth> Access;
+  constexpr int kWidth = Config::kWidth;
+  Total<Config> total = Total<Config>::neutral();
   const typename Config::Element* const from = all.x + places.output(output);
   if constexpr (Config::kIsInner) {
-    typedef Pack<typename Config::Element, kWidth> Access;
     const Index accesses = (all.is_aligned ? end : begin) / kWidth;
 #pragma unroll 4
     for (Index i = begin / kWidth + lane; i < accesses; i += Config::kLanes) {
@@ -183,43 +171,26 @@ __device__ inline Totals<Config> reduce_elements(const ReduceArguments<Config>& 
       for (int half = kWidth / 2; half > 0; half /= 2)
 #pragma unroll
         for (int k = 0; k < half; ++k) values[k] = combine<Config>(values[k], values[k + half]);
-      totals.at[0].add(values[0]);
+      total.add(values[0]);
     }
     begin = accesses * kWidth;
   }
-  if (kOutputs > 1 && all.is_aligned) {
-    typedef Pack<typename Config::Element, kOutputs> Neighbours;
 #pragma unroll 4
-    for (Index i = begin + lane; i < end; i += Config::kLanes) {
-      const Neighbours access = *(const Neighbours*)(from + places.element(i));
-#pragma unroll
-      for (int k = 0; k < kOutputs; ++k) totals.at[k].add(load(access.at[k]));
-    }
-  } else {
-#pragma unroll 4
-    for (Index i = begin + lane; i < end; i += Config::kLanes) {
-      const typename Config::Element* const access = from + places.element(i);
-#pragma unroll
-      for (int k = 0; k < kOutputs; ++k) totals.at[k].add(load(access[k]));
-    }
-  }
-  return totals;
+  for (Index i = begin + lane; i < end; i += Config::kLanes)
+    total.add(load(from[places.element(i)]));
+  return total;
 }
 
 template <class Config, class Places>
 __device__ inline void reduce_outputs(const ReduceArguments<Config>& all, const Places& places) {
   const ReduceTeam<Config, Config::kLanes> team;
-  constexpr Index kOfBlock = (Index)team.kTeams * Config::kOutputs;
-  for (Index first = blockIdx.x * kOfBlock; first < all.outputs; first += gridDim.x * kOfBlock) {
-    const Index output = first + team.number * Config::kOutputs;
-    Totals<Config> totals;
-    if (output < all.outputs)
-      totals = reduce_elements(all, places, output, team.lane, 0, all.count);
-#pragma unroll
-    for (int k = 0; k < Config::kOutputs; ++k) {
-      team.join(totals.at[k]);
-      if (team.lane == 0 && output < all.outputs) all.put(output + k, totals.at[k]);
-    }
+  for (Index first = (Index)blockIdx.x * team.kTeams; first < all.outputs;
+       first += (Index)gridDim.x * team.kTeams) {
+    const Index output = first + team.number;
+    Total<Config> total = Total<Config>::neutral();
+    if (output < all.outputs) total = reduce_elements(all, places, output, team.lane, 0, all.count);
+    team.join(total);
+    if (team.lane == 0 && output < all.outputs) all.put(output, total);
   }
 }
 
@@ -236,18 +207,15 @@ __device__ inline void reduce_parts(const ReduceArguments<Config>& all, const Pl
     const Index end = begin >= count               ? begin
                       : begin + all.length < count ? begin + all.length
                                                    : count;
-    const Index output = (task / parts * team.kTeams + team.number) * Config::kOutputs;
-    Totals<Config> totals;
-    if (output < all.outputs) totals = reduce_elements(all, places, output, team.lane, begin, end);
-#pragma unroll
-    for (int k = 0; k < Config::kOutputs; ++k) {
-      team.join(totals.at[k]);
-      if (team.lane != 0 || output >= all.outputs) continue;
-      if (parts > 1)
-        scratch[part * all.outputs + output + k] = totals.at[k];
-      else
-        all.put(output + k, totals.at[k]);
-    }
+    const Index output = task / parts * team.kTeams + team.number;
+    Total<Config> total = Total<Config>::neutral();
+    if (output < all.outputs) total = reduce_elements(all, places, output, team.lane, begin, end);
+    team.join(total);
+    if (team.lane != 0 || output >= all.outputs) continue;
+    if (parts > 1)
+      scratch[part * all.outputs + output] = total;
+    else
+      all.put(output, total);
   }
   if (parts == 1 || !is_last_block(counter)) return;
   const ReduceTeam<Config, Config::kMergingLanes> merging;
