@@ -149,7 +149,7 @@ class ProfileCompiler {
     for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
       if (nodes_[i]->parts == nullptr) continue;
       fused.push_back(i);
-      for (TuningJob& job : jobs_of_parts(*nodes_[i], tuned_[i], build_.config))
+      for (TuningJob& job : jobs_of_parts(*nodes_[i], tuned_[i], tuner_, build_.config))
         jobs.push_back(std::move(job));
     }
     compile_ahead(jobs);

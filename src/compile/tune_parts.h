@@ -10,9 +10,10 @@ namespace opwright {
 
 /// The jobs that tune_parts() times for a fused node. The product is timed only with the tactics
 /// that were fastest with the program, so that a build compiles few more kernels. The product's own
-/// best tactic is among them, or hardly better.
+/// best tactic is among them, or hardly better. There are none where the program's step would take
+/// a large part of the fused node's time: what the product saves then is less.
 std::vector<TuningJob> jobs_of_parts(const GraphNode& node, const TunedNode& tuned,
-                                     const BuilderConfig& config);
+                                     const Tuner& tuner, const BuilderConfig& config);
 
 /// Adds options to a fused node that run its parts as two steps. For each combination of types at
 /// the node's ports it takes the fastest two tactics with the conversion between them, unless one

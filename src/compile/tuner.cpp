@@ -32,6 +32,8 @@ constexpr double kBytesPerMillisecond = 8e6;
 constexpr double kGpuBytesPerMillisecond = 1e9;
 // About the time of the least kernel on a GPU.
 constexpr double kGpuLaunchMilliseconds = 0.002;
+// What the memory of no GPU moves.
+constexpr double kMostGpuBytesPerMillisecond = 8e9;
 // A sample of a short kernel is the median of as many runs as take about this time.
 constexpr double kShortMilliseconds = 0.5;
 constexpr double kMaxIterations = 50;
@@ -411,6 +413,17 @@ float Tuner::estimate_traffic(const NodePorts& ports, const Candidate& candidate
   for (size_t i = 0; i < ports.inputs.size(); ++i) add(ports.inputs[i], candidate.inputs[i]);
   for (size_t i = 0; i < ports.outputs.size(); ++i) add(ports.outputs[i], candidate.outputs[i]);
   return static_cast<float>(kGpuLaunchMilliseconds + bytes / kGpuBytesPerMillisecond);
+}
+
+float Tuner::least_traffic_time(const GraphNode& node) const {
+  if (device_.is_host()) return 0;
+  const NodePorts ports = network_ports(node, ranges_);
+  double bytes = 0;
+  for (const auto* list : {&ports.inputs, &ports.outputs})
+    for (const PortDesc& port : *list)
+      if (port.present)
+        bytes += static_cast<double>(tensor_bytes(port.opt, port.type.dtype, port.type.format));
+  return static_cast<float>(kGpuLaunchMilliseconds + bytes / kMostGpuBytesPerMillisecond);
 }
 
 CandidateChoice Tuner::choose(const TuningJob& job, const NodePorts& ports,

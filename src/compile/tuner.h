@@ -98,6 +98,9 @@ class Tuner {
   std::string lack(const GraphNode& node) const;
   /// Milliseconds to convert a tensor with these extents; infinite when it cannot be done.
   float reformat_time(const GraphValue& value, PortType from, PortType to);
+  /// Milliseconds that no GPU goes below for the node: it reads and writes the node's tensors. 0 on
+  /// a host.
+  float least_traffic_time(const GraphNode& node) const;
   /// The number of kernels that were run because the cache lacked their times.
   int timed() const { return timed_; }
   /// The number of candidates that were compared with a reference.

@@ -269,3 +269,7 @@ def test_the_times_decide_whether_a_program_is_fused(make, dtype):
         (step,) = (c for c in layer["Candidates"] if c["TacticName"].startswith("fused: "))
         assert step["TimeMs"] == 6 and not step["Chosen"]
     assert len(cache.queryKeys()) == known
+    # A step of its own takes 2 us, whatever it computes.
+    set_times(cache, 0.004, 0.001, 0.002)
+    (fused,) = (layer for layer in build().layers if layer["Candidates"])
+    assert not any(name.startswith("unfused: ") for name in names(fused))
