@@ -18,7 +18,7 @@ constexpr int kSqueezeThreads = 512;
 /// Every number of blocks that an image's cluster may have.
 constexpr int kImageBlocks[] = {1, 2, 4, 8, 16};
 /// With fewer blocks in all, most multiprocessors are idle. With more, each block has little to do.
-constexpr int64_t kFewImageBlocks = kFewBlocks / 4, kManyImageBlocks = 4 * kFewBlocks;
+constexpr int64_t kFewImageBlocks = 64, kManyImageBlocks = 2 * kFewBlocks;
 /// Blocks for which a multiprocessor has registers. With one, clusters do not fit all
 /// multiprocessors, and some of an image's blocks run behind the others.
 constexpr int kResidentImageBlocks = 2;
@@ -28,9 +28,6 @@ constexpr int64_t kMostImageClusters = 1024;
 constexpr int64_t kLeastSliceBytes = 64;
 /// Bytes of shared memory in which a block keeps its rows of the matrices, and of a block in all.
 constexpr int64_t kMostKeptBytes = 64 << 10, kMostSqueezeBytes = 99 << 10;
-
-/// The blocks of the largest clusters, which all images are worth timing with.
-constexpr int kLargeClusters = 8;
 
 /// Blocks that share an image.
 struct ImageBlocks {
@@ -43,7 +40,8 @@ struct ImageBlocks {
 Ways<ImageBlocks> ways_of(int64_t images) {
   Ways<ImageBlocks> ways;
   for (const int count : kImageBlocks) {
-    const bool are_enough = images * count >= kFewImageBlocks || count >= kLargeClusters;
+    const bool are_enough =
+        images * count >= kFewImageBlocks || count == std::ranges::max(kImageBlocks);
     ways.add({count}, are_enough && (images * count <= kManyImageBlocks || count == 1));
   }
   return ways;
