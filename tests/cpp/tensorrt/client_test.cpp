@@ -159,7 +159,8 @@ TEST_F(TensorrtClient, MakesAndDropsWhatAnEngineHas) {
     auto* const runtime_config = call<Object*>(engine, "VCudaEngine", "createRuntimeConfig");
     auto* const other = call<Object*>(engine, "VCudaEngine",
                                       "createExecutionContextWithRuntimeConfig", runtime_config);
-    call<Object*>(other, "VExecutionContext", "getRuntimeConfig");
+    auto* const options = call<Object*>(other, "VExecutionContext", "getRuntimeConfig");
+    EXPECT_EQ(call<Object*>(other, "VExecutionContext", "getRuntimeConfig"), options);
     auto* const inspector = call<Object*>(engine, "VCudaEngine", "createEngineInspector");
     call<bool>(inspector, "VEngineInspector", "setExecutionContext", context);
     EXPECT_EQ(call<Object*>(inspector, "VEngineInspector", "getExecutionContext"), context);
@@ -173,7 +174,8 @@ TEST_F(TensorrtClient, MakesAndDropsWhatAnEngineHas) {
     call_slot<void>(parser, slot_of("IParserRefitter", "~") + 1);
     auto* const storing = call<Object*>(engine, "VCudaEngine", "createSerializationConfig");
     drop(call<Object*>(engine, "VCudaEngine", "serializeWithConfig", storing));
-    for (Object* const object : {storing, refitter, inspector, other, runtime_config, context})
+    for (Object* const object :
+         {storing, refitter, inspector, other, options, runtime_config, context})
       drop(object);
     drop(engine);
     drop(runtime);
