@@ -84,6 +84,8 @@ Plan compile_for(const Device& device, const Network& declared, const BuilderCon
   plan.debug_plugins = config.debug_plugins;
   plan.graphs = config.graphs;
   plan.weight_streaming = config.flags.has(BuilderFlag::kWEIGHT_STREAMING);
+  const RefitMode refit = config.refit();
+  plan.refit.can_refit = refit == RefitMode::kIdentical || refit == RefitMode::kAll;
   plan.refit.is_stripped = config.flags.has(BuilderFlag::kSTRIP_PLAN);
   if (plan.refit.is_stripped && !plan.refit.weights.empty()) plan = strip(std::move(plan));
   trust_plan(plan);

@@ -119,7 +119,7 @@ struct Plan {
   bool debug_plugins = false;     ///< whether every call of a plugin is checked
   bool graphs = true;             ///< whether contexts replay graphs on a GPU
   bool weight_streaming = false;  ///< whether weights may stay on the host (WeightFetch)
-  RefitPlan refit;                ///< no weights: the engine cannot be refitted
+  RefitPlan refit;                ///< how the engine is refitted
   ModelMetadata metadata;         ///< the model's, for information only
 };
 

@@ -440,6 +440,7 @@ class Reader {
     RefitPlan to;
     to.is_stripped = from.is_stripped();
     to.stripped_bytes = from.stripped_bytes();
+    to.can_refit = from.can_refit();
     const auto bytes = [&](uint64_t offset, uint64_t size, const std::string& name) {
       if (size == 0) return Blob();
       return range(weights_, offset, size, PlanHeader::kWeightAlignment, "refittable weight", name);

@@ -138,7 +138,7 @@ std::vector<bool> kept_weights(const Plan& plan) {
 }
 
 Plan strip(Plan plan) {
-  require(!plan.refit.weights.empty(), "the engine '", plan.name,
+  require(plan.refit.is_possible(), "the engine '", plan.name,
           "' has no weights that could be left out: build it with BuilderFlag.REFIT, "
           "REFIT_IDENTICAL or REFIT_INDIVIDUAL");
   uint64_t bytes = 0;

@@ -54,7 +54,10 @@ struct RefitPlan {
   std::vector<RefitOperation> operations;  ///< each after those that it depends on
   bool is_stripped = false;                ///< built to be stored without the weights
   uint64_t stripped_bytes = 0;             ///< bytes that were left out of the file
+  bool can_refit = false;                  ///< built for refits, maybe without weights
 
+  /// Whether a refitter takes the engine. A file without the flag may have weights.
+  bool is_possible() const { return can_refit || !weights.empty(); }
   int32_t num_values() const { return static_cast<int32_t>(weights.size() + values.size()); }
   DataType dtype(int32_t value) const {
     return is_weight(value) ? weights[value].dtype : values[value - weights.size()].dtype;

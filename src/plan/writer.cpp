@@ -350,7 +350,7 @@ class Writer {
       return fb::CreateRefitOperation(builder_, name, kind, attributes, inputs, outputs);
     });
     return fb::CreateRefit(builder_, weights, values, operations, from.is_stripped,
-                           from.stripped_bytes);
+                           from.stripped_bytes, from.can_refit);
   }
 
   auto metadata(const ModelMetadata& from) {
@@ -399,7 +399,7 @@ class Writer {
     const auto libraries = builder_.CreateVector(plan_.plugin_libraries);
     const auto sources = builder_.CreateVector(plan_.plugin_sources);
     flatbuffers::Offset<fb::Refit> refit_plan;
-    if (!plan_.refit.weights.empty()) refit_plan = refit(plan_.refit);
+    if (plan_.refit.is_possible()) refit_plan = refit(plan_.refit);
     flatbuffers::Offset<fb::ModelMetadata> about;
     if (plan_.metadata != ModelMetadata{}) about = metadata(plan_.metadata);
     fb::FinishPlanBuffer(

@@ -108,7 +108,6 @@ Context::Context(std::shared_ptr<const Engine> engine, int profile, Strategy str
   const Plan& plan = engine_->plan();
   const auto number = static_cast<int32_t>(strategy);
   require(number >= 0 && number < EnumMax<Strategy>(), "there is no allocation strategy ", number);
-  engine_->require_weights();
   engine_->bring_weights();
   if (!engine_->device().is_host()) {
     state_->gpu = &engine_->device();
@@ -422,6 +421,7 @@ void Context::prepare() {
     s.current->runner.reset();
   }
   if (s.current->runner == nullptr) {
+    engine_->require_weights();
     s.current->runner =
         std::make_unique<Runner>(*engine_, profile_, shapes, services_, s.current_step);
   }

@@ -226,7 +226,7 @@ class Engine {
   /// The largest size over the profiles.
   uint64_t memory_size() const;
   int num_layers() const { return static_cast<int>(plan_.schedules[0].steps.size()); }
-  bool is_refittable() const { return !plan_.refit.weights.empty(); }
+  bool is_refittable() const { return plan_.refit.is_possible(); }
   ProfilingVerbosity profiling_verbosity() const;
   HardwareCompatibilityLevel hardware_compatibility_level() const;
   /// Bits 1 << TacticSource: external libraries that the engine needs.

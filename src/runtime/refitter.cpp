@@ -21,7 +21,7 @@ const char* role_name(int32_t role) {
 
 Refitter::Refitter(std::shared_ptr<Engine> engine)
     : engine_(std::move(engine)), set_(weights().size()) {
-  require(!weights().empty(), engine_->name(),
+  require(engine_->is_refittable(), engine_->name(),
           " cannot be refitted: build it with BuilderFlag.REFIT, REFIT_IDENTICAL or "
           "REFIT_INDIVIDUAL (the latter with weights marked in the network)");
   for (size_t i = 0; i < weights().size(); ++i) {

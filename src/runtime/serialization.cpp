@@ -17,7 +17,7 @@ Plan stored_plan(const Engine& engine, bool exclude_weights, bool include_refit)
     trust_as(plan, changed);
     return changed;
   };
-  require((!exclude_weights && !include_refit) || !plan.refit.weights.empty(), "SerializationFlag.",
+  require((!exclude_weights && !include_refit) || plan.refit.is_possible(), "SerializationFlag.",
           exclude_weights ? "EXCLUDE_WEIGHTS" : "INCLUDE_REFIT", " is set, but ", engine.name(),
           " cannot be refitted: build it with BuilderFlag.REFIT, REFIT_IDENTICAL or "
           "REFIT_INDIVIDUAL, or clear the flag");

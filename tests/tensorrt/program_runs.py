@@ -1,6 +1,6 @@
 """Runs the Python programs of a checkout of NVIDIA/TensorRT, unmodified, and writes a report.
 
-    python tests/tensorrt/program_runs.py --checkout TENSORRT --out FOLDER [--jobs 12] [--only WORD]
+    python tests/tensorrt/program_runs.py --checkout TENSORRT --out FOLDER [--binding] [--jobs 12] [--only WORD]
 
 Opwright and Polygraphy are those of the Python that runs this. Each program is a process of its own with a time limit,
 in an empty folder. FOLDER gets programs.md and logs.tar.gz, which are written again whenever one has ended.
@@ -145,8 +145,10 @@ def reason_of(output: str) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
 
 
-def run(program: Program, checkout: Path, deadline: float = float("inf")) -> Outcome:
-    """Runs the program in a new folder."""
+def run(
+    program: Program, checkout: Path, deadline: float = float("inf"), binding: bool = False
+) -> Outcome:
+    """Runs the program in a new folder, with ``binding`` on the environment's own package tensorrt."""
     if reason := missing(program, checkout):
         return Outcome(program, "not run", reason)
     start, log = time.monotonic(), ""
@@ -158,7 +160,8 @@ def run(program: Program, checkout: Path, deadline: float = float("inf")) -> Out
         for command in program.commands:
             arguments = [argument.format(data=data, **os.environ) for argument in command[1:]]
             script = checkout / "samples/python" / program.folder / command[0]
-            whole = [sys.executable, "-m", "opwright.trt", str(script), *arguments]
+            name = () if binding else ("-m", "opwright.trt")
+            whole = [sys.executable, *name, str(script), *arguments]
             limit = min(program.limit, deadline - time.monotonic())
             log += f"$ {shlex.join(command)}\n"
             status, output = run_command(whole, folder, limit)
@@ -244,6 +247,11 @@ def main() -> int:
         "--checkout", type=Path, required=True, help="the folder with samples/python"
     )
     parser.add_argument("--out", type=Path, required=True, help="the folder of the report")
+    parser.add_argument(
+        "--binding",
+        action="store_true",
+        help="import the environment's own tensorrt: NVIDIA's, after `python -m opwright tensorrt provide`",
+    )
     parser.add_argument("--jobs", type=int, default=12, help="programs at once (default: 12)")
     parser.add_argument("--seconds", type=float, default=480, help="for all of it (default: 480)")
     parser.add_argument("--only", default="", help="programs whose command has this word")
@@ -255,7 +263,7 @@ def main() -> int:
     facts, outcomes, lock = facts_of(checkout), [], threading.Lock()
 
     def run_one(program: Program) -> None:
-        outcome = run(program, checkout, deadline)
+        outcome = run(program, checkout, deadline, options.binding)
         with lock:
             outcomes.append(outcome)
             print(

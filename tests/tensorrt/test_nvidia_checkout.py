@@ -84,6 +84,15 @@ def test_verdicts(own, monkeypatch, commands, result, reason):
     assert (outcome.result, reason in outcome.reason) == (result, True), outcome
 
 
+def test_a_program_may_import_the_environments_own_package(own, monkeypatch):
+    monkeypatch.setattr(program_runs, "has_module", lambda name: True)
+    (own / "tensorrt.py").write_text("print('the own package')")
+    monkeypatch.setenv("PYTHONPATH", str(own), prepend=os.pathsep)
+    program = Program("own", (("right.py",),), ("the own package",), gpu=False)
+    assert program_runs.run(program, own, binding=True).result == "passed"
+    assert program_runs.run(program, own).result == "failed"
+
+
 def test_the_reason_is_the_exception_with_its_notes():
     output = """Error in a log
 Traceback (most recent call last):

@@ -10,13 +10,20 @@ int32_t count_of(Dims const& shape) {
   return shape.nbDims == 0 ? 1 : static_cast<int32_t>(shape.d[0]);
 }
 
-/// The options belong to the context; those of createRuntimeConfig() to the client.
-const Kind kBorrowedConfig = {runtime_config_kind.tables};
-
+/// The client owns the options: NVIDIA's Python binding deletes them after the context. A context
+/// gives the same ones again until the client deletes them.
 Slot runtime_config() {
   const auto run = +[](Part* part) noexcept -> Facade* {
-    auto* const ours = static_cast<IExecutionContext*>(part->object)->getRuntimeConfig();
-    return ours == nullptr ? nullptr : Facade::of(ours, kBorrowedConfig, *part->facade);
+    if (Facade* const known = part->facade->kept()) return known;
+    auto& context = *static_cast<IExecutionContext*>(part->object);
+    IRuntimeConfig* const ours =
+        const_cast<ICudaEngine&>(context.getEngine()).createRuntimeConfig();
+    if (ours == nullptr) return nullptr;
+    ours->setExecutionContextAllocationStrategy(
+        context.getRuntimeConfig()->getExecutionContextAllocationStrategy());
+    Facade* const face = Facade::owned(ours, runtime_config_kind, part->facade->major());
+    part->facade->keep(face);
+    return face;
   };
   return {"getRuntimeConfig", reinterpret_cast<void*>(run), &typeid(IRuntimeConfig * ())};
 }

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "tensorrt/abi/slot.h"
+#include "tensorrt/abi/weights_by_role.h"
 
 namespace opwright::tensorrt {
 
@@ -153,9 +154,24 @@ const Table network_definition_table = {
         OPWRIGHT_SAME(INetworkDefinition, markDebug),
         OPWRIGHT_SAME(INetworkDefinition, unmarkDebug),
         OPWRIGHT_SAME(INetworkDefinition, isDebugTensor),
-        OPWRIGHT_SAME(INetworkDefinition, markWeightsRefittable),
-        OPWRIGHT_SAME(INetworkDefinition, unmarkWeightsRefittable),
-        OPWRIGHT_SAME(INetworkDefinition, areWeightsMarkedRefittable),
+        OPWRIGHT_OTHER(INetworkDefinition, markWeightsRefittable,
+                       [](INetworkDefinition& self, char const* name) {
+                         return by_own_name(self, name, [&](char const* own) {
+                           return self.markWeightsRefittable(own);
+                         });
+                       }),
+        OPWRIGHT_OTHER(INetworkDefinition, unmarkWeightsRefittable,
+                       [](INetworkDefinition& self, char const* name) {
+                         return by_own_name(self, name, [&](char const* own) {
+                           return self.unmarkWeightsRefittable(own);
+                         });
+                       }),
+        OPWRIGHT_OTHER(INetworkDefinition, areWeightsMarkedRefittable,
+                       [](INetworkDefinition const& self, char const* name) {
+                         return by_own_name(self, name, [&](char const* own) {
+                           return self.areWeightsMarkedRefittable(own);
+                         });
+                       }),
         OPWRIGHT_OTHER(INetworkDefinition, addSqueeze,
                        [](INetworkDefinition& self, ITensor& input, ITensor& axes) {
                          return self.addSqueeze(input, axes);

@@ -5,16 +5,6 @@
 #include "tensorrt/abi/weights_by_role.h"
 
 namespace opwright::tensorrt {
-namespace {
-
-/// What `call` returns for Opwright's name of the weights.
-template <class F>
-auto by_own_name(const IRefitter& refitter, char const* name, const F& call) {
-  return call(name == nullptr ? nullptr : own_name_of_weights(refitter, name).c_str());
-}
-
-}  // namespace
-
 const Table host_memory_table = {"VHostMemory",
                                  {
                                      OPWRIGHT_SAME(IHostMemory, data),
@@ -163,7 +153,7 @@ const Table runtime_config_table = {
 
 const Kind host_memory_kind = {{&host_memory_table}, destroy<IHostMemory>};
 const Kind runtime_kind = {{&runtime_table}, destroy<IRuntime>};
-const Kind refitter_kind = {{&refitter_table}, destroy<IRefitter>};
+const Kind refitter_kind = {{&refitter_table}, destroy_refitter};
 const Kind inspector_kind = {{&engine_inspector_table}, destroy<IEngineInspector>};
 const Kind serialization_config_kind = {{&serialization_config_table},
                                         destroy<ISerializationConfig>};

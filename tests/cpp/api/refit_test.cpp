@@ -110,7 +110,13 @@ TEST_F(Refitting, WrongWeightsAreRefusedAndReported) {
 TEST_F(Refitting, AStrippedEngineNeedsItsWeights) {
   build_affine(BuilderFlag::kSTRIP_PLAN);
   EXPECT_GT(engine->getEngineStat(EngineStat::kSTRIPPED_WEIGHTS_SIZE), 0);
-  EXPECT_EQ(engine->createExecutionContext(), nullptr);
+  std::unique_ptr<IExecutionContext> const context(engine->createExecutionContext());
+  ASSERT_NE(context, nullptr) << logger.errors;
+  std::vector<float> const x{1, 2};
+  std::vector<float> y(2);
+  context->setTensorAddress("x", const_cast<float*>(x.data()));
+  context->setTensorAddress("y", y.data());
+  EXPECT_FALSE(context->enqueueV3(nullptr));
   EXPECT_NE(logger.errors.find("stored without its weights"), std::string::npos) << logger.errors;
   EXPECT_FALSE(refitter->refitCudaEngine());
   int32_t const missing = refitter->getMissingWeights(0, nullptr);
@@ -122,6 +128,45 @@ TEST_F(Refitting, AStrippedEngineNeedsItsWeights) {
   EXPECT_EQ(refitter->getMissing(0, nullptr, nullptr), 0);
   EXPECT_TRUE(refitter->refitCudaEngine()) << logger.errors;
   EXPECT_EQ(result(), (std::vector<float>{3, 10}));
+}
+
+TEST_F(Refitting, AnEngineWithoutWeightsHasNoneToExchange) {
+  ITensor& x = input("x", {2});
+  network->markOutput(*network->addUnary(x, UnaryOperation::kABS)->getOutput(0));
+  std::unique_ptr<ICudaEngine> const fixed(builder->buildEngineWithConfig(*network, *config));
+  ASSERT_NE(fixed, nullptr) << logger.errors;
+  EXPECT_FALSE(fixed->isRefittable());
+  EXPECT_EQ(createInferRefitter(*fixed, logger), nullptr);
+  runtime.reset(createInferRuntime(logger));
+  for (BuilderFlag const flag :
+       {BuilderFlag::kREFIT, BuilderFlag::kREFIT_IDENTICAL, BuilderFlag::kSTRIP_PLAN}) {
+    config->setFlag(flag);
+    std::unique_ptr<IHostMemory> plan(builder->buildSerializedNetwork(*network, *config));
+    config->clearFlag(flag);
+    ASSERT_NE(plan, nullptr) << logger.errors;
+    std::unique_ptr<ISerializationConfig> storing;
+    for (int times = 0; times < 2; ++times) {  // the second time as stored by the engine itself
+      context.reset();
+      engine.reset(runtime->deserializeCudaEngine(plan->data(), plan->size()));
+      ASSERT_NE(engine, nullptr) << logger.errors;
+      EXPECT_TRUE(engine->isRefittable());
+      std::unique_ptr<IRefitter> const none(createInferRefitter(*engine, logger));
+      ASSERT_NE(none, nullptr) << logger.errors;
+      EXPECT_EQ(none->getAllWeights(0, nullptr), 0);
+      EXPECT_EQ(none->getMissingWeights(0, nullptr), 0);
+      EXPECT_TRUE(none->refitCudaEngine()) << logger.errors;
+      context.reset(engine->createExecutionContext());
+      ASSERT_NE(context, nullptr) << logger.errors;
+      EXPECT_EQ(run({{"x", {{2}, {-1, 2}}}}), (std::vector<float>{1, 2}));
+      for (SerializationFlag const kept :
+           {SerializationFlag::kEXCLUDE_WEIGHTS, SerializationFlag::kINCLUDE_REFIT}) {
+        storing.reset(engine->createSerializationConfig());
+        EXPECT_TRUE(storing->setFlag(kept));
+        plan.reset(engine->serializeWithConfig(*storing));
+        ASSERT_NE(plan, nullptr) << logger.errors;
+      }
+    }
+  }
 }
 
 TEST_F(Refitting, MarksAreForWeightsThatThereAre) {

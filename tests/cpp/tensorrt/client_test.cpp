@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <set>
+#include <string>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -157,7 +159,8 @@ TEST_F(TensorrtClient, MakesAndDropsWhatAnEngineHas) {
     auto* const runtime_config = call<Object*>(engine, "VCudaEngine", "createRuntimeConfig");
     auto* const other = call<Object*>(engine, "VCudaEngine",
                                       "createExecutionContextWithRuntimeConfig", runtime_config);
-    call<Object*>(other, "VExecutionContext", "getRuntimeConfig");
+    auto* const options = call<Object*>(other, "VExecutionContext", "getRuntimeConfig");
+    EXPECT_EQ(call<Object*>(other, "VExecutionContext", "getRuntimeConfig"), options);
     auto* const inspector = call<Object*>(engine, "VCudaEngine", "createEngineInspector");
     call<bool>(inspector, "VEngineInspector", "setExecutionContext", context);
     EXPECT_EQ(call<Object*>(inspector, "VEngineInspector", "getExecutionContext"), context);
@@ -171,7 +174,8 @@ TEST_F(TensorrtClient, MakesAndDropsWhatAnEngineHas) {
     call_slot<void>(parser, slot_of("IParserRefitter", "~") + 1);
     auto* const storing = call<Object*>(engine, "VCudaEngine", "createSerializationConfig");
     drop(call<Object*>(engine, "VCudaEngine", "serializeWithConfig", storing));
-    for (Object* const object : {storing, refitter, inspector, other, runtime_config, context})
+    for (Object* const object :
+         {storing, refitter, inspector, other, options, runtime_config, context})
       drop(object);
     drop(engine);
     drop(runtime);
@@ -252,6 +256,57 @@ TEST_F(TensorrtClient, WeightsWithoutANameHaveThatOfLayerAndRole) {
                                       ExecutionContextAllocationStrategy::kSTATIC);
   EXPECT_EQ(run(context), (std::vector<float>{3, 6, 9, 12, 15, 18}));
   for (Object* const object : {context, refitter}) drop(object);
+}
+
+TEST_F(TensorrtClient, MarksOfWeightsWithoutANameAreByLayerAndRole) {
+  Object* const builder = make_builder(logger);
+  auto* const network = call<Object*>(builder, "VBuilder", "createNetworkV2", 0U);
+  const Dims images{4, {1, 2, 1, 1}}, window{2, {1, 1}};
+  auto* const x =
+      call<Object*>(network, "VNetworkDefinition", "addInput", "x", DataType::kFLOAT, &images);
+  const float values[] = {1, 2, 3, 4};
+  const Weights four{DataType::kFLOAT, values, 4}, two{DataType::kFLOAT, values, 2},
+      none{DataType::kFLOAT, nullptr, 0};
+  auto* const convolution = call<Object*>(network, "VNetworkDefinition", "addConvolutionNd", x,
+                                          int64_t{2}, &window, four, two);
+  call<void>(convolution, "VLayer", "setName", "conv 1");
+  auto* const scale = call<Object*>(network, "VNetworkDefinition", "addScale",
+                                    output_of(convolution), ScaleMode::kCHANNEL, two, two, none);
+  call<void>(scale, "VLayer", "setName", "scale");
+  call<void>(network, "VNetworkDefinition", "markOutput", output_of(scale));
+
+  const auto of = [network](const char* method, const char* name) {
+    return call<bool>(network, "VNetworkDefinition", method, name);
+  };
+  const std::vector<const char*> marked = {"conv 1 KERNEL", "conv 1 BIAS", "scale SCALE"};
+  for (const char* const name : marked) {
+    EXPECT_FALSE(of("areWeightsMarkedRefittable", name)) << name;
+    EXPECT_TRUE(of("markWeightsRefittable", name)) << name;
+    EXPECT_TRUE(of("areWeightsMarkedRefittable", name)) << name;
+  }
+  EXPECT_TRUE(of("markWeightsRefittable", "scale SHIFT"));
+  EXPECT_TRUE(of("unmarkWeightsRefittable", "scale SHIFT"));
+  EXPECT_FALSE(of("areWeightsMarkedRefittable", "scale SHIFT"));
+  for (const char* const name : {"scale KERNEL", "conv 1", "conv 1 SHIFT", "other KERNEL", "BIAS"})
+    EXPECT_FALSE(of("markWeightsRefittable", name)) << name;
+
+  auto* const config = call<Object*>(builder, "VBuilder", "createBuilderConfig");
+  const int32_t refit_individual = 22;  // in version 11
+  call<void>(config, "VBuilderConfig", "setFlag", refit_individual);
+  auto* const plan = call<Object*>(builder, "VBuilder", "buildSerializedNetwork", network, config);
+  ASSERT_NE(plan, nullptr);
+  auto* const runtime = make_runtime(logger);
+  auto* const engine = call<Object*>(runtime, "VRuntime", "deserializeCudaEngine",
+                                     call<void*>(plan, "VHostMemory", "data"),
+                                     call<size_t>(plan, "VHostMemory", "size"));
+  auto* const refitter = exported<Object*(void*, void*, int32_t)>(
+      "nvinfer", "createInferRefitter_INTERNAL")(engine, &logger, 110100);
+  std::vector<const char*> listed(3);
+  ASSERT_EQ(call<int32_t>(refitter, "VRefitter", "getAllWeights", 3, listed.data()), 3);
+  EXPECT_EQ(std::set<std::string>(listed.begin(), listed.end()),
+            std::set<std::string>(marked.begin(), marked.end()));
+  for (Object* const object : {refitter, engine, runtime, plan, config, network, builder})
+    drop(object);
 }
 
 /// Torch-TensorRT stores each part of a graph without the weights that a refit gives. A part may

@@ -135,8 +135,9 @@ def test_a_stripped_engine_that_is_refitted_equals_the_full_one(flags, tmp_path)
     assert engine.get_engine_stat(trt.EngineStat.TOTAL_WEIGHTS_SIZE) < full.get_engine_stat(
         trt.EngineStat.TOTAL_WEIGHTS_SIZE
     )
+    context = engine.create_execution_context()
     with pytest.raises(trt.Error, match="stored without its weights .*Refitter"):
-        engine.create_execution_context()
+        run(engine, X, context)
     stripped = bytes(engine.serialize())
     refitter = trt.Refitter(engine, LOGGER)
     assert set(refitter.get_missing_weights()) == set(refitter.get_all_weights())
@@ -146,6 +147,7 @@ def test_a_stripped_engine_that_is_refitted_equals_the_full_one(flags, tmp_path)
     assert parser.refit_from_file(tmp_path / "model.onnx")
     assert refitter.refit_cuda_engine()
     np.testing.assert_array_equal(run(engine, X), run(full, X))
+    np.testing.assert_array_equal(run(engine, X, context), run(full, X))
     # Stored for good, as one that remains refittable, and without weights.
     config = engine.create_serialization_config()
     kept = trt.Runtime(LOGGER).deserialize_cuda_engine(engine.serialize_with_config(config))

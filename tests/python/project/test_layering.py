@@ -197,7 +197,7 @@ GLOBALS = {
     "src/tensorrt/abi/received.cpp": {"kept", "finder_10", "finder_11", "faces"},
     "src/tensorrt/abi/registry.cpp": {"list"},
     "src/tensorrt/abi/slot.cpp": {"kept", "all"},
-    "src/tensorrt/abi/weights_by_role.cpp": {"mutex", "texts"},
+    "src/tensorrt/abi/weights_by_role.cpp": {"kept", "mutex", "texts"},
     # The handle of such a library, which is opened once.
     "src/plugin/registry/tensorrt_libraries.cpp": {"tables"},
     # What is on the process's one terminal.
