@@ -7,7 +7,7 @@ VENV_PYTHON := .venv/bin/python
 # The modules whose tests run threads of their own, for ThreadSanitizer.
 TSAN_TESTS ?= $(notdir $(wildcard $(addprefix tests/cpp/,threads base plugin runtime)))
 # Tests that kill processes of Python by their names, or answer many clients at once.
-ALONE = tests/python/serving/test_ray.py tests/python/serving/test_serving.py
+ALONE = tests/python/serving/test_ray.py tests/python/serving/test_ray_ranks.py tests/python/serving/test_serving.py
 ALONE_EXAMPLES = 'tests/python/project/test_docs.py::test_the_code_runs[docs/ray.md]'
 # Libraries that stand for a GPU's.
 EMULATION = build/dev/tests/emulation

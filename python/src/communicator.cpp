@@ -9,6 +9,8 @@
 
 #include "backend/backend.h"
 #include "backend/communicator.h"
+#include "backend/rank_sockets.h"
+#include "base/error.h"
 #include "bindings.h"
 #include "reporting.h"
 
@@ -47,22 +49,29 @@ void* communicator_address(nb::handle communicator) {
 void bind_communicator(nb::module_& m) {
   nb::class_<Communicator>(
       m, "Communicator",
-      "Processes of one host, called ranks, that exchange tensors: on the CPU through shared "
-      "memory, on GPUs with NCCL. Each of them makes one of the same name, with a rank of its own "
-      "from 0 on, and gives it to its execution contexts. Making one waits until all have come. "
+      "Processes, called ranks, that exchange tensors: on the CPU through shared memory, on GPUs "
+      "with NCCL. Each of them makes one of the same name, with a rank of its own from 0 on, and "
+      "gives it to its execution contexts. Making one waits until all have come. Ranks of several "
+      "hosts meet at `address`, where rank 0 listens, a numeric one with a port such as "
+      "\"10.0.0.1:29500\"; they show each other the `token`, 16 to 64 characters that nobody else "
+      "knows, and on the CPU exchange tensors over TCP. Nothing of it is encrypted. "
       "`device` is \"cpu\" or, with a GPU for each rank, \"cuda\" (the thread's current one) or "
       "\"cuda:1\". A rank whose process ends ends the communicator: runs on all ranks raise Error, "
       "which says why. On the CPU, so does one that is missing for `timeout` seconds or runs "
       "another layer than the others. One thread at a time runs with it.")
       .def(nb::new_([](std::string name, int rank, int num_ranks, double timeout,
-                       const std::string& device) {
+                       const std::string& device, std::string address, std::string token) {
              const DeviceId id = parse_device(device, "Communicator: the device");
              if (type_of(id) != DeviceType::kCPU) publish_library_folders();
+             require(!address.empty() || token.empty(),
+                     "Communicator: a token needs the address where ranks meet");
+             const MeetingPlace place{std::move(address), std::move(token)};
              nb::gil_scoped_release release;
-             return Communicator::join(std::move(name), rank, num_ranks, timeout, id);
+             return Communicator::join(std::move(name), rank, num_ranks, timeout, id,
+                                       place.address.empty() ? nullptr : &place);
            }),
            nb::arg("name"), nb::arg("rank"), nb::arg("num_ranks"), nb::arg("timeout") = 60.0,
-           nb::arg("device") = "cpu")
+           nb::arg("device") = "cpu", nb::arg("address") = "", nb::arg("token") = "")
       .def_prop_ro("name", &Communicator::name, "The name by which the ranks find each other.")
       .def_prop_ro("rank", &Communicator::rank, "This process's rank.")
       .def_prop_ro("num_ranks", &Communicator::ranks, "How many ranks there are.")

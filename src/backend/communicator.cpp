@@ -20,11 +20,12 @@ Communicators& communicators() { return Library::part<Communicators>(); }
 }  // namespace
 
 std::shared_ptr<Communicator> Communicator::join(std::string name, int rank, int ranks,
-                                                 double timeout, const DeviceId& id) {
+                                                 double timeout, const DeviceId& id,
+                                                 const MeetingPlace* place) {
   const Device& device = get_device(id);
   device.backend().check_collectives();
-  std::shared_ptr<Communicator> made(
-      new Communicator(device, HostCommunicator::join(std::move(name), rank, ranks, timeout)));
+  std::shared_ptr<Communicator> made(new Communicator(
+      device, HostCommunicator::join(std::move(name), rank, ranks, timeout, place)));
   made->on_device_ = device.backend().make_communicator(device, made->host());
   Communicators& all = communicators();
   const std::lock_guard lock(all.lock);

@@ -10,6 +10,7 @@
 namespace opwright {
 
 class HostCommunicator;
+struct MeetingPlace;
 
 /// A buffer of each rank's device, which the devices of all ranks read and write.
 class PeerBuffers {
@@ -52,14 +53,15 @@ struct CommunicatorUse {
   std::shared_ptr<const void> hold;
 };
 
-/// A communicator as users make it: the ranks of one host, which on a GPU also have one of the
+/// A communicator as users make it: the ranks, which on a GPU also have one of the
 /// backend's library. Each has a process of its own as a rule.
 class Communicator {
  public:
   /// Waits until all ranks have come. Throws Error as HostCommunicator::join() does, and where the
   /// device's library of collectives fails.
   static std::shared_ptr<Communicator> join(std::string name, int rank, int ranks, double timeout,
-                                            const DeviceId& device);
+                                            const DeviceId& device,
+                                            const MeetingPlace* place = nullptr);
   /// The communicator at this address, or null where there is none.
   static std::shared_ptr<Communicator> find(const void* address);
   /// Makes find() know it by another address, until it is forgotten or destroyed.

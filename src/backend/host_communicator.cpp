@@ -31,8 +31,12 @@ constexpr uint64_t kMagic = 0x4f50575249474854;  // "OPWRIGHT"
 constexpr uint64_t kVersion = 1;
 constexpr int kTick = 20;  ///< milliseconds between looks at other processes
 constexpr int kSpins = 200;
+/// How long a rank that ends a communicator tries to tell one that reads nothing.
+constexpr auto kLastWord = std::chrono::milliseconds(500);
+/// How long a rank that leaves waits until the others of other hosts have read its last chunk.
+constexpr auto kLastRead = std::chrono::milliseconds(500);
 
-enum FailureCode : uint64_t { kNone, kLate, kEnded, kDisagrees };
+enum FailureCode : uint64_t { kNone, kLate, kEnded, kDisagrees, kNonsense };
 enum Presence : uint32_t { kAbsent, kPresent, kLeft };
 
 /// What a process says to the one that brings the ranks together, and its answer.
@@ -200,7 +204,8 @@ struct HostCommunicator::Memory {
 };
 
 std::shared_ptr<HostCommunicator> HostCommunicator::join(std::string name, int rank, int ranks,
-                                                         double timeout) {
+                                                         double timeout,
+                                                         const MeetingPlace* place) {
   require(!name.empty() && name.size() <= 64 && name.find('\0') == std::string::npos,
           "Communicator: the name has ", name.size(),
           " characters; expected 1 to 64, none of them 0");
@@ -212,7 +217,10 @@ std::shared_ptr<HostCommunicator> HostCommunicator::join(std::string name, int r
           " seconds; expected more than 0, and at most a million");
   std::shared_ptr<HostCommunicator> made(
       new HostCommunicator(std::move(name), rank, ranks, timeout));
-  made->meet();
+  if (place == nullptr)
+    made->meet();
+  else
+    made->meet_over_sockets(*place);
   return made;
 }
 
@@ -221,7 +229,11 @@ HostCommunicator::HostCommunicator(std::string name, int rank, int ranks, double
 
 HostCommunicator::~HostCommunicator() {
   if (memory_ != nullptr) {
-    if (is_of_this_process()) leave();
+    if (is_of_this_process())
+      leave();
+    else if (sockets_ != nullptr)
+      sockets_->abandon();
+    sockets_.reset();
     ::munmap(mapped_, bytes_);
   }
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -384,12 +396,109 @@ void HostCommunicator::come() {
   ring();
 }
 
+/// Writes what ranks of other hosts say into this rank's copy of the memory. It believes them as
+/// little as ranks that share memory are believed: sizes and numbers are within bounds.
+class HostCommunicator::Mirror final : public RankSockets::Reader {
+ public:
+  explicit Mirror(HostCommunicator& self) : self_(self) {}
+
+  std::byte* place_of(int rank, const RankMessage& message) override {
+    const Memory::Rank& theirs = self_.memory().rank[rank];
+    bool is_possible = message.size == 0;
+    switch (message.kind) {
+      case RankMessage::kPublished:
+        is_possible =
+            message.size <= kChunkBytes && message.count == theirs.published.load() / 2 + 1;
+        break;
+      case RankMessage::kRead:
+        is_possible = is_possible && message.count >= theirs.read[self_.rank_].load() &&
+                      message.count <= self_.memory().rank[self_.rank_].published.load() / 2;
+        break;
+      case RankMessage::kFailed:
+        is_possible = is_possible && message.count >= kLate && message.count <= kNonsense;
+        break;
+      case RankMessage::kLeft:
+        is_possible = is_possible && message.count == 0;
+        break;
+      default:
+        is_possible = false;
+    }
+    return is_possible ? self_.data_of(rank) : nullptr;
+  }
+
+  void came(int rank, const RankMessage& message) override {
+    Memory::Rank& theirs = self_.memory().rank[rank];
+    switch (message.kind) {
+      case RankMessage::kPublished:
+        theirs.published.store(2 * message.count - 1);
+        for (size_t i = 0; i < kWords; ++i) theirs.words[i].store(message.words[i]);
+        theirs.published.store(2 * message.count);
+        break;
+      case RankMessage::kRead:
+        theirs.read[self_.rank_].store(message.count);
+        break;
+      case RankMessage::kFailed:
+        note(message.count, rank, message.words[0]);
+        break;
+      default:
+        theirs.presence.store(kLeft);
+    }
+    self_.ring();
+  }
+
+  void ended(int rank, bool is_nonsense) override {
+    if (is_nonsense) note(kNonsense, self_.rank_, bit(rank));
+    self_.ring();
+  }
+
+ private:
+  void note(uint64_t code, int reporter, uint64_t mask) {
+    uint64_t none = 0;
+    if (self_.memory().failure.load() != 0) return;
+    self_.memory().rank[reporter].blamed.store(mask);
+    self_.memory().failure.compare_exchange_strong(none, code | static_cast<uint64_t>(reporter)
+                                                                    << 8);
+  }
+
+  HostCommunicator& self_;
+};
+
+void HostCommunicator::meet_over_sockets(const MeetingPlace& place) {
+  bytes_ = (sizeof(Memory) + 4095) / 4096 * 4096 + static_cast<size_t>(ranks_) * kChunkBytes;
+  void* const mapped =
+      ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  require(mapped != MAP_FAILED, "Communicator '", name_,
+          "': there is no memory: ", std::strerror(errno));
+  mapped_ = mapped;
+  Memory& copy = *static_cast<Memory*>(mapped);
+  memory_ = &copy;
+  auto sockets = RankSockets::meet(
+      {name_, rank_, ranks_}, place, deadline(), [&](int reporter, uint64_t missing) {
+        copy.rank[reporter].blamed.store(missing);
+        copy.failure.store(kLate | static_cast<uint64_t>(reporter) << 8);
+        require_going_on();
+      });
+  for (int rank = 0; rank < ranks_; ++rank) copy.rank[rank].presence.store(kPresent);
+  copy.rank[rank_].process.store(process_);
+  mirror_ = std::make_unique<Mirror>(*this);
+  sockets_ = std::move(sockets);
+  sockets_->start(*mirror_);
+}
+
+void HostCommunicator::tell(uint64_t ranks, const RankMessage& message,
+                            std::span<const std::byte> chunk, Clock::time_point deadline) {
+  if (sockets_ == nullptr) return;
+  for (int rank = 0; rank < ranks_; ++rank)
+    if (rank != rank_ && (ranks & bit(rank)) != 0) sockets_->send(rank, message, chunk, deadline);
+}
+
 // How they wait for each other
 
 bool HostCommunicator::has_ended(int rank) const {
   const Memory::Rank& other = memory().rank[rank];
   if (rank == rank_ || other.presence.load() == kAbsent) return false;
   if (other.presence.load() == kLeft) return true;
+  if (sockets_ != nullptr) return (sockets_->gone() & bit(rank)) != 0;
   // A process's own locks look free to it.
   if (other.process.load() == process_) return false;
   struct flock lock {};
@@ -412,14 +521,33 @@ uint64_t HostCommunicator::left() const {
 }
 
 void HostCommunicator::leave() {
+  if (sockets_ != nullptr && memory().rank[rank_].presence.load() != kLeft) {
+    // What comes for a closed connection would take this rank's last words away.
+    for (const auto until = Clock::now() + kLastRead; Clock::now() < until;) {
+      if ((unread() & ~sockets_->gone()) == 0 || memory().failure.load() != 0) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    tell(~uint64_t{0}, {.kind = RankMessage::kLeft}, {}, Clock::now() + kLastWord);
+  }
   memory().rank[rank_].presence.store(kLeft);
   ring();
+}
+
+/// The ranks that have not read this one's last chunk.
+uint64_t HostCommunicator::unread() const {
+  uint64_t mask = 0;
+  for (int rank = 0; rank < ranks_; ++rank)
+    if ((last_readers_ & bit(rank)) != 0 && memory().rank[rank].read[rank_].load() < published_)
+      mask |= bit(rank);
+  return mask;
 }
 
 uint64_t HostCommunicator::others() const {
   uint64_t mask = 0;
   for (int rank = 0; rank < ranks_; ++rank)
-    if (!has_ended(rank) && memory().rank[rank].process.load() != process_) mask |= bit(rank);
+    if (rank != rank_ && !has_ended(rank) &&
+        (sockets_ != nullptr || memory().rank[rank].process.load() != process_))
+      mask |= bit(rank);
   return mask;
 }
 
@@ -477,7 +605,11 @@ void HostCommunicator::wait(Missing&& missing, Clock::time_point deadline) {
 void HostCommunicator::end(uint64_t code, uint64_t mask) {
   memory().rank[rank_].blamed.store(mask);
   uint64_t none = 0;
-  memory().failure.compare_exchange_strong(none, code | static_cast<uint64_t>(rank_) << 8);
+  if (memory().failure.compare_exchange_strong(none, code | static_cast<uint64_t>(rank_) << 8)) {
+    RankMessage message{.kind = RankMessage::kFailed, .count = code};
+    message.words[0] = mask;
+    tell(~uint64_t{0}, message, {}, Clock::now() + kLastWord);
+  }
   ring();
 }
 
@@ -507,6 +639,9 @@ void HostCommunicator::fail_ended(uint64_t failure) const {
               ", rank ", other, " ", description_of(other).text());
       break;
     }
+    case kNonsense:
+      reason = str(who, " sent rank ", reporter, " what no rank sends");
+      break;
     default:
       reason = "another process has written into its memory";
   }
@@ -554,20 +689,11 @@ HostCommunicator::Exchange::Exchange(HostCommunicator& communicator, const Colle
 
 std::byte* HostCommunicator::Exchange::next_chunk() {
   HostCommunicator& c = communicator_;
-  c.wait(
-      [&] {
-        uint64_t mask = 0;
-        for (int rank = 0; rank < c.ranks_; ++rank)
-          if ((c.last_readers_ & bit(rank)) != 0 &&
-              c.memory().rank[rank].read[c.rank_].load() < c.published_)
-            mask |= bit(rank);
-        return mask;
-      },
-      c.deadline());
+  c.wait([&] { return c.unread(); }, c.deadline());
   return c.data_of(c.rank_);
 }
 
-void HostCommunicator::Exchange::publish() {
+void HostCommunicator::Exchange::publish(size_t bytes) {
   HostCommunicator& c = communicator_;
   Memory::Rank& own = c.memory().rank[c.rank_];
   own.published.store(2 * c.published_ + 1);
@@ -576,6 +702,13 @@ void HostCommunicator::Exchange::publish() {
   own.published.store(2 * c.published_);
   c.last_readers_ = mask_ & ~bit(c.rank_);
   c.ring();
+  if (!c.is_of_one_host()) {
+    RankMessage message{.kind = RankMessage::kPublished, .count = c.published_, .words = own_};
+    // The others need the description to say who disagrees.
+    c.tell(~mask_, message, {}, c.deadline());
+    message.size = static_cast<uint32_t>(bytes);
+    c.tell(mask_, message, {c.data_of(c.rank_), bytes}, c.deadline());
+  }
   uint64_t seen = bit(c.rank_);
   c.wait(
       [&] {
@@ -609,6 +742,7 @@ void HostCommunicator::Exchange::finish_chunk() {
     if (member == c.rank_) continue;
     c.read_[member] = coming_[member];
     own.read[member].store(coming_[member]);
+    c.tell(bit(member), {.kind = RankMessage::kRead, .count = coming_[member]}, {}, c.deadline());
   }
   c.ring();
 }
@@ -620,7 +754,7 @@ void HostCommunicator::broadcast(std::span<std::byte> bytes, int root) {
   Exchange exchange(*this, step, all);
   std::byte* const chunk = exchange.next_chunk();
   if (rank_ == root) std::memcpy(chunk, bytes.data(), bytes.size());
-  exchange.publish();
+  exchange.publish(bytes.size());
   if (rank_ != root) std::memcpy(bytes.data(), exchange.chunk_of(root), bytes.size());
   exchange.finish_chunk();
 }
@@ -631,7 +765,7 @@ std::vector<std::byte> HostCommunicator::gather(std::span<const std::byte> bytes
                             DataType::kUINT8, Shape{static_cast<int64_t>(bytes.size())}};
   Exchange exchange(*this, step, all);
   std::memcpy(exchange.next_chunk(), bytes.data(), bytes.size());
-  exchange.publish();
+  exchange.publish(bytes.size());
   std::vector<std::byte> gathered;
   for (const int rank : all) {
     const std::byte* const chunk = exchange.chunk_of(rank);

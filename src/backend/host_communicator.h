@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/rank_sockets.h"
 #include "base/shape.h"
 #include "opwright/layers.h"
 
@@ -24,8 +25,10 @@ struct CollectiveStep {
   Shape shape;  ///< of the input
 };
 
-/// Processes of one host that exchange data through shared memory, called ranks. Each rank has a
-/// communicator with the same name. The memory has no file, and is gone with the last process.
+/// Processes that exchange data, called ranks. Each rank has a communicator with the same name.
+/// Ranks of one host share memory, which has no file and is gone with the last process. Ranks of
+/// several hosts have a copy of the memory each: a rank sends what it writes there to the others,
+/// whose threads write it into their copies.
 ///
 /// A rank publishes a chunk of its data in its part of the memory, with a description of the step,
 /// and waits until all that take part have done so. Then it reads their chunks. It replaces its
@@ -38,12 +41,14 @@ class HostCommunicator {
  public:
   static constexpr int kMaxRanks = 64;
   static constexpr size_t kChunkBytes = 256 << 10;
-  static constexpr size_t kWords = 4 + Dims::MAX_DIMS;  ///< of a step's description
+  static constexpr size_t kWords = RankMessage::kWords;  ///< of a step's description
 
   /// Waits until all ranks have come. Throws Error naming the missing ranks after `timeout`
   /// seconds, and where another process has the same rank or expects another number of ranks.
+  /// `place`: where ranks of several hosts meet; null for ranks of one host.
   static std::shared_ptr<HostCommunicator> join(std::string name, int rank, int ranks,
-                                                double timeout);
+                                                double timeout,
+                                                const MeetingPlace* place = nullptr);
   ~HostCommunicator();
   HostCommunicator(const HostCommunicator&) = delete;
   HostCommunicator& operator=(const HostCommunicator&) = delete;
@@ -52,6 +57,8 @@ class HostCommunicator {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   double timeout() const { return timeout_; }
+  /// Whether the ranks share this host's memory.
+  bool is_of_one_host() const { return sockets_ == nullptr; }
   /// Whether this process made it, and was not forked since then.
   bool is_of_this_process() const;
 
@@ -82,8 +89,8 @@ class HostCommunicator {
              std::span<const int> members);
     /// The memory of this rank's next chunk, kChunkBytes. Waits until the last one was read.
     std::byte* next_chunk();
-    /// Publishes the chunk and waits until all members have published theirs.
-    void publish();
+    /// Publishes so many bytes of the chunk and waits until all members have published theirs.
+    void publish(size_t bytes);
     /// The chunk of a member.
     const std::byte* chunk_of(int rank) const;
     /// Tells all members that this rank has read their chunks.
@@ -101,9 +108,14 @@ class HostCommunicator {
  private:
   struct Memory;
   struct Description;
+  class Mirror;
   using Clock = std::chrono::steady_clock;
   HostCommunicator(std::string name, int rank, int ranks, double timeout);
   void meet();
+  void meet_over_sockets(const MeetingPlace& place);
+  /// Tells the ranks of other hosts. Does nothing where all share the memory.
+  void tell(uint64_t ranks, const RankMessage& message, std::span<const std::byte> chunk,
+            Clock::time_point deadline);
   void serve(int listener, Clock::time_point deadline);
   bool ask(int socket, Clock::time_point deadline);
   void map(int descriptor);
@@ -120,6 +132,7 @@ class HostCommunicator {
   }
   void ring() const;
   void end(uint64_t code, uint64_t mask);
+  uint64_t unread() const;
   [[noreturn]] void fail_ended(uint64_t failure) const;
   Description description_of(int rank) const;
 
@@ -132,8 +145,10 @@ class HostCommunicator {
   size_t bytes_ = 0;
   Memory* memory_ = nullptr;
   std::mutex running_;
-  uint64_t published_ = 0;                  ///< chunks of this rank
-  uint64_t last_readers_ = 0;               ///< who must read the last chunk
+  uint64_t published_ = 0;     ///< chunks of this rank
+  uint64_t last_readers_ = 0;  ///< who must read the last chunk
+  std::unique_ptr<RankSockets::Reader> mirror_;
+  std::unique_ptr<RankSockets> sockets_;    ///< null where all ranks share the memory
   std::array<uint64_t, kMaxRanks> read_{};  ///< chunks of each rank that this one has read
 };
 

@@ -1,7 +1,8 @@
 """Opwright on several machines, with Ray: ``pip install opwright[ray]``.
 
 :func:`build` spreads the timing of a build over workers, :class:`Predictor` runs an engine over a
-``ray.data.Dataset``, :func:`deployment` serves engines with Ray Serve.
+``ray.data.Dataset``, :func:`deployment` serves engines with Ray Serve, :class:`ShardedEngine` runs
+an engine over ranks of several machines.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ except ModuleNotFoundError as error:
 
 from ._build import build
 from ._data import Predictor
+from ._ranks import ShardedEngine
 from ._serve import deployment
 
-__all__ = ["Predictor", "build", "deployment"]
+__all__ = ["Predictor", "ShardedEngine", "build", "deployment"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -21,6 +22,10 @@ class EngineReplica:
 
     def __init__(self, path: str, options: ModelOptions):
         self._model = Model(path, options, ModelMetrics())
+
+    def check_health(self) -> None:
+        """Ray Serve replaces a replica that raises here."""
+        self._model.check_ranks()
 
     async def describe(self) -> Signature:
         return self._model.signature
@@ -137,6 +142,8 @@ def deployment(
     delay: float = 0.0,
     instances: int = 1,
     max_batch: int = 0,
+    ranks: int = 1,
+    strategy: str = "SPREAD",
     **load: Any,
 ) -> Any:
     """An application for ``ray.serve.run`` that answers the KServe v2 protocol.
@@ -154,13 +161,21 @@ def deployment(
     :param delay: seconds that a request waits at most for others to make a batch with.
     :param instances: the number of batches that a replica runs at once.
     :param max_batch: the most rows of a batch; 1: requests run one by one; 0: as the profiles say.
+    :param ranks: the number of ranks; from 2 on, engines are manifests of ``opwright.shard``. A replica
+        is rank 0 and has an actor for each other rank. A replica with a dead rank is replaced.
+    :param strategy: how the actors are placed, as in ``ShardedEngine``.
     :param load: arguments of ``opwright.load``.
     """
     from ray import serve
 
+    from ._ranks import ShardedEngine
+
     if not isinstance(engines, Mapping):
         engines = {os.path.splitext(os.path.basename(os.fspath(engines)))[0]: engines}
-    options = ModelOptions(max_queue, delay, instances, max_batch, load)
+    sharded = functools.partial(ShardedEngine, strategy=strategy)
+    options = ModelOptions(
+        max_queue, delay, instances, max_batch, load, ranks=ranks, sharded=sharded
+    )
     names = {name: f"engine-{name}" for name in engines}
 
     def build_app() -> Any:

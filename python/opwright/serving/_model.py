@@ -9,7 +9,7 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +49,8 @@ class ModelOptions:
     """The number of ranks; from 2 on, models are manifests of ``opwright.shard``."""
     plugins: tuple[str, ...] = ()
     """Files of plugins that the processes of ranks load. This process has them already."""
+    sharded: Callable[..., ShardedEngine] = ShardedEngine
+    """What starts the ranks."""
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -96,6 +98,11 @@ class Model:
         self._threads = concurrent.futures.ThreadPoolExecutor(
             options.instances, thread_name_prefix="opwright-serve"
         )
+
+    def check_ranks(self) -> None:
+        """Raises ``Error`` where a rank has failed, so that no run can succeed."""
+        if isinstance(self._engine, ShardedEngine) and self._engine._failure:
+            raise _core.Error(self._engine._failure)
 
     @property
     def queued(self) -> int:
@@ -238,7 +245,7 @@ def _load(path: str | os.PathLike[str], options: ModelOptions) -> _core.Engine |
             f"'{shards.manifest}' splits {split} over the ranks, and a server needs them whole; cut the model "
             "without rules 'split' for them"
         )
-    return ShardedEngine(shards, plugins=options.plugins, **options.load)
+    return options.sharded(shards, plugins=options.plugins, **options.load)
 
 
 def _trace(batch: Sequence[_Pending], begun: int) -> None:

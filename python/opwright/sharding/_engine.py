@@ -81,22 +81,37 @@ class _Process:
             how = f"was ended by signal {-status}"
         return _core.Error(f"rank {self.rank} (process {self.process.pid}) {how}")
 
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def kill_if_silent(self) -> None:
+        if not self.connection.poll():
+            self.process.kill()
+
+    def close(self) -> None:
+        """Lets the process end, as it does when its connection does."""
+        self.connection.close()
+
+    def wait(self, end: float) -> None:
+        """Waits for the process, and kills it at that time."""
+        try:
+            self.process.wait(max(end - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
 
 def _end(processes: Sequence[_Process], own: Sequence[RankEngine]) -> None:
     """Ends the processes: each ends when its connection does, or is killed. All ranks leave their
     communicator together."""
     for each in processes:
-        each.connection.close()
+        each.close()
     for engine in own:
         with contextlib.suppress(_core.Error):  # it still runs
             engine.leave()
     end = time.monotonic() + 2
     for each in processes:
-        try:
-            each.process.wait(max(end - time.monotonic(), 0))
-        except subprocess.TimeoutExpired:
-            each.process.kill()
-            each.process.wait()
+        each.wait(end)
 
 
 _RUNS_BEFORE = 3  # with unchanged shapes, before a graph pays
@@ -104,8 +119,7 @@ _RUNS_BEFORE = 3  # with unchanged shapes, before a graph pays
 
 def _kill_silent(processes: Sequence[_Process]) -> None:
     for each in processes:
-        if not each.connection.poll():
-            each.process.kill()
+        each.kill_if_silent()
 
 
 def _devices(shards: Shards, given: Sequence[int | str] | None) -> list[str]:
@@ -178,7 +192,8 @@ class ShardedEngine:
             self.shards.check(self.shards.engines)
         self._timeout, self._lock, self._failure = timeout, threading.Lock(), ""
         ranks = self.shards.ranks
-        names = _devices(self.shards, devices)
+        names = self._place(devices)
+        meeting = self._meeting()
         self._may_capture = cuda_graphs and self.shards.device != "cpu"
         self._has_graph, self._runs = False, 0
         if self.shards._is_own and verify:
@@ -192,27 +207,40 @@ class ShardedEngine:
         paths = [str((self.shards.folder / each).resolve()) for each in self.shards.engines]
         name = f"opwright shards {secrets.token_hex(8)}"
         self._split_outputs = [port.name for port in self.shards.outputs if port.axis is not None]
-        self._others: list[_Process] = []
+        self._others: list[Any] = []
         own: list[RankEngine] = []
         self._finalizer = weakref.finalize(self, _end, self._others, own)
         try:
             for rank in range(1, ranks):
-                process = _Process(rank, timeout)
+                process = self._start(rank, timeout)
                 self._others.append(process)
                 config = {"path": paths[rank], "rank": rank, "ranks": ranks, "name": name}
                 config["device"] = names[rank]
                 config |= {"timeout": timeout, "options": options, "outputs": self._split_outputs}
+                config["meeting"] = meeting
                 process.send(config)
             self._own = RankEngine(paths[0], 0, names[0], options)
             own.append(self._own)
             self._await("cannot load its engine")
             for process in self._others:
                 process.send(None)
-            self._own.join(name, ranks, timeout)
+            self._own.join(name, ranks, timeout, meeting)
             self._await("cannot join the others", time.monotonic() + timeout)
         except BaseException:
             self.close()
             raise
+
+    def _place(self, devices: Sequence[int | str] | None) -> list[str]:
+        """The device of each rank."""
+        return _devices(self.shards, devices)
+
+    def _meeting(self) -> dict[str, str]:
+        """Where ranks of several hosts meet."""
+        return {}
+
+    def _start(self, rank: int, timeout: float) -> Any:
+        """Starts the process of another rank."""
+        return _Process(rank, timeout)
 
     def _await(self, what: str, end: float | None = None) -> list[Any]:
         """The answers of all other ranks, a text being an error."""
@@ -311,9 +339,9 @@ class ShardedEngine:
     def _who(self, error: _core.Error) -> _core.Error:
         """What rank 0 has seen, and the ranks that have ended."""
         end = time.monotonic() + 1
-        while time.monotonic() < end and all(p.process.poll() is None for p in self._others):
+        while time.monotonic() < end and not any(p.has_ended() for p in self._others):
             time.sleep(0.01)
-        dead = [str(p.ended()) for p in self._others if p.process.poll() is not None]
+        dead = [str(p.ended()) for p in self._others if p.has_ended()]
         return _core.Error(f"{'; '.join(dead)}: {error}" if dead else f"rank 0 has failed: {error}")
 
     def check(self, *args: Any, **kwargs: Any) -> None:

@@ -39,9 +39,14 @@ class RankEngine:
         if device != "cpu":
             self._memory = _GpuMemory(_core._parse_device(device).ordinal)
 
-    def join(self, name: str, ranks: int, timeout: float) -> None:
-        """Waits for the other ranks."""
-        self._communicator = _core.Communicator(name, self.rank, ranks, timeout, self.device)
+    def join(self, name: str, ranks: int, timeout: float, meeting: Mapping[str, str]) -> None:
+        """Waits for the other ranks.
+
+        :param meeting: ``address`` and ``token`` of ranks of several hosts.
+        """
+        self._communicator = _core.Communicator(
+            name, self.rank, ranks, timeout, self.device, **meeting
+        )
         self._context.set_communicator(self._communicator)
 
     def leave(self) -> None:
@@ -160,26 +165,47 @@ def main() -> None:
 
 
 def _serve(connection: Connection) -> None:
-    config = connection.recv()
-    try:
-        engine = RankEngine(config["path"], config["rank"], config["device"], config["options"])
-        connection.send(None)
-        connection.recv()  # all ranks have loaded
-        engine.join(config["name"], config["ranks"], config["timeout"])
-        connection.send(None)
-    except Exception as error:  # a plugin may raise anything
-        connection.send(str(error))
-        return
+    served = ServedRank()
     while True:
-        message = connection.recv()
+        connection.send(served.answer(connection.recv()))
+        if served.has_failed:
+            return
+
+
+class ServedRank:
+    """A rank that answers rank 0's messages: its config, then None once all ranks have loaded, then None for a
+    capture and inputs for a run. A text is an error."""
+
+    def __init__(self) -> None:
+        self.has_failed = False
+        self._engine: RankEngine | None = None
+        self._has_joined = False
+
+    def answer(self, message: Any) -> Any:
+        try:
+            if self._engine is None:
+                self._config = config = message
+                self._engine = RankEngine(
+                    config["path"], config["rank"], config["device"], config["options"]
+                )
+                return None
+            if not self._has_joined:
+                config = self._config
+                self._engine.join(
+                    config["name"], config["ranks"], config["timeout"], config["meeting"]
+                )
+                self._has_joined = True
+                return None
+        except Exception as error:  # a plugin may raise anything
+            self.has_failed = True
+            return str(error)
         try:
             if message is None:
-                connection.send(engine.capture())
-                continue
+                return self._engine.capture()
             inputs, replay = message
-            outputs = engine.prepare(inputs)
-            wanted = {name: outputs[name] for name in config["outputs"]}
-            engine.run(wanted, replay)
-            connection.send(wanted)
+            outputs = self._engine.prepare(inputs)
+            wanted = {name: outputs[name] for name in self._config["outputs"]}
+            self._engine.run(wanted, replay)
+            return wanted
         except Exception as error:  # a plugin may raise anything
-            connection.send(str(error))
+            return str(error)

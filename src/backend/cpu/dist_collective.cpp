@@ -121,7 +121,7 @@ void with_term_type(DataType type, Function function) {
   }
 }
 
-/// Exchanges chunks over shared memory. A chunk has some elements of the input: all that lie
+/// Exchanges chunks with the other ranks. A chunk has some elements of the input: all that lie
 /// between two offsets or, where the input has a part for each rank, those of each part.
 class DistCollectiveKernel final : public Kernel {
  public:
@@ -204,7 +204,7 @@ class DistCollectiveKernel final : public Kernel {
       for (int64_t i = 0; sends && i < parts; ++i)
         std::memcpy(chunk + i * bytes, from + (i * part + begin) * size_,
                     static_cast<size_t>(bytes));
-      exchange.publish();
+      exchange.publish(sends ? static_cast<size_t>(parts * bytes) : 0);
       for (int64_t i = 0; receives && i < ranks; ++i) {
         if (only_root_sends && i != root) continue;
         const std::byte* const other = exchange.chunk_of(members_[static_cast<size_t>(i)]) +

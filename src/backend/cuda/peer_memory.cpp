@@ -82,7 +82,7 @@ PeerMemory::PeerMemory(const CudaDevice& device, int rank, int ranks, size_t byt
 /// Every rank does every step, also where it has failed, since the others wait for it.
 std::unique_ptr<PeerMemory> PeerMemory::make(const CudaDevice& device, HostCommunicator& host,
                                              size_t bytes, const StopWord& stop) {
-  if (host.ranks() == 1 || host.ranks() > Layout::kRanks) return nullptr;
+  if (host.ranks() == 1 || host.ranks() > Layout::kRanks || !host.is_of_one_host()) return nullptr;
   const DeviceScope scope(device);
   const RelaxedCapture relaxed;
   std::unique_ptr<PeerMemory> made(new PeerMemory(device, host.rank(), host.ranks(), bytes, stop));

@@ -4,7 +4,9 @@
 #include "backend/host_communicator.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,11 +30,32 @@ namespace {
 
 using Work = std::function<void(int rank, HostCommunicator& communicator)>;
 
+constexpr char kToken[] = "a token of these ranks";
+
+/// A port of this host that is free.
+std::string free_address() {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ::close(listener);
+  return str("127.0.0.1:", ntohs(address.sin_port));
+}
+
+/// Tests of both ways to meet: the memory of one host, and sockets.
+class Ranks : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(, Ranks, ::testing::Values(false, true),
+                         [](const auto& info) { return info.param ? "Sockets" : "Memory"; });
+
 /// Runs a rank in each of several processes. Returns what each said: "" or an error's text;
 /// "died" of a process that was killed. Fails the test where one is still there after 20 s.
-std::vector<std::string> run_ranks(int ranks, double timeout, const Work& work) {
+std::vector<std::string> run_ranks(int ranks, double timeout, const Work& work,
+                                   bool with_sockets = false) {
   static int number = 0;
   const std::string name = str("test-", ::getpid(), "-", number++);
+  const MeetingPlace place{with_sockets ? free_address() : "", kToken};
   std::vector<pid_t> processes;
   std::vector<int> pipes;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -43,7 +66,8 @@ std::vector<std::string> run_ranks(int ranks, double timeout, const Work& work) 
       ::alarm(20);
       std::string said;
       try {
-        work(rank, *HostCommunicator::join(name, rank, ranks, timeout));
+        work(rank,
+             *HostCommunicator::join(name, rank, ranks, timeout, with_sockets ? &place : nullptr));
       } catch (const Error& error) {
         said = error.what();
       }
@@ -87,7 +111,7 @@ void exchange(HostCommunicator& communicator, const std::vector<int>& members, i
     const auto value = [&](int rank, int64_t i) { return rank * 1000 + time * 10 + i; };
     auto* const own = reinterpret_cast<int64_t*>(exchange.next_chunk());
     for (int64_t i = 0; i < 4; ++i) own[i] = value(communicator.rank(), i);
-    exchange.publish();
+    exchange.publish(32);
     for (const int member : members) {
       const auto* const theirs = reinterpret_cast<const int64_t*>(exchange.chunk_of(member));
       for (int64_t i = 0; i < 4; ++i)
@@ -102,23 +126,26 @@ void expect_each(const std::vector<std::string>& said, const char* text) {
   for (const std::string& each : said) EXPECT_NE(each.find(text), std::string::npos) << each;
 }
 
-TEST(HostCommunicator, RanksReadWhatOthersWrote) {
+TEST_P(Ranks, RanksReadWhatOthersWrote) {
   for (const int ranks : {1, 2, 8})
     EXPECT_EQ(run_ranks(ranks, 10,
                         [&](int, HostCommunicator& all_of) { exchange(all_of, all(ranks), 300); }),
               std::vector<std::string>(static_cast<size_t>(ranks)));
 }
 
-TEST(HostCommunicator, GroupsExchangeBesideEachOther) {
-  const auto said = run_ranks(5, 10, [](int rank, HostCommunicator& communicator) {
-    for (int left_out = 0; left_out < 40; ++left_out) {
-      std::vector<int> members = all(5);
-      std::erase(members, left_out % 5);
-      std::rotate(members.begin(), members.begin() + left_out % 3, members.end());
-      if (rank != left_out % 5) exchange(communicator, members, 1);
-    }
-    exchange(communicator, rank < 2 ? std::vector{1, 0} : std::vector{2, 4, 3}, 100);
-  });
+TEST_P(Ranks, GroupsExchangeBesideEachOther) {
+  const auto said = run_ranks(
+      5, 10,
+      [](int rank, HostCommunicator& communicator) {
+        for (int left_out = 0; left_out < 40; ++left_out) {
+          std::vector<int> members = all(5);
+          std::erase(members, left_out % 5);
+          std::rotate(members.begin(), members.begin() + left_out % 3, members.end());
+          if (rank != left_out % 5) exchange(communicator, members, 1);
+        }
+        exchange(communicator, rank < 2 ? std::vector{1, 0} : std::vector{2, 4, 3}, 100);
+      },
+      GetParam());
   EXPECT_EQ(said, std::vector<std::string>(5));
 }
 
@@ -139,35 +166,44 @@ TEST(HostCommunicator, NamesTheRanksThatDoNotComeToTheMeeting) {
   opwright::expect_contains(first, {"waited 1 s for rank 1"});
 }
 
-TEST(HostCommunicator, LateRanksEndItForAll) {
-  const auto said = run_ranks(3, 0.3, [](int rank, HostCommunicator& communicator) {
-    exchange(communicator, all(3), 1);
-    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(800));
-    exchange(communicator, all(3), 1);
-  });
+TEST_P(Ranks, LateRanksEndItForAll) {
+  const auto said = run_ranks(
+      3, 0.3,
+      [](int rank, HostCommunicator& communicator) {
+        exchange(communicator, all(3), 1);
+        if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(800));
+        exchange(communicator, all(3), 1);
+      },
+      GetParam());
   expect_each(said, "waited 0.3 s for rank 1, which did not come");
 }
 
-TEST(HostCommunicator, DeadRanksEndItAtOnce) {
+TEST_P(Ranks, DeadRanksEndItAtOnce) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto said = run_ranks(3, 15, [](int rank, HostCommunicator& communicator) {
-    exchange(communicator, all(3), 1);
-    if (rank == 2) ::kill(::getpid(), SIGKILL);
-    exchange(communicator, all(3), 1);
-  });
+  const auto said = run_ranks(
+      3, 15,
+      [](int rank, HostCommunicator& communicator) {
+        exchange(communicator, all(3), 1);
+        if (rank == 2) ::kill(::getpid(), SIGKILL);
+        exchange(communicator, all(3), 1);
+      },
+      GetParam());
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   EXPECT_EQ(said[2], "died");
   expect_each({said[0], said[1]}, "rank 2 has ended");
 }
 
-TEST(HostCommunicator, RanksThatDisagreeAreBothNamed) {
-  const auto said = run_ranks(3, 10, [](int rank, HostCommunicator& communicator) {
-    CollectiveStep step = step_of(rank == 1 ? Shape{2, 2} : Shape{4});
-    const std::vector<int> members = all(3);
-    HostCommunicator::Exchange exchange(communicator, step, members);
-    exchange.next_chunk();
-    exchange.publish();
-  });
+TEST_P(Ranks, RanksThatDisagreeAreBothNamed) {
+  const auto said = run_ranks(
+      3, 10,
+      [](int rank, HostCommunicator& communicator) {
+        CollectiveStep step = step_of(rank == 1 ? Shape{2, 2} : Shape{4});
+        const std::vector<int> members = all(3);
+        HostCommunicator::Exchange exchange(communicator, step, members);
+        exchange.next_chunk();
+        exchange.publish(32);
+      },
+      GetParam());
   expect_each(said, "ranks run different steps");
   expect_each(said, "ALL_GATHER of INT64 [4]");
   expect_each(said, "ALL_GATHER of INT64 [2, 2]");
@@ -228,25 +264,122 @@ TEST(HostCommunicator, AForkedProcessAndOtherThreadsMayNotUseIt) {
   EXPECT_EQ(error(), "no error");
 }
 
-TEST(HostCommunicator, BytesOfTheRootReachAllRanks) {
-  const auto said = run_ranks(3, 10, [](int rank, HostCommunicator& communicator) {
-    for (int root = 0; root < 3; ++root) {
-      std::vector<std::byte> bytes(200, std::byte(rank));
-      communicator.broadcast(bytes, root);
-      require(std::ranges::count(bytes, std::byte(root)) == 200, "rank ", rank, " of ", root);
-    }
-  });
+TEST_P(Ranks, BytesOfTheRootReachAllRanks) {
+  const auto said = run_ranks(
+      3, 10,
+      [](int rank, HostCommunicator& communicator) {
+        for (int root = 0; root < 3; ++root) {
+          std::vector<std::byte> bytes(200, std::byte(rank));
+          communicator.broadcast(bytes, root);
+          require(std::ranges::count(bytes, std::byte(root)) == 200, "rank ", rank, " of ", root);
+        }
+      },
+      GetParam());
   EXPECT_EQ(said, std::vector<std::string>(3));
 }
 
-TEST(HostCommunicator, TellsWhoHasEndedAndWhoHasLeft) {
-  const auto said = run_ranks(4, 10, [](int rank, HostCommunicator& communicator) {
-    if (rank == 1) ::raise(SIGKILL);
-    if (rank == 3) return;
-    while ((communicator.ended() & 2) == 0 || (communicator.left() & 8) == 0)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    communicator.look_for_ended();
-  });
+/// A rank that meets others over sockets in this process.
+std::string error_of_joining(int rank, int ranks, double timeout, const MeetingPlace& place) {
+  return opwright::error_of(
+      [&] { HostCommunicator::join("over sockets", rank, ranks, timeout, &place); });
+}
+
+TEST(HostCommunicator, RanksOfOtherHostsAreNamedWhereTheyDoNotCome) {
+  const MeetingPlace place{free_address(), kToken};
+  opwright::expect_contains(error_of_joining(1, 3, 0.2, place), {"waited 0.2 s for rank 0"});
+  opwright::expect_contains(error_of_joining(0, 3, 0.2, place), {"waited 0.2 s for ranks 1, 2"});
+  // Rank 0 tells those that came.
+  std::string second;
+  std::thread waiting([&] { second = error_of_joining(2, 3, 0.5, place); });
+  error_of_joining(0, 3, 0.5, place);
+  waiting.join();
+  opwright::expect_contains(second, {"rank 0 waited 0.5 s for rank 1"});
+}
+
+TEST(HostCommunicator, StrangersDoNotComeInOverSockets) {
+  const MeetingPlace place{free_address(), kToken};
+  std::string first;
+  std::thread waiting([&] { first = error_of_joining(0, 2, 2, place); });
+  opwright::expect_contains(error_of_joining(1, 2, 1, {place.address, "a token of other ranks!"}),
+                            {"the other ranks have another token than rank 1"});
+  opwright::expect_contains(error_of_joining(1, 3, 1, place), {"the other ranks expect 2 ranks"});
+  // Callers that send anything, or nothing, do not keep a rank away.
+  std::mt19937 random(7);
+  std::vector<int> callers;
+  for (int i = 0; i < 200; ++i) {
+    const int caller = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port =
+        htons(static_cast<uint16_t>(std::stoi(place.address.substr(place.address.find(':') + 1))));
+    ASSERT_EQ(::connect(caller, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    std::string bytes(random() % 300, ' ');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    static_cast<void>(::send(caller, bytes.data(), bytes.size(), MSG_NOSIGNAL));
+    callers.push_back(caller);
+  }
+  opwright::expect_contains(error_of_joining(1, 2, 1, place), {"no error"});
+  waiting.join();
+  opwright::expect_contains(first, {"no error"});
+  for (const int caller : callers) ::close(caller);
+}
+
+TEST(HostCommunicator, AddressesAndTokensOfMeetingsAreChecked) {
+  for (const char* const wrong : {"", "localhost:1", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:x"})
+    opwright::expect_contains(error_of_joining(0, 2, 1, {wrong, kToken}),
+                              {"expected a numeric one with a port"});
+  opwright::expect_contains(error_of_joining(0, 2, 1, {"127.0.0.1:1", "short"}),
+                            {"the token has 5 characters; expected 16 to 64"});
+}
+
+/// The TCP sockets of this process that are connected.
+std::vector<int> find_sockets() {
+  std::vector<int> found;
+  for (int number = 3; number < 100; ++number) {
+    sockaddr_in address{};
+    socklen_t size = sizeof(address);
+    if (::getpeername(number, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
+        address.sin_family == AF_INET)
+      found.push_back(number);
+  }
+  return found;
+}
+
+TEST(HostCommunicator, NonsenseFromAnotherHostEndsItForAll) {
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    const auto said = run_ranks(
+        3, 1,
+        [&](int rank, HostCommunicator& communicator) {
+          exchange(communicator, all(3), 1);
+          if (rank == 2) {
+            std::mt19937 random(seed);
+            RankMessage message{.kind = 1 + seed % 5, .size = seed % 3 == 0 ? 0 : 1U << 30};
+            message.count = seed % 2 == 0 ? random() : ~uint64_t{0};
+            if (seed >= 6)
+              for (size_t i = 0; i < sizeof(message); ++i)
+                reinterpret_cast<unsigned char*>(&message)[i] =
+                    static_cast<unsigned char>(random());
+            for (const int socket : find_sockets())
+              static_cast<void>(::send(socket, &message, sizeof(message), MSG_NOSIGNAL));
+          }
+          exchange(communicator, all(3), 1);
+        },
+        true);
+    for (int rank = 0; rank < 2; ++rank) EXPECT_NE(said[static_cast<size_t>(rank)], "") << seed;
+  }
+}
+
+TEST_P(Ranks, TellsWhoHasEndedAndWhoHasLeft) {
+  const auto said = run_ranks(
+      4, 10,
+      [](int rank, HostCommunicator& communicator) {
+        if (rank == 1) ::raise(SIGKILL);
+        if (rank == 3) return;
+        while ((communicator.ended() & 2) == 0 || (communicator.left() & 8) == 0)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        communicator.look_for_ended();
+      },
+      GetParam());
   EXPECT_EQ(said[1], "died");
   EXPECT_EQ(said[3], "");
   for (const int rank : {0, 2}) opwright::expect_contains(said[rank], {"ranks 1, 3 have ended"});

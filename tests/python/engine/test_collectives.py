@@ -34,7 +34,7 @@ from collective_layers import (
 )
 from cuda_driver import Stream, driver
 from gpu_engines import Log
-from rank_processes import in_ranks
+from rank_processes import in_ranks, meeting_place
 
 both_devices = pytest.mark.parametrize(
     "device", ["cpu", pytest.param("cuda", marks=emulated_gpu.emulated_only)]
@@ -42,16 +42,18 @@ both_devices = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize(
-    "device, ranks",
+    "device, ranks, with_sockets",
     [
-        ("cpu", 2),
-        ("cpu", 3),
-        ("cpu", 8),
-        pytest.param("cuda", 2, marks=emulated_gpu.emulated_only),
-        pytest.param("cuda", 3, marks=emulated_gpu.emulated_only),
+        ("cpu", 2, False),
+        ("cpu", 3, False),
+        ("cpu", 8, False),
+        ("cpu", 2, True),
+        ("cpu", 5, True),
+        pytest.param("cuda", 2, False, marks=emulated_gpu.emulated_only),
+        pytest.param("cuda", 3, False, marks=emulated_gpu.emulated_only),
     ],
 )
-def test_all_operations_and_types(device: str, ranks: int) -> None:
+def test_all_operations_and_types(device: str, ranks: int, with_sockets: bool) -> None:
     """One engine has every operation of a type, so that their order is tested, too."""
     cases = REDUCTIONS + MOVES
     root = ranks - 1
@@ -80,7 +82,8 @@ def test_all_operations_and_types(device: str, ranks: int) -> None:
             for dtype, _, engine in engines
         ]
 
-    results = in_ranks(ranks, work, device=device)
+    meeting = meeting_place() if with_sockets else None
+    results = in_ranks(ranks, work, device=device, meeting=meeting)
     for rank, result in enumerate(results):
         assert isinstance(result, list), result
         for (dtype, fitting, _), outputs in zip(engines, result, strict=True):
@@ -90,8 +93,11 @@ def test_all_operations_and_types(device: str, ranks: int) -> None:
                 np.testing.assert_array_equal(y, want, f"rank {rank}: {op} {each} {dtype}")
 
 
-@both_devices
-def test_chunks_groups_and_dynamic_shapes(device: str) -> None:
+@pytest.mark.parametrize(
+    "device, with_sockets",
+    [("cpu", False), ("cpu", True), pytest.param("cuda", False, marks=emulated_gpu.emulated_only)],
+)
+def test_chunks_groups_and_dynamic_shapes(device: str, with_sockets: bool) -> None:
     """Tensors of many chunks and of none; two groups at once, one of them out of order, and ranks beside them."""
     ranks, groups = 5, ([3, 0], [1, 4, 2])
     width = 50_001 if device == "cpu" else 5_001
@@ -116,7 +122,8 @@ def test_chunks_groups_and_dynamic_shapes(device: str) -> None:
             for n in rows
         ]
 
-    for rank, result in enumerate(in_ranks(ranks, work, device=device)):
+    meeting = meeting_place() if with_sockets else None
+    for rank, result in enumerate(in_ranks(ranks, work, device=device, meeting=meeting)):
         assert isinstance(result, list), result
         for n, outputs in zip(rows, result, strict=True):
             parts = [data(np.float32, (n, width), each) for each in range(ranks)]

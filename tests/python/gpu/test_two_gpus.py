@@ -30,6 +30,7 @@ from collective_layers import MOVES, REDUCTIONS, ROOTED, Op, Reduce, collective,
 from cuda_driver import Stream, driver
 from gpu_ranks import Rank, Ranks, obstacle
 from paths import ROOT
+from rank_processes import meeting_place
 
 RANKS = 2
 large = pytest.mark.skipif(emulated_gpu.IS_EMULATED, reason="is slow on an emulated GPU")
@@ -288,6 +289,23 @@ def test_a_rank_that_dies_ends_the_run_that_waits(count: int) -> None:
     for text in texts:
         assert "on rank 0 of 2: rank 1 has ended" in text and "new communicator" in text
     assert "ALL_REDUCE(SUM)" in texts[1] and texts[2].startswith("Communicator '")
+
+
+@pytest.mark.parametrize("count", [4, 200_000])
+def test_ranks_that_met_over_sockets_reduce_with_nccl(two_gpus, count: int) -> None:
+    ranks = Ranks(meeting=meeting_place())
+    try:
+        plan = bytes(collective_layers.all_reduce(2, (count,), device="cuda").serialize())
+        results = ranks.call(run_all, [(plan, trt.float32, (count,))])
+        want = sum(data(trt.float32, (count,), rank) for rank in range(2))
+        for ((y,),) in results:
+            np.testing.assert_array_equal(y, want)
+        (texts, seconds), ended = ranks.call(lose, plan, count)
+    finally:
+        ranks.close()
+    assert ended == "ended" and seconds < 15
+    for text in texts:
+        assert "on rank 0 of 2: rank 1 has ended" in text and "new communicator" in text
 
 
 def give_up(rank: Rank) -> str:

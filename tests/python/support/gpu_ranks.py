@@ -34,10 +34,12 @@ def obstacle(ranks: int) -> str:
 class Rank:
     """What a rank's process has."""
 
-    def __init__(self, rank: int, ranks: int, name: str, timeout: float):
+    def __init__(self, rank: int, ranks: int, name: str, timeout: float, meeting: dict[str, str]):
         driver().make_current(rank)
         self.number, self.ranks, self.device = rank, ranks, f"cuda:{rank}"
-        self.communicator = trt.Communicator(name, rank, ranks, timeout, device=self.device)
+        self.communicator = trt.Communicator(
+            name, rank, ranks, timeout, device=self.device, **meeting
+        )
 
     def runner(self, plan: bytes) -> Runner:
         runtime = trt.Runtime(trt.Logger())
@@ -51,11 +53,17 @@ class Rank:
 
 
 def work(
-    pipe, rank: int, ranks: int, name: str, timeout: float, environment: dict[str, str]
+    pipe,
+    rank: int,
+    ranks: int,
+    name: str,
+    timeout: float,
+    environment: dict[str, str],
+    meeting: dict[str, str],
 ) -> None:
     try:
         os.environ.update(environment)
-        made = Rank(rank, ranks, name, timeout)
+        made = Rank(rank, ranks, name, timeout, meeting)
         pipe.send(None)
         while True:
             function, arguments = pipe.recv()
@@ -77,8 +85,11 @@ class Ranks:
         ranks: int = 2,
         timeout: float = 60.0,
         environment: Sequence[dict[str, str]] | None = None,
+        meeting: dict[str, str] | None = None,
     ):
-        """:param environment: Additional variables of each rank's process."""
+        """:param environment: Additional variables of each rank's process.
+        :param meeting: where the ranks meet over sockets.
+        """
         name = uuid.uuid4().hex
         self.processes, self.pipes = [], []
         for rank in range(ranks):
@@ -90,6 +101,7 @@ class Ranks:
                 name,
                 timeout,
                 environment[rank] if environment else {},
+                meeting or {},
             )
             process = SPAWN.Process(target=work, args=arguments, daemon=True)
             process.start()
