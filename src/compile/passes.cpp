@@ -94,6 +94,8 @@ void run_passes(Graph& graph, const PassContext& context) {
   if (context.fuses_attention) recognize_attention(graph, context);
   graph.remove_dead();
   recognize_channel_shuffles(graph, context);
+  graph.remove_dead();
+  split_channel_shuffles(graph, context);
   separate_pixels(graph);
   graph.remove_dead();
   check_time();

@@ -110,6 +110,9 @@ void recognize_activations(Graph& graph);
 /// Replaces a reshape, transpose and reshape that shuffle channels by one operator, which works in
 /// every format.
 void recognize_channel_shuffles(Graph& graph, const PassContext& context);
+/// Where the device can, makes the concatenation before a channel shuffle and the split behind it
+/// parts of the shuffle.
+void split_channel_shuffles(Graph& graph, const PassContext& context);
 /// Joins element-wise operations between the same tensors into one program.
 void fuse_pointwise(Graph& graph);
 /// Lets a convolution or matrix product compute the residuals and activations behind it. With

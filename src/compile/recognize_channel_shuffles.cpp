@@ -1,4 +1,9 @@
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "compile/passes.h"
+#include "compile/strided_view.h"
 #include "operators/movement.h"
 
 namespace opwright {
@@ -18,6 +23,56 @@ bool swaps_groups(const Ints& permutation) {
     if (permutation[i] != static_cast<int64_t>(expected)) return false;
   }
   return permutation.size() >= 3;
+}
+
+/// The channels that a slice takes, if it takes some that follow each other and all else.
+std::optional<ShuffledConcatenationParams> taken_channels(const GraphNode& slice) {
+  const SymShape &in = slice.inputs[0]->info.dims, &out = slice.outputs[0]->info.dims;
+  const std::optional<std::vector<SlicedAxis>> axes = sliced_axes(slice);
+  if (!axes || !in[1].is_constant() || !out[1].is_constant()) return std::nullopt;
+  ShuffledConcatenationParams params{1, 0, out[1].constant()};
+  for (const auto& [axis, start, stride] : *axes) {
+    if (!start.is_constant() || !(stride == Expr(1))) return std::nullopt;
+    if (axis == 1)
+      params.start = start.constant();
+    else if (start.constant() != 0 || !(in[axis] == out[axis]))
+      return std::nullopt;
+  }
+  const bool exists = params.start >= 0 && params.count <= in[1].constant() - params.start;
+  return exists ? std::optional(params) : std::nullopt;
+}
+
+/// Lets the parts of a shuffle read the operands of the concatenation in front of it.
+void split(Graph& graph, const PassContext& context, GraphNode* shuffle) {
+  GraphValue *const x = shuffle->inputs[0], *const y = shuffle->outputs[0];
+  const auto* op = shuffle->as<ChannelShuffle>();
+  std::vector<GraphValue*> inputs = {x};
+  GraphNode* const joins = made_for<Concatenation>(graph, *x, shuffle);
+  const bool joins_channels =
+      joins && may_join(*joins, *shuffle) &&
+      (joins->as<Concatenation>()->params().axis == 1 ||
+       joins->as<Concatenation>()->params().axis == 1 - std::ssize(x->info.dims));
+  if (joins_channels) inputs = joins->inputs;
+  std::vector<std::pair<GraphNode*, ShuffledConcatenationParams>> parts;
+  for (const GraphValue::Use& use : y->uses) {
+    const auto taken = use.input == 0 && use.node->as<Slice>() && may_join(*shuffle, *use.node)
+                           ? taken_channels(*use.node)
+                           : std::nullopt;
+    if (taken) parts.emplace_back(use.node, *taken);
+  }
+  if (parts.empty() || parts.size() < y->uses.size() || graph.is_kept(*y)) {
+    if (!joins_channels) return;
+    parts = {{shuffle, {1, 0, y->info.dims[1].is_constant() ? y->info.dims[1].constant() : 0}}};
+  }
+  for (auto& [node, params] : parts) {
+    params.groups = op->params().groups;
+    if (!context.can_run(ShuffledConcatenation(params), *node, inputs)) return;
+  }
+  for (const auto& [node, params] : parts) {
+    if (node != shuffle) join(*shuffle, *node);
+    if (joins_channels) join(*joins, *node);
+    graph.replace(node, std::make_shared<ShuffledConcatenation>(params), inputs);
+  }
 }
 
 }  // namespace
@@ -45,6 +100,11 @@ void recognize_channel_shuffles(Graph& graph, const PassContext& context) {
     join(*splits, *joins);
     graph.replace(joins, std::move(op), {x});
   }
+}
+
+void split_channel_shuffles(Graph& graph, const PassContext& context) {
+  for (GraphNode* node : graph.nodes())
+    if (node->as<ChannelShuffle>()) split(graph, context, node);
 }
 
 }  // namespace opwright

@@ -55,8 +55,8 @@ void each_builtin_operator(Visitor&& visitor) {
       ParametricRelu, Pointwise, Pooling, Quantize, QuantizedNormalization, RaggedSoftmax,
       Recurrence, RecurrenceBoundary, Reduce, Reformat, Remainder, Reshape, Resize, ReverseSequence,
       RoiAlign, RoiPool, RotaryEmbedding, RowProduct, Scale, Scatter, Select, ShapeOf, Shuffle,
-      Slice, Softmax, Squeeze, SqueezeExcitation, TopK, Transpose, TripLimitBoundary, Unary, Unique,
-      Unsqueeze>();
+      ShuffledConcatenation, Slice, Softmax, Squeeze, SqueezeExcitation, TopK, Transpose,
+      TripLimitBoundary, Unary, Unique, Unsqueeze>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

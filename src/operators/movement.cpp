@@ -128,6 +128,33 @@ std::vector<OutputInfo> ChannelShuffle::infer(InferContext& context) const {
   return {make_output(x.dtype, x.dims, nullptr)};
 }
 
+std::vector<OutputInfo> ShuffledConcatenation::infer(InferContext& context) const {
+  constexpr int kMostInputs = 64;
+  const Inference inference(context, kKind, {"x"}, 1, kMostInputs);
+  const auto& [groups, start, count] = params();
+  SymShape dims = inference.input(0).dims;
+  int64_t channels = 0;
+  for (int i = 0; i < inference.count(); ++i) {
+    inference.require(inference.optional(i) != nullptr, inference.port(i), " must be there");
+    inference.require_rank(i, 2, Dims::MAX_DIMS);
+    inference.require_rank(i, inference.rank(0), inference.rank(0));
+    inference.require_same_type(i, 0);
+    const SymShape& x = inference.input(i).dims;
+    inference.require(x[1].is_constant() && x[1].constant() <= INT32_MAX, inference.port(i),
+                      " of shape ", str(x), " must have a constant number of channels");
+    channels += x[1].constant();
+    for (int axis = 0; axis < inference.rank(0); ++axis)
+      if (axis != 1) inference.require_extent(i, axis, dims[axis], "that of the other inputs");
+  }
+  inference.require(groups >= 1 && channels % groups == 0, channels,
+                    " channels are not shared evenly by ", groups, " groups");
+  inference.require(start >= 0 && count >= 0 && start <= channels && count <= channels - start,
+                    "channels ", start, " to ", start, " + ", count, " of ", channels,
+                    " do not exist");
+  dims[1] = Expr(count);
+  return {make_output(inference.input(0).dtype, std::move(dims))};
+}
+
 std::vector<OutputInfo> Gather::infer(InferContext& context) const {
   const Inference inference(context, kKind, {"data", "indices"}, 2);
   const TensorInfo &data = inference.input(0), &indices = inference.input(1);

@@ -102,6 +102,25 @@ class ChannelShuffle final : public BuiltinOperator<ChannelShuffle, ChannelShuff
   std::vector<OutputInfo> infer(InferContext& context) const override;
 };
 
+struct ShuffledConcatenationParams {
+  int64_t groups = 1;
+  int64_t start = 0, count = 0;  ///< the channels of the result
+  template <class V>
+  void visit(V& v) {
+    v("groups", groups), v("start", start), v("count", count);
+  }
+};
+/// Channels `start` to `start + count` of a ChannelShuffle of the inputs, joined along axis 1. The
+/// inputs differ only in the number of their channels, which is constant. The compiler makes it
+/// from ShuffleNet's concatenation, shuffle and split.
+class ShuffledConcatenation final
+    : public BuiltinOperator<ShuffledConcatenation, ShuffledConcatenationParams> {
+ public:
+  static constexpr std::string_view kKind = "ShuffledConcatenation";
+  using BuiltinOperator::BuiltinOperator;
+  std::vector<OutputInfo> infer(InferContext& context) const override;
+};
+
 template <>
 inline constexpr auto kEnumeration<SampleMode> = enumeration<SampleMode>(
     "SampleMode", "What is read outside of a tensor.",
