@@ -86,6 +86,8 @@ QUICK = (
     "Resize.NearestMovesEveryType",
     "Resize.UpperSelector",
     "RotaryEmbedding.HeadsOfSeveralPieces",
+    "ShuffledConcatenation.*",
+    "SqueezeExcitation.EveryCandidateAgreesWithDoublePrecision",
 )
 
 Class = tuple[str, str, str, str]  # kernel, tactic, type, kind of shapes

@@ -296,8 +296,8 @@ def test_ranks_that_met_over_sockets_reduce_with_nccl(two_gpus, count: int) -> N
     ranks = Ranks(meeting=meeting_place())
     try:
         plan = bytes(collective_layers.all_reduce(2, (count,), device="cuda").serialize())
-        results = ranks.call(run_all, [(plan, trt.float32, (count,))])
-        want = sum(data(trt.float32, (count,), rank) for rank in range(2))
+        results = ranks.call(run_all, [(plan, np.float32, (count,))])
+        want = sum(data(np.float32, (count,), rank) for rank in range(2))
         for ((y,),) in results:
             np.testing.assert_array_equal(y, want)
         (texts, seconds), ended = ranks.call(lose, plan, count)
