@@ -34,8 +34,6 @@ class Program:
     """Variables of the environment that must be set."""
     gpu: bool = True
     """Whether it needs a GPU."""
-    lacks: str = ""
-    """What Opwright lacks for it."""
     limit: float = 150
     """Seconds."""
 
@@ -163,7 +161,6 @@ PROGRAMS: Sequence[Program] = [
             *("--precision", precision, "--validate", "--seed", "3"),
             expected="Validation against reference successful!",
             modules=("cupy", "torch", "triton"),
-            lacks="matrix products on a GPU",
         )
         for precision in ("fp32", "fp16")
     ),
@@ -188,7 +185,7 @@ NOT_RUN = {
     "dds_faster_rcnn": "downloads a model and pictures",
     "detectron2": "downloads models and pictures, and needs detectron2",
     "engine_refit_onnx_bidaf": "downloads a model",
-    "network_api_pytorch_mnist": "downloads pictures to train with; convolutions, pooling and matrix products on a GPU",
+    "network_api_pytorch_mnist": "downloads pictures to train with",
     "onnx_custom_plugin": "a C++ plugin that its own CMake file builds, and downloads a model",
     "onnx_packnet": "downloads a model",
     "refactored": "notebooks",

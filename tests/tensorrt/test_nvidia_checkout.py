@@ -32,8 +32,6 @@ def test_a_program_runs_as_it_is(checkout, program):
     outcome = program_runs.run(program, checkout)
     if outcome.result == "not run":
         pytest.skip(outcome.reason)
-    if outcome.result == "failed" and program.lacks:
-        pytest.xfail(f"Opwright lacks {program.lacks}: {outcome.reason}")
     assert outcome.result == "passed", f"{outcome.reason}\n{outcome.log[-5000:]}"
 
 
