@@ -30,6 +30,7 @@ extern "C" OPWRIGHT_API void* createCommunicator_INTERNAL(void* logger, char con
                                                           int32_t rank, int32_t nbRanks,
                                                           double timeoutSeconds,
                                                           opwright::DeviceType deviceType,
+                                                          char const* address, char const* token,
                                                           int32_t version) noexcept;
 
 namespace opwright {
@@ -85,12 +86,18 @@ namespace opwright {
 /// \param nbRanks 1 to 64
 /// \param deviceType where the ranks' engines run; kGPU: the calling thread's current GPU, another
 /// one for each rank
+/// \param address where ranks of several hosts meet: rank 0's numeric address with a port, such as
+/// "10.0.0.1:29500"; null for ranks of one host
+/// \param token 16 to 64 characters that only these ranks know; null without an address
 /// \return a communicator that the caller deletes; null, and an error, on failure.
 inline ICommunicator* createCommunicator(ILogger& logger, char const* name, int32_t rank,
                                          int32_t nbRanks, double timeoutSeconds = 60,
-                                         DeviceType deviceType = DeviceType::kCPU) noexcept {
-  return static_cast<ICommunicator*>(createCommunicator_INTERNAL(
-      &logger, name, rank, nbRanks, timeoutSeconds, deviceType, NV_TENSORRT_VERSION));
+                                         DeviceType deviceType = DeviceType::kCPU,
+                                         char const* address = nullptr,
+                                         char const* token = nullptr) noexcept {
+  return static_cast<ICommunicator*>(
+      createCommunicator_INTERNAL(&logger, name, rank, nbRanks, timeoutSeconds, deviceType, address,
+                                  token, NV_TENSORRT_VERSION));
 }
 
 /// What IExecutionContext::setCommunicator() of a plugin's context was given last. A plugin calls

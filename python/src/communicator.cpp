@@ -60,15 +60,15 @@ void bind_communicator(nb::module_& m) {
       "which says why. On the CPU, so does one that is missing for `timeout` seconds or runs "
       "another layer than the others. One thread at a time runs with it.")
       .def(nb::new_([](std::string name, int rank, int num_ranks, double timeout,
-                       const std::string& device, std::string address, std::string token) {
+                       const std::string& device, const std::string& address,
+                       const std::string& token) {
              const DeviceId id = parse_device(device, "Communicator: the device");
              if (type_of(id) != DeviceType::kCPU) publish_library_folders();
-             require(!address.empty() || token.empty(),
-                     "Communicator: a token needs the address where ranks meet");
-             const MeetingPlace place{std::move(address), std::move(token)};
+             const std::optional<MeetingPlace> place =
+                 meeting_place(address.c_str(), token.c_str());
              nb::gil_scoped_release release;
              return Communicator::join(std::move(name), rank, num_ranks, timeout, id,
-                                       place.address.empty() ? nullptr : &place);
+                                       place ? &*place : nullptr);
            }),
            nb::arg("name"), nb::arg("rank"), nb::arg("num_ranks"), nb::arg("timeout") = 60.0,
            nb::arg("device") = "cpu", nb::arg("address") = "", nb::arg("token") = "")

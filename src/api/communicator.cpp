@@ -1,11 +1,13 @@
 #include "opwright/communicator.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "api/border.h"
 #include "backend/backend.h"
 #include "backend/communicator.h"
+#include "backend/rank_sockets.h"
 #include "base/cast.h"
 #include "base/error.h"
 #include "plugin/abi/resource_context.h"
@@ -37,13 +39,16 @@ class CommunicatorApi final : public ICommunicator {
 
 void* createCommunicator_INTERNAL(void* logger, char const* name, int32_t rank, int32_t nbRanks,
                                   double timeoutSeconds, opwright::DeviceType deviceType,
+                                  char const* address, char const* token,
                                   int32_t version) noexcept {
   using namespace opwright;
   return create_face(
       logger, name != nullptr, "a communicator needs a logger and a name", version,
       [&](ILogger*) -> ICommunicator* {
+        const std::optional<MeetingPlace> place = meeting_place(address, token);
         return std::make_unique<CommunicatorApi>(
-                   Communicator::join(name, rank, nbRanks, timeoutSeconds, device_of(deviceType)))
+                   Communicator::join(name, rank, nbRanks, timeoutSeconds, device_of(deviceType),
+                                      place ? &*place : nullptr))
             .release();
       });
 }

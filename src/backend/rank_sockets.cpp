@@ -378,6 +378,13 @@ class Meeting {
 
 }  // namespace
 
+std::optional<MeetingPlace> meeting_place(const char* address, const char* token) {
+  MeetingPlace place{address == nullptr ? "" : address, token == nullptr ? "" : token};
+  require(!place.address.empty() || place.token.empty(),
+          "Communicator: a token needs the address where ranks meet");
+  return place.address.empty() ? std::nullopt : std::optional(std::move(place));
+}
+
 struct RankSockets::Peer {
   Socket socket;
   std::mutex sending;

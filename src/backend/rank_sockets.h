@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -22,6 +23,10 @@ struct MeetingPlace {
   std::string address;  ///< of rank 0, numeric: "10.0.0.1:29500", "[fd00::1]:29500"
   std::string token;    ///< what each rank must show, 16 to 64 characters
 };
+
+/// Where ranks meet that were given an address. Nothing without one. A null pointer is an empty
+/// text. Throws Error for a token without an address.
+std::optional<MeetingPlace> meeting_place(const char* address, const char* token);
 
 /// What one rank tells another, before the bytes of a chunk.
 struct RankMessage {

@@ -4,11 +4,13 @@
 
 #include <unistd.h>
 
+#include <future>
 #include <memory>
 #include <string>
 
 #include "api/program.h"
 #include "base/error.h"
+#include "free_address.h"
 
 namespace opwright::testing {
 namespace {
@@ -47,6 +49,24 @@ TEST_F(Ranks, AContextTakesACommunicatorOfItsDevice) {
   EXPECT_TRUE(context->setCommunicator(made.get()));
   EXPECT_TRUE(context->setCommunicator(nullptr));
   EXPECT_EQ(createCommunicator(logger, name.c_str(), 1, 1, 1), nullptr);
+}
+
+TEST_F(Ranks, MeetAtAnAddress) {
+  const char* const token = "0123456789abcdef";
+  const auto make = [&](int rank, const char* address, const char* given) {
+    return std::unique_ptr<ICommunicator>(
+        createCommunicator(logger, "hosts", rank, 2, 20, DeviceType::kCPU, address, given));
+  };
+  EXPECT_EQ(make(0, nullptr, token), nullptr);
+  EXPECT_EQ(make(0, "localhost:1", token), nullptr);
+  const std::string address = free_address();
+  auto other = std::async(std::launch::async, [&] { return make(1, address.c_str(), token); });
+  const std::unique_ptr<ICommunicator> first = make(0, address.c_str(), token),
+                                       second = other.get();
+  ASSERT_NE(first, nullptr);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(first->getRank(), 0);
+  EXPECT_EQ(second->getRank(), 1);
 }
 
 TEST_F(Ranks, AnAttentionHasANumberOfThem) {

@@ -24,6 +24,7 @@
 
 #include "base/error.h"
 #include "error_of.h"
+#include "free_address.h"
 
 namespace opwright::testing {
 namespace {
@@ -31,18 +32,6 @@ namespace {
 using Work = std::function<void(int rank, HostCommunicator& communicator)>;
 
 constexpr char kToken[] = "a token of these ranks";
-
-/// A port of this host that is free.
-std::string free_address() {
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  EXPECT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  ::close(listener);
-  return str("127.0.0.1:", ntohs(address.sin_port));
-}
 
 /// Tests of both ways to meet: the memory of one host, and sockets.
 class Ranks : public ::testing::TestWithParam<bool> {};
