@@ -43,7 +43,7 @@ std::optional<ShuffledConcatenationParams> taken_channels(const GraphNode& slice
 }
 
 /// Lets the parts of a shuffle read the operands of the concatenation in front of it.
-void split(Graph& graph, const PassContext& context, GraphNode* shuffle) {
+void split_shuffle(Graph& graph, const PassContext& context, GraphNode* shuffle) {
   GraphValue *const x = shuffle->inputs[0], *const y = shuffle->outputs[0];
   const auto* op = shuffle->as<ChannelShuffle>();
   std::vector<GraphValue*> inputs = {x};
@@ -104,7 +104,7 @@ void recognize_channel_shuffles(Graph& graph, const PassContext& context) {
 
 void split_channel_shuffles(Graph& graph, const PassContext& context) {
   for (GraphNode* node : graph.nodes())
-    if (node->as<ChannelShuffle>()) split(graph, context, node);
+    if (node->as<ChannelShuffle>()) split_shuffle(graph, context, node);
 }
 
 }  // namespace opwright
