@@ -17,12 +17,19 @@ HWY_BEFORE_NAMESPACE();
 namespace opwright::HWY_NAMESPACE {
 namespace {
 
+// Bytes of a register. GCC compares and selects wider vectors element by element.
+#if HWY_TARGET == HWY_SCALAR
+constexpr int kRegister = 16;
+#else
+constexpr int kRegister = hwy::HWY_NAMESPACE::MaxLanes(hwy::HWY_NAMESPACE::ScalableTag<uint8_t>());
+#endif
+
 // The compiler's own vectors cover all element types and targets with one source. They are passed
 // by reference, since their calling convention differs between targets.
 template <class T>
 struct Vectors {
-  static constexpr int kLanes = 64 / sizeof(T);
-  typedef T Vector __attribute__((vector_size(64)));
+  static constexpr int kLanes = kRegister / sizeof(T);
+  typedef T Vector __attribute__((vector_size(kRegister)));
 };
 template <class T>
 using Vector = typename Vectors<T>::Vector;
@@ -153,7 +160,8 @@ void reduce(const void* from, int64_t count, void* total_pointer) {
       load<T>(x + i, b);
       Op::template apply_vector<T>(a1, b);
     }
-    if (end - i <= 4) {
+    constexpr int kFew = 4;
+    if (kLanes<T> <= kFew || end - i <= kFew) {
       for (; i < end; ++i) Op::apply(total, static_cast<Total<T>>(x[i]));
     } else {  // the rest, padded with the neutral element
       T lanes[kLanes<T>];
