@@ -111,6 +111,7 @@ void run_passes(Graph& graph, const PassContext& context) {
   graph.remove_dead();
   check_time();
   split_normalizations(graph, context);
+  tabulate_bytes(graph, context);
   graph.remove_dead();
   fuse_pointwise(graph);
   graph.remove_dead();

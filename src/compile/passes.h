@@ -113,6 +113,9 @@ void recognize_channel_shuffles(Graph& graph, const PassContext& context);
 /// Where the device can, makes the concatenation before a channel shuffle and the split behind it
 /// parts of the shuffle.
 void split_channel_shuffles(Graph& graph, const PassContext& context);
+/// On a host, replaces element-wise operations between two quantizations to bytes by a table of
+/// their results, where the last result is a function of the first byte.
+void tabulate_bytes(Graph& graph, const PassContext& context);
 /// Joins element-wise operations between the same tensors into one program.
 void fuse_pointwise(Graph& graph);
 /// Lets a convolution or matrix product compute the residuals and activations behind it. With

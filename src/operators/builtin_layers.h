@@ -9,6 +9,7 @@
 #include "operators/attention.h"
 #include "operators/bit_cast.h"
 #include "operators/boundary.h"
+#include "operators/byte_lookup.h"
 #include "operators/col2im.h"
 #include "operators/convolution.h"
 #include "operators/diffused_cast.h"
@@ -45,14 +46,14 @@ template <class Visitor>
 void each_builtin_operator(Visitor&& visitor) {
   const auto visit = [&]<class... Ops>() { (visitor.template operator()<Ops>(), ...); };
   visit.template operator()<
-      Activation, Assertion, Attention, BitCast, Cast, ChannelShuffle, Col2Im, Concatenation,
-      ConditionalInputBoundary, ConditionalOutputBoundary, ConditionBoundary, Convolution,
-      Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize, Determinant,
-      DiffusedCast, DistCollective, DynamicQuantize, Einsum, ElementWise, Fill, FusedAttention,
-      FusedNormalization, Gather, GridSample, GroupStatistics, Identity, IndexedMaxPooling,
-      IteratorBoundary, KvCacheUpdate, KvCacheWrite, LoopOutputBoundary, LpPooling, Lrn,
-      MatMulNBits, MatrixMultiply, MaxUnpool, Moe, Nms, NonZero, Normalization, OneHot,
-      ParametricRelu, Pointwise, Pooling, Quantize, QuantizedNormalization, RaggedSoftmax,
+      Activation, Assertion, Attention, BitCast, ByteLookup, Cast, ChannelShuffle, Col2Im,
+      Concatenation, ConditionalInputBoundary, ConditionalOutputBoundary, ConditionBoundary,
+      Convolution, Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize,
+      Determinant, DiffusedCast, DistCollective, DynamicQuantize, Einsum, ElementWise, Fill,
+      FusedAttention, FusedNormalization, Gather, GridSample, GroupStatistics, Identity,
+      IndexedMaxPooling, IteratorBoundary, KvCacheUpdate, KvCacheWrite, LoopOutputBoundary,
+      LpPooling, Lrn, MatMulNBits, MatrixMultiply, MaxUnpool, Moe, Nms, NonZero, Normalization,
+      OneHot, ParametricRelu, Pointwise, Pooling, Quantize, QuantizedNormalization, RaggedSoftmax,
       Recurrence, RecurrenceBoundary, Reduce, Reformat, Remainder, Reshape, Resize, ReverseSequence,
       RoiAlign, RoiPool, RotaryEmbedding, RowProduct, Scale, Scatter, Select, ShapeOf, Shuffle,
       ShuffledConcatenation, Slice, Softmax, Squeeze, SqueezeExcitation, TopK, Transpose,

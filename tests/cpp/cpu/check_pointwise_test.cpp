@@ -1,9 +1,11 @@
-// The steps of pointwise programs: what a plan may not say of them, and what their kernels refuse.
+// The steps of pointwise programs and of tables of bytes: what a plan may not say of them, and what
+// their kernels refuse.
 
 #include <gtest/gtest.h>
 
 #include "cpu/check_steps.h"
 #include "cpu/pointwise_program.h"
+#include "operators/byte_lookup.h"
 #include "operators/pointwise.h"
 
 namespace opwright::testing {
@@ -21,7 +23,12 @@ Step pointwise() {
   return result;
 }
 
-std::vector<Step> pointwise_steps() { return {pointwise()}; }
+Step byte_lookup() {
+  return step<ByteLookup>({}, {port({1, 16, 4, 4}, kUINT8), weights({256}, kINT8)},
+                          {port({1, 16, 4, 4}, kINT8)});
+}
+
+std::vector<Step> pointwise_steps() { return {pointwise(), byte_lookup()}; }
 
 std::vector<FaultCase> pointwise_cases() {
   return {
@@ -55,6 +62,23 @@ std::vector<FaultCase> pointwise_cases() {
          s.outputs[1].max = {1, 16, 1, 1};
        },
        "all outputs must have one shape"},
+      {"ByteLookup of floats", byte_lookup(), [](Step& s) { s.inputs[0].type.dtype = kFLOAT; },
+       "input 0 must be INT8 or UINT8"},
+      {"ByteLookup in a table of floats", byte_lookup(),
+       [](Step& s) { s.inputs[1].type.dtype = s.outputs[0].type.dtype = kFLOAT; },
+       "output 0 must be INT8 or UINT8"},
+      {"ByteLookup to another type", byte_lookup(),
+       [](Step& s) { s.outputs[0].type.dtype = kUINT8; }, "input 1 must be UINT8"},
+      {"ByteLookup to another format", byte_lookup(),
+       [](Step& s) { s.inputs[0].type.format = kHWC; }, "output 0 must have the format HWC"},
+      {"ByteLookup in blocks with padding", byte_lookup(),
+       [](Step& s) {
+         s.inputs[0] = port({1, 17, 4, 4}, kUINT8, kCHW16);
+         s.outputs[0] = port({1, 17, 4, 4}, kINT8, kCHW16);
+       },
+       "output 0 must fill whole blocks"},
+      {"ByteLookup without a table", byte_lookup(), [](Step& s) { s.inputs.pop_back(); },
+       "2 inputs"},
   };
 }
 
@@ -72,6 +96,17 @@ TEST(Check, PointwiseRefusesShapesBeyondTheProfile) {
             std::string::npos);
   EXPECT_EQ(program.tell_opt(), "");
   program.run(random);
+}
+
+TEST(Check, ByteLookupRefusesOtherTables) {
+  std::mt19937 random(1);
+  Made lookup(byte_lookup());
+  EXPECT_NE(lookup.tell({{1, 16, 4, 4}, {255}}, {{1, 16, 4, 4}}).find("a table of shape 255"),
+            std::string::npos);
+  EXPECT_NE(lookup.tell({{1, 16, 4, 4}, {256}}, {{1, 16, 4, 5}}).find("output of shape 1x16x4x5"),
+            std::string::npos);
+  EXPECT_EQ(lookup.tell_opt(), "");
+  lookup.run(random);
 }
 
 }  // namespace

@@ -4,58 +4,16 @@ residuals and the next quantization; against ONNX's reference."""
 from __future__ import annotations
 
 import numpy as np
-import onnx
 import pytest
-from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import opwright
-from processor import MULTIPLIES_BYTES
+from quantized_model import QuantizedModel
 
 CHANNELS = 24
 
 
-class Writer:
-    """Collects the nodes and constants of a QDQ model with the input x."""
-
-    def __init__(self):
-        self.random = np.random.default_rng(11)
-        self.nodes, self.constants = [], []
-
-    def constant(self, array) -> str:
-        self.constants.append(numpy_helper.from_array(np.asarray(array), f"c{len(self.constants)}"))
-        return self.constants[-1].name
-
-    def node(self, op: str, *inputs: str, **attributes) -> str:
-        result = f"t{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, inputs, [result], **attributes))
-        return result
-
-    def quantized(self, x: str, scale: float, zero_point: np.generic) -> str:
-        both = self.constant(np.float32(scale)), self.constant(zero_point)
-        return self.node("DequantizeLinear", self.node("QuantizeLinear", x, *both), *both)
-
-    def weights(self, *shape: int, axis: int = 0) -> str:
-        """With a scale for each channel."""
-        codes = self.random.integers(-127, 128, shape).astype(np.int8)
-        scale = self.random.uniform(0.0005, 0.002, shape[axis]).astype(np.float32)
-        zero = np.zeros(shape[axis], np.int8)
-        inputs = [self.constant(a) for a in (codes, scale, zero)]
-        return self.node("DequantizeLinear", *inputs, axis=axis)
-
-    def bias(self) -> str:
-        return self.constant(self.random.normal(0, 0.5, CHANNELS).astype(np.float32))
-
-    def finish(self, y: str, shape) -> onnx.ModelProto:
-        given = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)
-        graph = helper.make_graph(
-            self.nodes, "bytes", [given], [onnx.ValueInfoProto(name=y)], self.constants
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-        return onnx.shape_inference.infer_shapes(model)
-
-
-def swish(w: Writer, y: str) -> str:
+def swish(w: QuantizedModel, y: str) -> str:
     return w.node("Mul", y, w.node("Sigmoid", y))
 
 
@@ -79,9 +37,9 @@ ENDS = {
 }
 
 
-def check(w: Writer, y: str, shape, kind: str, step: float, count: int = 1) -> list:
+def check(w: QuantizedModel, y: str, shape, kind: str, step: float, count: int = 1) -> list:
     """Results are at most one quantization step apart, and that only a few of a thousand times."""
-    model = w.finish(y, shape)
+    model = w.finish(shape, y)
     engine = opwright.build(model.SerializeToString(), device="cpu", timing=False)
     x = w.random.normal(0, 1, shape).astype(np.float32)
     (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
@@ -90,22 +48,21 @@ def check(w: Writer, y: str, shape, kind: str, step: float, count: int = 1) -> l
     assert (apart > 1e-5).mean() <= 0.004
     assert np.abs(wanted).max() > 0.3  # the model computes something
     layers = engine.layers
-    if MULTIPLIES_BYTES:
-        # One program quantizes the input; another one may dequantize the output.
-        kinds = [layer["LayerType"] for layer in layers if layer["LayerType"] != "Reformat"]
-        kinds = [k for k in kinds if k != "Reshape"]
-        assert kinds[:1] == ["Pointwise"] and kinds[1 : 1 + count] == [kind] * count, kinds
-        assert kinds[1 + count :] in ([], ["Pointwise"])
-        assert "INT32" not in str([layer["Outputs"] for layer in layers])
+    # One program quantizes the input; another one may dequantize the output.
+    kinds = [layer["LayerType"] for layer in layers if layer["LayerType"] != "Reformat"]
+    kinds = [k for k in kinds if k != "Reshape"]
+    assert kinds[:1] == ["Pointwise"] and kinds[1 : 1 + count] == [kind] * count, kinds
+    assert kinds[1 + count :] in ([], ["Pointwise"])
+    assert "INT32" not in str([layer["Outputs"] for layer in layers])
     return layers
 
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_a_convolution(activation, end):
-    w = Writer()
+    w = QuantizedModel()
     x = w.quantized("x", 0.02, np.int8(0))
-    y = w.node("Conv", x, w.weights(CHANNELS, 8, 3, 3), w.bias(), pads=[1] * 4)
+    y = w.node("Conv", x, w.weights(CHANNELS, 8, 3, 3), w.bias(CHANNELS), pads=[1] * 4)
     check(w, ENDS[end](w, ACTIVATIONS[activation](w, y)), [2, 8, 9, 7], "Convolution", 0.03)
 
 
@@ -113,36 +70,36 @@ def test_a_convolution(activation, end):
 @pytest.mark.parametrize("activation", ["none", "Relu", "Gelu", "Swish"])
 @pytest.mark.parametrize("zero_point", [np.uint8(0), np.uint8(100), np.int8(7)])
 def test_a_product(activation, end, zero_point):
-    w = Writer()
+    w = QuantizedModel()
     y = w.node("MatMul", w.quantized("x", 0.02, zero_point), w.weights(40, CHANNELS, axis=1))
-    y = ACTIVATIONS[activation](w, w.node("Add", y, w.bias()))
+    y = ACTIVATIONS[activation](w, w.node("Add", y, w.bias(CHANNELS)))
     check(w, ENDS[end](w, y), [3, 5, 40], "MatrixMultiply", 0.02)
 
 
 @pytest.mark.parametrize("zero_point", [np.uint8(0), np.uint8(90), np.int8(-20)])
 @pytest.mark.parametrize("activation", ["none", "Relu"])
 def test_a_residual(activation, zero_point):
-    w = Writer()
+    w = QuantizedModel()
     x = w.quantized("x", 0.02, zero_point)
-    y = w.node("Conv", x, w.weights(CHANNELS, CHANNELS, 3, 3), w.bias(), pads=[1] * 4)
+    y = w.node("Conv", x, w.weights(CHANNELS, CHANNELS, 3, 3), w.bias(CHANNELS), pads=[1] * 4)
     y = ACTIVATIONS[activation](w, w.node("Add", y, x))
     check(w, w.quantized(y, 0.03, np.uint8(60)), [1, CHANNELS, 9, 7], "Convolution", 0.03)
 
 
 def test_a_residual_that_is_quantized_before_the_sum():
-    w = Writer()
+    w = QuantizedModel()
     x = w.quantized("x", 0.0207, np.uint8(90))
-    y = w.node("Conv", x, w.weights(CHANNELS, CHANNELS, 1, 1), w.bias())
+    y = w.node("Conv", x, w.weights(CHANNELS, CHANNELS, 1, 1), w.bias(CHANNELS))
     y = w.node("Relu", w.node("Add", w.quantized(y, 0.0253, np.uint8(131)), x))
     check(w, w.quantized(y, 0.0311, np.uint8(0)), [1, CHANNELS, 9, 7], "Convolution", 0.06)
 
 
 def test_groups_and_depthwise():
-    w = Writer()
+    w = QuantizedModel()
     y = w.quantized("x", 0.02, np.uint8(128))
     for groups in (2, CHANNELS):
         y = w.node(
-            "Conv", y, w.weights(CHANNELS, CHANNELS // groups, 3, 3), w.bias(), group=groups, pads=[1] * 4
+            "Conv", y, w.weights(CHANNELS, CHANNELS // groups, 3, 3), w.bias(CHANNELS), group=groups, pads=[1] * 4
         )  # fmt: skip
         y = w.quantized(w.node("Relu", y), 0.02, np.uint8(0))
     check(w, y, [1, CHANNELS, 9, 7], "Convolution", 0.04, count=2)
@@ -150,10 +107,10 @@ def test_groups_and_depthwise():
 
 def test_a_rounding_that_nothing_clips_stays_exact():
     """Large sums are rounded, too: the trick that rounds numbers of bytes would not do."""
-    w = Writer()
-    y = w.node("Conv", w.quantized("x", 0.02, np.int8(0)), w.weights(CHANNELS, 8, 1, 1), w.bias())
+    w = QuantizedModel()
+    y = w.node("Conv", w.quantized("x", 0.02, np.int8(0)), w.weights(CHANNELS, 8, 1, 1), w.bias(CHANNELS))
     y = w.node("Round", w.node("Mul", y, w.constant(np.float32(3e7))))
-    model = w.finish(y, [1, 8, 4, 4])
+    model = w.finish([1, 8, 4, 4], y)
     engine = opwright.build(model.SerializeToString(), device="cpu", timing=False)
     x = w.random.normal(0, 1, (1, 8, 4, 4)).astype(np.float32)
     (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
@@ -162,14 +119,14 @@ def test_a_rounding_that_nothing_clips_stays_exact():
 
 
 def test_a_stored_engine(tmp_path):
-    w = Writer()
+    w = QuantizedModel()
     x = w.quantized("x", 0.02, np.uint8(90))
-    y = w.node("Conv", x, w.weights(CHANNELS, CHANNELS, 3, 3), w.bias(), pads=[1] * 4)
+    y = w.node("Conv", x, w.weights(CHANNELS, CHANNELS, 3, 3), w.bias(CHANNELS), pads=[1] * 4)
     y = w.quantized(w.node("Relu", w.node("Add", y, x)), 0.03, np.uint8(0))
     y = w.node("Reshape", y, w.constant(np.array([1, -1, CHANNELS])))
-    y = w.node("Add", w.node("MatMul", y, w.weights(CHANNELS, CHANNELS, axis=1)), w.bias())
+    y = w.node("Add", w.node("MatMul", y, w.weights(CHANNELS, CHANNELS, axis=1)), w.bias(CHANNELS))
     engine = opwright.build(
-        w.finish(y, [1, CHANNELS, 6, 6]).SerializeToString(), device="cpu", timing=False
+        w.finish([1, CHANNELS, 6, 6], y).SerializeToString(), device="cpu", timing=False
     )
     engine.save(tmp_path / "bytes.engine")
     x = w.random.normal(0, 1, (1, CHANNELS, 6, 6)).astype(np.float32)
