@@ -11,6 +11,7 @@
 #include "backend/cpu/dnnl_weights.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/port_rules.h"
+#include "backend/cpu/widened_product.h"
 #include "base/error.h"
 #include "operators/convolution.h"
 
@@ -255,13 +256,31 @@ inline Candidate make_convolution_candidate(const ConvolutionParams& params,
   return candidate;
 }
 
+/// Adds convolutions of bytes that every processor runs, the faster one first. They are for those
+/// who want all tactics, and where there is nothing faster.
+template <class Traits>
+void add_slow_byte_convolutions(const ConvolutionParams& params, const CandidateQuery& query,
+                                bool nothing, std::vector<Candidate>& found) {
+  const auto add = [&](TensorFormat format, std::string_view tactic) {
+    if (!found.empty() && !query.all_tactics) return;
+    found.push_back(
+        make_convolution_candidate(params, query, query.inputs[0].type.dtype, format, format));
+    found.back().tactic_name = tactic;
+  };
+  if (Traits::kTakesBytes && !nothing && offers_widened(params.fused, query) &&
+      takes_widened(params, query.inputs))
+    add(TensorFormat::kHWC, kWidenedBytes);
+  if (!params.fused.present()) add(TensorFormat::kLINEAR, kIntegerLoop);
+}
+
 template <class Traits>
 std::vector<Candidate> convolution_candidates(const Operator& op, const CandidateQuery& query) {
   const ConvolutionParams& params = static_cast<const typename Traits::Op&>(op).params();
   const DataType given = query.inputs[0].type.dtype;
   if (!(kDnnlFloats | kBytes).has(given)) return {};
+  const bool bytes = kBytes.has(given), is_fused = params.fused.present();
+  if (is_fused && (!bytes || !Traits::kTakesBytes)) return {};
   const std::optional<ByteEpilogue> epilogue = epilogue_of(params, query.inputs);
-  if (params.fused.present() && (!epilogue || !Traits::kTakesBytes)) return {};
   const ByteOutput byte_result = byte_output(epilogue, query.inputs);
   const std::vector<Shape> inputs = opt_shapes(query.inputs);
   const Shape output = query.outputs[0].opt;
@@ -278,12 +297,9 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
 
   std::vector<Candidate> found;
   const DataType network_type = query.inputs[0].type.dtype;
-  const bool bytes = kBytes.has(network_type);
-  if (params.fused.present() && (nothing || !cpu_device().features().int8)) return {};
-  if (bytes && !params.fused.present()) {
-    found.push_back(make_convolution_candidate(params, query, network_type, kLinear, kLinear));
-    found.back().tactic_name = kIntegerLoop;
-    if (nothing || !cpu_device().features().int8) return found;
+  if (bytes && (nothing || !cpu_device().features().int8 || (is_fused && !epilogue))) {
+    add_slow_byte_convolutions<Traits>(params, query, nothing, found);
+    return found;
   }
   if (Traits::kTakesRows && !nothing && takes_depthwise_rows(params, query.inputs)) {
     found.push_back(make_convolution_candidate(params, query, network_type, kLinear, kLinear));
@@ -333,12 +349,7 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
           });
     }
   }
-  // The loop is a last resort: oneDNN's candidates come first, and the loop is dropped unless all
-  // tactics are asked for.
-  if (bytes && !params.fused.present() && found.size() > 1) {
-    std::rotate(found.begin(), found.begin() + 1, found.end());
-    if (!query.all_tactics) found.pop_back();
-  }
+  if (bytes) add_slow_byte_convolutions<Traits>(params, query, nothing, found);
   return found;
 }
 
@@ -352,9 +363,15 @@ void check_convolution(const Operator& op, const KernelArgs& args) {
   const bool bytes = Traits::kTakesBytes && kBytes.has(x.desc.type.dtype);
   rules.require(x, bytes ? kBytes : kDnnlFloats, kImageFormats);
   const bool is_fused = params.fused.present();
+  const bool is_widened = args.candidate->tactic_name == kWidenedBytes;
+  if (is_widened) {
+    rules.require_that(bytes && args.packed.empty() && takes_widened(params, args.inputs),
+                       "bytes are widened for constant weights, without a bias");
+    rules.require_format(x, {TensorFormat::kHWC}), rules.require_format(y, {TensorFormat::kHWC});
+  }
   if (is_fused) {
     rules.require_that(bytes && own >= 2 && !params.has_residual &&
-                           epilogue_of(params, args.inputs).has_value() &&
+                           (is_widened || epilogue_of(params, args.inputs).has_value()) &&
                            args.candidate->tactic_name != kIntegerLoop,
                        "on a CPU only convolutions of bytes run a fused program, one of scales, a "
                        "bias, activations and a residual");
@@ -405,6 +422,8 @@ template <class Traits>
 std::unique_ptr<Kernel> make_convolution(const Operator& op, const KernelArgs& args) {
   if (args.candidate->tactic_name == kIntegerLoop)
     return make_byte_loop(static_cast<const typename Traits::Op&>(op).params(), args);
+  if (args.candidate->tactic_name == kWidenedBytes)
+    return make_widened(static_cast<const typename Traits::Op&>(op).params(), args);
   if (args.candidate->tactic_name == kDepthwiseRows)
     return make_depthwise_rows(static_cast<const typename Traits::Op&>(op).params(), args);
   return make_dnnl_kernel<ConvolutionKernel<Traits>, typename Traits::Op>(op, args);
@@ -413,7 +432,8 @@ std::unique_ptr<Kernel> make_convolution(const Operator& op, const KernelArgs& a
 template <class Traits>
 std::vector<std::string> convolution_tactics() {
   std::vector<std::string> names = {std::string(kDnnlTactic)};
-  if (Traits::kTakesBytes) names.emplace_back(kIntegerLoop);
+  if (Traits::kTakesBytes)
+    names.insert(names.end(), {std::string(kWidenedBytes), std::string(kIntegerLoop)});
   if (Traits::kTakesRows) names.emplace_back(kDepthwiseRows);
   return names;
 }

@@ -16,6 +16,7 @@
 #include "backend/cpu/matrix_product.h"
 #include "backend/cpu/port_rules.h"
 #include "backend/cpu/shape_checks.h"
+#include "backend/cpu/widened_product.h"
 #include "base/error.h"
 #include "base/parallel.h"
 
@@ -407,32 +408,44 @@ std::unique_ptr<Kernel> make_integer_product(const MatrixMultiplyParams& params,
   return a == DataType::kINT8 ? with_b(int8_t{}) : with_b(uint8_t{});
 }
 
-/// Candidates for bytes: oneDNN where the processor adds their products up exactly, else a loop.
-std::vector<Candidate> byte_candidates(const MatrixMultiplyParams& params,
-                                       const CandidateQuery& query) {
+/// A candidate for bytes; without a program, its result is the sums.
+Candidate byte_candidate(const MatrixMultiplyParams& params, const CandidateQuery& query,
+                         std::string_view tactic) {
+  Candidate candidate = linear_candidate(query, std::string(tactic));
+  candidate.outputs = {{params.fused.present() ? params.fused.result : DataType::kINT32}};
+  return candidate;
+}
+
+/// oneDNN's implementation, where the processor adds the products up exactly.
+std::optional<Candidate> byte_instructions(const MatrixMultiplyParams& params,
+                                           const CandidateQuery& query) {
   const DataType a = query.inputs[0].type.dtype, b = query.inputs[1].type.dtype;
   const std::optional<ByteEpilogue> epilogue = epilogue_of(params, query.inputs);
-  if (params.fused.present() && !epilogue) return {};
-  Candidate loop{{{a}, {b}}, {{DataType::kINT32}}, 0, std::string(kIntegerLoop)};
-  std::vector<Candidate> loops;
-  if (!epilogue) loops.push_back(loop);
-  if (b != DataType::kINT8 || !cpu_device().features().int8) return loops;
+  if ((params.fused.present() && !epilogue) || b != DataType::kINT8 ||
+      !cpu_device().features().int8)
+    return std::nullopt;
   const MatrixProduct product = analyze_product(params, query.inputs[0].opt, query.inputs[1].opt);
-  if (query.outputs[0].opt.numel() == 0 || product.k == 0) return loops;
+  if (query.outputs[0].opt.numel() == 0 || product.k == 0) return std::nullopt;
   const MatrixMultiplyDesc desc = make_byte_desc(
       product, a,
       is_packable(params, query.inputs[1]) ? any_desc(product.b, b) : operand_desc(product.b, b),
       epilogue, types_of(query.inputs));
-  if (!desc || is_reference(desc.impl_info_str())) return loops;
-  Candidate best = loop;
-  best.tactic_name = desc.impl_info_str();
-  if (epilogue) {
-    best.inputs.clear();
-    for (const PortDesc& port : query.inputs) best.inputs.push_back({port.type.dtype});
-    best.outputs = {{params.fused.result}};
-    return {best};
-  }
-  return query.all_tactics ? std::vector{best, loop} : std::vector{best};
+  if (!desc || is_reference(desc.impl_info_str())) return std::nullopt;
+  return byte_candidate(params, query, desc.impl_info_str());
+}
+
+/// Candidates for bytes, the fastest first. Slower ones are only for those who want all.
+std::vector<Candidate> byte_candidates(const MatrixMultiplyParams& params,
+                                       const CandidateQuery& query) {
+  std::vector<Candidate> found;
+  if (std::optional<Candidate> best = byte_instructions(params, query))
+    found.push_back(*std::move(best));
+  if ((found.empty() || query.all_tactics) && offers_widened(params.fused, query) &&
+      takes_widened(params, query.inputs))
+    found.push_back(byte_candidate(params, query, kWidenedBytes));
+  if (!params.fused.present() && (found.empty() || query.all_tactics))
+    found.push_back(byte_candidate(params, query, kIntegerLoop));
+  return found;
 }
 
 std::vector<Candidate> matrix_multiply_candidates(const Operator& op, const CandidateQuery& query) {
@@ -503,6 +516,7 @@ std::unique_ptr<Kernel> make_matrix_multiply(const Operator& op, const KernelArg
   const DataType type = args.candidate->inputs[0].dtype;
   if (kIndexTypes.has(type) || args.candidate->tactic_name == kIntegerLoop)
     return make_integer_product(params, type, args.candidate->inputs[1].dtype);
+  if (args.candidate->tactic_name == kWidenedBytes) return make_widened(params, args);
   if (kBytes.has(type)) return make_dnnl_kernel<ByteProductKernel, MatrixMultiply>(op, args);
   return make_dnnl_kernel<MatrixMultiplyKernel, MatrixMultiply>(op, args);
 }
@@ -515,6 +529,7 @@ void check_matrix_multiply(const Operator& op, const KernelArgs& args) {
   rules.require(rules.input(0), kDnnlFloats | kIndexTypes | kBytes);
   const bool bytes = kBytes.has(rules.input(0).desc.type.dtype);
   const bool is_loop = args.candidate->tactic_name == kIntegerLoop;
+  const bool is_widened = args.candidate->tactic_name == kWidenedBytes;
   if (bytes) {
     rules.require(rules.output(0),
                   {params.fused.present() ? params.fused.result : DataType::kINT32});
@@ -524,9 +539,13 @@ void check_matrix_multiply(const Operator& op, const KernelArgs& args) {
     rules.require_that(!is_loop || kIndexTypes.has(rules.input(0).desc.type.dtype),
                        "the integer loop multiplies only integers");
   }
-  rules.require_that(!is_loop || args.packed.empty(), "the integer loop packs nothing");
+  rules.require_that((!is_loop && !is_widened) || args.packed.empty(), "the ",
+                     args.candidate->tactic_name, " packs nothing");
+  rules.require_that(!is_widened || (bytes && takes_widened(params, args.inputs)),
+                     "bytes are widened for one constant matrix only");
   rules.require_that(
-      !params.fused.present() || (bytes && !is_loop && epilogue_of(params, args.inputs)),
+      !params.fused.present() ||
+          (bytes && !is_loop && (is_widened || epilogue_of(params, args.inputs))),
       "on a CPU only products of bytes run a fused program, one of scales, a bias, activations and "
       "a residual");
   for (size_t i = inputs; i < inputs + added; ++i) rules.require(rules.input(i), kConvertible);
@@ -545,7 +564,7 @@ void check_matrix_multiply(const Operator& op, const KernelArgs& args) {
 }
 
 std::vector<std::string> matrix_multiply_tactics() {
-  return {std::string(kDnnlTactic), std::string(kIntegerLoop)};
+  return {std::string(kDnnlTactic), std::string(kWidenedBytes), std::string(kIntegerLoop)};
 }
 
 const RegisteredKernels<MatrixMultiply> kMatrixMultiplyKernels(

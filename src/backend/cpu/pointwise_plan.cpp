@@ -406,38 +406,13 @@ bool PointwisePlan::build(int64_t limit) {
   return slots_ <= kMaxSlots && bytes <= (limit > 256 ? kPreferredBytes : kScratchBytes);
 }
 
-void PointwisePlan::bring(const Load& load, const void* input, int64_t first, int64_t count,
-                          std::byte* scratch, void** pointers) const {
-  std::byte* values = load.slot < 0 ? nullptr : scratch + load.slot * slot_bytes_;
-  std::byte* raw = load.raw_slot < 0 ? values : scratch + load.raw_slot * slot_bytes_;
-  if (load.single) count = 1;
-  const void* elements = load.view.elements(input, load.element_size, first, count, raw);
-  if (load.convert) {
-    load.convert(values, elements, nullptr, nullptr, count, nullptr);
-    elements = values;
-  }
-  pointers[load.pointer] = const_cast<void*>(elements);
-}
-
-void PointwisePlan::run(void const* const* inputs, void* const* outputs, int64_t begin,
-                        int64_t end) const {
-  alignas(64) std::byte scratch[kScratchBytes];
-  void* pointers[kMaxPointers];
-  pointers[0] = scratch;  // functions get this pointer for operands that they do not have
-  for (int i = 0; i < slots_; ++i) pointers[i] = scratch + i * slot_bytes_;
-
-  const auto run_steps = [&](const std::vector<Step>& steps, int64_t first, int64_t count) {
-    for (const Step& step : steps) {
-      if (step.function)
-        step.function(pointers[step.out], pointers[step.a], pointers[step.b], pointers[step.c],
-                      step.single ? 1 : count, step.immediates);
-      else
-        bring(loads_[step.a], inputs[loads_[step.a].input], first, count, scratch, pointers);
-    }
-  };
-  const int64_t most = std::min(tile_, numel_);
-  for (const Constant& constant : constants_) {
-    std::byte* slot = scratch + constant.slot * slot_bytes_;
+PointwisePlan::Run::Run(const PointwisePlan& plan, void const* const* inputs, void* const* outputs)
+    : plan_(plan), inputs_(inputs), outputs_(outputs) {
+  pointers_[0] = scratch_;  // functions get this pointer for operands that they do not have
+  for (int i = 0; i < plan.slots_; ++i) pointers_[i] = scratch_ + i * plan.slot_bytes_;
+  const int64_t most = std::min(plan.tile_, plan.numel_);
+  for (const Constant& constant : plan.constants_) {
+    std::byte* slot = scratch_ + constant.slot * plan.slot_bytes_;
     switch (constant.type) {
       case DataType::kFLOAT:
         fill<float>(slot, constant.value, most);
@@ -455,13 +430,42 @@ void PointwisePlan::run(void const* const* inputs, void* const* outputs, int64_t
         fill<uint8_t>(slot, constant.value, most);
     }
   }
-  run_steps(prologue_, 0, most);
-  for (int64_t index = begin; index < end; ++index) {
-    const int64_t first = index * tile_, count = std::min(tile_, numel_ - first);
-    for (size_t i = 0; i < results_.size(); ++i)
-      pointers[first_output_ + i] =
-          static_cast<std::byte*>(outputs[i]) + first * element_size(output_types_[i].dtype);
-    run_steps(steps_, first, count);
+  run_steps(plan.prologue_, 0, most);
+}
+
+void PointwisePlan::Run::bring(const Load& load, int64_t first, int64_t count) {
+  std::byte* values = load.slot < 0 ? nullptr : scratch_ + load.slot * plan_.slot_bytes_;
+  std::byte* raw = load.raw_slot < 0 ? values : scratch_ + load.raw_slot * plan_.slot_bytes_;
+  if (load.single) count = 1;
+  const void* elements =
+      load.input == 0 && own_ != nullptr
+          ? own_ + (first - own_first_) * load.element_size
+          : load.view.elements(inputs_[load.input], load.element_size, first, count, raw);
+  if (load.convert) {
+    load.convert(values, elements, nullptr, nullptr, count, nullptr);
+    elements = values;
+  }
+  pointers_[load.pointer] = const_cast<void*>(elements);
+}
+
+void PointwisePlan::Run::run_steps(const std::vector<Step>& steps, int64_t first, int64_t count) {
+  for (const Step& step : steps) {
+    if (step.function)
+      step.function(pointers_[step.out], pointers_[step.a], pointers_[step.b], pointers_[step.c],
+                    step.single ? 1 : count, step.immediates);
+    else
+      bring(plan_.loads_[step.a], first, count);
+  }
+}
+
+void PointwisePlan::Run::compute(int64_t first, int64_t end, const void* own) {
+  own_ = static_cast<const std::byte*>(own), own_first_ = first;
+  for (int64_t count = 0; first < end; first += count) {
+    count = std::min(plan_.tile_, end - first);
+    for (size_t i = 0; i < plan_.results_.size(); ++i)
+      pointers_[plan_.first_output_ + i] =
+          static_cast<std::byte*>(outputs_[i]) + first * element_size(plan_.output_types_[i].dtype);
+    run_steps(plan_.steps_, first, count);
   }
 }
 

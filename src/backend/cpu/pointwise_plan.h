@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/pointwise_broadcast.h"
@@ -21,18 +24,6 @@ inline DataType register_type(DataType type) { return is_floating(type) ? DataTy
 /// once per range of tiles. A register whose elements are all equal within each tile is computed
 /// once per tile. FP32 and integer tensors are read and written in place.
 class PointwisePlan {
- public:
-  PointwisePlan(std::string_view layer, std::vector<PointwiseInstruction> program, Ints results,
-                std::span<const PortDesc> inputs, std::span<const PortDesc> outputs);
-
-  void set_shapes(std::span<const Shape> inputs, std::span<const Shape> outputs);
-  int64_t tiles() const { return tiles_; }
-  /// Tiles that are worth a thread of their own.
-  int64_t grain() const { return grain_; }
-  /// Computes tiles [begin, end). Thread safe.
-  void run(void const* const* inputs, void* const* outputs, int64_t begin, int64_t end) const;
-
- private:
   // Half of a first-level cache, so that the tensors' own tiles fit as well. Programs with very
   // many live registers may use more, down to tiles of 64 elements.
   static constexpr int64_t kPreferredBytes = 24 << 10, kScratchBytes = 48 << 10;
@@ -66,6 +57,50 @@ class PointwisePlan {
     double immediates[2] = {};
     bool single = false;
   };
+
+ public:
+  PointwisePlan(std::string_view layer, std::vector<PointwiseInstruction> program, Ints results,
+                std::span<const PortDesc> inputs, std::span<const PortDesc> outputs);
+
+  void set_shapes(std::span<const Shape> inputs, std::span<const Shape> outputs);
+  int64_t tiles() const { return tiles_; }
+  /// Tiles that are worth a thread of their own.
+  int64_t grain() const { return grain_; }
+  /// Computes tiles [begin, end). Thread safe.
+  void run(void const* const* inputs, void* const* outputs, int64_t begin, int64_t end) const {
+    const auto [first, last] = elements(begin, end);
+    Run(*this, inputs, outputs).compute(first, last);
+  }
+  /// The first element of tile `begin`, and the one behind tile `end` - 1.
+  std::pair<int64_t, int64_t> elements(int64_t begin, int64_t end) const {
+    return {begin * tile_, std::min(end * tile_, numel_)};
+  }
+
+  /// One thread's work on one set of tensors.
+  class Run {
+   public:
+    Run(const PointwisePlan& plan, void const* const* inputs, void* const* outputs);
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
+    /// Computes elements [first, end). `first` must be a multiple of the lengths in which inputs
+    /// repeat. `own`: the elements of input 0 from `first` on, which has the outputs' shape; null:
+    /// they are in inputs[0].
+    void compute(int64_t first, int64_t end, const void* own = nullptr);
+
+   private:
+    void run_steps(const std::vector<Step>& steps, int64_t first, int64_t count);
+    void bring(const Load& load, int64_t first, int64_t count);
+
+    const PointwisePlan& plan_;
+    void const* const* inputs_;
+    void* const* outputs_;
+    const std::byte* own_ = nullptr;
+    int64_t own_first_ = 0;
+    void* pointers_[kMaxPointers];
+    alignas(64) std::byte scratch_[kScratchBytes];
+  };
+
+ private:
   struct Constant {
     int slot = 0;
     DataType type = DataType::kFLOAT;
@@ -90,8 +125,6 @@ class PointwisePlan {
   void read(int index);
   void release_operands(int index);
   int take_slot();
-  void bring(const Load& load, const void* input, int64_t first, int64_t count, std::byte* scratch,
-             void** pointers) const;
 
   std::string layer_;
   std::vector<PointwiseInstruction> program_;

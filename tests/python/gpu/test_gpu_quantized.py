@@ -14,7 +14,6 @@ from onnx.reference import ReferenceEvaluator
 
 import emulated_gpu
 import opwright
-from processor import MULTIPLIES_BYTES
 
 pytestmark = emulated_gpu.emulated_only
 
@@ -395,8 +394,7 @@ def test_zero_points_of_the_other_type(kind, zero_point, device):
     other = "UINT8" if kind == "int8" else "'INT8"
     if device == "cuda":
         assert product["TacticName"].startswith(("tensor", "warpgroup"))
-    # A processor that does not multiply bytes computes the model in FP32.
-    assert other in str(product["Inputs"][0]) or (device == "cpu" and not MULTIPLIES_BYTES)
+    assert other in str(product["Inputs"][0])
     feed = m.random.normal(size=(2, 32, 7, 9)).astype("f")
     agrees(engine(feed), reference(model, feed))
 
