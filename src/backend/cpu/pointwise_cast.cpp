@@ -52,7 +52,8 @@ HWY_INLINE To convert_one(From x) {
     // Both limits are exact as floats (powers of two, or one below for short types), so the
     // comparisons do not suffer from rounding.
     constexpr float kLow = static_cast<float>(std::numeric_limits<To>::min());
-    constexpr float kBeyond = 2.0f * static_cast<float>(std::numeric_limits<To>::max() / 2 + 1);
+    constexpr To kHalf = std::numeric_limits<To>::max() / 2 + 1;
+    constexpr float kBeyond = 2.0f * static_cast<float>(kHalf);
     const bool inside = x > kLow && x < kBeyond;
     const To truncated = static_cast<To>(inside ? x : 0.0f);
     const To limit = x >= kBeyond ? std::numeric_limits<To>::max()
@@ -210,6 +211,24 @@ void quantize_by_scalar(void* out, const void* a, const void* b, const void* c, 
   for (; i < count; ++i) y[i] = quantize_one<To>(x[i], factor, kHasZero ? &zero : nullptr);
 }
 
+void scaled_sum(void* out, const void* a, const void* b, const void* c, int64_t count,
+                const double*) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> integers;
+  const int64_t lanes = hn::Lanes(d);
+  const int32_t* HWY_RESTRICT x = static_cast<const int32_t*>(a);
+  const float* HWY_RESTRICT scale = static_cast<const float*>(b);
+  const float* HWY_RESTRICT shift = static_cast<const float*>(c);
+  float* HWY_RESTRICT y = static_cast<float*>(out);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto sums = hn::ConvertTo(d, hn::LoadU(integers, x + i));
+    const auto scaled = hn::Mul(sums, hn::LoadU(d, scale + i));
+    hn::StoreU(hn::Add(scaled, hn::LoadU(d, shift + i)), d, y + i);
+  }
+  for (; i < count; ++i) y[i] = static_cast<float>(x[i]) * scale[i] + shift[i];
+}
+
 /// Converts to INT64: truncates and saturates; NaN becomes 0.
 void to_int64(void* out, const void* a, const void*, const void*, int64_t count, const double*) {
   const hn::ScalableTag<int64_t> d;
@@ -349,6 +368,8 @@ TileFunction cast_op(DataType from, DataType to) {
   }
 }
 
+TileFunction scaled_sum_op() { return scaled_sum; }
+
 TileFunction rounding_op(DataType to) {
   return to == DataType::kHALF ? round_to_half : round_to_bf16;
 }
@@ -373,11 +394,13 @@ namespace opwright {
 HWY_EXPORT(cast_op);
 HWY_EXPORT(quantize_op);
 HWY_EXPORT(rounding_op);
+HWY_EXPORT(scaled_sum_op);
 
 TileFunction find_cast(DataType from, DataType to) {
   return HWY_DYNAMIC_DISPATCH(cast_op)(from, to);
 }
 TileFunction find_rounding(DataType to) { return HWY_DYNAMIC_DISPATCH(rounding_op)(to); }
+TileFunction find_scaled_sum() { return HWY_DYNAMIC_DISPATCH(scaled_sum_op)(); }
 TileFunction find_quantize(DataType to, bool has_zero_point, bool by_scalar) {
   return HWY_DYNAMIC_DISPATCH(quantize_op)(to, has_zero_point, by_scalar);
 }

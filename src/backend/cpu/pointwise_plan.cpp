@@ -16,14 +16,14 @@ namespace {
 
 using enum PointwiseOp;
 
-/// An instruction that exists only in plans: find_quantize() of registers a, b and, unless it is
-/// -1, c.
-constexpr int32_t kQuantize = 50;
+// Instructions that exist only in plans: find_quantize() of registers a, b and, unless it is -1, c,
+// and find_scaled_sum() of registers a, b and c.
+constexpr int32_t kQuantize = 50, kScaledSum = 51;
 
 int operand_count(const PointwiseInstruction& instruction) {
   const int32_t op = instruction.op;
   if (op == opcode(kInput) || op == opcode(kConstant)) return 0;
-  if (op == opcode(kSelect)) return 3;
+  if (op == opcode(kSelect) || op == kScaledSum) return 3;
   if (op == kQuantize) return instruction.c < 0 ? 2 : 3;
   if (op == opcode(kRemainder)) return 2;
   return op >= opcode(kBinary) && op < opcode(kUnary) ? 2 : 1;
@@ -67,10 +67,10 @@ PointwisePlan::PointwisePlan(std::string_view layer, std::vector<PointwiseInstru
               name(program_[instruction.a].type));
     }
   }
-  fuse_quantization();
+  fuse_instructions();
 }
 
-void PointwisePlan::fuse_quantization() {
+void PointwisePlan::fuse_instructions() {
   const auto count = program_.size();
   std::vector<int> uses(count);
   const auto use = [&](auto&& operands) {
@@ -94,6 +94,27 @@ void PointwisePlan::fuse_quantization() {
            std::abs(value) <= 255;
   };
   bool is_fused = false;
+  for (PointwiseInstruction& instruction : program_) {
+    if (instruction.op != opcode(ElementWiseOperation::kSUM) ||
+        instruction.type != DataType::kFLOAT)
+      continue;
+    const auto turned = [&](int index) -> const PointwiseInstruction* {
+      const auto* cast = only(index, opcode(kCast));
+      return cast && program_[cast->a].type == DataType::kINT32 ? cast : nullptr;
+    };
+    for (const auto& [product, shift] :
+         {std::pair(instruction.a, instruction.b), std::pair(instruction.b, instruction.a)}) {
+      const auto* scaled = only(product, opcode(ElementWiseOperation::kPROD));
+      const auto* first = scaled ? turned(scaled->a) : nullptr;
+      const auto* second = scaled && !first ? turned(scaled->b) : nullptr;
+      if (!first && !second) continue;
+      const auto [sums, scale] =
+          first ? std::pair(first->a, scaled->b) : std::pair(second->a, scaled->a);
+      instruction = {kScaledSum, DataType::kFLOAT, sums, scale, shift};
+      is_fused = true;
+      break;
+    }
+  }
   for (PointwiseInstruction& instruction : program_) {
     const DataType type = instruction.type;
     if (instruction.op != opcode(kCast) || !is_byte(type)) continue;
@@ -140,6 +161,7 @@ TileFunction PointwisePlan::function_of(int index) const {
     const bool by_scalar = is_scalar(instruction.b) && (zero < 0 || is_scalar(zero));
     return find_quantize(instruction.type, zero >= 0, by_scalar);
   }
+  if (instruction.op == kScaledSum) return find_scaled_sum();
   const DataType operand = program_[instruction.a].type;
   if (instruction.op == opcode(kCast)) return find_cast(operand, instruction.type);
   if (instruction.op == opcode(kToHalf)) return find_rounding(DataType::kHALF);

@@ -107,8 +107,9 @@ class PointwisePlan {
     double value = 0;
   };
 
-  /// Replaces the instructions of a quantization to bytes with one instruction.
-  void fuse_quantization();
+  /// Replaces the instructions of a quantization to bytes, and those that dequantize sums, with one
+  /// instruction each.
+  void fuse_instructions();
   TileFunction function_of(int index) const;
   /// Registers, slots and steps for tiles of at most `limit` elements. False when the scratch
   /// memory does not suffice.

@@ -32,6 +32,8 @@ TileFunction find_select(int element_size);
 TileFunction find_cast(DataType from, DataType to);
 /// The rounding of FP32 to values of kHALF or kBF16, which stay FP32.
 TileFunction find_rounding(DataType to);
+/// float(a) * b + c of INT32 a and FP32 b and c, each operation rounded: what dequantizes sums.
+TileFunction find_scaled_sum();
 /// The quantization of FP32 operands to INT8 or UINT8: a / b, rounded half to even, plus c where
 /// `has_zero_point`. It saturates, and NaN becomes 0. With `by_scalar`, b and c have one element.
 /// Then a product with the reciprocal, corrected by its remainder, replaces the division.

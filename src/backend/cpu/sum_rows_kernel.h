@@ -36,8 +36,9 @@ class SumRowsKernel : public Kernel {
 
   /// Prepares the rows of a block in its scratch.
   virtual void read(const Block& block) const = 0;
-  /// Parts of a row's columns that can be computed on their own, and the sums of some.
+  /// In how many parts threads can compute the columns of a block.
   virtual int64_t parts() const { return 1; }
+  /// Computes the sums of parts [begin, end) from the block's scratch.
   virtual void add_up(const Block& block, int64_t begin, int64_t end) const = 0;
 
  private:

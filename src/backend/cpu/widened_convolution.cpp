@@ -2,6 +2,7 @@
 #include <iterator>
 #include <vector>
 
+#include "backend/cpu/dnnl_memory.h"
 #include "backend/cpu/shape_checks.h"
 #include "backend/cpu/widened_product.h"
 #include "backend/cpu/window_axis.h"
@@ -41,6 +42,7 @@ struct ConvolutionWindows {
     const ResolvedPadding padding = resolve_padding(params, x, kernel);
     channels = x[1], are_pixels = true;
     std::fill(std::begin(axes), std::end(axes), WindowAxis());
+    std::vector<DnnlWindow> reaches;
     for (int i = 0; i < spatial; ++i) {
       WindowAxis& axis = axes[3 - spatial + i];
       axis.in = x[i + 2], axis.out = y[i + 2], axis.window = kernel[i + 2];
@@ -48,7 +50,10 @@ struct ConvolutionWindows {
       axis.dilation = params.dilation.empty() ? 1 : params.dilation[i];
       axis.pre = padding.pre[i];
       are_pixels &= axis.window == 1 && axis.stride == 1 && axis.pre == 0 && axis.in == axis.out;
+      reaches.push_back(
+          {axis.in, axis.out, axis.window, axis.stride, axis.dilation, axis.pre, padding.post[i]});
     }
+    require_dnnl_windows(reaches);
   }
 
   int64_t rows_of(const Shape& y) const { return y.numel() == 0 ? 0 : y.numel() / y[1]; }
@@ -126,6 +131,7 @@ class WidenedConvolutionKernel final : public WidenedKernel {
                                : (inside.first - (at * width.stride - width.pre)) / width.dilation;
     fill_taps(to, tap, before);
     fill_taps(to, tap + before + inside.count, width.window - before - inside.count);
+    if (inside.count == 0) return;
     const uint8_t* from = line + inside.first * windows_.channels;
     if (layout().groups == 1 && width.dilation == 1)
       return read_taps(from, tap + before, inside.count, to);
@@ -172,7 +178,7 @@ class WidenedDepthwiseKernel final : public SumRowsKernel {
     for (int64_t channel = 0; channel < params.groups; ++channel)
       for (int64_t tap = 0; tap < taps; ++tap)
         weights_[static_cast<size_t>(tap * params.groups + channel)] =
-            weights[channel * taps + tap];
+            static_cast<int16_t>(int{weights[channel * taps + tap]});
   }
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {

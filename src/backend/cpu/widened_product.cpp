@@ -30,20 +30,15 @@ void WeightLayout::multiply(const int16_t* a, int64_t a_row, int64_t rows, const
   for (int64_t row = 0; depth() == 0 && row < rows; ++row)
     std::fill_n(sums + row * y_row, columns, 0);
   WidenedTile tile;
-  tile.a_row = a_row, tile.y_row = y_row;
+  tile.a_row = a_row, tile.y_row = y_row, tile.rows = rows;
   for (int64_t panel = begin; panel < end; ++panel) {
     const int64_t first = panel * kWidenedColumns;
-    tile.columns = std::min(kWidenedColumns, columns - first);
+    tile.columns = std::min(kWidenedColumns, columns - first), tile.y = sums + first;
     for (int64_t k = 0; k < row_words(); k += kDepth) {
       tile.depth = std::min(kDepth, row_words() - k);
       tile.panel = panels + (panel * row_words() + k) * kWidenedColumns;
-      tile.adds = k > 0;
-      for (int64_t row = 0; row < rows; row += kWidenedRows) {
-        tile.rows = std::min(kWidenedRows, rows - row);
-        tile.a = a + row * a_row + k;
-        tile.y = sums + row * y_row + first;
-        multiply_widened(tile);
-      }
+      tile.a = a + k, tile.adds = k > 0;
+      multiply_widened(tile);
     }
   }
 }
@@ -68,7 +63,7 @@ bool has_widened_ports(const FusedProgram& fused, std::span<const PortDesc> inpu
 namespace {
 
 /// Bytes of a row as scratch.
-int64_t scratch_of(const WeightLayout& layout) {
+int64_t bytes_of_row(const WeightLayout& layout) {
   return (layout.groups * layout.row_words() * int64_t{sizeof(int16_t)} + 63) / 64 * 64;
 }
 
@@ -76,7 +71,7 @@ int64_t scratch_of(const WeightLayout& layout) {
 
 WidenedKernel::WidenedKernel(const KernelArgs& args, const FusedProgram& fused,
                              const WeightLayout& layout)
-    : SumRowsKernel(args, fused, layout.groups * layout.columns, scratch_of(layout)),
+    : SumRowsKernel(args, fused, layout.groups * layout.columns, bytes_of_row(layout)),
       layout_(layout),
       is_signed_(args.inputs[0].type.dtype == DataType::kINT8),
       panels_(static_cast<size_t>(layout.groups * layout.group_bytes())) {
@@ -186,7 +181,7 @@ class WidenedStackKernel final : public Kernel {
   /// Chooses the layout of matrices like these, and returns the bytes of the workspace.
   size_t arrange(const Shape& b) {
     layout_ = layout_of_matrix(params_, b);
-    row_bytes_ = scratch_of(layout_);
+    row_bytes_ = bytes_of_row(layout_);
     per_worker_ = static_cast<size_t>((layout_.group_bytes() + 63) / 64 * 64 +
                                       kWidenedRows * kTiles * row_bytes_);
     return per_worker_ * static_cast<size_t>(workers_);

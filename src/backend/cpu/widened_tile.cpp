@@ -65,26 +65,33 @@ HWY_INLINE Sums add_pairs(Words a, Words b, Sums sums) {
 #endif
 }
 
-template <class Byte>
+template <class Byte, class D = WordTag>
 HWY_INLINE auto load_words(const uint8_t* from) {
-  const WordTag d;
-  const hn::Rebind<Byte, WordTag> bytes;
-  return hn::PromoteTo(d, hn::LoadU(bytes, reinterpret_cast<const Byte*>(from)));
+  const hn::Rebind<Byte, D> bytes;
+  return hn::PromoteTo(D(), hn::LoadU(bytes, reinterpret_cast<const Byte*>(from)));
 }
 
-/// Widens whole vectors. Returns how many elements it widened.
-template <class Byte>
-int64_t widen_vectors(const uint8_t* from, int zero, int64_t count, int16_t* to) {
-  const WordTag d;
+/// Widens by vectors, the last of which overlaps the one before. Returns whether there are as many
+/// elements as a vector has.
+template <class Byte, class D>
+bool widen_by(D d, const uint8_t* from, int zero, int64_t count, int16_t* to) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (count < lanes) return false;
   const auto subtracted = hn::Set(d, static_cast<int16_t>(zero));
   const auto move = [&](int64_t i) HWY_ATTR {
-    hn::StoreU(hn::Sub(load_words<Byte>(from + i), subtracted), d, to + i);
+    hn::StoreU(hn::Sub(load_words<Byte, D>(from + i), subtracted), d, to + i);
   };
-  if (count < lanes) return 0;
   for (int64_t i = 0; i + lanes <= count; i += lanes) move(i);
   move(count - lanes);
-  return count;
+  return true;
+}
+/// Returns how many elements it widened.
+template <class Byte>
+int64_t widen_vectors(const uint8_t* from, int zero, int64_t count, int16_t* to) {
+  const bool is_done = widen_by<Byte>(WordTag(), from, zero, count, to) ||
+                       widen_by<Byte>(hn::CappedTag<int16_t, 8>(), from, zero, count, to) ||
+                       widen_by<Byte>(hn::CappedTag<int16_t, 4>(), from, zero, count, to);
+  return is_done ? count : 0;
 }
 
 template <int kRows>
@@ -183,18 +190,27 @@ void multiply_some(const WidenedTile& tile, int32_t* y, int64_t y_row) {
     case 5:
       return multiply_rows<5>(tile, y, y_row);
     default:
-      return multiply_rows<6>(tile, y, y_row);
+      return multiply_rows<kWidenedRows>(tile, y, y_row);
   }
 }
 
-void multiply_tile(const WidenedTile& tile) {
-  if (tile.columns == kWidenedColumns) return multiply_some(tile, tile.y, tile.y_row);
-  int32_t y[kWidenedRows * kWidenedColumns] = {};
-  for (int64_t r = 0; tile.adds && r < tile.rows; ++r)
-    std::copy_n(tile.y + r * tile.y_row, tile.columns, y + r * kWidenedColumns);
-  multiply_some(tile, y, kWidenedColumns);
-  for (int64_t r = 0; r < tile.rows; ++r)
-    std::copy_n(y + r * kWidenedColumns, tile.columns, tile.y + r * tile.y_row);
+void multiply_tile(const WidenedTile& all) {
+  WidenedTile tile = all;
+  for (int64_t first = 0; first < all.rows; first += kWidenedRows) {
+    tile.rows = std::min(kWidenedRows, all.rows - first);
+    tile.a = all.a + first * all.a_row;
+    int32_t* const to = all.y + first * all.y_row;
+    if (all.columns == kWidenedColumns) {
+      multiply_some(tile, to, all.y_row);
+      continue;
+    }
+    int32_t y[kWidenedRows * kWidenedColumns] = {};
+    for (int64_t r = 0; all.adds && r < tile.rows; ++r)
+      std::copy_n(to + r * all.y_row, all.columns, y + r * kWidenedColumns);
+    multiply_some(tile, y, kWidenedColumns);
+    for (int64_t r = 0; r < tile.rows; ++r)
+      std::copy_n(y + r * kWidenedColumns, all.columns, to + r * all.y_row);
+  }
 }
 
 template <class Byte>

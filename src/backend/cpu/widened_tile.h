@@ -8,7 +8,7 @@
 /// kernels.
 namespace opwright {
 
-/// Columns of a panel of weights, and rows that one call multiplies at most.
+/// Columns of a panel of weights, and rows whose sums stay in registers.
 inline constexpr int64_t kWidenedColumns = 16;
 inline constexpr int64_t kWidenedRows = 6;
 

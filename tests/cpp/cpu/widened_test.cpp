@@ -66,7 +66,7 @@ TEST(WidenedTile, MultipliesRowsAndPanels) {
   std::mt19937 random(3);
   std::uniform_int_distribution<int> word(-255, 255), byte(-128, 127);
   constexpr int64_t kRow = 70, kColumns = 40;
-  for (int64_t rows = 1; rows <= kWidenedRows; ++rows)
+  for (int64_t rows = 1; rows <= 2 * kWidenedRows + 1; ++rows)
     for (const int64_t depth : {2, 34, 66})
       for (const int64_t columns : {1, 7, 16})
         for (const bool adds : {false, true}) {
