@@ -177,6 +177,14 @@ double CpuDevice::time(Kernel& kernel, void const* const* inputs, void* const* o
   return *middle;
 }
 
+void require_byte_instructions(const KernelArgs& args) {
+  if (!cpu_device().features().int8)
+    fail_with(ErrorCode::kUNSUPPORTED_STATE, "Layer '", args.layer,
+              "': the engine was built for a ",
+              "processor that multiplies bytes (AVX512-VNNI, AVX-VNNI), which this one does not; ",
+              "build it here");
+}
+
 const CpuDevice& cpu_device() {
   static const CpuDevice device;
   return device;

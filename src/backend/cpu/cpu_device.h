@@ -37,4 +37,7 @@ class CpuDevice final : public Device {
 
 const CpuDevice& cpu_device();
 
+/// Throws Error where the processor has no instructions that multiply bytes, which the step needs.
+void require_byte_instructions(const KernelArgs& args);
+
 }  // namespace opwright

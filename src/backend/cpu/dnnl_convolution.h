@@ -122,11 +122,7 @@ class ConvolutionKernel final : public DnnlKernel {
     if (has_bias_) bias_ = constant_as_float(args.inputs[2]);
     epilogue_ = epilogue_of(params, args.inputs);
     bytes_ = byte_output(epilogue_, args.inputs);
-    if (kBytes.has(input_type(0).dtype) && !cpu_device().features().int8)
-      fail_with(
-          ErrorCode::kUNSUPPORTED_STATE, "Layer '", layer(), "': the engine was built for a ",
-          "processor that multiplies bytes (AVX512-VNNI, AVX-VNNI), which this one does not; ",
-          "build it here");
+    if (kBytes.has(input_type(0).dtype)) require_byte_instructions(args);
   }
 
   std::vector<PackedInput> packed() const override { return weights_.packed(); }
@@ -367,7 +363,8 @@ void check_convolution(const Operator& op, const KernelArgs& args) {
   if (is_widened) {
     rules.require_that(bytes && args.packed.empty() && takes_widened(params, args.inputs),
                        "bytes are widened for constant weights, without a bias");
-    rules.require_format(x, {TensorFormat::kHWC}), rules.require_format(y, {TensorFormat::kHWC});
+    rules.require_that(has_widened_formats(args.inputs, args.outputs[0]),
+                       "widened bytes are HWC, or LINEAR in front of several channels");
   }
   if (is_fused) {
     rules.require_that(bytes && own >= 2 && !params.has_residual &&
@@ -418,6 +415,24 @@ void check_convolution(const Operator& op, const KernelArgs& args) {
   }
 }
 
+/// The kernel of an engine that was built for instructions that this processor lacks. Null where
+/// there is none for its ports.
+template <class Traits>
+std::unique_ptr<Kernel> make_widened_instead(const ConvolutionParams& params,
+                                             const KernelArgs& given) {
+  if (!Traits::kTakesBytes || !kBytes.has(given.inputs[0].type.dtype) ||
+      cpu_device().features().int8 || !takes_widened(params, given.inputs) ||
+      !has_widened_formats(given.inputs, given.outputs[0]))
+    return nullptr;
+  std::vector<PortDesc> inputs(given.inputs.begin(), given.inputs.end());
+  inputs[1].constant =
+      plain_constant(given, 1, dnnl_dims(Traits::weights_shape(params, inputs[1].opt)),
+                     dnnl::memory::data_type::s8);
+  KernelArgs args = given;
+  args.inputs = inputs;
+  return make_widened(params, args);
+}
+
 template <class Traits>
 std::unique_ptr<Kernel> make_convolution(const Operator& op, const KernelArgs& args) {
   if (args.candidate->tactic_name == kIntegerLoop)
@@ -426,6 +441,9 @@ std::unique_ptr<Kernel> make_convolution(const Operator& op, const KernelArgs& a
     return make_widened(static_cast<const typename Traits::Op&>(op).params(), args);
   if (args.candidate->tactic_name == kDepthwiseRows)
     return make_depthwise_rows(static_cast<const typename Traits::Op&>(op).params(), args);
+  if (auto kernel =
+          make_widened_instead<Traits>(static_cast<const typename Traits::Op&>(op).params(), args))
+    return kernel;
   return make_dnnl_kernel<ConvolutionKernel<Traits>, typename Traits::Op>(op, args);
 }
 

@@ -5,6 +5,22 @@
 #include "base/half.h"
 
 namespace opwright {
+namespace {
+
+dnnl::memory::desc row_major_desc(const dnnl::memory::dims& extents, dnnl::memory::data_type type) {
+  dnnl::memory::dims strides(extents.size(), 1);
+  for (size_t axis = extents.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * extents[axis];
+  return {extents, type, strides};
+}
+
+Blob unpacked(const PackedInput& stored, const dnnl::memory::desc& row_major) {
+  return Blob::make(row_major.get_size(), [&](void* bytes) {
+    unpack_layout(stored.layout, row_major.get_dims(), stored.data.data(), stored.data.size(),
+                  bytes);
+  });
+}
+
+}  // namespace
 
 DnnlWeights::DnnlWeights(const KernelArgs& args, int input, const dnnl::memory::desc& plain)
     : input_(input), plain_(plain), is_constant_(args.inputs[input].is_constant) {
@@ -30,15 +46,9 @@ Blob DnnlWeights::pack(const dnnl::memory::desc& wanted) const {
   if (!layout.empty() && layout == stored_.layout && stored_.data.size() == wanted.get_size())
     return stored_.data;
   // The stored weights are packed for another processor or version of oneDNN.
-  const dnnl::memory::data_type type = packed_type(stored_.layout);
-  const dnnl::memory::dims extents = wanted.get_dims();
-  dnnl::memory::dims strides(extents.size(), 1);
-  for (size_t axis = extents.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * extents[axis];
-  const dnnl::memory::desc row_major(extents, type, strides);
-  const Blob unpacked = Blob::make(row_major.get_size(), [&](void* bytes) {
-    unpack_layout(stored_.layout, extents, stored_.data.data(), stored_.data.size(), bytes);
-  });
-  return reordered(unpacked.data(), row_major);
+  const dnnl::memory::desc row_major =
+      row_major_desc(wanted.get_dims(), packed_type(stored_.layout));
+  return reordered(unpacked(stored_, row_major).data(), row_major);
 }
 
 Operand DnnlWeights::operand(DnnlProgram& program, const dnnl::memory::desc& plain,
@@ -58,6 +68,18 @@ std::vector<PackedInput> DnnlWeights::packed() const {
   const std::string layout = packed_desc_ ? layout_text(*packed_desc_) : std::string();
   if (layout.empty()) return {};
   return {{input_, packed_, layout}};
+}
+
+Blob plain_constant(const KernelArgs& args, int input, const dnnl::memory::dims& extents,
+                    dnnl::memory::data_type type) {
+  if (args.inputs[input].constant) return args.inputs[input].constant;
+  for (const PackedInput& stored : args.packed) {
+    if (stored.input != input) continue;
+    require(packed_type(stored.layout) == type, "Layer '", args.layer,
+            "': the packed weights of input ", input, " have another type than the input");
+    return unpacked(stored, row_major_desc(extents, type));
+  }
+  return {};
 }
 
 Blob constant_as_float(const PortDesc& port) {

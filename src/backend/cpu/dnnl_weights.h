@@ -41,6 +41,11 @@ class DnnlWeights {
   Blob packed_;
 };
 
+/// A constant input in row-major order of its extents for the primitive, also where the plan has it
+/// packed. Empty where the input is not constant.
+Blob plain_constant(const KernelArgs& args, int input, const dnnl::memory::dims& extents,
+                    dnnl::memory::data_type type);
+
 /// A one-dimensional constant, such as a bias, as FP32; empty when the port is not constant.
 Blob constant_as_float(const PortDesc& port);
 

@@ -213,11 +213,7 @@ class ByteProductKernel final : public DnnlKernel {
  public:
   ByteProductKernel(const MatrixMultiplyParams& params, const KernelArgs& args)
       : DnnlKernel(args), params_(params) {
-    if (!cpu_device().features().int8)
-      fail_with(
-          ErrorCode::kUNSUPPORTED_STATE, "Layer '", layer(), "': the engine was built for a ",
-          "processor that multiplies bytes (AVX512-VNNI, AVX-VNNI), which this one does not; ",
-          "build it here");
+    require_byte_instructions(args);
     if (is_packable(params, args.inputs[1])) weights_.emplace(args, 1, plain_b(params, args));
     epilogue_ = epilogue_of(params, args.inputs);
     types_ = types_of(args.inputs);
@@ -507,6 +503,25 @@ std::vector<PortDesc> with_fitting_stacks(const MatrixMultiplyParams& params,
   return fitting;
 }
 
+/// The kernel of an engine that was built for instructions that this processor lacks. Null where
+/// there is none for its ports.
+std::unique_ptr<Kernel> make_widened_instead(MatrixMultiplyParams params, const KernelArgs& given) {
+  if (cpu_device().features().int8 || !takes_widened(params, given.inputs)) return nullptr;
+  std::vector<PortDesc> inputs(given.inputs.begin(), given.inputs.end());
+  KernelArgs args = given;
+  args.inputs = inputs;
+  if (inputs[1].is_constant && !inputs[1].constant) {
+    // oneDNN packs the matrix that multiplies, in order of its rows.
+    const MatrixOperand b = analyze_product(params, inputs[0].opt, inputs[1].opt).b;
+    inputs[1].constant =
+        plain_constant(given, 1, dnnl_dims(b.extents), dnnl::memory::data_type::s8);
+    const size_t rank = b.extents.size();
+    inputs[1].min = inputs[1].opt = inputs[1].max = {b.extents[rank - 2], b.extents[rank - 1]};
+    params.op1 = MatrixOperation::kNONE;
+  }
+  return make_widened(params, args);
+}
+
 std::unique_ptr<Kernel> make_matrix_multiply(const Operator& op, const KernelArgs& given) {
   KernelArgs args = given;
   const std::vector<PortDesc> inputs =
@@ -517,7 +532,10 @@ std::unique_ptr<Kernel> make_matrix_multiply(const Operator& op, const KernelArg
   if (kIndexTypes.has(type) || args.candidate->tactic_name == kIntegerLoop)
     return make_integer_product(params, type, args.candidate->inputs[1].dtype);
   if (args.candidate->tactic_name == kWidenedBytes) return make_widened(params, args);
-  if (kBytes.has(type)) return make_dnnl_kernel<ByteProductKernel, MatrixMultiply>(op, args);
+  if (kBytes.has(type)) {
+    if (auto kernel = make_widened_instead(params, args)) return kernel;
+    return make_dnnl_kernel<ByteProductKernel, MatrixMultiply>(op, args);
+  }
   return make_dnnl_kernel<MatrixMultiplyKernel, MatrixMultiply>(op, args);
 }
 

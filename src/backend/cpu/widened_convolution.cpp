@@ -84,7 +84,8 @@ class WidenedConvolutionKernel final : public WidenedKernel {
   WidenedConvolutionKernel(const ConvolutionParams& params, const KernelArgs& args)
       : WidenedKernel(args, params.fused, layout_of_kernel(params, args.inputs[1].opt)),
         params_(params),
-        kernel_(args.inputs[1].opt) {}
+        kernel_(args.inputs[1].opt),
+        is_linear_(args.inputs[0].type.format == TensorFormat::kLINEAR) {}
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     set_shapes(0, inputs, outputs);
@@ -94,7 +95,7 @@ class WidenedConvolutionKernel final : public WidenedKernel {
 
  private:
   void read_row(const uint8_t* x, int64_t row, int16_t* to) const override {
-    if (windows_.are_pixels && layout().groups == 1)
+    if (windows_.are_pixels && layout().groups == 1 && !is_linear_)
       read_taps(x + row * windows_.channels, 0, 1, to);
     else
       read_window(x, row, to);
@@ -115,9 +116,9 @@ class WidenedConvolutionKernel final : public WidenedKernel {
           fill_taps(to, tap, width.window);
           continue;
         }
-        const uint8_t* const line =
-            x + ((pixel.image * depth_axis.in + z) * height.in + v) * width.in * windows_.channels;
-        read_line(line, pixel.at[2], tap, to);
+        const int64_t planes = pixel.image * (is_linear_ ? windows_.channels : 1);
+        const int64_t line = ((planes * depth_axis.in + z) * height.in + v) * width.in;
+        read_line(x + line * (is_linear_ ? 1 : windows_.channels), pixel.at[2], tap, to);
       }
     }
   }
@@ -132,6 +133,7 @@ class WidenedConvolutionKernel final : public WidenedKernel {
     fill_taps(to, tap, before);
     fill_taps(to, tap + before + inside.count, width.window - before - inside.count);
     if (inside.count == 0) return;
+    if (is_linear_) return gather_taps(line + inside.first, tap + before, inside.count, to);
     const uint8_t* from = line + inside.first * windows_.channels;
     if (layout().groups == 1 && width.dilation == 1)
       return read_taps(from, tap + before, inside.count, to);
@@ -147,6 +149,21 @@ class WidenedConvolutionKernel final : public WidenedKernel {
                   count * channels, to + group * layout().row_words() + tap * channels);
   }
 
+  /// Widens taps of a line whose channels lie in planes.
+  void gather_taps(const uint8_t* from, int64_t tap, int64_t count, int16_t* to) const {
+    const int64_t channels = layout().channels;
+    const int64_t plane = windows_.axes[0].in * windows_.axes[1].in * windows_.axes[2].in;
+    const auto zero = static_cast<int>(params_.zero_point);
+    for (int64_t channel = 0; channel < windows_.channels; ++channel) {
+      int16_t* const own = to + channel / channels * layout().row_words() + channel % channels;
+      for (int64_t i = 0; i < count; ++i) {
+        const uint8_t byte = from[channel * plane + i * windows_.axes[2].dilation];
+        const int value = is_signed() ? static_cast<int8_t>(byte) : byte;
+        own[(tap + i) * channels] = static_cast<int16_t>(value - zero);
+      }
+    }
+  }
+
   /// Taps that meet padding, which stands for the zero point.
   void fill_taps(int16_t* to, int64_t tap, int64_t count) const {
     for (int64_t group = 0; group < layout().groups; ++group)
@@ -156,8 +173,14 @@ class WidenedConvolutionKernel final : public WidenedKernel {
 
   const ConvolutionParams params_;
   const Shape kernel_;
+  const bool is_linear_;
   ConvolutionWindows windows_;
 };
+
+/// Whether each channel has taps of its own, and one result.
+bool is_depthwise(const Shape& kernel, int64_t groups) {
+  return kernel[1] == 1 && kernel[0] == groups;
+}
 
 /// Each channel has taps of its own, and one result.
 class WidenedDepthwiseKernel final : public SumRowsKernel {
@@ -252,9 +275,14 @@ bool takes_widened(const ConvolutionParams& params, std::span<const PortDesc> in
          rank <= 5 && params.groups >= 1 && inputs[1].opt[0] % params.groups == 0;
 }
 
+bool has_widened_formats(std::span<const PortDesc> inputs, const PortDesc& output) {
+  const TensorFormat x = inputs[0].type.format;
+  const bool is_linear = x == TensorFormat::kLINEAR && inputs[1].opt[1] > 1;
+  return output.type.format == TensorFormat::kHWC && (x == TensorFormat::kHWC || is_linear);
+}
+
 std::unique_ptr<Kernel> make_widened(const ConvolutionParams& params, const KernelArgs& args) {
-  const Shape& kernel = args.inputs[1].opt;
-  if (kernel[1] == 1 && kernel[0] == params.groups)
+  if (is_depthwise(args.inputs[1].opt, params.groups))
     return std::make_unique<WidenedDepthwiseKernel>(params, args);
   return std::make_unique<WidenedConvolutionKernel>(params, args);
 }

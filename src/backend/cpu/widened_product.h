@@ -13,7 +13,9 @@
 #include "operators/matrix.h"
 
 /// \file
-/// Products of bytes on processors without instructions for them, by widened_tile.h.
+/// Products of bytes on processors without instructions for them, by widened_tile.h: those of
+/// engines that were built there, and of engines that were built for the instructions of another
+/// processor.
 namespace opwright {
 
 /// The tactic. Constant weights may have any program behind the sums.
@@ -27,8 +29,12 @@ bool offers_widened(const FusedProgram& fused, const CandidateQuery& query);
 bool takes_widened(const MatrixMultiplyParams& params, std::span<const PortDesc> inputs);
 /// The same of convolutions of HWC tensors with constant weights.
 bool takes_widened(const ConvolutionParams& params, std::span<const PortDesc> inputs);
+/// The kernel. The weights' port has its bytes.
 std::unique_ptr<Kernel> make_widened(const MatrixMultiplyParams& params, const KernelArgs& args);
+/// The input may be LINEAR, unless each channel has taps of its own; the output is HWC.
 std::unique_ptr<Kernel> make_widened(const ConvolutionParams& params, const KernelArgs& args);
+/// Whether make_widened() takes the formats of the ports.
+bool has_widened_formats(std::span<const PortDesc> inputs, const PortDesc& output);
 
 // --- For the kernels
 

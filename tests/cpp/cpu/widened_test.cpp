@@ -7,10 +7,12 @@
 #include <cmath>
 #include <ostream>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "backend/cpu/dnnl_memory.h"
 #include "backend/cpu/widened_product.h"
 #include "backend/cpu/widened_tile.h"
 #include "cpu/pointwise_program.h"
@@ -224,6 +226,47 @@ TEST_P(WidenedConvolution, AProgramFollows) {
                          [&](int64_t i) { return i / pixels % y[1]; }));
 }
 
+/// A tactic of processors with instructions for bytes, and weights as they are packed there.
+constexpr const char* kOfAnotherProcessor = "jit_int8:avx512_core_vnni";
+PackedInput packed_last_axis_first(const Values& weights) {
+  dnnl::memory::dims extents(weights.shape.begin(), weights.shape.end()), strides(extents.size());
+  int64_t stride = 1;
+  for (size_t axis = 0; axis < extents.size(); ++axis)
+    strides[axis] = stride, stride *= extents[axis];
+  const dnnl::memory::desc desc(extents, dnnl::memory::data_type::s8, strides);
+  std::vector<int8_t> bytes(weights.data.size());
+  for (int64_t i = 0; i < weights.size(); ++i) {
+    int64_t rest = i, place = 0;
+    for (size_t axis = extents.size(); axis-- > 0; rest /= extents[axis])
+      place += rest % extents[axis] * strides[axis];
+    bytes[static_cast<size_t>(place)] = static_cast<int8_t>(weights[i]);
+  }
+  return {1, Blob::copy(bytes.data(), bytes.size()), layout_text(desc)};
+}
+
+TEST_P(WidenedConvolution, EnginesOfProcessorsWithInstructionsForBytes) {
+  const ByteConvolution& c = GetParam();
+  const Values x = bytes_of(c.x, DataType::kUINT8, 1),
+               kernel = bytes_of(c.kernel, DataType::kINT8, 2);
+  ConvolutionParams params = parameters(c);
+  params.zero_point = 3;
+  const Convolution op(params);
+  const std::vector<TestInput> inputs = {{x, DataType::kUINT8}, {kernel, DataType::kINT8, true}};
+  const std::vector<TestOutput> outputs = {{result_of(c), DataType::kINT32}};
+  Candidate candidate = widened(op, inputs, outputs);
+  candidate.tactic_name = kOfAnotherProcessor;
+  const Values expected = sums_of(c, x, kernel, 3);
+  for (const TensorFormat format : {TensorFormat::kHWC, TensorFormat::kLINEAR}) {
+    if (format == TensorFormat::kLINEAR && c.kernel[1] == 1) continue;
+    candidate.inputs[0].format = format;
+    expect_equal(run_kernel(op, candidate, inputs, outputs)[0], expected);
+    if (c.groups > 1) continue;
+    const PackedInput packed = packed_last_axis_first(kernel);
+    TestKernel loaded(op, candidate, inputs, outputs, std::span(&packed, 1));
+    expect_equal(loaded.run(inputs, outputs)[0], expected);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, WidenedConvolution, ::testing::ValuesIn(kConvolutions),
                          [](const auto& info) { return std::string(info.param.name); });
 
@@ -313,6 +356,27 @@ TEST_P(WidenedProduct, AProgramFollows) {
   expect_equal(
       run_kernel(op, widened(op, inputs, outputs), inputs, outputs)[0],
       quantized(product_of(c, a, b), scale, bias, added, [&](int64_t i) { return i % n; }));
+}
+
+TEST_P(WidenedProduct, EnginesOfProcessorsWithInstructionsForBytes) {
+  const ByteProduct& c = GetParam();
+  const Values a = bytes_of(c.a, DataType::kUINT8, 1), b = bytes_of(c.b, DataType::kINT8, 2);
+  const MatrixMultiply op(params());
+  const std::vector<TestInput> inputs = {{a, DataType::kUINT8},
+                                         {b, DataType::kINT8, c.is_constant}};
+  const std::vector<TestOutput> outputs = {{c.y, DataType::kINT32}};
+  Candidate candidate = widened(op, inputs, outputs);
+  candidate.tactic_name = kOfAnotherProcessor;
+  const Values expected = product_of(c, a, b);
+  expect_equal(run_kernel(op, candidate, inputs, outputs)[0], expected);
+  if (!c.is_constant || c.b.rank() > 2) return;
+  // oneDNN's matrix has the rows of the product.
+  const int64_t k = c.a[c.a.rank() - 1], n = c.y[c.y.rank() - 1];
+  const Values rows =
+      make_values({k, n}, [&](int64_t i) { return c.is_transposed ? b[i % n * k + i / n] : b[i]; });
+  const PackedInput packed = packed_last_axis_first(rows);
+  TestKernel loaded(op, candidate, inputs, outputs, std::span(&packed, 1));
+  expect_equal(loaded.run(inputs, outputs)[0], expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, WidenedProduct, ::testing::ValuesIn(kProducts),

@@ -3,6 +3,10 @@ residuals and the next quantization; against ONNX's reference."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
@@ -131,3 +135,25 @@ def test_a_stored_engine(tmp_path):
     engine.save(tmp_path / "bytes.engine")
     x = w.random.normal(0, 1, (1, CHANNELS, 6, 6)).astype(np.float32)
     np.testing.assert_array_equal(opwright.load(tmp_path / "bytes.engine")(x), engine(x))
+
+
+@pytest.mark.parametrize("instructions", ["AVX2", "SSE41"])
+def test_an_engine_runs_on_processors_without_instructions_for_bytes(tmp_path, instructions):
+    """The engine is built with the instructions that this processor has."""
+    w = QuantizedModel()
+    y = w.quantized("x", 0.02, np.uint8(90))
+    y = w.node("Conv", y, w.weights(CHANNELS, 3, 3, 3), w.bias(CHANNELS), pads=[1] * 4)
+    y = w.quantized(swish(w, w.quantized(y, 0.02, np.uint8(120))), 0.02, np.uint8(20))
+    y = w.node("Conv", y, w.weights(CHANNELS, CHANNELS, 1, 1), w.bias(CHANNELS))
+    y = w.node("Reshape", w.quantized(y, 0.03, np.int8(0)), w.constant(np.array([36, CHANNELS])))
+    y = w.node("Add", w.node("MatMul", y, w.weights(CHANNELS, 40, axis=1)), w.bias(40))
+    engine = opwright.build(w.finish([1, 3, 6, 6], y).SerializeToString(), device="cpu")
+    x = w.random.normal(0, 1, (1, 3, 6, 6)).astype(np.float32)
+    engine.save(tmp_path / "bytes.engine")
+    np.save(tmp_path / "x.npy", x)
+    code = "import numpy, opwright; numpy.save('y.npy', opwright.load('bytes.engine')(numpy.load('x.npy')))"
+    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": instructions}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True)
+    # Where other instructions round a sum to the next byte, a few results move by a fraction of a step.
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), engine(x), rtol=0, atol=0.05)
+    assert np.abs(engine(x)).max() > 1
