@@ -153,7 +153,7 @@ struct Bytes {
   Tensor* zero;
 };
 
-/// The zero point; null where it is a constant that has only `origin`.
+/// The zero point of a node's input; null where it is a constant that has only `origin`.
 Tensor* effective_zero(NodeImporter& node, Tensor* zero_point, int64_t origin) {
   if (zero_point && zero_point->info().constant) {
     const Ints values = node.constant_ints(zero_point, "zero point");
@@ -229,8 +229,10 @@ Tensor* along_matrix(NodeImporter& node, Tensor* tensor, bool rows) {
 }
 
 Tensor* integer_product(NodeImporter& node, Tensor* a, Tensor* za, Tensor* b, Tensor* zb) {
-  Bytes left = bytes_of_input(node, a, along_matrix(node, za, true), "A");
-  Bytes right = signed_bytes(node, b, along_matrix(node, zb, false), "B");
+  Bytes left = bytes_of_input(node, a, za, "A");
+  Bytes right = signed_bytes(node, b, zb, "B");
+  left.zero = along_matrix(node, left.zero, true);
+  right.zero = along_matrix(node, right.zero, false);
   Tensor *x = left.values, *w = right.values;
   if (x->rank() == 1) x = node.unsqueeze(x, {0});
   if (w->rank() == 1) w = node.unsqueeze(w, {1});
@@ -333,7 +335,8 @@ Tensor* integer_convolution(NodeImporter& node, Tensor* x, Tensor* zx, Tensor* w
   }
   zx = along_channels(node, zx, rank);
   const Bytes image = bytes_of_input(node, x, zx, "x");
-  const Bytes weights = signed_bytes(node, w, along_channels(node, zw, rank), "w");
+  Bytes weights = signed_bytes(node, w, zw, "w");
+  weights.zero = along_channels(node, weights.zero, rank);
   if (image.zero) {
     x = padded_with(node, x, zx, params, kernel);
     params.pre_padding.clear(), params.post_padding.clear();

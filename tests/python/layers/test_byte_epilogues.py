@@ -137,6 +137,28 @@ def test_a_stored_engine(tmp_path):
     np.testing.assert_array_equal(opwright.load(tmp_path / "bytes.engine")(x), engine(x))
 
 
+@pytest.mark.parametrize("count", [1, CHANNELS])
+def test_zero_points_of_weights_that_are_zero(count):
+    """Models of QOperator have one for each channel. They need no sums of the other operand."""
+    w = QuantizedModel()
+    scale, zero = w.constant(np.float32(0.02)), w.constant(np.uint8(90))
+    bytes_of = lambda *shape: w.constant(w.random.integers(-60, 61, shape).astype(np.int8))  # noqa: E731
+    weights = [w.constant(np.full(count, 0.01, "f")), w.constant(np.zeros(count, np.int8))]
+    end = w.constant(np.float32(0.1)), w.constant(np.uint8(120))
+    y = w.node("QuantizeLinear", "x", scale, zero)
+    y = w.node("QLinearConv", y, scale, zero, bytes_of(CHANNELS, 8, 3, 3), *weights, *end)
+    y = w.node("Reshape", y, w.constant(np.array([-1, CHANNELS])))
+    y = w.node("QLinearMatMul", y, *end, bytes_of(CHANNELS, CHANNELS), *weights, *end)
+    model = w.finish([2, 8, 9, 7], w.node("DequantizeLinear", y, *end))
+    engine = opwright.build(model.SerializeToString(), device="cpu", timing=False)
+    kinds = [layer["LayerType"] for layer in engine.layers]
+    assert kinds.count("Convolution") == 1 and kinds.count("MatrixMultiply") == 1, kinds
+    x = w.random.normal(0, 1, (2, 8, 9, 7)).astype(np.float32)
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    assert np.abs(engine(x) - wanted).max() <= 0.1001
+    assert (engine(x) == wanted).mean() > 0.99
+
+
 @pytest.mark.parametrize("instructions", ["AVX2", "SSE41"])
 def test_an_engine_runs_on_processors_without_instructions_for_bytes(tmp_path, instructions):
     """The engine is built with the instructions that this processor has."""
