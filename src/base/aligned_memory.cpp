@@ -12,7 +12,7 @@ void* allocate_aligned(size_t size) noexcept {
   const bool is_large = size >= kHugePage;
   const size_t alignment = is_large ? kHugePage : 64;
   if (size > std::numeric_limits<size_t>::max() - alignment) return nullptr;
-  const size_t rounded = (size + (size == 0) + 63) / 64 * 64;
+  const size_t rounded = aligned_size(size + (size == 0));
   void* memory = nullptr;
   if (posix_memalign(&memory, alignment, rounded) != 0) return nullptr;
   // Huge pages are only advice; the memory is usable without.

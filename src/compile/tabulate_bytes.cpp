@@ -18,10 +18,7 @@ constexpr size_t kMostNodes = 64;
 int cost_of(const GraphNode& node) {
   int cost = 0;
   for (const PointwiseInstruction& i : decode(node.as<Pointwise>()->params()))
-    if (i.op > opcode(PointwiseOp::kConstant)) {
-      const OperationFacts* const facts = facts_of(i.op);
-      cost += facts != nullptr ? facts->cost : 1;
-    }
+    if (i.op > opcode(PointwiseOp::kConstant)) cost += rough_cost(i.op);
   return cost;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/device.h"
+#include "base/aligned_memory.h"
 #include "network/network.h"
 #include "network/operator_registry.h"
 #include "runtime/context.h"
@@ -83,8 +84,6 @@ void write_zeros(const Device& device, std::byte* to, size_t bytes, Queue queue)
 /// Kernel::capture_obstacle() of layers with bodies.
 inline constexpr const char* kBodyObstacle = "its body is run by the host";
 
-/// A size rounded up so that each part of a workspace begins on a cache line.
-inline size_t aligned_size(size_t bytes) { return (bytes + 63) / 64 * 64; }
 /// Gives a body the memory for its runs. It is a part of the layer's workspace, so that the limits
 /// of builds and the size of the engine's memory include it.
 inline void give_memory(Context& body, std::byte* memory, size_t bytes) {

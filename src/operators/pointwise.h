@@ -55,6 +55,11 @@ constexpr auto with_operation(int32_t op, F f) {
 constexpr const OperationFacts* facts_of(int32_t op) {
   return with_operation(op, [](auto operation) { return facts_of(operation); });
 }
+/// A very rough time of an opcode in units of an addition.
+constexpr int rough_cost(int32_t op) {
+  const OperationFacts* const facts = facts_of(op);
+  return facts != nullptr ? facts->cost : 1;
+}
 
 /// One instruction. It writes the register with the instruction's own index and the type `type`.
 struct PointwiseInstruction {

@@ -292,18 +292,16 @@ std::vector<Candidate> convolution_candidates(const Operator& op, const Candidat
   }
 
   std::vector<Candidate> found;
-  const DataType network_type = query.inputs[0].type.dtype;
   if (bytes && (nothing || !cpu_device().features().int8 || (is_fused && !epilogue))) {
     add_slow_byte_convolutions<Traits>(params, query, nothing, found);
     return found;
   }
   if (Traits::kTakesRows && !nothing && takes_depthwise_rows(params, query.inputs)) {
-    found.push_back(make_convolution_candidate(params, query, network_type, kLinear, kLinear));
+    found.push_back(make_convolution_candidate(params, query, given, kLinear, kLinear));
     found.back().tactic = kRowsOfChannels;
     found.back().tactic_name = kDepthwiseRows;
   }
-  for (const DataType type :
-       bytes ? std::vector{network_type} : offered_types(query, network_type)) {
+  for (const DataType type : bytes ? std::vector{given} : offered_types(query, given)) {
     for (const auto& [input_format, output_format] : formats) {
       Candidate candidate =
           make_convolution_candidate(params, query, type, input_format, output_format);
@@ -435,15 +433,12 @@ std::unique_ptr<Kernel> make_widened_instead(const ConvolutionParams& params,
 
 template <class Traits>
 std::unique_ptr<Kernel> make_convolution(const Operator& op, const KernelArgs& args) {
-  if (args.candidate->tactic_name == kIntegerLoop)
-    return make_byte_loop(static_cast<const typename Traits::Op&>(op).params(), args);
-  if (args.candidate->tactic_name == kWidenedBytes)
-    return make_widened(static_cast<const typename Traits::Op&>(op).params(), args);
-  if (args.candidate->tactic_name == kDepthwiseRows)
-    return make_depthwise_rows(static_cast<const typename Traits::Op&>(op).params(), args);
-  if (auto kernel =
-          make_widened_instead<Traits>(static_cast<const typename Traits::Op&>(op).params(), args))
-    return kernel;
+  const ConvolutionParams& params = static_cast<const typename Traits::Op&>(op).params();
+  const std::string& tactic = args.candidate->tactic_name;
+  if (tactic == kIntegerLoop) return make_byte_loop(params, args);
+  if (tactic == kWidenedBytes) return make_widened(params, args);
+  if (tactic == kDepthwiseRows) return make_depthwise_rows(params, args);
+  if (auto kernel = make_widened_instead<Traits>(params, args)) return kernel;
   return make_dnnl_kernel<ConvolutionKernel<Traits>, typename Traits::Op>(op, args);
 }
 

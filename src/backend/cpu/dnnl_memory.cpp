@@ -150,6 +150,12 @@ dnnl::memory::dims dnnl_dims(dnnl::memory::dims extents) {
   return extents;
 }
 
+dnnl::memory::desc dense_desc(const dnnl::memory::dims& extents, dnnl::memory::data_type type) {
+  dnnl::memory::dims strides(extents.size(), 1);
+  for (size_t axis = extents.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * extents[axis];
+  return {extents, type, strides};
+}
+
 bool fits_dnnl(int64_t extent) { return extent >= 0 && extent <= INT32_MAX; }
 
 void require_dnnl_windows(std::span<const DnnlWindow> windows) {

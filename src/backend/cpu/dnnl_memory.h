@@ -21,6 +21,8 @@ DataType from_dnnl(dnnl::memory::data_type type);
 /// count with 32.
 dnnl::memory::dims dnnl_dims(const Shape& shape);
 dnnl::memory::dims dnnl_dims(dnnl::memory::dims extents);
+/// Descriptor of a tensor in row-major order.
+dnnl::memory::desc dense_desc(const dnnl::memory::dims& extents, dnnl::memory::data_type type);
 bool fits_dnnl(int64_t extent);
 
 /// A window along one axis, at `output` positions.

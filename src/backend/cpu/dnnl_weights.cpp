@@ -7,12 +7,6 @@
 namespace opwright {
 namespace {
 
-dnnl::memory::desc row_major_desc(const dnnl::memory::dims& extents, dnnl::memory::data_type type) {
-  dnnl::memory::dims strides(extents.size(), 1);
-  for (size_t axis = extents.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * extents[axis];
-  return {extents, type, strides};
-}
-
 Blob unpacked(const PackedInput& stored, const dnnl::memory::desc& row_major) {
   return Blob::make(row_major.get_size(), [&](void* bytes) {
     unpack_layout(stored.layout, row_major.get_dims(), stored.data.data(), stored.data.size(),
@@ -46,8 +40,7 @@ Blob DnnlWeights::pack(const dnnl::memory::desc& wanted) const {
   if (!layout.empty() && layout == stored_.layout && stored_.data.size() == wanted.get_size())
     return stored_.data;
   // The stored weights are packed for another processor or version of oneDNN.
-  const dnnl::memory::desc row_major =
-      row_major_desc(wanted.get_dims(), packed_type(stored_.layout));
+  const dnnl::memory::desc row_major = dense_desc(wanted.get_dims(), packed_type(stored_.layout));
   return reordered(unpacked(stored_, row_major).data(), row_major);
 }
 
@@ -77,7 +70,7 @@ Blob plain_constant(const KernelArgs& args, int input, const dnnl::memory::dims&
     if (stored.input != input) continue;
     require(packed_type(stored.layout) == type, "Layer '", args.layer,
             "': the packed weights of input ", input, " have another type than the input");
-    return unpacked(stored, row_major_desc(extents, type));
+    return unpacked(stored, dense_desc(extents, type));
   }
   return {};
 }

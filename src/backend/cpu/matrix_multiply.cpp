@@ -45,12 +45,6 @@ memory::dims bias_extents(const MatrixMultiplyParams& params, const MatrixProduc
   return extents;
 }
 
-memory::desc dense_desc(const memory::dims& extents, memory::data_type type) {
-  memory::dims strides(extents.size(), 1);
-  for (size_t axis = extents.size(); axis-- > 1;) strides[axis - 1] = strides[axis] * extents[axis];
-  return {extents, type, strides};
-}
-
 MatrixMultiplyDesc make_desc(const MatrixMultiplyParams& params, const MatrixProduct& product,
                              int64_t bias_count, const Variant& variant, const memory::desc& b) {
   if (variant.input != TensorFormat::kLINEAR) return {};

@@ -32,8 +32,8 @@ int operand_count(const PointwiseInstruction& instruction) {
 /// A very rough time of an instruction in units of an addition, used to decide where threads pay.
 int64_t cost_of(int32_t op) {
   if (op == kQuantize || op == opcode(kRemainder)) return 4;
-  const OperationFacts* const facts = facts_of(op);
-  return facts ? facts->cost : 1;
+  if (op == kScaledSum) return 3;
+  return rough_cost(op);
 }
 
 template <class T>

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/cpu/widened_tile.h"
+#include "base/aligned_memory.h"
 #include "base/parallel.h"
 
 namespace opwright {
@@ -14,8 +15,6 @@ constexpr int64_t kBlockBytes = 192 << 10;
 constexpr int64_t kMostRows = 8 * kWidenedRows;
 /// Products that are worth a thread.
 constexpr int64_t kWidenedGrain = 1 << 17;
-
-int64_t rounded_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 int64_t most_rows(int64_t columns, int64_t row_bytes) {
   const int64_t rows = kBlockBytes / (row_bytes + columns * int64_t{sizeof(int32_t)});
@@ -36,12 +35,13 @@ SumRowsKernel::SumRowsKernel(const KernelArgs& args, const FusedProgram& fused, 
                              int64_t row_bytes)
     : layer_(args.layer),
       columns_(columns),
-      row_bytes_(row_bytes),
-      most_rows_(most_rows(columns, row_bytes)),
+      row_bytes_(static_cast<int64_t>(aligned_size(static_cast<size_t>(row_bytes)))),
+      most_rows_(most_rows(columns, row_bytes_)),
       own_inputs_(static_cast<int64_t>(args.inputs.size()) - fused.inputs()),
       workers_(thread_count()),
-      per_worker_(static_cast<size_t>(
-          most_rows_ * (row_bytes + rounded_up(columns * int64_t{sizeof(int32_t)}, 64)))) {
+      per_worker_(aligned_size(
+          static_cast<size_t>(most_rows_) *
+          (static_cast<size_t>(row_bytes_) + static_cast<size_t>(columns) * sizeof(int32_t)))) {
   if (fused.present()) plan_.emplace(plan_of(fused, args));
 }
 
@@ -70,8 +70,9 @@ void SumRowsKernel::enqueue(void const* const* inputs, void* const* outputs, voi
                             Queue) {
   if (rows_ == 0) return;
   const int64_t workers = std::min<int64_t>(workers_, thread_count());
+  const int64_t even = (rows_ + workers - 1) / workers;
   const int64_t most =
-      std::min(most_rows_, rounded_up((rows_ + workers - 1) / workers, kWidenedRows));
+      std::min(most_rows_, (even + kWidenedRows - 1) / kWidenedRows * kWidenedRows);
   const int64_t blocks = (rows_ + most - 1) / most;
   if (blocks == 1)
     return run_few(block_at(0, rows_, 0, inputs, outputs, workspace), inputs, outputs);

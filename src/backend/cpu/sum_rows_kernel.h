@@ -27,11 +27,12 @@ class SumRowsKernel : public Kernel {
     std::byte* scratch = nullptr;  ///< `row_bytes` for each row
     int32_t* sums = nullptr;       ///< [count, columns]
   };
-  /// `row_bytes`: what a row needs as scratch; a multiple of 64.
+  /// `row_bytes`: what a row needs as scratch.
   SumRowsKernel(const KernelArgs& args, const FusedProgram& fused, int64_t columns,
                 int64_t row_bytes);
   void set_shapes(int64_t rows, std::span<const Shape> inputs, std::span<const Shape> outputs);
   const std::string& layer() const { return layer_; }
+  /// Bytes from a row's scratch to that of the next row.
   int64_t row_bytes() const { return row_bytes_; }
 
   /// Prepares the rows of a block in its scratch.

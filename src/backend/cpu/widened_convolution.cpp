@@ -189,7 +189,7 @@ class WidenedDepthwiseKernel final : public SumRowsKernel {
 
   WidenedDepthwiseKernel(const ConvolutionParams& params, const KernelArgs& args)
       : SumRowsKernel(args, params.fused, params.groups,
-                      (even_taps(params, args) * int64_t{sizeof(uint8_t*)} + 63) / 64 * 64),
+                      even_taps(params, args) * int64_t{sizeof(uint8_t*)}),
         params_(params),
         kernel_(args.inputs[1].opt),
         taps_(even_taps(params, args)),

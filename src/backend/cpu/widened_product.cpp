@@ -7,6 +7,7 @@
 #include "backend/cpu/kernel_workspace.h"
 #include "backend/cpu/matrix_product.h"
 #include "backend/cpu/shape_checks.h"
+#include "base/aligned_memory.h"
 #include "base/error.h"
 #include "base/parallel.h"
 
@@ -62,9 +63,9 @@ bool has_widened_ports(const FusedProgram& fused, std::span<const PortDesc> inpu
 
 namespace {
 
-/// Bytes of a row as scratch.
+/// Bytes of a widened row.
 int64_t bytes_of_row(const WeightLayout& layout) {
-  return (layout.groups * layout.row_words() * int64_t{sizeof(int16_t)} + 63) / 64 * 64;
+  return layout.groups * layout.row_words() * int64_t{sizeof(int16_t)};
 }
 
 }  // namespace
@@ -181,9 +182,9 @@ class WidenedStackKernel final : public Kernel {
   /// Chooses the layout of matrices like these, and returns the bytes of the workspace.
   size_t arrange(const Shape& b) {
     layout_ = layout_of_matrix(params_, b);
-    row_bytes_ = bytes_of_row(layout_);
-    per_worker_ = static_cast<size_t>((layout_.group_bytes() + 63) / 64 * 64 +
-                                      kWidenedRows * kTiles * row_bytes_);
+    row_bytes_ = static_cast<int64_t>(aligned_size(static_cast<size_t>(bytes_of_row(layout_))));
+    panel_bytes_ = static_cast<int64_t>(aligned_size(static_cast<size_t>(layout_.group_bytes())));
+    per_worker_ = static_cast<size_t>(panel_bytes_ + kWidenedRows * kTiles * row_bytes_);
     return per_worker_ * static_cast<size_t>(workers_);
   }
 
@@ -199,8 +200,7 @@ class WidenedStackKernel final : public Kernel {
       if (product_.b.extents[axis] > 1) b += at * product_.b.strides[axis];
     }
     auto* const panels = reinterpret_cast<int8_t*>(scratch);
-    auto* const words =
-        reinterpret_cast<int16_t*>(scratch + (layout_.group_bytes() + 63) / 64 * 64);
+    auto* const words = reinterpret_cast<int16_t*>(scratch + panel_bytes_);
     layout_.pack(b, panels);
     const int64_t k = layout_.channels, row_words = row_bytes_ / int64_t{sizeof(int16_t)};
     const int64_t end = product_.m * (part + 1) / parts_;
@@ -224,7 +224,7 @@ class WidenedStackKernel final : public Kernel {
   const int workers_;
   MatrixProduct product_;
   WeightLayout layout_;
-  int64_t row_bytes_ = 0, parts_ = 1, tasks_ = 0;
+  int64_t row_bytes_ = 0, panel_bytes_ = 0, parts_ = 1, tasks_ = 0;
   size_t per_worker_ = 0;
   KernelWorkspace workspace_;
 };
