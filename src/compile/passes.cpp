@@ -122,6 +122,7 @@ void run_passes(Graph& graph, const PassContext& context) {
   graph.remove_dead();
   drop_roundings(graph);
   lay_columns(graph, context);
+  turn_matrices(graph, context);
 }
 
 }  // namespace opwright

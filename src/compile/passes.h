@@ -68,6 +68,10 @@ void fold_constants(Graph& graph, const PassContext& context);
 /// Runs a node whose inputs are constants. Returns false, and leaves the node, where the host
 /// cannot run it or the constants that are computed during the build would have too many bytes.
 bool fold(Graph& graph, GraphNode* node, const PassContext& context);
+/// The constant with its last two axes exchanged, computed before the node. Returns the constant
+/// itself where the exchange cannot be computed.
+GraphValue* exchange_last_axes(Graph& graph, GraphNode* before, GraphValue* constant,
+                               const PassContext& context);
 /// Computes the value, and what it is computed from, if all of it is constant. Returns whether it
 /// is a constant then.
 bool fold_behind_constants(Graph& graph, GraphValue* value, const PassContext& context);
@@ -132,6 +136,10 @@ void drop_roundings(Graph& graph);
 /// On a host, convolutions of images of one column become those of images of one row: kernels work
 /// on several elements of a row at once.
 void lay_columns(Graph& graph, const PassContext& context);
+
+/// Where a GPU's products may round to TF32, lays their constant matrices along k: a warpgroup
+/// multiplies FP32 in no other order.
+void turn_matrices(Graph& graph, const PassContext& context);
 
 /// Runs all passes in order.
 void run_passes(Graph& graph, const PassContext& context);

@@ -116,7 +116,7 @@ class ByteProduct {
     const GraphValue* const given = w_.bytes;
     if (!transposed && !context_.device.is_host()) {
       // Tensor cores read bytes along k.
-      w_.bytes = turned(w_.bytes);
+      w_.bytes = exchange_last_axes(graph_, node_, w_.bytes, context_);
       if (w_.bytes != given) {
         of_bytes.op1 = MatrixOperation::kTRANSPOSE;
         product = std::make_shared<MatrixMultiply>(of_bytes);
@@ -150,23 +150,6 @@ class ByteProduct {
     if (!w->bytes->is_fixed()) return false;
     x_ = *x, w_ = *w;
     return true;
-  }
-
-  /// The constant with its last two axes exchanged. Returns the constant itself where the exchange
-  /// cannot be computed.
-  GraphValue* turned(GraphValue* constant) {
-    const auto rank = static_cast<int64_t>(constant->info.dims.size());
-    TransposeParams params;
-    for (int64_t i = 0; i < rank; ++i) params.permutation.push_back(i);
-    std::swap(params.permutation[rank - 2], params.permutation[rank - 1]);
-    TensorInfo info;
-    info.dtype = constant->info.dtype, info.dims = constant->info.dims;
-    std::swap(info.dims[rank - 2], info.dims[rank - 1]);
-    GraphNode* const node =
-        graph_.insert_before(node_, std::make_shared<Transpose>(params), {constant},
-                             std::move(info), constant->name + " turned");
-    GraphValue* const result = node->outputs[0];
-    return fold(graph_, node, context_) ? result : constant;
   }
 
   bool runs(const Operator& op) const {

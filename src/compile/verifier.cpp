@@ -47,8 +47,8 @@ double rounding_error(DataType type) {
       return 0;
   }
 }
-// Relative error of operands that products round to TF32.
-constexpr double kTf32Error = 0x1p-11;
+// Relative error of operands that products round to TF32, some of them towards 0.
+constexpr double kTf32Error = 0x1p-10;
 
 double largest(DataType type) {
   return type == DataType::kHALF  ? 65504

@@ -82,10 +82,10 @@ void validate(const KernelLaunch::TensorMap& map) {
   constexpr int32_t kMostOfBox = 256, kMostPixels = 1024, kMostStep = 8;
   const size_t rank = map.extents.size();
   check(map.input >= 0, "of input ", map.input, ", which is none");
-  constexpr DataType kTypes[] = {DataType::kHALF, DataType::kBF16, DataType::kFP8, DataType::kINT8,
-                                 DataType::kUINT8};
+  constexpr DataType kTypes[] = {DataType::kFLOAT, DataType::kHALF, DataType::kBF16,
+                                 DataType::kFP8,   DataType::kINT8, DataType::kUINT8};
   check(std::ranges::find(kTypes, map.type) != std::end(kTypes), "of elements of the type ",
-        static_cast<int32_t>(map.type), "; expected FP16, BF16, FP8, INT8 or UINT8");
+        static_cast<int32_t>(map.type), "; expected FP32, FP16, BF16, FP8, INT8 or UINT8");
   check(rank >= (map.has_windows() ? kFewestOfWindows : 1) && rank <= kMostAxes, "of ", rank,
         " axes");
   check(map.strides.size() == rank - 1, "of ", rank, " axes with ", map.strides.size(), " strides");

@@ -55,8 +55,8 @@ struct KernelLaunch {
   struct TensorMap {
     static constexpr int kBytes = 128;  ///< of a row in shared memory
     int32_t input = 0;
-    DataType type = DataType::kHALF;
-    std::vector<int32_t> extents;  ///< instructions
+    DataType type = DataType::kHALF;  ///< FP32 is rounded to TF32
+    std::vector<int32_t> extents;     ///< instructions
     std::vector<int32_t> strides;  ///< instructions; in elements, of all axes except the innermost
     std::vector<int32_t> box;      ///< elements per axis, or channels and pixels of windows
     std::vector<int32_t> steps;    ///< per axis: step between the elements that are read

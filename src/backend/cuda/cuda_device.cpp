@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 
 #include "backend/cuda/code_format.h"
@@ -41,7 +42,7 @@ CudaDevice::CudaDevice(int ordinal, CUcontext context) : ordinal_(ordinal), cont
   identity_ =
       str(name_, ", ", architecture(), ", ", attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
           " multiprocessors, ", attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1000, " MHz, memory ",
-          static_cast<int>(static_cast<double>(memory) / kGiB + 0.5), " GiB at ",
+          std::lround(static_cast<double>(memory) / kGiB), " GiB at ",
           attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) / 1000, " MHz, CUDA driver ",
           driver().version / 1000, ".", driver().version % 1000 / 10);
   // A non-blocking stream does not wait for the default stream, nor the default stream for it.
@@ -148,7 +149,9 @@ std::shared_ptr<const DeviceFunction> CudaDevice::load_function(const CodeObject
 void CudaDevice::make_tensor_map(const TensorMapShape& shape, const void* address, void* to) const {
   const CUtensorMapDataType type = shape.type == DataType::kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                    : shape.type == DataType::kHALF ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                                                   : CU_TENSOR_MAP_DATA_TYPE_UINT8;
+                                   : shape.type == DataType::kFLOAT
+                                       ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
+                                       : CU_TENSOR_MAP_DATA_TYPE_UINT8;
   const auto rank = static_cast<cuuint32_t>(shape.extents.size());
   const std::vector<cuuint64_t> extents(shape.extents.begin(), shape.extents.end());
   const std::vector<cuuint64_t> strides(shape.strides.begin(), shape.strides.end());

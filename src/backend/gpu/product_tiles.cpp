@@ -72,6 +72,15 @@ constexpr Numbered<ProductTile> kTiles[] = {
     {48, {ProductUnit::kWarpGroup, 64, 128, 128, 4, 1, 7, true, true}},
     {49, {ProductUnit::kWarpGroup, 192, 192, 64, 12, 1, 4}},
     {50, {ProductUnit::kWarpGroup, 192, 192, 64, 12, 1, 4, true}},
+    {51, {ProductUnit::kWarpGroup, 256, 128, 32, 8, 1, 4}},
+    {52, {ProductUnit::kWarpGroup, 128, 256, 32, 8, 1, 4}},
+    {53, {ProductUnit::kWarpGroup, 128, 128, 32, 8, 1, 6}},
+    {54, {ProductUnit::kWarpGroup, 128, 128, 32, 4, 1, 3}},
+    {55, {ProductUnit::kWarpGroup, 128, 64, 32, 8, 1, 8}},
+    {56, {ProductUnit::kWarpGroup, 64, 128, 32, 4, 1, 4}},
+    {57, {ProductUnit::kWarpGroup, 64, 64, 32, 4, 1, 5}},
+    {58, {ProductUnit::kWarpGroup, 128, 128, 32, 4, 1, 6, true, true}},
+    {59, {ProductUnit::kWarpGroup, 128, 64, 32, 4, 1, 8, true, true}},
 };
 
 // Plans and timing caches refer to tactics by number, so new tiles are added at the end.
@@ -184,7 +193,7 @@ std::vector<ProductUnit> product_units(DataType a, DataType b, const CandidateQu
 }
 
 std::string ProductTactic::name(DataType type) const {
-  const bool is_tf32 = type == DataType::kFLOAT && tile.unit == ProductUnit::kTensor;
+  const bool is_tf32 = type == DataType::kFLOAT && tile.unit != ProductUnit::kScalar;
   return str(is_tf32 ? "TF32 " : "", tile.name(),
              parts > 1 ? str(", in ", parts, " parts") : std::string());
 }
@@ -212,7 +221,7 @@ std::vector<std::string> product_tactic_names(std::initializer_list<ProductUnit>
       const bool is_used = std::ranges::any_of(types, [&, &each = tile](DataType type) {
         return (type == DataType::kFLOAT) == (is_tf32 || is_scalar) && fits_type(each, type, most);
       });
-      if (!is_used || (is_tf32 && tile.unit != ProductUnit::kTensor)) continue;
+      if (!is_used || (is_tf32 && is_scalar)) continue;
       names.push_back(str(prefix, tile.name()));
       if (has_parts(tile)) names.push_back(str(prefix, tile.name(), ", in parts"));
     }
@@ -233,10 +242,8 @@ std::vector<int64_t> product_tactics(DataType type, ProductUnit unit, const Prod
   const bool is_fixed = size.is_fixed, is_along_k = size.is_along_k;
   // With so small a k, half of a warpgroup's rows of bytes would be zeros.
   constexpr int64_t kShort = 64;
-  const bool can_group =
-      unit == ProductUnit::kTensor &&
-      (is_quantized(type) ? is_along_k : type == DataType::kHALF || type == DataType::kBF16) &&
-      architecture == kWarpGroupArchitecture;
+  const bool can_group = unit == ProductUnit::kTensor && (bits(type) == 16 || is_along_k) &&
+                         architecture == kWarpGroupArchitecture;
   const bool has_warp_groups = can_group && (!is_quantized(type) || k > kShort);
   const int64_t most = most_shared_memory(architecture);
   // Whether the tile can multiply operands of any size.

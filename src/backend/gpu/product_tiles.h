@@ -15,8 +15,8 @@ enum class ProductUnit {
   kScalar,  ///< multiply-adds of FP32, for all floating types, or of integers
   /// Tensor cores: FP16, BF16, FP8, or FP32 rounded to TF32, summed in FP32; or INT8 and UINT8.
   kTensor,
-  /// FP16, BF16, FP8, INT8 or UINT8 by warpgroups (wgmma). Other warps copy the tiles. Only compute
-  /// capability 9.0.
+  /// The same by warpgroups (wgmma). Other warps copy the tiles. Only compute capability 9.0. FP32
+  /// is rounded to nearest if TMA copies it, else towards 0.
   kWarpGroup,
   /// FP16 or BF16 of a few rows by tensor cores, without shared memory; see row_product.h.
   kRows,
@@ -77,7 +77,8 @@ std::vector<std::string> product_tactic_names(std::initializer_list<ProductUnit>
 struct ProductSize {
   int64_t m = 0, n = 0, k = 0, batches = 1;
   bool is_fixed = false;  ///< whether all shapes of the profile have this size
-  /// Whether neighbours of both operands are neighbours along k. Warpgroups need this for bytes.
+  /// Whether neighbours of both operands are neighbours along k. Warpgroups need this for bytes and
+  /// for TF32.
   bool is_along_k = true;
 };
 /// Whether all shapes of the query are fixed.

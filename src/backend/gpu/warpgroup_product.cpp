@@ -76,11 +76,12 @@ std::string warp_group_instruction(int n, const ProductOperand& a, const Product
     operands += str(i == 0 ? "" : ", ", is_float ? "\"+f\"(sums[" : "\"+r\"(sums[", i, "])");
   }
   const auto element = [](DataType type) {
-    return type == DataType::kHALF   ? ".f16"
-           : type == DataType::kBF16 ? ".bf16"
-           : type == DataType::kFP8  ? ".e4m3"
-           : type == DataType::kINT8 ? ".s8"
-                                     : ".u8";
+    return type == DataType::kHALF    ? ".f16"
+           : type == DataType::kBF16  ? ".bf16"
+           : type == DataType::kFLOAT ? ".tf32"
+           : type == DataType::kFP8   ? ".e4m3"
+           : type == DataType::kINT8  ? ".s8"
+                                      : ".u8";
   };
   // Modifiers of the instruction: a and b are not negated; an operand that lies across k is
   // transposed.
@@ -91,7 +92,7 @@ std::string warp_group_instruction(int n, const ProductOperand& a, const Product
              count,
              "], unsigned long long a, unsigned long long b) {\n"
              "asm volatile(\"wgmma.mma_async.sync.aligned.m64n",
-             n, is_short ? "k16" : "k32", is_float ? ".f32" : ".s32", element(a.type),
+             n, "k", 256 / bits(a.type), is_float ? ".f32" : ".s32", element(a.type),
              element(b.type), " {", sums, "}, %", count, ", %", count + 1, ", %", count + 2, modes,
              ";\"\n: ", operands, " : \"l\"(a), \"l\"(b), \"n\"(adds));\n}\n");
 }

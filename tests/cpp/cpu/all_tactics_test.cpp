@@ -98,11 +98,17 @@ TEST_F(AllTactics, Products) {
     bool tf32 = false;
   };
   const Case cases[] = {
-      {DataType::kHALF, 67, 72, 136, true, 3},  {DataType::kHALF, 37, 71, 45, false, 7},
-      {DataType::kHALF, 3, 131, 2048, true, 9}, {DataType::kBF16, 65, 129, 72, false, 11},
-      {DataType::kFLOAT, 33, 65, 17, true, 3},  {DataType::kFLOAT, 19, 130, 33, false, 7, true},
-      {DataType::kINT8, 67, 130, 144, true, 9}, {DataType::kINT32, 17, 33, 7, false, 4},
-      {DataType::kFP8, 65, 67, 80, true, 9},    {DataType::kHALF, 1, 1, 1, false, 17},
+      {DataType::kHALF, 67, 72, 136, true, 3},
+      {DataType::kHALF, 37, 71, 45, false, 7},
+      {DataType::kHALF, 3, 131, 2048, true, 9},
+      {DataType::kBF16, 65, 129, 72, false, 11},
+      {DataType::kFLOAT, 33, 65, 17, true, 3},
+      {DataType::kFLOAT, 19, 130, 33, false, 7, true},
+      {DataType::kFLOAT, 67, 72, 68, true, 9, true},
+      {DataType::kINT8, 67, 130, 144, true, 9},
+      {DataType::kINT32, 17, 33, 7, false, 4},
+      {DataType::kFP8, 65, 67, 80, true, 9},
+      {DataType::kHALF, 1, 1, 1, false, 17},
   };
   for (const Case& c : cases) {
     if (test_device().is_host() && c.type == DataType::kFP8) continue;  // of GPUs alone
@@ -147,6 +153,7 @@ TEST_F(AllTactics, Convolutions) {
       {DataType::kFLOAT, {1, 5, 7, 7}, {13, 5, 3, 3}, 1, 1, 1, 5},
       {DataType::kFLOAT, {1, 4, 19}, {4, 1, 5}, 4, 1, 2, 4},
       {DataType::kFLOAT, {1, 8, 6, 7}, {12, 8, 3, 3}, 1, 1, 1, 41, true},
+      {DataType::kFLOAT, {2, 32, 6, 7}, {40, 32, 3, 3}, 1, 2, 1, 29, true},
       {DataType::kFLOAT, {1, 3, 8, 12}, {17, 3, 4, 4}, 1, 4, 0, 43, true},
       {DataType::kBF16, {1, 1, 1, 1}, {1, 1, 1, 1}, 1, 1, 0, 37},
       {DataType::kINT8, {1, 3, 8, 12}, {17, 3, 4, 4}, 1, 4, 0, 47},

@@ -544,6 +544,51 @@ TEST(CudaProduct, TensorCoresOfTf32AndBytes) {
       }
 }
 
+/// What warpgroups multiply: FP32 without its last bits.
+Values cut_to_tf32(Values values) {
+  for (double& value : values.data)
+    value = std::bit_cast<float>(std::bit_cast<uint32_t>(static_cast<float>(value)) & 0xffffe000u);
+  return values;
+}
+
+/// Warpgroups on FP32 along k. TMA rounds to nearest, and reads rows of whole vectors. Threads copy
+/// other rows as they are.
+TEST(CudaProduct, WarpGroupsOfTf32) {
+  if (test_device().architecture() != "sm_90") GTEST_SKIP() << "needs compute capability 9.0";
+  const int64_t sizes[][3] = {{130, 70, 96}, {67, 129, 45}, {300, 260, 36}};
+  for (const auto& [m, n, k] : sizes) {
+    const Values a = random_values({1, m, k}, 1), b = random_values({1, k, n}, 2);
+    const bool has_boxes = k % 4 == 0;
+    const auto rounded_values = [&](const Values& of) {
+      return has_boxes ? as_tf32(of) : cut_to_tf32(of);
+    };
+    const Values expected = product(rounded_values(a), rounded_values(b), 1, m, n, k);
+    const Values columns =
+        make_values({1, n, k}, [&, n = n, k = k](int64_t i) { return b[i % k * n + i / k]; });
+    MatrixMultiplyParams params;
+    const std::vector<TestOutput> outputs = {{expected.shape, DataType::kFLOAT}};
+    const auto tactics = [&](const std::vector<TestInput>& inputs) {
+      std::vector<Candidate> found =
+          candidates_of(MatrixMultiply(params), inputs, outputs, {.tf32 = true});
+      std::erase_if(found, [](const Candidate& each) {
+        return !each.tactic_name.starts_with("TF32 warpgroup");
+      });
+      return found;
+    };
+    // Neighbours of b that lie across k are for other tiles.
+    EXPECT_TRUE(tactics({{a, DataType::kFLOAT}, {b, DataType::kFLOAT}}).empty());
+    params.op1 = MatrixOperation::kTRANSPOSE;
+    const std::vector<TestInput> inputs = {{a, DataType::kFLOAT}, {columns, DataType::kFLOAT}};
+    const std::vector<Candidate> found = tactics(inputs);
+    EXPECT_GE(std::ssize(found), at_least(3));
+    for (const Candidate& candidate : found) {
+      SCOPED_TRACE(::testing::Message() << describe(candidate) << ", k " << k);
+      TestKernel kernel(MatrixMultiply(params), candidate, inputs, outputs);
+      expect_close(kernel.run(inputs, outputs)[0], expected, 1e-5);
+    }
+  }
+}
+
 /// What is to run on all GPUs from 8.0 on is neither of one architecture nor larger than the least
 /// of their shared memories.
 TEST(CudaProduct, KernelsForOtherGpus) {

@@ -55,6 +55,7 @@ struct TensorMapImage {
   uint16_t box[5];  ///< extents of the box, or channels and pixels of windows
   int16_t lower[3], upper[3];
   uint8_t steps[5], rank, has_windows, element_size;
+  uint8_t rounds;  ///< whether copies round to TF32
 };
 
 struct Parameter {

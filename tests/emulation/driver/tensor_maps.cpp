@@ -12,6 +12,9 @@ static_assert(sizeof(TensorMapImage) <= sizeof(CUtensorMap));
 
 int element_size(CUtensorMapDataType type) {
   switch (type) {
+    case CU_TENSOR_MAP_DATA_TYPE_FLOAT32:
+    case CU_TENSOR_MAP_DATA_TYPE_TFLOAT32:
+      return 4;
     case CU_TENSOR_MAP_DATA_TYPE_FLOAT16:
     case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
     case CU_TENSOR_MAP_DATA_TYPE_UINT16:
@@ -37,6 +40,7 @@ CUresult make(TensorMapImage* image, CUtensorMapDataType type, cuuint32_t rank, 
   image->address = start;
   image->magic = TensorMapImage::kMagic;
   image->element_size = static_cast<uint8_t>(size);
+  image->rounds = type == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
   image->rank = static_cast<uint8_t>(rank);
   for (cuuint32_t i = 0; i < rank; ++i) {
     if (extents[i] < 1 || extents[i] > 1ull << 32 || steps[i] < 1 || steps[i] > 8)
