@@ -8,11 +8,12 @@
 namespace opwright {
 
 /// Handles of NVIDIA's libraries, as far as those are installed. V2 plugins get them in
-/// attachToContext(). The handles belong to a device, work on its default stream, and end with this
-/// object.
+/// attachToContext(). The handles belong to a device, and end with this object.
 class LibraryHandles {
  public:
   virtual ~LibraryHandles() = default;
+  /// Lets the handles work on the stream of a run. At first they work on the default stream.
+  virtual void use_queue(Queue queue) const = 0;
   cudnnContext* cudnn = nullptr;
   cublasContext* cublas = nullptr;
 };

@@ -43,7 +43,7 @@ std::vector<std::optional<Block>> places_in_result(const GraphNode& node, const 
 }
 
 CandidateRun::CandidateRun(const GraphNode& node, const PlannedOperator& op, const NodePorts& ports,
-                           Kernel& kernel, const TimingPlace& place)
+                           Kernel& kernel, const TimingPlace& place, bool may_leave_elements)
     : node_(node),
       op_(op),
       ports_(ports),
@@ -51,7 +51,7 @@ CandidateRun::CandidateRun(const GraphNode& node, const PlannedOperator& op, con
       place_(place),
       packed_(kernel.packed()),
       scene_{place.caches, {}, {}, {}},
-      check_(place.device, who_computes(node), node.op->plugin() != nullptr) {
+      check_(place.device, who_computes(node), node.op->plugin() != nullptr, may_leave_elements) {
   const int inputs = static_cast<int>(ports.inputs.size());
   const int outputs = static_cast<int>(ports.outputs.size());
   for (const PackedInput& each : packed_) scene_.constants.push_back(each.data.bytes());
@@ -93,9 +93,11 @@ void CandidateRun::add_input(int number) {
     in_.push_back(memory.input(number, dense_values(elements, port.type.dtype)));
   } else {
     const int64_t limit = node_.op->index_limit(number, ports_.inputs, ports_.outputs);
-    void* const operand = limit > 0
-                              ? memory.indices(number, port.type.dtype, most_bytes(port), limit)
-                              : memory.input(number, port.type.dtype, most_bytes(port));
+    const DataType type = port.type.dtype;
+    void* const operand = limit > 0 ? memory.indices(number, type, most_bytes(port), limit)
+                          : node_.op->plugin() != nullptr
+                              ? memory.plugin_input(number, type, most_bytes(port))
+                              : memory.input(number, type, most_bytes(port));
     scene_.operands.push_back({static_cast<std::byte*>(operand), opt_bytes(port)});
     in_.push_back(operand);
   }

@@ -31,9 +31,10 @@ struct TimingPlace {
 /// shapes of the profile's optimum, and outputs and a workspace that RunCheck watches.
 class CandidateRun {
  public:
-  /// `ports` have the candidate's types. All arguments outlive the run.
+  /// `ports` have the candidate's types. `may_leave_elements` is that of RunCheck. All arguments
+  /// outlive the run.
   CandidateRun(const GraphNode& node, const PlannedOperator& op, const NodePorts& ports,
-               Kernel& kernel, const TimingPlace& place);
+               Kernel& kernel, const TimingPlace& place, bool may_leave_elements);
   CandidateRun(const CandidateRun&) = delete;
   CandidateRun& operator=(const CandidateRun&) = delete;
 
@@ -42,6 +43,8 @@ class CandidateRun {
   double time(int iterations);
   /// Whether the runs so far have shown that they write all that they must.
   bool is_checked() const { return is_checked_; }
+  /// See RunCheck.
+  const std::string& left_elements() const { return check_.left_elements(); }
 
  private:
   void add_input(int number);

@@ -129,8 +129,15 @@ bool RunCheck::look() {
       area.suspects = std::move(both);
     }
     if (area.suspects.empty()) continue;
-    if (static_cast<size_t>(fills_) >= rounds(area.tensor.type.dtype)) fail_unwritten(area);
-    is_uncertain = true;
+    if (static_cast<size_t>(fills_) < rounds(area.tensor.type.dtype)) {
+      is_uncertain = true;
+    } else if (may_leave_elements_) {
+      left_elements_ = describe_unwritten(area), area.is_written = false;
+    } else {
+      throw CandidateFault(
+          str(describe_unwritten(area),
+              is_plugin_ ? "; write every element, and read none before that" : ""));
+    }
   }
   return is_uncertain;
 }
@@ -175,7 +182,7 @@ void RunCheck::check_guards(const Area& area, std::pair<ptrdiff_t, ptrdiff_t> pa
   check(std::max(begin, area.bytes), end);
 }
 
-void RunCheck::fail_unwritten(const Area& area) const {
+std::string RunCheck::describe_unwritten(const Area& area) const {
   const TensorView& tensor = area.tensor;
   ptrdiff_t looked_at = 0;
   for (const auto& [begin, end] : area.parts)
@@ -187,9 +194,8 @@ void RunCheck::fail_unwritten(const Area& area) const {
       looked_at == area.bytes
           ? str(all, " elements")
           : str("the ", 8 * looked_at / bits(tensor.type.dtype), " elements that were looked at");
-  throw CandidateFault(str(who_, "did not write ", count, " of ", of, " of ", area.text,
-                           ", the first at ", position(tensor, area.suspects.front()),
-                           is_plugin_ ? "; write every element, and read none before that" : ""));
+  return str(who_, "did not write ", count, " of ", of, " of ", area.text, ", the first at ",
+             position(tensor, area.suspects.front()));
 }
 
 }  // namespace opwright

@@ -27,9 +27,13 @@ class CandidateFault final : public Error {
 class RunCheck {
  public:
   /// `who` begins messages: "plugin 'p' (version 1, namespace ''): ". `is_plugin`: whether messages
-  /// tell the plugin's author what to do.
-  RunCheck(const Device& device, std::string who, bool is_plugin)
-      : device_(device), who_(std::move(who)), is_plugin_(is_plugin) {}
+  /// tell the plugin's author what to do. `may_leave_elements`: whether elements that are not
+  /// written are no fault.
+  RunCheck(const Device& device, std::string who, bool is_plugin, bool may_leave_elements)
+      : device_(device),
+        who_(std::move(who)),
+        is_plugin_(is_plugin),
+        may_leave_elements_(may_leave_elements) {}
   /// `tensor.data` is memory of the device, with GuardedMemory::kGuardBytes of unused memory on
   /// either side. `name` is the tensor's. `is_written`: whether each element has to be written.
   void add_output(size_t output, std::string_view name, const TensorView& tensor, bool is_written);
@@ -42,6 +46,8 @@ class RunCheck {
   /// Returns whether an element may have its value by chance; then another fill(), run and look()
   /// decide.
   bool look();
+  /// With `may_leave_elements`, says which elements are not written; empty where all are.
+  const std::string& left_elements() const { return left_elements_; }
 
  private:
   struct Area {
@@ -56,11 +62,12 @@ class RunCheck {
   std::span<const std::byte> pattern(const Area& area) const;
   void check_guards(const Area& area, std::pair<ptrdiff_t, ptrdiff_t> part,
                     const std::byte* memory) const;
-  [[noreturn]] void fail_unwritten(const Area& area) const;
+  std::string describe_unwritten(const Area& area) const;
 
   const Device& device_;
   const std::string who_;
-  const bool is_plugin_;
+  const bool is_plugin_, may_leave_elements_;
+  std::string left_elements_;
   std::vector<Area> areas_;
   std::vector<std::byte> image_, pattern_;
   int fills_ = 0;

@@ -18,8 +18,9 @@ constexpr int64_t kMostIndices = 1 << 24;
 constexpr size_t kLeastBytes = 64;
 constexpr size_t kMargin = TimingMemory::kMargin;
 
-// The elements that are repeated through a buffer. Integers are below `limit`.
-Blob pattern(DataType type, int64_t limit = 2) {
+// The elements that are repeated through a buffer. Integers are below `limit`. With `is_positive`
+// floating elements are in [0, 1), else about normally distributed.
+Blob pattern(DataType type, int64_t limit = 2, bool is_positive = false) {
   std::mt19937 generator(20240607);
   const bool floating = is_floating(type);
   if (bits(type) < 8 || (!floating && !is_integer(type) && type != DataType::kBOOL))
@@ -27,9 +28,13 @@ Blob pattern(DataType type, int64_t limit = 2) {
                       [](void* memory) { std::memset(memory, 0, kPatternElements); });
   std::vector<float> values(kPatternElements);
   std::normal_distribution<float> normal;
+  // Rounding to a shorter type stays below 1.
+  std::uniform_real_distribution<float> positive(0, 0.99F);
   const auto count = static_cast<uint32_t>(std::clamp<int64_t>(limit, 1, kMostIndices));
   for (float& value : values)
-    value = floating ? normal(generator) : static_cast<float>(generator() % count);
+    value = !floating     ? static_cast<float>(generator() % count)
+            : is_positive ? positive(generator)
+                          : normal(generator);
   return Blob::make(bytes_of(type, kPatternElements), [&](void* memory) {
     convert(values.data(), DataType::kFLOAT, memory, type, kPatternElements);
   });
@@ -54,6 +59,12 @@ void fill(const DeviceMemory& memory, const Device& device, const Blob& source) 
 void* TimingMemory::input(int number, DataType type, size_t bytes) {
   DeviceMemory& memory = places_[{Use::kInput, number, type}];
   if (grow(memory, device_, bytes)) fill(memory, device_, pattern(type));
+  return memory.data() + kMargin;
+}
+
+void* TimingMemory::plugin_input(int number, DataType type, size_t bytes) {
+  DeviceMemory& memory = places_[{Use::kPluginInput, number, type}];
+  if (grow(memory, device_, bytes)) fill(memory, device_, pattern(type, 2, true));
   return memory.data() + kMargin;
 }
 

@@ -25,10 +25,14 @@ class TimingMemory {
   /// about normally distributed, integers and booleans are 0 or 1. The next kernel gets the same
   /// memory.
   void* input(int number, DataType type, size_t bytes);
-  /// The same with indices below `limit` in no order.
+  /// The same for a plugin. Floating elements are in [0, 1): plugins take some of them for indices
+  /// or positions, and may check none.
+  void* plugin_input(int number, DataType type, size_t bytes);
+  /// The same as input() with indices below `limit` in no order.
   void* indices(int number, DataType type, size_t bytes, int64_t limit);
-  /// The same for an input that the kernel changes: in separate memory that each call fills, so
-  /// that a kernel's results (infinities, denormal numbers) do not slow down the next kernel.
+  /// The same as input() for an input that the kernel changes: in separate memory that each call
+  /// fills, so that a kernel's results (infinities, denormal numbers) do not slow down the next
+  /// kernel.
   void* changed_input(int number, DataType type, size_t bytes);
   /// These elements for an input, in separate memory.
   const void* input(int number, const Blob& elements);
@@ -49,7 +53,16 @@ class TimingMemory {
   void clear();
 
  private:
-  enum class Use { kInput, kIndices, kChangedInput, kGivenInput, kOutput, kWorkspace, kZero };
+  enum class Use {
+    kInput,
+    kPluginInput,
+    kIndices,
+    kChangedInput,
+    kGivenInput,
+    kOutput,
+    kWorkspace,
+    kZero
+  };
   using Place = std::tuple<Use, int, DataType>;
 
   /// Memory of any content.

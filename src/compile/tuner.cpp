@@ -267,7 +267,12 @@ float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePor
   budget_.require_workspace(kernel->workspace_size(),
                             str("Layer '", node.name, "' (", kind_of(*node.op), ")"));
   require_budget(node, ports, kernel->workspace_size());
-  CandidateRun run(node, op, ports, *kernel, {ranges_, device_, constants_, memory_, caches_});
+  // TensorRT looks at no element, so libraries that were written for it may leave some.
+  const std::vector<PluginRequirement> plugins = op.requirements();
+  const bool is_of_library = std::ranges::any_of(
+      plugins, [](const PluginRequirement& plugin) { return !library_of(plugin).empty(); });
+  CandidateRun run(node, op, ports, *kernel, {ranges_, device_, constants_, memory_, caches_},
+                   is_of_library);
   ++timed_;
   const auto sample = [&](int iterations) {
     if (config_.interrupt_check) config_.interrupt_check();
@@ -281,6 +286,8 @@ float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePor
           ? sample(least)
           : least_time(sample, least, device_.scene_milliseconds(caches_), best_before);
   while (!run.is_checked()) sample(1);
+  if (!run.left_elements().empty())
+    config_.log.warning(run.left_elements(), "; these have any value in a run");
   return static_cast<float>(time);
 }
 

@@ -97,6 +97,7 @@ class AttachedV2 {
   }
 
   void enqueue(void const* const* inputs, void* const* outputs, void* workspace, Queue queue) {
+    if (handles_ != nullptr) handles_->use_queue(queue);
     const int32_t status = object_->enqueue(inputs_.data(), outputs_.data(), inputs, outputs,
                                             workspace, static_cast<cudaStream_t>(queue));
     if (status != 0) [[unlikely]]

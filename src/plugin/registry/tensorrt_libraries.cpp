@@ -59,6 +59,12 @@ void* call_untyped(void* function) {
 int provide_tensorrt_libraries(const Blob& shared_object) {
   const std::vector<std::string> libraries = needed_libraries(shared_object);
   int needed = 0;
+  // Without a path to them the loader finds Opwright's libraries for sources if they are loaded.
+  for (const char* name : {"nvinfer", "nvinfer_plugin", "nvonnxparser"}) {
+    const std::string own = std::string("lib") + name + "_opwright.so.11";
+    if (std::ranges::find(libraries, own) != libraries.end())
+      dlopen((library_folder() / ".." / "tensorrt" / "lib" / own).c_str(), RTLD_LAZY | RTLD_LOCAL);
+  }
   for (const int major : {10, 11}) {
     for (const char* name : {"nvinfer", "nvinfer_plugin", "nvonnxparser"}) {
       const std::string number = std::to_string(major);

@@ -255,6 +255,32 @@ TEST_F(Builder, RunsAPluginOfALibraryThatRegistersNothingItself) {
   registry.deregisterLibrary(library);
 }
 
+/// Libraries that were written for TensorRT may leave elements of an output.
+TEST_F(Builder, WarnsOfElementsThatAPluginOfALibraryLeaves) {
+  IPluginRegistry& registry = builder->getPluginRegistry();
+  IPluginRegistry::PluginLibraryHandle const library =
+      registry.loadLibrary(OPWRIGHT_TEST_PLUGIN_DIR "/negate_plugin_v3.so");
+  ASSERT_NE(library, nullptr) << logger.errors;
+  auto* const creator =
+      static_cast<IPluginCreatorV3One*>(registry.getCreator("NegatePluginV3", "1", "styles"));
+  ASSERT_NE(creator, nullptr);
+  int32_t const skipped = 2;
+  PluginField const field{"skipped", &skipped, PluginFieldType::kINT32, 1};
+  PluginFieldCollection const fields{1, &field};
+  std::unique_ptr<IPluginV3> plugin(creator->createPlugin("minus", &fields, TensorRTPhase::kBUILD));
+  ITensor* const inputs[] = {&input("x", {5})};
+  network->markOutput(*network->addPluginV3(inputs, 1, nullptr, 0, *plugin)->getOutput(0));
+  config->setBuilderOptimizationLevel(1);
+  engine.reset(builder->buildEngineWithConfig(*network, *config));
+  EXPECT_NE(engine, nullptr) << logger.errors;
+  EXPECT_NE(logger.warnings.find("did not write 2 of 5 elements of output 0"), std::string::npos)
+      << logger.warnings;
+  engine.reset();
+  network.reset();
+  plugin.reset();
+  registry.deregisterLibrary(library);
+}
+
 /// A V2 plugin of a library that is opened as any other; its plan brings the library along.
 TEST_F(Builder, RunsAV2PluginWithItsLibraryInThePlan) {
   char const* const path = OPWRIGHT_TEST_PLUGIN_DIR "/scale_plugin_v2.so";

@@ -20,8 +20,9 @@ class Logger final : public nvinfer1::ILogger {
  public:
   void log(Severity severity, char const* message) noexcept override {
     if (severity <= Severity::kERROR) errors += std::string(message) + "\n";
+    if (severity == Severity::kWARNING) warnings += std::string(message) + "\n";
   }
-  std::string errors;
+  std::string errors, warnings;
 };
 
 using Recorder = opwright::KeepingErrorRecorder;

@@ -1,5 +1,6 @@
 // A V3 plugin of a library that exports its creators and takes a logger finder, instead of
-// registering itself. y = -x.
+// registering itself. y = -x. The field `skipped` (INT32) has the number of the last elements that
+// a build's plugin does not write.
 
 #include <cstdint>
 #include <memory>
@@ -21,7 +22,7 @@ class NegatePlugin : public IPluginV3,
                      public IPluginV3OneBuildV2,
                      public IPluginV3OneRuntime {
  public:
-  NegatePlugin() = default;
+  explicit NegatePlugin(int32_t skipped = 0) : mSkipped(skipped) {}
   NegatePlugin(NegatePlugin const& p) = default;
 
   IPluginCapability* getCapabilityInterface(PluginCapabilityType type) noexcept override {
@@ -65,7 +66,7 @@ class NegatePlugin : public IPluginV3,
                   cudaStream_t /*stream*/) noexcept override {
     int64_t volume = 1;
     for (int32_t i = 0; i < inputDesc[0].dims.nbDims; ++i) volume *= inputDesc[0].dims.d[i];
-    for (int64_t i = 0; i < volume; ++i) {
+    for (int64_t i = 0; i < volume - mSkipped; ++i) {
       static_cast<float*>(outputs[0])[i] = -static_cast<float const*>(inputs[0])[i];
     }
     return 0;
@@ -78,6 +79,7 @@ class NegatePlugin : public IPluginV3,
   PluginFieldCollection const* getFieldsToSerialize() noexcept override { return &mFCToSerialize; }
 
  private:
+  int32_t mSkipped = 0;
   PluginFieldCollection mFCToSerialize{};
 };
 
@@ -87,13 +89,19 @@ class NegatePluginCreator : public IPluginCreatorV3One {
   char const* getPluginVersion() const noexcept override { return "1"; }
   char const* getPluginNamespace() const noexcept override { return "styles"; }
   PluginFieldCollection const* getFieldNames() noexcept override { return &mFC; }
-  IPluginV3* createPlugin(char const* name, PluginFieldCollection const*,
+  IPluginV3* createPlugin(char const* name, PluginFieldCollection const* fc,
                           TensorRTPhase) noexcept override {
+    int32_t skipped = 0;
+    for (int32_t i = 0; fc != nullptr && i < fc->nbFields; ++i) {
+      if (std::string(fc->fields[i].name) == "skipped") {
+        skipped = *static_cast<int32_t const*>(fc->fields[i].data);
+      }
+    }
     if (gLoggerFinder != nullptr && gLoggerFinder->findLogger() != nullptr) {
       std::string const message = std::string("NegatePluginV3 for ") + name;
       gLoggerFinder->findLogger()->log(ILogger::Severity::kINFO, message.c_str());
     }
-    return new NegatePlugin();
+    return new NegatePlugin(skipped);
   }
 
  private:

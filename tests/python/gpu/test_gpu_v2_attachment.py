@@ -24,6 +24,11 @@ int %(create)s(void** handle) {
   return 0;
 }
 int %(destroy)s(void* handle) { --live; free(handle); return 0; }
+int %(set_stream)s(void* handle, void* stream) {
+  *(void**)handle = stream;
+  return getenv("STAND_IN_REFUSES") ? 9 : 0;
+}
+void* %(library)s_stream(void* handle) { return *(void**)handle; }
 """
 
 PROGRAM = """
@@ -54,7 +59,20 @@ class Attached(Plain):
     def attach_to_context(self, cudnn, cublas, allocator):
         self.given.append((cudnn, cublas))
 
-def run(kind, device="cuda", count=2):
+class Streamed(Attached):
+    seen = []
+    def attach_to_context(self, cudnn, cublas, allocator):
+        super().attach_to_context(cudnn, cublas, allocator)
+        self.handles = {"cudnn": cudnn, "cublas": cublas}
+    def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
+        for name, handle in self.handles.items():
+            file = {"cublas": "libcublas.so.13", "cudnn": "libcudnn.so.9"}[name]
+            folder = os.environ["OPWRIGHT_CUDA_PATH"].split(":")[0]
+            of = getattr(ctypes.CDLL(f"{folder}/{file}"), f"{name}_stream")
+            of.argtypes, of.restype = [ctypes.c_void_p], ctypes.c_void_p
+            self.seen.append((of(handle) or 0) == stream)
+
+def run(kind, device="cuda", count=2, streams=(0,)):
     net = trt.Builder(trt.Logger()).create_network()
     tensor = net.add_input("x", trt.float32, (4,))
     for _ in range(count):
@@ -76,7 +94,8 @@ def run(kind, device="cuda", count=2):
                 memory.append(cuda_driver.DeviceArray(zeros) if device == "cuda" else zeros)
                 address = memory[-1].ptr if device == "cuda" else zeros.ctypes.data
                 context.set_tensor_address(name, address)
-            assert context.execute_async_v3(0)
+            for stream in streams:
+                assert context.execute_async_v3(stream)
     told = list(Attached.given)
     print(device, kind.__name__, "contexts", len(set(told)), "given", len(told), "live", live())
     shown = told[0] if told else ()
@@ -98,12 +117,13 @@ def run(folder, program, **environment):
 def libraries(tmp_path_factory):
     compiler = shutil.which("cc") or pytest.skip("no C compiler")
     folder = tmp_path_factory.mktemp("nvidia")
-    for library, file, create, destroy in (
-        ("cublas", "libcublas.so.13", "cublasCreate_v2", "cublasDestroy_v2"),
-        ("cudnn", "libcudnn.so.9", "cudnnCreate", "cudnnDestroy"),
+    for library, file, create, destroy, set_stream in (
+        ("cublas", "libcublas.so.13", "cublasCreate_v2", "cublasDestroy_v2", "cublasSetStream_v2"),
+        ("cudnn", "libcudnn.so.9", "cudnnCreate", "cudnnDestroy", "cudnnSetStream"),
     ):
         source = folder / f"{library}.c"
-        source.write_text(SOURCE % {"library": library, "create": create, "destroy": destroy})
+        names = {"create": create, "destroy": destroy, "set_stream": set_stream}
+        source.write_text(SOURCE % {"library": library, **names})
         subprocess.run([compiler, "-shared", "-fPIC", "-o", folder / file, source], check=True)
     return folder
 
@@ -114,6 +134,27 @@ def test_plugins_of_a_context_share_its_handles(libraries):
         "cuda Attached contexts 2 given 4 live (2, 2)",
         "after (0, 0) [True, True]",
     ]
+
+
+def test_handles_work_on_the_stream_of_the_run(libraries):
+    program = """
+first, second = cuda_driver.Stream(), cuda_driver.Stream()
+run(Streamed, streams=(first.handle, first.handle, second.handle, 0))
+print(len(Streamed.seen), all(Streamed.seen))
+"""
+    lines, _ = run(libraries, program)
+    assert lines[-1] == "32 True"
+
+
+def test_a_handle_that_refuses_a_stream_is_an_error(libraries):
+    program = """
+try:
+    run(Attached, streams=(cuda_driver.Stream().handle,))
+except trt.Error as error:
+    print(error)
+"""
+    lines, _ = run(libraries, program, STAND_IN_REFUSES="1")
+    assert "cuDNN's handle does not take the run's stream: status 9" in lines[-1]
 
 
 def test_libraries_are_not_loaded_for_those_who_do_not_look(libraries):
