@@ -191,8 +191,9 @@ class ProfileCompiler {
     const bool direct_io = build_.config.flags.has(BuilderFlag::kDIRECT_IO);
     do {
       progress_("selecting formats", 0, 1);
-      problem_ =
-          make_selection_problem(build_.graph, build_.network, nodes_, tuned_, tuner_, direct_io);
+      problem_ = make_selection_problem(
+          build_.graph, build_.network, nodes_, tuned_, tuner_, direct_io,
+          [&](int done, int total) { progress_("compiling conversions", done, total); });
       if (build_.config.timing_filter) return;
       assignment_ = contest_.choose(problem_, contested_);
       const auto first = assignment_.begin() + first_node();
@@ -228,7 +229,7 @@ class ProfileCompiler {
     if (build_.device.has_queues()) rules.aux_streams = config.aux_streams();
     if (config.times())
       rules.conversion_time = [&](const GraphValue& value, PortType from, PortType to) {
-        return tuner_.reformat_time(value, from, to);
+        return tuner_.reformat_time({&value, from, to});
       };
     if (!contest_.gain_streams(assignment_, rules)) rules.aux_streams = 0;
     StepSchedule steps = make_schedule(build_.graph, build_.network, build_.ranges, build_.device,

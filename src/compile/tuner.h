@@ -39,6 +39,12 @@ struct TuningJob {
   std::vector<std::string> tactics;
 };
 
+/// A tensor that selection may convert.
+struct Conversion {
+  const GraphValue* value = nullptr;
+  PortType from, to;
+};
+
 /// What the tuner found for a node.
 struct TunedNode {
   /// The tuner's knowledge of a candidate, beside the part that plans keep.
@@ -88,6 +94,10 @@ class Tuner {
   /// Compiles the kernels that tune() is going to time, on all threads, so that it finds them in
   /// the device's cache. Does nothing where the device compiles no kernels.
   void compile_ahead(std::span<const TuningJob> jobs, const CompileProgress& progress);
+  /// Compiles the conversions that reformat_time() is going to time, each distinct one once, on all
+  /// threads.
+  void compile_conversions(std::span<const Conversion> conversions,
+                           const CompileProgress& progress);
   /// Compiles the chosen options that were not timed in this build, so that writing the plan finds
   /// their kernels in the device's cache. Returns the nodes whose kernel does not compile.
   std::vector<int> compile_chosen(std::span<GraphNode* const> nodes,
@@ -96,8 +106,8 @@ class Tuner {
   /// Why the device cannot run the node, with the node's name; empty where it can, or where that is
   /// not known.
   std::string lack(const GraphNode& node) const;
-  /// Milliseconds to convert a tensor with these extents; infinite when it cannot be done.
-  float reformat_time(const GraphValue& value, PortType from, PortType to);
+  /// Milliseconds of the conversion; infinite when it cannot be done.
+  float reformat_time(const Conversion& conversion);
   /// Milliseconds that no GPU goes below for the node: it reads and writes the node's tensors. 0 on
   /// a host.
   float least_traffic_time(const GraphNode& node) const;
@@ -123,6 +133,8 @@ class Tuner {
                           const Candidate& candidate) const;
   std::vector<Candidate> candidates(const GraphNode& node, const NodePorts& ports,
                                     std::vector<DroppedCandidate>& dropped) const;
+  /// Whether the tensor's bytes are those of the conversion's result.
+  bool keeps_bytes(const Conversion& conversion) const;
   /// The job's candidates with the types for which the network asks, divided by the backend's
   /// estimates. Candidates that the timing cache knows are to be timed, whatever their estimates.
   CandidateChoice choose(const TuningJob& job, const NodePorts& ports,
