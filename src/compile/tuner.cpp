@@ -512,32 +512,53 @@ std::string Tuner::lack(const GraphNode& node) const {
   return {};
 }
 
-void Tuner::compile_ahead(std::span<const TuningJob> jobs, const CompileProgress& progress) {
-  if (!config_.times() || thread_count() == 1) return;
-  std::vector<KernelCompiler::Work> work;
-  std::unordered_set<std::string> keys;
-  for (const TuningJob& job : jobs) {
-    const GraphNode& node = *job.node;
-    if (!compiler_.compiles(node)) continue;
-    std::vector<DroppedCandidate> dropped;
-    std::vector<Candidate> all;
-    const NodePorts ports = network_ports(node, ranges_);
-    try {
-      all = choose(job, ports, dropped).timed;
-    } catch (const Error&) {
-      continue;  // tune() reports it
-    }
-    if (const int most = config_.max_candidates(); most > 0 && std::ssize(all) > most)
-      all.resize(static_cast<size_t>(most));
-    for (const Candidate& candidate : all) {
-      NodePorts typed = with_types(ports, candidate);
-      const std::string cache_key = key(node, typed, candidate);
-      if (cache_key.empty() || cache_.find(cache_key) || !keys.insert(cache_key).second) continue;
-      if (!is_wanted(node, cache_key)) continue;
-      work.push_back({&node, std::move(typed), candidate, cache_key});
-    }
+std::vector<KernelCompiler::Work> Tuner::kernels_to_time(
+    const TuningJob& job, std::unordered_set<std::string>& seen) const {
+  const GraphNode& node = *job.node;
+  if (!compiler_.compiles(node)) return {};
+  std::vector<DroppedCandidate> dropped;
+  std::vector<Candidate> all;
+  const NodePorts ports = network_ports(node, ranges_);
+  try {
+    all = choose(job, ports, dropped).timed;
+  } catch (const Error&) {
+    return {};  // tune() reports it
   }
-  compiler_.compile(work, progress);
+  if (const int most = config_.max_candidates(); most > 0 && std::ssize(all) > most)
+    all.resize(static_cast<size_t>(most));
+  std::vector<KernelCompiler::Work> kernels;
+  for (const Candidate& candidate : all) {
+    NodePorts typed = with_types(ports, candidate);
+    const std::string cache_key = key(node, typed, candidate);
+    if (cache_key.empty() || cache_.find(cache_key) || !seen.insert(cache_key).second) continue;
+    if (!is_wanted(node, cache_key)) continue;
+    kernels.push_back({&node, std::move(typed), candidate, cache_key});
+  }
+  return kernels;
+}
+
+bool Tuner::needs_cores(const TuningJob& job) const {
+  // A plugin may run on the host, a body is a build of its own, and a verified candidate is
+  // compared with what the host computes.
+  return !compiler_.compiles(*job.node) || config_.verification != VerificationLevel::kPLUGINS;
+}
+
+size_t Tuner::compile_ahead(std::span<const std::vector<TuningJob>> steps,
+                            const CompileProgress& progress,
+                            const std::function<void(size_t step)>& run) {
+  if (!config_.times() || thread_count() == 1) return 0;
+  std::vector<KernelCompiler::Work> work;
+  std::unordered_set<std::string> seen;
+  KernelCompiler::Steps beside{{}, run};
+  bool needs_cores_now = false;
+  for (const std::vector<TuningJob>& jobs : steps) {
+    for (const TuningJob& job : jobs) {
+      std::ranges::move(kernels_to_time(job, seen), std::back_inserter(work));
+      needs_cores_now = needs_cores_now || needs_cores(job);
+    }
+    beside.kernels.push_back(needs_cores_now ? KernelCompiler::Steps::kAll : work.size());
+  }
+  return compiler_.compile(work, progress, beside);
 }
 
 std::vector<int> Tuner::compile_chosen(std::span<GraphNode* const> nodes,
