@@ -145,6 +145,7 @@ TEST_F(CompilingKernels, StepsRunInOrderOnceTheirKernelsAreCompiled) {
 }
 
 TEST_F(CompilingKernels, OtherThreadsCompileWhileAStepRuns) {
+  if (thread_count() == 1) GTEST_SKIP() << "no thread helps on one core";
   std::atomic<bool> has_run = false, is_running = false;
   on_kernel_ = [&](size_t kernel, const auto&) {
     EXPECT_TRUE(kernel == 0 || wait_until([&] { return is_running.load(); }));
@@ -181,6 +182,7 @@ TEST_F(CompilingKernels, AKernelThatFailsKeepsNoStepWaiting) {
 }
 
 TEST_F(CompilingKernels, TheExceptionOfAStepEndsAllThreads) {
+  if (thread_count() == 1) GTEST_SKIP() << "no thread helps on one core";
   on_kernel_ = [&](size_t kernel, const auto& gives_up) {
     if (kernel > 0) compile_without_end(gives_up);
   };
