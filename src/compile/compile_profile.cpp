@@ -1,6 +1,7 @@
 #include "compile/compile_profile.h"
 
 #include <algorithm>
+#include <functional>
 #include <unordered_set>
 
 #include "base/units.h"
@@ -132,38 +133,38 @@ class ProfileCompiler {
   bool strongly_typed() const { return build_.network.flags().strongly_typed; }
 
   void tune_nodes() {
-    std::vector<TuningJob> jobs(nodes_.size());
-    for (size_t i = 0; i < nodes_.size(); ++i) jobs[i].node = nodes_[i];
-    compile_ahead(jobs);
-    const int total = static_cast<int>(nodes_.size());
-    for (int i = 0; i < total; ++i) {
-      progress_("tuning", i, total, nodes_[i]);
-      tuned_.push_back(tune(i));
-    }
+    std::vector<std::vector<TuningJob>> jobs;
+    for (const GraphNode* node : nodes_) jobs.push_back({{node, {}}});
+    tune_all("tuning", nodes_, jobs, [&](int i) { tuned_.push_back(tune(i)); });
   }
 
   /// Tunes the parts of fused nodes, with the tactics that were fastest in the fused node.
   void tune_parts_of_nodes() {
-    std::vector<int> fused;
-    std::vector<TuningJob> jobs;
+    std::vector<int> numbers;
+    std::vector<GraphNode*> fused;
+    std::vector<std::vector<TuningJob>> jobs;
     for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
       if (nodes_[i]->parts == nullptr) continue;
-      fused.push_back(i);
-      for (TuningJob& job : jobs_of_parts(*nodes_[i], tuned_[i], tuner_, build_.config))
-        jobs.push_back(std::move(job));
+      numbers.push_back(i);
+      fused.push_back(nodes_[i]);
+      jobs.push_back(jobs_of_parts(*nodes_[i], tuned_[i], tuner_, build_.config));
     }
-    compile_ahead(jobs);
-    const int total = static_cast<int>(fused.size());
-    for (int i = 0; i < total; ++i) {
-      const int node = fused[i];
-      progress_("tuning parts", i, total, nodes_[node]);
-      tune_parts(*nodes_[node], tuned_[node], tuner_, build_.config);
-    }
+    tune_all("tuning parts", fused, jobs,
+             [&](int i) { tune_parts(*fused[i], tuned_[numbers[i]], tuner_, build_.config); });
   }
 
-  void compile_ahead(std::span<const TuningJob> jobs) {
-    tuner_.compile_ahead(jobs,
-                         [&](int done, int total) { progress_("compiling kernels", done, total); });
+  /// Calls `tune_one` for each of the nodes, which has these jobs, once their kernels are compiled.
+  void tune_all(const std::string& phase, std::span<GraphNode* const> nodes,
+                std::span<const std::vector<TuningJob>> jobs,
+                const std::function<void(int)>& tune_one) {
+    const size_t tuned = tuner_.compile_ahead(
+        jobs, [&](int done, int total) { progress_("compiling kernels", done, total); },
+        [&](size_t i) { tune_one(static_cast<int>(i)); });
+    const int total = static_cast<int>(nodes.size());
+    for (int i = static_cast<int>(tuned); i < total; ++i) {
+      progress_(phase, i, total, nodes[i]);
+      tune_one(i);
+    }
   }
 
   TunedNode tune(int i) {
@@ -191,8 +192,9 @@ class ProfileCompiler {
     const bool direct_io = build_.config.flags.has(BuilderFlag::kDIRECT_IO);
     do {
       progress_("selecting formats", 0, 1);
-      problem_ =
-          make_selection_problem(build_.graph, build_.network, nodes_, tuned_, tuner_, direct_io);
+      problem_ = make_selection_problem(
+          build_.graph, build_.network, nodes_, tuned_, tuner_, direct_io,
+          [&](int done, int total) { progress_("compiling conversions", done, total); });
       if (build_.config.timing_filter) return;
       assignment_ = contest_.choose(problem_, contested_);
       const auto first = assignment_.begin() + first_node();
@@ -228,7 +230,7 @@ class ProfileCompiler {
     if (build_.device.has_queues()) rules.aux_streams = config.aux_streams();
     if (config.times())
       rules.conversion_time = [&](const GraphValue& value, PortType from, PortType to) {
-        return tuner_.reformat_time(value, from, to);
+        return tuner_.reformat_time({&value, from, to});
       };
     if (!contest_.gain_streams(assignment_, rules)) rules.aux_streams = 0;
     StepSchedule steps = make_schedule(build_.graph, build_.network, build_.ranges, build_.device,

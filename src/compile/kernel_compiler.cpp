@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <exception>
+#include <optional>
 #include <thread>
 
 #include "base/error.h"
@@ -11,6 +13,51 @@
 #include "operators/builtin.h"
 
 namespace opwright {
+namespace {
+
+/// How far threads are with a list that they work at together.
+class SharedList {
+ public:
+  explicit SharedList(size_t size) : is_done_(size) {}
+
+  /// The next entry for the calling thread; nothing where all are taken.
+  std::optional<size_t> take() {
+    const size_t next = next_++;
+    return next < is_done_.size() ? std::optional(next) : std::nullopt;
+  }
+  void finish(size_t entry) {
+    const std::lock_guard lock(mutex_);
+    is_done_[entry] = true;
+    ++count_;
+    while (first_ < is_done_.size() && is_done_[first_]) ++first_;
+    changed_.notify_all();
+  }
+  /// The number of entries that are done.
+  size_t count() const {
+    const std::lock_guard lock(mutex_);
+    return count_;
+  }
+  /// Whether as many entries are done, from the first one on.
+  bool has(size_t entries) const {
+    const std::lock_guard lock(mutex_);
+    return first_ >= entries;
+  }
+  /// Waits for them, but no longer than it takes to notice an interrupt.
+  void wait_for(size_t entries) const {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::milliseconds(5), [&] { return first_ >= entries; });
+  }
+
+ private:
+  std::atomic<size_t> next_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::vector<bool> is_done_;
+  size_t count_ = 0;
+  size_t first_ = 0;  // all entries before it are done
+};
+
+}  // namespace
 
 bool KernelCompiler::compiles(const GraphNode& node) const {
   // Plugins compile by themselves, and not on any thread. Bodies have nodes of their own.
@@ -76,57 +123,65 @@ PlannedOperatorPtr KernelCompiler::plan(const Work& work, bool is_build_thread,
   }
 }
 
-void KernelCompiler::compile(std::span<const Work> work, const Progress& progress) {
-  const auto total = static_cast<int64_t>(work.size());
-  if (total == 0) return;
-  const std::thread::id builder = std::this_thread::get_id();
-  std::atomic<int64_t> next = 0;
-  std::atomic<int> done = 0, running = 0;
+size_t KernelCompiler::compile(std::span<const Work> work, const Progress& progress,
+                               const Steps& steps) {
+  const size_t total = work.size();
+  if (total == 0) return 0;
+  SharedList list(total);
   std::atomic<bool> is_ended = false;
+  const auto compile_next = [&](bool is_build_thread) {
+    const std::optional<size_t> i = list.take();
+    if (!i) return false;
+    try {
+      plan(work[*i], is_build_thread, &is_ended);
+    } catch (...) {
+      list.finish(*i);
+      // tune() reports a candidate that fails.
+      rethrow_end(std::current_exception());
+      return true;
+    }
+    list.finish(*i);
+    return true;
+  };
+  size_t reported = total;
   const auto check = [&] {
-    progress(done, static_cast<int>(total));
+    if (const size_t done = list.count(); done != reported) {
+      reported = done;
+      progress(static_cast<int>(done), static_cast<int>(total));
+    }
     if (config_.interrupt_check) config_.interrupt_check();
     budget_.check_time("compiling kernels");
   };
-  const auto compile_next = [&](bool is_builder) {
-    const int64_t i = next++;
-    if (i >= total) {
-      // An interrupt ends the other threads' last kernels, too.
-      for (int before = done; is_builder && running > 0 && !is_ended; before = done) {
-        constexpr auto kPause = std::chrono::milliseconds(5);
-        std::this_thread::sleep_for(kPause);
-        if (config_.interrupt_check) config_.interrupt_check();
-        budget_.check_time("compiling kernels");
-        if (done != before) check();
-      }
-      return false;
+  // An interrupt ends the other threads' last kernels, too.
+  const auto wait_for = [&](size_t kernels) {
+    while (!is_ended && !list.has(kernels)) {
+      check();
+      if (!compile_next(true)) list.wait_for(kernels);
     }
-    if (is_builder) check();
-    ++running;
-    try {
-      plan(work[static_cast<size_t>(i)], is_builder, &is_ended);
-    } catch (...) {
-      --running;
-      // tune() reports a candidate that fails.
-      rethrow_end(std::current_exception());
-      ++done;
-      return true;
-    }
-    --running;
-    ++done;
-    return true;
   };
-  parallel_for(std::min<int64_t>(total, thread_count()), 1, [&](int64_t begin, int64_t end) {
-    const bool is_builder = std::this_thread::get_id() == builder;
-    try {
-      for (int64_t task = begin; task < end; ++task)
-        while (!is_ended && compile_next(is_builder)) {
-        }
-    } catch (...) {
-      is_ended = true;
-      throw;
+  size_t step = 0;
+  const auto run_steps = [&] {
+    for (; step < steps.kernels.size() && steps.kernels[step] < total; ++step) {
+      wait_for(steps.kernels[step]);
+      if (is_ended || list.has(total)) break;
+      check();
+      steps.run(step);
     }
-  });
+    wait_for(total);
+  };
+  parallel_for(std::min<int64_t>(static_cast<int64_t>(total) + 1, thread_count()), 1,
+               [&](int64_t begin, int64_t) {
+                 try {
+                   // The first range is the calling thread's.
+                   if (begin == 0) return run_steps();
+                   while (!is_ended && compile_next(false)) {
+                   }
+                 } catch (...) {
+                   is_ended = true;
+                   throw;
+                 }
+               });
+  return step;
 }
 
 }  // namespace opwright

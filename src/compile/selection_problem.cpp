@@ -25,15 +25,15 @@ class ProblemMaker {
       : graph_(graph), network_(network), tuner_(tuner) {}
 
   SelectionProblem make(const std::vector<GraphNode*>& nodes, const std::vector<TunedNode>& tuned,
-                        bool direct_io) {
+                        bool direct_io, const Tuner::CompileProgress& progress) {
     for (size_t i = 0; i < graph_.inputs.size(); ++i)
       produce(graph_.inputs[i], add_fixed(input_type(i)), 0);
     for (size_t i = 0; i < nodes.size(); ++i) add_node(*nodes[i], tuned[i]);
     for (size_t i = 0; i < graph_.outputs().size(); ++i)
       consume_as(graph_.outputs()[i], output_type(i));
     for (const Graph::Debug& debug : graph_.debug()) consume_as(debug.value, {debug.dtype});
-    for (size_t i = 0; i < problem_.tensors.size(); ++i)
-      add_conversions(problem_.tensors[i], *values_[i]);
+    for (size_t i = 0; i < problem_.tensors.size(); ++i) list_conversions(i);
+    time_conversions(progress);
     if (direct_io) avoid_conversions_of_io();
     return std::move(problem_);
   }
@@ -83,8 +83,9 @@ class ProblemMaker {
     return option;
   }
 
-  /// Sets the tensor's types, and the time of each conversion that its neighbours may need.
-  void add_conversions(SelectionProblem::Tensor& tensor, const GraphValue& value) {
+  /// Sets the tensor's types, and lists each conversion that its neighbours may need.
+  void list_conversions(size_t number) {
+    SelectionProblem::Tensor& tensor = problem_.tensors[number];
     std::vector<int> given, taken;
     const auto collect = [&](SelectionProblem::Port port, std::vector<int>& types) {
       for (const SelectionProblem::Option& option : problem_.nodes[port.node]) {
@@ -101,9 +102,21 @@ class ProblemMaker {
     tensor.convert.assign(count, std::vector<float>(count));
     for (size_t from = 0; from < count; ++from)
       for (size_t to = 0; to < count; ++to)
-        if (from != to && contains(given, tensor.types[from]) && contains(taken, tensor.types[to]))
-          tensor.convert[from][to] =
-              tuner_.reformat_time(value, types_[tensor.types[from]], types_[tensor.types[to]]);
+        if (from != to && contains(given, tensor.types[from]) &&
+            contains(taken, tensor.types[to])) {
+          places_.push_back({number, from, to});
+          conversions_.push_back(
+              {values_[number], types_[tensor.types[from]], types_[tensor.types[to]]});
+        }
+  }
+
+  /// Sets the times of the listed conversions.
+  void time_conversions(const Tuner::CompileProgress& progress) {
+    tuner_.compile_conversions(conversions_, progress);
+    for (size_t i = 0; i < places_.size(); ++i) {
+      const auto& [tensor, from, to] = places_[i];
+      problem_.tensors[tensor].convert[from][to] = tuner_.reformat_time(conversions_[i]);
+    }
   }
 
   void avoid_conversions_of_io() {
@@ -129,6 +142,12 @@ class ProblemMaker {
   std::vector<PortType> types_;                 ///< by the numbers that stand for them
   std::map<const GraphValue*, int> tensor_of_;  ///< index in problem_.tensors
   std::vector<const GraphValue*> values_;       ///< by index in problem_.tensors
+  std::vector<Conversion> conversions_;
+  /// Where the time of each conversion stands.
+  struct Place {
+    size_t tensor, from, to;
+  };
+  std::vector<Place> places_;
 };
 
 }  // namespace
@@ -136,8 +155,8 @@ class ProblemMaker {
 SelectionProblem make_selection_problem(const Graph& graph, const Network& network,
                                         const std::vector<GraphNode*>& nodes,
                                         const std::vector<TunedNode>& tuned, Tuner& tuner,
-                                        bool direct_io) {
-  return ProblemMaker(graph, network, tuner).make(nodes, tuned, direct_io);
+                                        bool direct_io, const Tuner::CompileProgress& progress) {
+  return ProblemMaker(graph, network, tuner).make(nodes, tuned, direct_io, progress);
 }
 
 }  // namespace opwright

@@ -100,8 +100,8 @@ void add_combinations(const GraphNode& node, TunedNode& tuned, Tuner& tuner) {
       std::optional<Candidate> candidate =
           combination.candidate(product.candidate, program.candidate);
       if (!candidate) continue;
-      const float between = tuner.reformat_time(node.parts->between, product.candidate.outputs[0],
-                                                combination.read_type(program.candidate));
+      const float between = tuner.reformat_time({&node.parts->between, product.candidate.outputs[0],
+                                                 combination.read_type(program.candidate)});
       TunedOption option{std::move(*candidate),
                          product.time_ms + program.time_ms + between,
                          nullptr,

@@ -1,6 +1,7 @@
 #include "compile/tuner.h"
 
 #include <algorithm>
+#include <deque>
 #include <exception>
 #include <limits>
 #include <optional>
@@ -95,6 +96,39 @@ NodePorts with_types(NodePorts ports, const Candidate& candidate) {
     ports.outputs[i].type = candidate.outputs[i];
   return ports;
 }
+
+/// A conversion as a node with its one candidate.
+struct ConversionNode {
+  ConversionNode(const Conversion& conversion, const ProfileRanges& ranges)
+      : candidate{{conversion.from}, {conversion.to}, 0, ""} {
+    const GraphValue& value = *conversion.value;
+    // The operands' values are unknown: their bytes do not matter to a conversion.
+    in.info.dtype = conversion.from.dtype, out.info.dtype = conversion.to.dtype;
+    in.info.dims = out.info.dims = value.info.dims;
+    in.scale = out.scale = value.scale;
+    node.name = value.name;
+    node.op = std::make_shared<Reformat>();
+    node.inputs = {&in};
+    node.outputs = {&out};
+    ports = with_types(network_ports(node, ranges), candidate);
+  }
+  ConversionNode(const ConversionNode&) = delete;
+  ConversionNode& operator=(const ConversionNode&) = delete;
+
+  bool is_possible(const Device& device) const {
+    CandidateQuery query;
+    query.layer = node.name;
+    query.inputs = ports.inputs;
+    query.outputs = ports.outputs;
+    query.device = &device;
+    return !node.op->candidates(query).empty();
+  }
+
+  GraphValue in, out;
+  GraphNode node;
+  const Candidate candidate;
+  NodePorts ports;
+};
 
 /// The least of several samples, because other work on the machine only adds time. Takes at least
 /// `least` samples, and more until the two least agree. `sample` runs a kernel as often as its
@@ -485,32 +519,53 @@ std::string Tuner::lack(const GraphNode& node) const {
   return {};
 }
 
-void Tuner::compile_ahead(std::span<const TuningJob> jobs, const CompileProgress& progress) {
-  if (!config_.times() || thread_count() == 1) return;
-  std::vector<KernelCompiler::Work> work;
-  std::unordered_set<std::string> keys;
-  for (const TuningJob& job : jobs) {
-    const GraphNode& node = *job.node;
-    if (!compiler_.compiles(node)) continue;
-    std::vector<DroppedCandidate> dropped;
-    std::vector<Candidate> all;
-    const NodePorts ports = network_ports(node, ranges_);
-    try {
-      all = choose(job, ports, dropped).timed;
-    } catch (const Error&) {
-      continue;  // tune() reports it
-    }
-    if (const int most = config_.max_candidates(); most > 0 && std::ssize(all) > most)
-      all.resize(static_cast<size_t>(most));
-    for (const Candidate& candidate : all) {
-      NodePorts typed = with_types(ports, candidate);
-      const std::string cache_key = key(node, typed, candidate);
-      if (cache_key.empty() || cache_.find(cache_key) || !keys.insert(cache_key).second) continue;
-      if (!is_wanted(node, cache_key)) continue;
-      work.push_back({&node, std::move(typed), candidate, cache_key});
-    }
+std::vector<KernelCompiler::Work> Tuner::kernels_to_time(
+    const TuningJob& job, std::unordered_set<std::string>& seen) const {
+  const GraphNode& node = *job.node;
+  if (!compiler_.compiles(node)) return {};
+  std::vector<DroppedCandidate> dropped;
+  std::vector<Candidate> all;
+  const NodePorts ports = network_ports(node, ranges_);
+  try {
+    all = choose(job, ports, dropped).timed;
+  } catch (const Error&) {
+    return {};  // tune() reports it
   }
-  compiler_.compile(work, progress);
+  if (const int most = config_.max_candidates(); most > 0 && std::ssize(all) > most)
+    all.resize(static_cast<size_t>(most));
+  std::vector<KernelCompiler::Work> kernels;
+  for (const Candidate& candidate : all) {
+    NodePorts typed = with_types(ports, candidate);
+    const std::string cache_key = key(node, typed, candidate);
+    if (cache_key.empty() || cache_.find(cache_key) || !seen.insert(cache_key).second) continue;
+    if (!is_wanted(node, cache_key)) continue;
+    kernels.push_back({&node, std::move(typed), candidate, cache_key});
+  }
+  return kernels;
+}
+
+bool Tuner::needs_cores(const TuningJob& job) const {
+  // A plugin may run on the host, a body is a build of its own, and a verified candidate is
+  // compared with what the host computes.
+  return !compiler_.compiles(*job.node) || config_.verification != VerificationLevel::kPLUGINS;
+}
+
+size_t Tuner::compile_ahead(std::span<const std::vector<TuningJob>> steps,
+                            const CompileProgress& progress,
+                            const std::function<void(size_t step)>& run) {
+  if (!config_.times() || thread_count() == 1) return 0;
+  std::vector<KernelCompiler::Work> work;
+  std::unordered_set<std::string> seen;
+  KernelCompiler::Steps beside{{}, run};
+  bool needs_cores_now = false;
+  for (const std::vector<TuningJob>& jobs : steps) {
+    for (const TuningJob& job : jobs) {
+      std::ranges::move(kernels_to_time(job, seen), std::back_inserter(work));
+      needs_cores_now = needs_cores_now || needs_cores(job);
+    }
+    beside.kernels.push_back(needs_cores_now ? KernelCompiler::Steps::kAll : work.size());
+  }
+  return compiler_.compile(work, progress, beside);
 }
 
 std::vector<int> Tuner::compile_chosen(std::span<GraphNode* const> nodes,
@@ -715,44 +770,53 @@ void Tuner::time(const GraphNode& node, const NodePorts& ports, const CandidateC
   std::rethrow_exception(first_reason);
 }
 
-float Tuner::reformat_time(const GraphValue& value, PortType from, PortType to) {
-  const Shape min = ranges_.min(value.info.dims), max = ranges_.max(value.info.dims);
-  if (same_bytes(min, max, from, to)) return 0;
-  GraphNode node;
-  node.name = value.name;
-  node.op = std::make_shared<Reformat>();
-  // The operands' values are unknown: their bytes do not matter to a conversion.
-  GraphValue in, out;
-  in.info.dtype = from.dtype, out.info.dtype = to.dtype;
-  in.info.dims = out.info.dims = value.info.dims;
-  in.scale = out.scale = value.scale;
-  node.inputs = {&in};
-  node.outputs = {&out};
-  const Candidate candidate{{from}, {to}, 0, ""};
-  NodePorts ports = network_ports(node, ranges_);
-  ports.inputs[0].type = from, ports.outputs[0].type = to;
+bool Tuner::keeps_bytes(const Conversion& conversion) const {
+  const SymShape& dims = conversion.value->info.dims;
+  return same_bytes(ranges_.min(dims), ranges_.max(dims), conversion.from, conversion.to);
+}
+
+void Tuner::compile_conversions(std::span<const Conversion> conversions,
+                                const CompileProgress& progress) {
+  if (!config_.times() || device_.is_host() || thread_count() == 1) return;
+  std::deque<ConversionNode> nodes;
+  std::vector<KernelCompiler::Work> work;
+  std::unordered_set<std::string> keys;
+  for (const Conversion& conversion : conversions) {
+    if (keeps_bytes(conversion)) continue;
+    const ConversionNode& made = nodes.emplace_back(conversion, ranges_);
+    const std::string cache_key = key(made.node, made.ports, made.candidate);
+    if (cache_key.empty() || !keys.insert(cache_key).second) continue;
+    if (find(cache_key) || !compiler_.compiles(made.node) || !made.is_possible(device_) ||
+        !is_wanted(made.node, cache_key))
+      continue;
+    work.push_back({&made.node, made.ports, made.candidate, cache_key, true});
+  }
+  compiler_.compile(work, progress);
+}
+
+float Tuner::reformat_time(const Conversion& conversion) {
+  if (keeps_bytes(conversion)) return 0;
+  const ConversionNode made(conversion, ranges_);
+  const auto what = [&] { return str("from ", str(conversion.from), " to ", str(conversion.to)); };
   const auto refuse = [&](const auto&... why) {
-    config_.log.verbose("Tensor '", value.name, "': no conversion from ", str(from), " to ",
-                        str(to), ": ", why...);
+    config_.log.verbose("Tensor '", made.node.name, "': no conversion ", what(), ": ", why...);
     return std::numeric_limits<float>::infinity();
   };
-  CandidateQuery query;
-  query.layer = node.name;
-  query.inputs = ports.inputs;
-  query.outputs = ports.outputs;
-  query.device = &device_;
-  if (node.op->candidates(query).empty()) return refuse("the device has none");
-  if (std::optional<Measured> known = find(key(node, ports, candidate))) return known->time_ms;
-  if (!config_.times()) return estimate_reformat(ranges_.opt(value.info.dims), from, to);
+  if (!made.is_possible(device_)) return refuse("the device has none");
+  if (std::optional<Measured> known = find(key(made.node, made.ports, made.candidate)))
+    return known->time_ms;
+  if (!config_.times())
+    return estimate_reformat(made.ports.inputs[0].opt, conversion.from, conversion.to);
   if (config_.flags.has(BuilderFlag::kERROR_ON_TIMING_CACHE_MISS))
-    check_cached(node, ports, candidate);
+    check_cached(made.node, made.ports, made.candidate);
   try {
-    return measure(node, ports, candidate, std::numeric_limits<float>::infinity()).time_ms;
+    return measure(made.node, made.ports, made.candidate, std::numeric_limits<float>::infinity())
+        .time_ms;
   } catch (const BuildEndError&) {
     throw;
   } catch (const CandidateFault& fault) {
-    config_.log.warning("Tensor '", value.name, "': the conversion from ", str(from), " to ",
-                        str(to), " is left out: ", fault.what());
+    config_.log.warning("Tensor '", made.node.name, "': the conversion ", what(),
+                        " is left out: ", fault.what());
     return std::numeric_limits<float>::infinity();
   } catch (const Error& error) {
     return refuse(error.what());

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "backend/device.h"
@@ -37,6 +38,12 @@ struct TuningJob {
   /// Names of the tactics to time, beside those that the timing cache knows. All tactics are timed
   /// if this is empty or the node has none of these.
   std::vector<std::string> tactics;
+};
+
+/// A tensor that selection may convert.
+struct Conversion {
+  const GraphValue* value = nullptr;
+  PortType from, to;
 };
 
 /// What the tuner found for a node.
@@ -85,9 +92,17 @@ class Tuner {
   /// own exception passes through, with the reasons as a note. A candidate that failed to compile
   /// before is none.
   TunedNode tune(const TuningJob& job, bool all_tactics);
-  /// Compiles the kernels that tune() is going to time, on all threads, so that it finds them in
-  /// the device's cache. Does nothing where the device compiles no kernels.
-  void compile_ahead(std::span<const TuningJob> jobs, const CompileProgress& progress);
+  /// Compiles the kernels that tune() is going to time for the jobs of each step, on all threads,
+  /// so that it finds them in the device's cache. Meanwhile the calling thread runs steps, in
+  /// order, whose kernels are compiled. Returns how many steps it has run. Does nothing where the
+  /// device compiles no kernels.
+  size_t compile_ahead(std::span<const std::vector<TuningJob>> steps,
+                       const CompileProgress& progress,
+                       const std::function<void(size_t step)>& run);
+  /// Compiles the conversions that reformat_time() is going to time, each distinct one once, on all
+  /// threads.
+  void compile_conversions(std::span<const Conversion> conversions,
+                           const CompileProgress& progress);
   /// Compiles the chosen options that were not timed in this build, so that writing the plan finds
   /// their kernels in the device's cache. Returns the nodes whose kernel does not compile.
   std::vector<int> compile_chosen(std::span<GraphNode* const> nodes,
@@ -96,8 +111,8 @@ class Tuner {
   /// Why the device cannot run the node, with the node's name; empty where it can, or where that is
   /// not known.
   std::string lack(const GraphNode& node) const;
-  /// Milliseconds to convert a tensor with these extents; infinite when it cannot be done.
-  float reformat_time(const GraphValue& value, PortType from, PortType to);
+  /// Milliseconds of the conversion; infinite when it cannot be done.
+  float reformat_time(const Conversion& conversion);
   /// Milliseconds that no GPU goes below for the node: it reads and writes the node's tensors. 0 on
   /// a host.
   float least_traffic_time(const GraphNode& node) const;
@@ -123,6 +138,14 @@ class Tuner {
                           const Candidate& candidate) const;
   std::vector<Candidate> candidates(const GraphNode& node, const NodePorts& ports,
                                     std::vector<DroppedCandidate>& dropped) const;
+  /// The kernels that tune() is going to time for the job and that were not seen before. Adds their
+  /// keys to those that were seen.
+  std::vector<KernelCompiler::Work> kernels_to_time(const TuningJob& job,
+                                                    std::unordered_set<std::string>& seen) const;
+  /// Whether tune() takes more than a core for the job, or times code that takes more.
+  bool needs_cores(const TuningJob& job) const;
+  /// Whether the tensor's bytes are those of the conversion's result.
+  bool keeps_bytes(const Conversion& conversion) const;
   /// The job's candidates with the types for which the network asks, divided by the backend's
   /// estimates. Candidates that the timing cache knows are to be timed, whatever their estimates.
   CandidateChoice choose(const TuningJob& job, const NodePorts& ports,

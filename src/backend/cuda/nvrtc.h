@@ -40,6 +40,7 @@ class Nvrtc {
 
   const Functions* functions_;   // never unloaded
   std::string name_, identity_;  ///< for messages, and as part of cache keys
+  bool knows_minimal_ = false;   ///< whether it has the option --minimal, as since CUDA 12.4
 };
 
 }  // namespace opwright::cuda
