@@ -302,9 +302,7 @@ float Tuner::run(const GraphNode& node, const PlannedOperator& op, const NodePor
                             str("Layer '", node.name, "' (", kind_of(*node.op), ")"));
   require_budget(node, ports, kernel->workspace_size());
   // TensorRT looks at no element, so libraries that were written for it may leave some.
-  const std::vector<PluginRequirement> plugins = op.requirements();
-  const bool is_of_library = std::ranges::any_of(
-      plugins, [](const PluginRequirement& plugin) { return !library_of(plugin).empty(); });
+  const bool is_of_library = node.op->plugin() != nullptr && node.op->plugin()->is_of_library();
   CandidateRun run(node, op, ports, *kernel, {ranges_, device_, constants_, memory_, caches_},
                    is_of_library);
   ++timed_;

@@ -133,6 +133,7 @@ class V2Model final : public PluginModel {
   std::string_view kind() const override { return "PluginV2"; }
   const CreatorIdentity& identity() const override { return plugin_.identity(); }
   std::unique_ptr<Layer> make_layer() const override { return std::make_unique<PluginV2Layer>(); }
+  bool is_of_library() const override { return plugin_.is_of_library(); }
 
   std::vector<OutputInfo> infer(InferContext& context) const override {
     plugin_.require_inputs(context, static_cast<size_t>(num_inputs_), "V2");

@@ -37,6 +37,8 @@ class V2Plugin : public CalledPlugin {
   IPluginV2DynamicExt& object() const { return *object_; }
   /// Whether Python implements it.
   bool is_python() const;
+  /// Whether compiled code of a shared library implements it.
+  bool is_of_library() const { return code_ != nullptr && !is_python(); }
   /// Tells the plugin its namespace.
   void set_namespace(const std::string& plugin_namespace);
 

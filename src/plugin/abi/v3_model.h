@@ -33,6 +33,7 @@ class V3Model : public PluginModel {
   std::vector<OutputInfo> infer(InferContext& context) const final;
   bool can_infer() const final { return plugin_.has_build(); }
   bool is_shape_input(int input) const final { return input >= inputs_.tensors; }
+  bool is_of_library() const final { return plugin_.is_of_library(); }
   bool communicates() const final { return communicates_; }
   std::vector<Candidate> candidates(const CandidateQuery& query) const final;
   std::optional<std::string> timing_key() const final;

@@ -66,6 +66,10 @@ class V3Plugin : public CalledPlugin {
   V3Plugin clone() const;
 
   IPluginV3& object() const { return *object_; }
+  /// Whether compiled code of a shared library implements it.
+  bool is_of_library() const {
+    return code_ != nullptr && object_->getAPILanguage() == APILanguage::kCPP;
+  }
   bool is_quick() const { return std::holds_alternative<V3QuickParts>(parts_); }
   const V3OneParts& one() const { return std::get<V3OneParts>(parts_); }
   const V3QuickParts& quick() const { return std::get<V3QuickParts>(parts_); }

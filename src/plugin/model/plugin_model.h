@@ -41,6 +41,8 @@ class PluginModel {
     return false;
   }
 
+  /// Whether compiled code of a shared library implements it.
+  virtual bool is_of_library() const { return false; }
   /// See Operation.
   virtual bool communicates() const { return false; }
 
