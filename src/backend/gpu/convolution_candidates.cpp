@@ -173,8 +173,8 @@ class FormatLister {
   }
 
   void set_work() {
-    const ProductSize over_pixels = {of_.images * of_.pixels, of_.maps, of_.k, of_.groups,
-                                     of_.is_fixed, !of_.is_transposed()};
+    const ProductSize over_pixels = {
+        of_.images * of_.pixels, of_.maps, of_.k, of_.groups, of_.is_fixed, !of_.is_transposed()};
     const ProductSize over_maps = {of_.maps,     of_.pixels, of_.k, of_.images * of_.groups,
                                    of_.is_fixed, false};
     work_.size = is_last_ ? over_pixels : over_maps;
