@@ -106,7 +106,7 @@ const Damage kDamages[] = {
      "an argument of the unknown type 7"},
     {"launch_arguments", [](Plan& p) { launch(p).arguments.resize(70000); },
      "more arguments than any kernel takes"},
-    {"map_type", [](Plan& p) { launch(p).maps[0].type = DataType::kFLOAT; }, "of the type 0"},
+    {"map_type", [](Plan& p) { launch(p).maps[0].type = DataType::kINT32; }, "of the type 3"},
     {"map_input", [](Plan& p) { launch(p).maps[0].input = -1; }, "of input -1"},
     {"map_extent", [](Plan& p) { launch(p).maps[0].extents[1] = 99; }, "part of a tensor map"},
     {"map_corner", [](Plan& p) { launch(p).maps[1].upper[1] = -1; }, "part of a tensor map"},
