@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import opwright as trt
 import paths
 import vendor_plugins
 from vendor_plugins import CASES
@@ -34,14 +33,12 @@ pytestmark = [
 ]
 
 
-def library_path(library: Path) -> str:
-    """Where the library finds cuBLAS and cuDNN of PyPI's packages, and Opwright's libraries by their own names."""
+def library_path() -> str:
+    """Where libraries find cuBLAS and cuDNN of PyPI's packages. load_library() provides Opwright's."""
     folders = [os.environ.get("LD_LIBRARY_PATH", "")]
     spec = importlib.util.find_spec("nvidia")
     for package in (spec and spec.submodule_search_locations) or []:
         folders += map(str, Path(package).glob("*/lib"))
-    if b"libnvinfer_opwright.so" in library.read_bytes():
-        folders.append(str(Path(trt.__file__).parent / "tensorrt" / "lib"))
     return os.pathsep.join(filter(None, folders))
 
 
@@ -55,7 +52,7 @@ class Runs:
     def run(self) -> None:
         """After an error or an end of a process, another one runs the cases that are left."""
         left = [name for name, case in CASES.items() if case.library == self.library.name]
-        environment = paths.environment("gpu") | {"LD_LIBRARY_PATH": library_path(self.library)}
+        environment = paths.environment("gpu") | {"LD_LIBRARY_PATH": library_path()}
         environment["OPWRIGHT_ALLOW_DEVICE_CODE"] = "1"
         while left:
             command = [sys.executable, vendor_plugins.__file__, str(self.library), str(self.out)]
