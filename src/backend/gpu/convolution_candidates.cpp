@@ -314,9 +314,6 @@ std::vector<TensorFormat> formats_of_type(const ConvolutionQuery& of, DataType t
   return formats;
 }
 
-constexpr std::initializer_list<ProductUnit> kUnits = {ProductUnit::kTensor, ProductUnit::kScalar,
-                                                       ProductUnit::kWarpGroup};
-
 void add_names(std::vector<std::string>& names, std::string_view prefix,
                const std::vector<std::string>& more) {
   for (const std::string& name : more) names.push_back(str(prefix, name));
@@ -339,8 +336,11 @@ std::vector<Candidate> list_convolutions(const ConvolutionParams& params, bool i
 }
 
 std::vector<std::string> deconvolution_tactics() {
-  const std::vector<std::string> tiles =
-      product_tactic_names(kUnits, {DataType::kHALF, DataType::kFLOAT});
+  // The kernel tensor lies along the maps. Warpgroups multiply TF32 along k only.
+  std::vector<std::string> tiles =
+      product_tactic_names({ProductUnit::kTensor, ProductUnit::kWarpGroup}, {DataType::kHALF});
+  add_names(tiles, "",
+            product_tactic_names({ProductUnit::kTensor, ProductUnit::kScalar}, {DataType::kFLOAT}));
   std::vector<std::string> names = tiles;
   names.emplace_back(kDirectName);
   add_names(names, kByTaps, tiles);
@@ -349,8 +349,9 @@ std::vector<std::string> deconvolution_tactics() {
 }
 
 std::vector<std::string> convolution_tactics() {
-  const std::vector<std::string> tiles = product_tactic_names(
-      kUnits, {DataType::kHALF, DataType::kFP8, DataType::kINT8, DataType::kFLOAT});
+  const std::vector<std::string> tiles =
+      product_tactic_names({ProductUnit::kTensor, ProductUnit::kScalar, ProductUnit::kWarpGroup},
+                           {DataType::kHALF, DataType::kFP8, DataType::kINT8, DataType::kFLOAT});
   std::vector<std::string> names = tiles;
   names.emplace_back(kDirectName);
   add_names(names, kPatches, tiles);
