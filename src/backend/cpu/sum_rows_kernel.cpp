@@ -69,20 +69,19 @@ SumRowsKernel::Block SumRowsKernel::block_at(int64_t first, int64_t count, int64
 void SumRowsKernel::enqueue(void const* const* inputs, void* const* outputs, void* workspace,
                             Queue) {
   if (rows_ == 0) return;
-  const int64_t workers = std::min<int64_t>(workers_, thread_count());
-  const int64_t even = (rows_ + workers - 1) / workers;
-  const int64_t most =
-      std::min(most_rows_, (even + kWidenedRows - 1) / kWidenedRows * kWidenedRows);
-  const int64_t blocks = (rows_ + most - 1) / most;
-  if (blocks == 1)
+  // Threads take whole tiles of rows.
+  const int64_t tiles = (rows_ + kWidenedRows - 1) / kWidenedRows;
+  const int64_t workers = std::min<int64_t>({workers_, thread_count(), tiles});
+  if (tiles == 1)
     return run_few(block_at(0, rows_, 0, inputs, outputs, workspace), inputs, outputs);
-  parallel_for(std::min(workers, blocks), 1, [&](int64_t begin, int64_t end) {
+  parallel_for(workers, 1, [&](int64_t begin, int64_t end) {
     std::optional<PointwisePlan::Run> program;
     // The sums of a block stand for the program's first input.
     if (plan_) program.emplace(*plan_, inputs + own_inputs_ - 1, outputs);
-    const int64_t ranges = std::min(workers, blocks);
-    for (int64_t i = blocks * begin / ranges; i < blocks * end / ranges; ++i) {
-      const int64_t first = i * most, count = std::min(most, rows_ - first);
+    const int64_t last = std::min(rows_, tiles * end / workers * kWidenedRows);
+    for (int64_t first = tiles * begin / workers * kWidenedRows, count = 0; first < last;
+         first += count) {
+      count = std::min(most_rows_, last - first);
       const Block block = block_at(first, count, begin, inputs, outputs, workspace);
       read(block);
       add_up(block, 0, parts());

@@ -160,6 +160,21 @@ TEST(Pointwise, FunctionsAgreeWithTheMathLibrary) {
   for (size_t i = 0; i < y.size(); ++i) expect_function(functions[i], x, y[i]);
 }
 
+TEST(Pointwise, TanhAndErfReachOneAndNeverExceedIt) {
+  const Values x = all_floats();
+  const std::vector<PointwiseInstruction> program = {input(0), activation(ActivationType::kTANH, 0),
+                                                     unary(UnaryOperation::kERF, 0)};
+  const std::vector<Values> y = run(make(program, {1, 2}), {{x}}, {{x.shape}, {x.shape}});
+  for (const Values& of : y)
+    for (int64_t i = 0; i < x.size(); ++i) {
+      if (std::isnan(x[i])) continue;
+      if (std::abs(x[i]) > 10) {
+        EXPECT_EQ(of[i], std::copysign(1, x[i])) << x[i];
+      }
+      EXPECT_LE(std::abs(of[i]), 1) << x[i];
+    }
+}
+
 template <class E>
 void add_operations(DataType type, std::vector<PointwiseInstruction>& program) {
   for (const auto& row : kEnumeration<E>.values)
