@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "onnx/importer.h"
+#include "onnx/fourier.h"
 #include "operators/matrix.h"
 #include "operators/reduce.h"
 
@@ -12,64 +12,6 @@ namespace {
 
 /// The most elements of constants that are computed here.
 constexpr int64_t kMostElements = int64_t{1} << 28;
-
-struct Transform {
-  int64_t from = 0;      ///< elements of the axis, of `parts` numbers each
-  int64_t length = 0;    ///< of the transform
-  int64_t parts = 1;     ///< 2 for complex numbers
-  bool inverse = false;  ///< with the factor 1 / length
-  bool onesided = false;
-
-  /// The inverse of one half is real.
-  int64_t result_parts() const { return inverse && onesided ? 1 : 2; }
-  int64_t to() const { return onesided && !inverse ? length / 2 + 1 : length; }
-};
-
-/// [from, parts] x [to, result parts]: the weight of each number of the axis in each result.
-std::vector<float> matrix_of(const Transform& t) {
-  const int64_t rows = t.from * t.parts, columns = t.to() * t.result_parts();
-  std::vector<float> matrix(static_cast<size_t>(rows * columns), 0);
-  const double turn = (t.inverse ? 2 : -2) * std::numbers::pi / static_cast<double>(t.length);
-  const int64_t half = t.length / 2 + 1;
-  const int64_t used = std::min(t.from, t.inverse && t.onesided ? half : t.length);
-  for (int64_t j = 0; j < used; ++j)
-    for (int64_t k = 0; k < t.to(); ++k) {
-      // j * k modulo the length is exact, and small enough for exact angles.
-      const double angle = turn * static_cast<double>(j * k % t.length);
-      double real = std::cos(angle), imaginary = std::sin(angle);
-      if (t.inverse) real /= static_cast<double>(t.length);
-      if (t.inverse) imaginary /= static_cast<double>(t.length);
-      // The other half is the conjugate of this one. It does not repeat the elements that are their
-      // own conjugates.
-      if (t.inverse && t.onesided && j != 0 && 2 * j != t.length) real *= 2, imaginary *= 2;
-      float* const to = &matrix[static_cast<size_t>(j * t.parts * columns + k * t.result_parts())];
-      to[0] = static_cast<float>(real);
-      if (t.result_parts() == 2) to[1] = static_cast<float>(imaginary);
-      if (t.parts == 1) continue;
-      to[columns] = static_cast<float>(-imaginary);
-      if (t.result_parts() == 2) to[columns + 1] = static_cast<float>(real);
-    }
-  return matrix;
-}
-
-/// The transform along the axis before the last one. The last axis has the parts.
-Tensor* transformed(NodeImporter& node, Tensor* x, const Transform& t) {
-  if (t.from < 0 || t.length < 1 || t.from > kMostElements || t.length > kMostElements ||
-      (Expr(t.from) * t.parts * t.to() * t.result_parts()).constant() > kMostElements)
-    node.error("a transform of ", t.from, " elements to ", t.to(),
-               " is done by a matrix, which may have ", kMostElements, " elements at most");
-  const DataType type = x->dtype();
-  const SymShape dims = x->dims();
-  const size_t leading = dims.size() - 2;
-  const Expr rows = numel(std::span(dims).first(leading));
-  x = node.reshape(node.cast(x, DataType::kFLOAT), SymShape{rows, t.from * t.parts});
-  Tensor* matrix = node.constant_of({t.from * t.parts, t.to() * t.result_parts()}, matrix_of(t),
-                                    DataType::kFLOAT);
-  Tensor* y = node.add<MatrixMultiply>({}, {x, matrix});
-  SymShape result(dims.begin(), dims.end() - 2);
-  result.emplace_back(t.to()), result.emplace_back(t.result_parts());
-  return node.cast(node.reshape(y, result), type);
-}
 
 int64_t constant_extent(NodeImporter& node, Tensor* x, int axis) {
   const Expr& extent = x->dims()[static_cast<size_t>(axis)];
@@ -98,7 +40,7 @@ void dft(NodeImporter& node) {
     if (Tensor* input = node.optional_input(2)) given = node.constant_int(input, "axis");
   const int axis = node.axis(given, rank);
   if (axis == rank - 1) node.error("axis is the last one, which has real and imaginary parts");
-  Transform t;
+  FourierTransform t;
   t.inverse = node.get_int("inverse", 0) != 0;
   t.onesided = node.get_int("onesided", 0) != 0;
   t.from = constant_extent(node, x, axis);
@@ -110,7 +52,7 @@ void dft(NodeImporter& node) {
     if (i != axis && i != rank - 1) permutation.push_back(i);
   permutation.push_back(axis), permutation.push_back(rank - 1);
   const bool moves = axis != rank - 2;
-  Tensor* y = transformed(node, moves ? node.transpose(x, permutation) : x, t);
+  Tensor* y = fourier_transform(node, moves ? node.transpose(x, permutation) : x, t);
   if (moves) {
     Ints back(permutation.size());
     for (size_t i = 0; i < permutation.size(); ++i)
@@ -137,7 +79,7 @@ void stft(NodeImporter& node) {
   if (step < 1 || length < 1)
     node.error("frame_step is ", step, " and the frame's length ", length,
                "; expected at least 1 each");
-  Transform t;
+  FourierTransform t;
   t.parts = parts_of(node, signal);
   t.from = t.length = length;
   t.onesided = node.get_int("onesided", 1) != 0;
@@ -161,7 +103,7 @@ void stft(NodeImporter& node) {
     cut = node.elementwise(ElementWiseOperation::kPROD, cut,
                            node.reshape(window, SymShape{1, 1, length, 1}));
   }
-  node.set_output(0, transformed(node, cut, t));
+  node.set_output(0, fourier_transform(node, cut, t));
 }
 
 /// Computes constant + first * cos(turn) + second * cos(2 turn) over a period.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "backend/candidates.h"
@@ -22,7 +23,7 @@ class TransposeKernel final : public Kernel {
  public:
   TransposeKernel(const Transpose& op, const KernelArgs& args)
       : permutation_(op.params().permutation),
-        element_size_(element_size(args.outputs[0].type.dtype)) {}
+        type_size_(element_size(args.outputs[0].type.dtype)) {}
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     const Shape& input = inputs[0];
@@ -49,6 +50,8 @@ class TransposeKernel final : public Kernel {
       else
         axes_.push_back(axis);
     }
+    element_size_ = type_size_;
+    merge_short_rows();
     if (axes_.empty()) axes_.push_back({1, 1, 1});
     stride = 1;
     for (size_t i = axes_.size(); i-- > 0;) {
@@ -60,7 +63,7 @@ class TransposeKernel final : public Kernel {
     copies_rows_ = inner_.from_stride == 1;
     if (copies_rows_) {
       row_bytes_ = inner_.extent * element_size_;
-      rows_ = numel_ / std::max<int64_t>(1, inner_.extent);
+      rows_ = numel_ * type_size_ / std::max<int64_t>(1, row_bytes_);
       grain_ = std::max<int64_t>(1, kCopyGrainBytes / std::max<int64_t>(1, row_bytes_));
       strips_ = chunks_ = 1;
       return;
@@ -91,7 +94,7 @@ class TransposeKernel final : public Kernel {
     if (numel_ == 0) return;
     const auto* from = static_cast<const std::byte*>(inputs[0]);
     auto* to = static_cast<std::byte*>(outputs[0]);
-    if (copies_rows_ && axes_.empty()) return parallel_copy(to, from, numel_ * element_size_);
+    if (copies_rows_ && axes_.empty()) return parallel_copy(to, from, numel_ * type_size_);
     parallel_for(rows_, grain_, [&](int64_t begin, int64_t end) {
       const int64_t parts = strips_ * chunks_;
       int64_t strip = begin % parts % strips_, chunk = begin % parts / strips_;
@@ -161,12 +164,27 @@ class TransposeKernel final : public Kernel {
   static constexpr int64_t kLine = 64;  ///< bytes of a cache line
   static constexpr int64_t kStrip = 64, kChunk = 1024;
   static constexpr int64_t kNarrow = 4;  ///< columns that are too few for a tile
+  static constexpr int64_t kLargestElement = 8;
   struct Axis {
     int64_t extent, from_stride, to_stride;
   };
 
+  /// Short rows that are copied whole, as of complex numbers, become elements of the remaining
+  /// axes.
+  void merge_short_rows() {
+    if (axes_.empty() || axes_.back().from_stride != 1) return;
+    const int64_t extent = axes_.back().extent;
+    if (extent * type_size_ > kLargestElement ||
+        !std::has_single_bit(static_cast<uint64_t>(extent)))
+      return;
+    element_size_ *= static_cast<int>(extent);
+    axes_.pop_back();
+    for (Axis& axis : axes_) axis.from_stride /= extent;
+  }
+
   Ints permutation_;
-  int element_size_;
+  const int type_size_;
+  int element_size_ = 1;  ///< of what is moved: an element of the type, or a short row
   int64_t numel_ = 0;
   std::vector<Axis> axes_;  // axes of the output, without those of a row or matrix
   Axis inner_{1, 1, 1}, matrix_{1, 1, 1};

@@ -119,6 +119,24 @@ TEST(Transpose, ElementsOfPairs) {
   }
 }
 
+TEST(Transpose, ShortRowsOfEveryExtent) {
+  for (const DataType type : kSizes)
+    for (const int64_t extent : {2, 3, 4, 8}) {
+      SCOPED_TRACE(::testing::Message() << name(type) << " rows of " << extent);
+      const Values x = numbered({37, 3, 21, extent});
+      const auto moved = [&](const Shape& shape, int64_t rows) {
+        return make_values(shape, [&](int64_t i) {
+          const int64_t last = i % extent, row = i / extent % rows, column = i / extent / rows;
+          return x[(row * (37 * 63 / rows) + column) * extent + last];
+        });
+      };
+      check(Transpose({{1, 2, 0, 3}}), {{x, type}}, {{3, 21, 37, extent}, type},
+            moved({3, 21, 37, extent}, 37));
+      check(Transpose({{2, 0, 1, 3}}), {{x, type}}, {{21, 37, 3, extent}, type},
+            moved({21, 37, 3, extent}, 37 * 3));
+      check(Transpose({{0, 1, 2, 3}}), {{x, type}}, {x.shape, type}, x);
+    }
+}
 TEST(Transpose, RowsAndVectors) {
   const Values x = numbered({6, 5, 32});
   const Values expected = make_values(
