@@ -59,49 +59,64 @@ void max_roi_pool(NodeImporter& node) {
   node.set_output(0, node.add<RoiPool>(params, {node.input(0), node.input(1)}));
 }
 
-/// The matrices times the positions of an image's elements, from -1 to 1, and 1.
+/// The positions of an axis's elements, from -1 to 1: (2 * i + 1) / extent - 1, or
+/// 2 * i / (extent - 1) - 1 where the corners are elements.
+Tensor* positions_of(NodeImporter& node, const Expr& extent, bool align) {
+  Tensor* steps =
+      node.elementwise(ElementWiseOperation::kPROD, node.count_up(extent, DataType::kFLOAT), 2.0);
+  if (!align) steps = node.elementwise(ElementWiseOperation::kSUM, steps, 1.0);
+  const Expr range = align ? max(extent - 1, 1) : extent;
+  Tensor* divisor = node.reshape(node.scalar_of(range, DataType::kFLOAT), SymShape{1});
+  steps = node.elementwise(ElementWiseOperation::kDIV, steps, divisor);
+  return node.elementwise(ElementWiseOperation::kSUB, steps, 1.0);
+}
+
+/// The matrices times the positions (x, y, z) of an image's elements and 1. What a matrix makes of
+/// x and 1 is the same for all rows of the image, so it is computed once: [n, rows, width, axes] is
+/// (1, y, z) [rows, axes] times (x and 1, y's factors, z's factors) [n, axes, width * axes].
 void affine_grid(NodeImporter& node) {
   Tensor* theta = node.input(0);
   node.require_rank(theta, 3, 3);
   const std::vector<Expr> size = node.values(node.input(1), "size");
   if (size.size() != 4 && size.size() != 5)
     node.error("size has ", size.size(), " values; expected 4 or 5");
-  const int spatial = static_cast<int>(size.size()) - 2;
+  const int axes = static_cast<int>(size.size()) - 2;
   const bool align = node.get_int("align_corners", 0) != 0;
-  const SymShape extents(size.begin() + 2, size.end());
-  std::vector<Tensor*> coordinates;
-  for (int i = spatial - 1; i >= 0; --i) {
-    const Expr& extent = extents[static_cast<size_t>(i)];
-    // (2 * i + 1) / extent - 1, or 2 * i / (extent - 1) - 1 where the corners are elements.
-    Tensor* steps =
-        node.elementwise(ElementWiseOperation::kPROD, node.count_up(extent, DataType::kFLOAT), 2.0);
-    if (!align) steps = node.elementwise(ElementWiseOperation::kSUM, steps, 1.0);
-    const Expr range = align ? max(extent - 1, 1) : extent;
-    Tensor* divisor = node.reshape(node.scalar_of(range, DataType::kFLOAT), SymShape{1});
-    steps = node.elementwise(ElementWiseOperation::kDIV, steps, divisor);
-    steps = node.elementwise(ElementWiseOperation::kSUB, steps, 1.0);
-    SymShape shape(static_cast<size_t>(spatial), 1);
-    shape[static_cast<size_t>(i)] = extent;
-    coordinates.push_back(
-        node.unsqueeze(node.expand(node.reshape(steps, shape), extents), {spatial}));
+  const SymShape outer(size.begin() + 2, size.end() - 1);
+  const Expr images = theta->dims()[0], rows = numel(outer), &width = size.back();
+  const auto constant = [&](const Shape& shape, float value) {
+    const std::vector<float> values(static_cast<size_t>(shape.numel()), value);
+    return node.constant_of(shape, values, DataType::kFLOAT);
+  };
+
+  SymShape column = outer;
+  column.push_back(1);
+  std::vector<Tensor*> by_row = {node.expand(constant({1}, 1), column)};
+  std::vector<Tensor*> of_width = {
+      node.concatenate({node.reshape(positions_of(node, width, align), SymShape{width, 1}),
+                        node.expand(constant({axes - 1}, 0), SymShape{width, axes - 1}),
+                        node.expand(constant({1}, 1), SymShape{width, 1})},
+                       1)};
+  for (int i = axes - 2; i >= 0; --i) {
+    SymShape shape(static_cast<size_t>(axes), 1);
+    shape[static_cast<size_t>(i)] = outer[static_cast<size_t>(i)];
+    Tensor* positions = positions_of(node, outer[static_cast<size_t>(i)], align);
+    by_row.push_back(node.expand(node.reshape(positions, shape), column));
+    std::vector<float> chosen(static_cast<size_t>(axes) + 1, 0);
+    chosen[static_cast<size_t>(axes - 1 - i)] = 1;
+    of_width.push_back(node.expand(node.constant_of({1, axes + 1}, chosen, DataType::kFLOAT),
+                                   SymShape{width, axes + 1}));
   }
-  FillParams ones;
-  ones.to_type = DataType::kFLOAT;
-  ones.alpha = 1;
-  SymShape shape = extents;
-  shape.push_back(1);
-  coordinates.push_back(node.fill(ones, shape));
-  Tensor* positions = node.concatenate(coordinates, spatial);
-  positions =
-      node.cast(node.reshape(positions, SymShape{Expr(1), numel(extents), Expr(spatial + 1)}),
-                theta->dtype());
-  MatrixMultiplyParams product;
-  product.op1 = MatrixOperation::kTRANSPOSE;
-  Tensor* grid = node.add<MatrixMultiply>(product, {positions, theta});
-  SymShape result = {theta->dims()[0]};
-  result.insert(result.end(), extents.begin(), extents.end());
-  result.push_back(spatial);
-  node.set_output(0, node.reshape(grid, result));
+  Tensor* left = node.reshape(node.concatenate(by_row, axes - 1), SymShape{1, rows, axes});
+  Tensor* right = node.reshape(node.concatenate(of_width, 0), SymShape{1, width * axes, axes + 1});
+  right = node.multiply_matrices(right, node.cast(theta, DataType::kFLOAT), MatrixOperation::kNONE,
+                                 MatrixOperation::kTRANSPOSE);
+  right = node.reshape(right, SymShape{images, axes, width * axes});
+  SymShape result = {images};
+  result.insert(result.end(), size.begin() + 2, size.end());
+  result.push_back(axes);
+  Tensor* grid = node.reshape(node.multiply_matrices(left, right), result);
+  node.set_output(0, node.cast(grid, theta->dtype()));
 }
 
 /// The kernel's matrices times the elements in its windows.
