@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import plugin_call
-from timing import in_turns, slope, threads
+from timing import chosen_names, in_turns, slope, threads
 
 import opwright as trt
 import opwright.plugin as trtp
@@ -274,9 +274,10 @@ def build() -> None:
 
 
 def main() -> None:
-    print(f"threads: {threads()}")
     parts = {"call": call, "padding": padding, "start": start, "build": build}
-    for name in sys.argv[1:] or parts:
+    names = chosen_names(__doc__, parts)
+    print(f"threads: {threads()}")
+    for name in names:
         parts[name]()
 
 

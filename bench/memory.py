@@ -21,6 +21,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from timing import one_of
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "python" / "support"))
 
@@ -184,11 +186,9 @@ def measure(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}")
+    parser.add_argument("models", nargs="*", metavar="MODEL", type=one_of(MODELS))
     parser.add_argument("--contexts", type=int, default=16)
     arguments = parser.parse_args()
-    if unknown := set(arguments.models) - set(MODELS):
-        parser.error(f"there is no model {', '.join(sorted(unknown))}; choose of {MODELS}")
     labels = {
         "one": "1 context",
         "turns": f"{arguments.contexts} in turns",

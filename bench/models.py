@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
-from timing import in_turns, threads
+from timing import chosen_names, in_turns, threads
 
 import opwright
 
@@ -47,12 +47,12 @@ def compare(ours: bytes, theirs: bytes, inputs: dict[str, np.ndarray], **build) 
     return [*times, sum(layer["TimeMs"] for layer in engine.layers) * 1e-3]
 
 
-def main(chosen: list[str]) -> None:
-    cases = [*light_models.NAMES, "demo"]
+def main() -> None:
+    chosen = chosen_names(__doc__, [*light_models.NAMES, "demo"])
     ratios = []
     print(f"threads: {threads()}, ONNX Runtime {onnxruntime.__version__}")
     print(f"{'model':14} {'ours ms':>9} {'ONNX Runtime ms':>16} {'ratio':>6} {'of its steps':>12}")
-    for name in chosen or cases:
+    for name in chosen:
         if name == "demo":
             photo = demo.astronaut().transpose(2, 0, 1)[None]
             inputs = {"x": np.ascontiguousarray(photo, np.float32) / 255}
@@ -74,4 +74,4 @@ def main(chosen: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

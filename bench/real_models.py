@@ -9,6 +9,7 @@ computes in FP32, as the others do.
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 import time
@@ -52,7 +53,10 @@ def row(model: Model) -> tuple[str, list[float]]:
     ), [own / runtime, own / openvino]
 
 
-def main(chosen: list[str]) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help="of models' names")
+    chosen = parser.parse_args().parts
     print(
         f"ONNX Runtime {onnxruntime.__version__}, {threads()} threads. Differences are in units of an output's"
         " largest element.\n"
@@ -89,4 +93,4 @@ def main(chosen: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper
-from timing import in_turns, threads
+from timing import chosen_names, in_turns, threads
 
 import opwright
 
@@ -109,10 +109,11 @@ def compare(
     return ours, theirs
 
 
-def main(chosen: list[str]) -> None:
+def main() -> None:
+    chosen = chosen_names(__doc__, MODELS)
     print(f"threads: {threads()}, ONNX Runtime {onnxruntime.__version__}")
     print(f"{'model':20} {'batch x tokens':>14} {'shapes':>8} {'ours us':>9} {'ratio':>6}")
-    for name in chosen or MODELS:
+    for name in chosen:
         model = MODELS[name]()
         for shape in ((b, t) for b in (1, 8) for t in (16, 64, 256)):
             for is_dynamic in (False, True):
@@ -125,4 +126,4 @@ def main(chosen: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import helper
-from timing import REST, in_turns, threads
+from timing import REST, in_turns, one_of, threads
 
 import opwright
 import opwright.plugin as trtp
@@ -373,12 +373,10 @@ CASES: dict[str, Callable[[], None]] = {
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all without one"
+        "cases", nargs="*", metavar="CASE", type=one_of(CASES), help="all without one"
     )
     parser.add_argument("--picture", help="draws the rates of `callers` into this SVG file")
     arguments = parser.parse_args()
-    if unknown := set(arguments.cases) - set(CASES):
-        parser.error(f"there is no case {', '.join(sorted(unknown))}; choose of {', '.join(CASES)}")
     print(f"threads: {threads()}, ONNX Runtime {onnxruntime.__version__}, onnx {onnx.__version__}")
     for case in arguments.cases or CASES:
         if case == "callers":

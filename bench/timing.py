@@ -1,11 +1,32 @@
-"""Shared code of the benchmark programs: measuring in turns, and printing figures beside their
-peer's."""
+"""Shared code of the benchmark programs: their arguments, measuring in turns, and printing figures
+beside their peer's."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+
+
+def one_of(names: Collection[str]) -> Callable[[str], str]:
+    """The type of a program's arguments that must be some of these names."""
+
+    def check(name: str) -> str:
+        if name not in names:
+            raise argparse.ArgumentTypeError(f"'{name}' is none of {', '.join(names)}")
+        return name
+
+    return check
+
+
+def chosen_names(description: str | None, names: Collection[str]) -> list[str]:
+    """The names that a program's arguments choose; all without arguments."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", type=one_of(names))
+    return parser.parse_args().names or list(names)
 
 
 def threads() -> int:
