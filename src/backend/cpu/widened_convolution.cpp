@@ -28,6 +28,13 @@ struct ConvolutionWindows {
   int64_t channels = 0;     ///< of x
   bool are_pixels = false;  ///< whether each window is the pixel of the same number
 
+  /// The taps of a window's line that meet the image, for a position of the output in the last
+  /// axis: `count` from number `before` on, the first on element `first`.
+  struct Line {
+    int64_t before = 0, count = 0, first = 0;
+  };
+  std::vector<Line> lines;
+
   /// Throws Error where the shapes do not fit each other.
   void set(const ConvolutionParams& params, std::string_view layer, std::span<const Shape> inputs,
            const Shape& weights, const Shape& y) {
@@ -54,6 +61,19 @@ struct ConvolutionWindows {
           {axis.in, axis.out, axis.window, axis.stride, axis.dilation, axis.pre, padding.post[i]});
     }
     require_dnnl_windows(reaches);
+    set_lines();
+  }
+
+  void set_lines() {
+    const WindowAxis& width = axes[2];
+    lines.clear();
+    for (int64_t at = 0; at < width.out; ++at) {
+      const WindowAxis::Taps inside = width.taps(at);
+      const int64_t skipped = inside.first - (at * width.stride - width.pre);
+      const bool is_empty = inside.count == 0;
+      lines.push_back(
+          {is_empty ? width.window : skipped / width.dilation, inside.count, inside.first});
+    }
   }
 
   int64_t rows_of(const Shape& y) const { return y.numel() == 0 ? 0 : y.numel() / y[1]; }
@@ -70,6 +90,14 @@ struct ConvolutionWindows {
     }
     pixel.image = row;
     return pixel;
+  }
+  /// Moves to the next row. Divisions would cost as much as a narrow row.
+  void advance(Pixel& pixel) const {
+    for (int axis = 2; axis >= 0; --axis) {
+      if (++pixel.at[axis] < axes[axis].out) return;
+      pixel.at[axis] = 0;
+    }
+    ++pixel.image;
   }
   /// The index of the first element under a tap along an axis; -1 where the tap meets padding.
   int64_t under(int axis, int64_t at, int64_t tap) const {
@@ -94,18 +122,24 @@ class WidenedConvolutionKernel final : public WidenedKernel {
   }
 
  private:
-  void read_row(const uint8_t* x, int64_t row, int16_t* to) const override {
-    if (windows_.are_pixels && layout().groups == 1 && !is_linear_)
-      read_taps(x + row * windows_.channels, 0, 1, to);
-    else
-      read_window(x, row, to);
+  void read(const Block& block) const override {
+    const auto* const x = static_cast<const uint8_t*>(block.x);
+    const bool are_pixels = windows_.are_pixels && layout().groups == 1 && !is_linear_;
     const int64_t own = layout().depth(), words = layout().row_words();
-    for (int64_t group = 0; own < words && group < layout().groups; ++group)
-      to[group * words + own] = 0;
+    ConvolutionWindows::Pixel pixel = windows_.pixel_of(block.first);
+    int16_t* to = words_of(block);
+    for (int64_t row = 0; row < block.count; ++row, to += words_of_row()) {
+      if (are_pixels)
+        read_taps(x + (block.first + row) * windows_.channels, 0, 1, to);
+      else
+        read_window(x, pixel, to);
+      windows_.advance(pixel);
+      for (int64_t group = 0; own < words && group < layout().groups; ++group)
+        to[group * words + own] = 0;
+    }
   }
 
-  void read_window(const uint8_t* x, int64_t row, int16_t* to) const {
-    const ConvolutionWindows::Pixel pixel = windows_.pixel_of(row);
+  void read_window(const uint8_t* x, const ConvolutionWindows::Pixel& pixel, int16_t* to) const {
     const auto& [depth_axis, height, width] = windows_.axes;
     int64_t tap = 0;
     for (int64_t d = 0; d < depth_axis.window; ++d) {
@@ -126,18 +160,16 @@ class WidenedConvolutionKernel final : public WidenedKernel {
   /// Reads the taps of a window's line, the first of which is number `tap` of the window.
   void read_line(const uint8_t* line, int64_t at, int64_t tap, int16_t* to) const {
     const WindowAxis& width = windows_.axes[2];
-    const WindowAxis::Taps inside = width.taps(at);
-    const int64_t before = inside.count == 0
-                               ? width.window
-                               : (inside.first - (at * width.stride - width.pre)) / width.dilation;
-    fill_taps(to, tap, before);
-    fill_taps(to, tap + before + inside.count, width.window - before - inside.count);
-    if (inside.count == 0) return;
-    if (is_linear_) return gather_taps(line + inside.first, tap + before, inside.count, to);
-    const uint8_t* from = line + inside.first * windows_.channels;
+    const auto [before, count, first] = windows_.lines[static_cast<size_t>(at)];
+    if (before > 0) fill_taps(to, tap, before);
+    const int64_t behind = width.window - before - count;
+    if (behind > 0) fill_taps(to, tap + before + count, behind);
+    if (count == 0) return;
+    if (is_linear_) return gather_taps(line + first, tap + before, count, to);
+    const uint8_t* from = line + first * windows_.channels;
     if (layout().groups == 1 && width.dilation == 1)
-      return read_taps(from, tap + before, inside.count, to);
-    for (int64_t i = 0; i < inside.count; ++i, from += width.dilation * windows_.channels)
+      return read_taps(from, tap + before, count, to);
+    for (int64_t i = 0; i < count; ++i, from += width.dilation * windows_.channels)
       read_taps(from, tap + before + i, 1, to);
   }
 
@@ -216,8 +248,9 @@ class WidenedDepthwiseKernel final : public SumRowsKernel {
   }
 
   void read(const Block& block) const override {
-    for (int64_t row = 0; row < block.count; ++row)
-      find_taps(static_cast<const uint8_t*>(block.x), block.first + row, taps_of(block, row));
+    ConvolutionWindows::Pixel pixel = windows_.pixel_of(block.first);
+    for (int64_t row = 0; row < block.count; ++row, windows_.advance(pixel))
+      find_taps(static_cast<const uint8_t*>(block.x), pixel, taps_of(block, row));
   }
 
   void add_up(const Block& block, int64_t, int64_t) const override {
@@ -237,8 +270,8 @@ class WidenedDepthwiseKernel final : public SumRowsKernel {
            row * row_bytes() / int64_t{sizeof(uint8_t*)};
   }
 
-  void find_taps(const uint8_t* x, int64_t row, const uint8_t** to) const {
-    const ConvolutionWindows::Pixel pixel = windows_.pixel_of(row);
+  void find_taps(const uint8_t* x, const ConvolutionWindows::Pixel& pixel,
+                 const uint8_t** to) const {
     const auto& [depth, height, width] = windows_.axes;
     for (int64_t d = 0; d < depth.window; ++d) {
       const int64_t z = windows_.under(0, pixel.at[0], d);

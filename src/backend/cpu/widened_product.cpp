@@ -82,14 +82,8 @@ WidenedKernel::WidenedKernel(const KernelArgs& args, const FusedProgram& fused,
                 panels_.data() + group * layout.group_bytes());
 }
 
-void WidenedKernel::read(const Block& block) const {
-  auto* to = reinterpret_cast<int16_t*>(block.scratch);
-  for (int64_t row = 0; row < block.count; ++row, to += words_of_row())
-    read_row(static_cast<const uint8_t*>(block.x), block.first + row, to);
-}
-
 void WidenedKernel::add_up(const Block& block, int64_t begin, int64_t end) const {
-  const auto* const words = reinterpret_cast<const int16_t*>(block.scratch);
+  const int16_t* const words = words_of(block);
   for (int64_t part = begin; part < end;) {
     const int64_t group = part / layout_.panels(), first = part % layout_.panels();
     const int64_t last = std::min(layout_.panels(), first + end - part);
@@ -130,10 +124,14 @@ class WidenedMatrixKernel final : public WidenedKernel {
   }
 
  private:
-  void read_row(const uint8_t* x, int64_t row, int16_t* to) const override {
+  void read(const Block& block) const override {
     const int64_t k = layout().channels;
-    widen_bytes(x + row * k, is_signed(), 0, k, to);
-    std::fill(to + k, to + layout().row_words(), int16_t{0});
+    const uint8_t* from = static_cast<const uint8_t*>(block.x) + block.first * k;
+    int16_t* to = words_of(block);
+    for (int64_t row = 0; row < block.count; ++row, from += k, to += words_of_row()) {
+      widen_bytes(from, is_signed(), 0, k, to);
+      std::fill(to + k, to + layout().row_words(), int16_t{0});
+    }
   }
 };
 

@@ -72,16 +72,16 @@ class WidenedKernel : public SumRowsKernel {
  protected:
   WidenedKernel(const KernelArgs& args, const FusedProgram& fused, const WeightLayout& layout);
 
-  /// Writes the widened bytes of a row, those of a group behind those of another.
-  virtual void read_row(const uint8_t* x, int64_t row, int16_t* to) const = 0;
+  /// Writes the widened bytes of each row, those of a group behind those of another.
+  void read(const Block& block) const override = 0;
+  static int16_t* words_of(const Block& block) { return reinterpret_cast<int16_t*>(block.scratch); }
+  int64_t words_of_row() const { return row_bytes() / int64_t{sizeof(int16_t)}; }
   const WeightLayout& layout() const { return layout_; }
   bool is_signed() const { return is_signed_; }
 
  private:
-  void read(const Block& block) const override;
   int64_t parts() const override { return layout_.groups * layout_.panels(); }
   void add_up(const Block& block, int64_t begin, int64_t end) const override;
-  int64_t words_of_row() const { return row_bytes() / int64_t{sizeof(int16_t)}; }
 
   const WeightLayout layout_;
   const bool is_signed_;
