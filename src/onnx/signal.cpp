@@ -3,7 +3,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "onnx/fourier.h"
+#include "onnx/importer.h"
+#include "operators/fourier_transform.h"
 #include "operators/matrix.h"
 #include "operators/reduce.h"
 
@@ -23,7 +24,8 @@ int64_t constant_extent(NodeImporter& node, Tensor* x, int axis) {
   return extent.constant();
 }
 
-int64_t parts_of(NodeImporter& node, Tensor* x) {
+/// Returns the numbers of an element: 1 or 2.
+int64_t require_parts(NodeImporter& node, Tensor* x) {
   const int64_t parts = constant_extent(node, x, x->rank() - 1);
   if (parts != 1 && parts != 2)
     node.error("the last axis of '", x->name(), "' has extent ", parts,
@@ -40,19 +42,20 @@ void dft(NodeImporter& node) {
     if (Tensor* input = node.optional_input(2)) given = node.constant_int(input, "axis");
   const int axis = node.axis(given, rank);
   if (axis == rank - 1) node.error("axis is the last one, which has real and imaginary parts");
-  FourierTransform t;
-  t.inverse = node.get_int("inverse", 0) != 0;
-  t.onesided = node.get_int("onesided", 0) != 0;
-  t.from = constant_extent(node, x, axis);
-  t.parts = parts_of(node, x);
-  t.length = t.inverse && t.onesided ? 2 * (t.from - 1) : t.from;
+  FourierTransformParams t;
+  t.is_inverse = node.get_int("inverse", 0) != 0;
+  t.is_onesided = node.get_int("onesided", 0) != 0;
+  const int64_t from = constant_extent(node, x, axis);
+  require_parts(node, x);
+  t.length = t.is_inverse && t.is_onesided ? 2 * (from - 1) : from;
   if (Tensor* length = node.optional_input(1)) t.length = node.constant_int(length, "dft_length");
+  if (t.is_inverse && t.length > 0) t.scale = 1 / static_cast<double>(t.length);
   Ints permutation;
   for (int i = 0; i < rank; ++i)
     if (i != axis && i != rank - 1) permutation.push_back(i);
   permutation.push_back(axis), permutation.push_back(rank - 1);
   const bool moves = axis != rank - 2;
-  Tensor* y = fourier_transform(node, moves ? node.transpose(x, permutation) : x, t);
+  Tensor* y = node.add<FourierTransform>(t, {moves ? node.transpose(x, permutation) : x});
   if (moves) {
     Ints back(permutation.size());
     for (size_t i = 0; i < permutation.size(); ++i)
@@ -79,11 +82,10 @@ void stft(NodeImporter& node) {
   if (step < 1 || length < 1)
     node.error("frame_step is ", step, " and the frame's length ", length,
                "; expected at least 1 each");
-  FourierTransform t;
-  t.parts = parts_of(node, signal);
-  t.from = t.length = length;
-  t.onesided = node.get_int("onesided", 1) != 0;
-  if (t.parts == 2 && t.onesided)
+  FourierTransformParams t;
+  t.length = length;
+  t.is_onesided = node.get_int("onesided", 1) != 0;
+  if (require_parts(node, signal) == 2 && t.is_onesided)
     node.error("onesided=1 is for real signals, but '", signal->name(), "' is complex");
   const Expr frames = max(floor_div(signal->dims()[1] - length, step) + 1, 0);
   Tensor* starts =
@@ -103,7 +105,7 @@ void stft(NodeImporter& node) {
     cut = node.elementwise(ElementWiseOperation::kPROD, cut,
                            node.reshape(window, SymShape{1, 1, length, 1}));
   }
-  node.set_output(0, fourier_transform(node, cut, t));
+  node.set_output(0, node.add<FourierTransform>(t, {cut}));
 }
 
 /// Computes constant + first * cos(turn) + second * cos(2 turn) over a period.

@@ -17,6 +17,7 @@
 #include "operators/dynamic_quantization.h"
 #include "operators/einsum.h"
 #include "operators/elementwise.h"
+#include "operators/fourier_transform.h"
 #include "operators/fused_attention.h"
 #include "operators/fused_normalization.h"
 #include "operators/indexing.h"
@@ -50,14 +51,14 @@ void each_builtin_operator(Visitor&& visitor) {
       Concatenation, ConditionalInputBoundary, ConditionalOutputBoundary, ConditionBoundary,
       Convolution, Cumulative, DataExtent, Deconvolution, DeformableColumns, Dequantize,
       Determinant, DiffusedCast, DistCollective, DynamicQuantize, Einsum, ElementWise, Fill,
-      FusedAttention, FusedNormalization, Gather, GridSample, GroupStatistics, Identity,
-      IndexedMaxPooling, IteratorBoundary, KvCacheUpdate, KvCacheWrite, LoopOutputBoundary,
-      LpPooling, Lrn, MatMulNBits, MatrixMultiply, MaxUnpool, Moe, Nms, NonZero, Normalization,
-      OneHot, ParametricRelu, Pointwise, Pooling, Quantize, QuantizedNormalization, RaggedSoftmax,
-      Recurrence, RecurrenceBoundary, Reduce, Reformat, Remainder, Reshape, Resize, ReverseSequence,
-      RoiAlign, RoiPool, RotaryEmbedding, RowProduct, Scale, Scatter, Select, ShapeOf, Shuffle,
-      ShuffledConcatenation, Slice, Softmax, Squeeze, SqueezeExcitation, TopK, Transpose,
-      TripLimitBoundary, Unary, Unique, Unsqueeze>();
+      FourierTransform, FusedAttention, FusedNormalization, Gather, GridSample, GroupStatistics,
+      Identity, IndexedMaxPooling, IteratorBoundary, KvCacheUpdate, KvCacheWrite,
+      LoopOutputBoundary, LpPooling, Lrn, MatMulNBits, MatrixMultiply, MaxUnpool, Moe, Nms, NonZero,
+      Normalization, OneHot, ParametricRelu, Pointwise, Pooling, Quantize, QuantizedNormalization,
+      RaggedSoftmax, Recurrence, RecurrenceBoundary, Reduce, Reformat, Remainder, Reshape, Resize,
+      ReverseSequence, RoiAlign, RoiPool, RotaryEmbedding, RowProduct, Scale, Scatter, Select,
+      ShapeOf, Shuffle, ShuffledConcatenation, Slice, Softmax, Squeeze, SqueezeExcitation, TopK,
+      Transpose, TripLimitBoundary, Unary, Unique, Unsqueeze>();
 }
 template <class Visitor>
 void each_layer(Visitor&& visitor) {

@@ -362,32 +362,7 @@ def _einsum(w: Writer, equation: str, tensors: Sequence[Any], **options: Any) ->
     return _of_products(make)(w, *tensors)
 
 
-# Fourier transforms, by products with matrices
-
-_MOST_POINTS = 512  # the most points of one product; longer transforms are composed of shorter ones
-_LARGEST = 1 << 24  # the most elements of a matrix
-
-
-def _angles(rows: int, columns: int, points: int) -> torch.Tensor:
-    """The angle of row times column, in turns of 1 / points. Exact even for large products."""
-    turns = torch.outer(torch.arange(rows), torch.arange(columns)) % points
-    return turns.double() * (2 * math.pi / points)
-
-
-def _matrix(w: Writer, blocks: Sequence[Sequence[torch.Tensor]]) -> ITensor:
-    whole = torch.cat([torch.cat(list(row), 1) for row in blocks], 0)
-    if whole.numel() > _LARGEST:
-        raise Unsupported(f"a Fourier transform of {whole.shape[0]} points, a prime number of them")
-    return w.constant(whole.float())
-
-
-def _halves(w: Writer, x: ITensor) -> Complex:
-    """The two halves of the last axis as real and imaginary part."""
-    rank, sizes = len(x.shape), w.sizes(x)
-    half = x.shape[-1] // 2
-    shape = [*sizes[:-1], half]
-    starts = ([0] * (rank - 1) + [i * half] for i in range(2))
-    return Complex(*(w.slice(x, start, shape, [1] * rank) for start in starts))
+# Fourier transforms
 
 
 def _points(x: ITensor) -> int:
@@ -397,37 +372,22 @@ def _points(x: ITensor) -> int:
     return points
 
 
-def _divisor(points: int) -> int:
-    """The largest divisor up to the square root; 1 for a prime."""
-    return next(d for d in range(math.isqrt(points), 0, -1) if points % d == 0)
+def _transform(w: Writer, parts: Sequence[ITensor], points: int, **parameters: Any) -> ITensor:
+    """The Fourier transform along the last axis of one real part, or of two. The axis of the
+    result's parts is in front of the last one."""
+    axis = len(parts[0].shape) - 1
+    planes = w.concatenate([w.unsqueeze(part, [axis]) for part in parts], axis)
+    layer = w.operator("FourierTransform", [planes], length=points, planes=True, **parameters)
+    return layer.get_output(0)
 
 
-def _transform(w: Writer, z: Complex, sign: int) -> Complex:
-    """The Fourier transform along the last axis, not scaled."""
-    points = _points(z.real)
-    first = _divisor(points)
-    if points <= _MOST_POINTS or first == 1:
-        angles = _angles(points, points, points)
-        cos, sin = torch.cos(angles), sign * torch.sin(angles)
-        matrix = _matrix(w, [[cos, sin], [-sin, cos]])
-        return _halves(w, w.matmul(w.concatenate(list(z), len(z.shape) - 1), matrix))
-    # Cooley and Tukey, 1965: a row of the transform for each column of the table of points.
-    last, outer = points // first, w.sizes(z.real)[:-1]
-    rank = len(outer)
-    swap = [*range(rank), rank + 1, rank]
-    table = Complex(*(w.reshape(part, [*outer, first, last]) for part in z))
-    table = Complex(*(w.transpose(part, swap) for part in table))
-    table = _transform(w, table, sign)  # along the former columns
-    angles = _angles(last, first, points)
-    factors = (w.constant(f.float()) for f in (torch.cos(angles), sign * torch.sin(angles)))
-    x, y = table
-    u, v = factors
-    real = w.binary(_OP.SUB, w.mul(x, u), w.mul(y, v))
-    table = Complex(real, w.add(w.mul(x, v), w.mul(y, u)))
-    table = Complex(*(w.transpose(part, swap) for part in table))
-    table = _transform(w, table, sign)
-    table = Complex(*(w.transpose(part, swap) for part in table))
-    return Complex(*(w.reshape(part, [*outer, points]) for part in table))
+def _parts_of(w: Writer, planes: ITensor) -> Complex:
+    rank, sizes = len(planes.shape), w.sizes(planes)
+    shape = [*sizes[:-2], 1, sizes[-1]]
+    starts = ([*[0] * (rank - 2), part, 0] for part in range(2))
+    return Complex(
+        *(w.squeeze(w.slice(planes, start, shape, [1] * rank), [rank - 2]) for start in starts)
+    )
 
 
 def _along(w: Writer, value: Any, dim: int, run: Callable[[Any], Any]) -> Any:
@@ -444,72 +404,32 @@ def _along(w: Writer, value: Any, dim: int, run: Callable[[Any], Any]) -> Any:
     return moved(run(moved(value, axes)), back)
 
 
-def _scaled(w: Writer, value: Any, normalization: int, points: int) -> Any:
-    """Divides by PyTorch's normalization: 0 nothing, 1 the root of the points, 2 the points."""
-    if normalization == 0:
-        return value
-    factor = 1 / (math.sqrt(points) if normalization == 1 else points)
-    if isinstance(value, Complex):
-        return Complex(*(w.mul(part, factor) for part in value))
-    return w.mul(value, factor)
+def _factor(normalization: int, points: int) -> float:
+    """What PyTorch's normalization multiplies with: 0 nothing, 1 by the root, 2 by the points."""
+    return 1.0 if normalization == 0 else 1 / (math.sqrt(points) if normalization == 1 else points)
 
 
 @_complex("_fft_c2c")
 def _fft_c2c(w: Writer, z: Complex, dims: Any, normalization: int, forward: bool) -> Complex:
-    points = math.prod(z.shape[dim] for dim in dims)
+    def run(z: Complex) -> Complex:
+        points = _points(z.real)
+        scale = _factor(normalization, points)
+        return _parts_of(w, _transform(w, list(z), points, inverse=not forward, scale=scale))
+
     for dim in dims:
-        z = _along(w, z, dim, lambda z: _transform(w, z, -1 if forward else 1))
-    return _scaled(w, z, normalization, points)
-
-
-def _of_real(w: Writer, x: ITensor, onesided: bool) -> Complex:
-    """The Fourier transform of a real tensor along the last axis."""
-    points = _points(x)
-    bins = points // 2 + 1 if onesided else points
-    if points <= _MOST_POINTS or _divisor(points) == 1:
-        angles = _angles(points, bins, points)
-        return _halves(w, w.matmul(x, _matrix(w, [[torch.cos(angles), -torch.sin(angles)]])))
-    zeros = w.expand(w.full(0, x.dtype, len(x.shape)), w.sizes(x))
-    whole = _transform(w, Complex(x, zeros), -1)
-    shape, rank = [*w.sizes(x)[:-1], bins], len(x.shape)
-    return Complex(*(w.slice(part, [0] * rank, shape, [1] * rank) for part in whole))
+        z = _along(w, z, dim, run)
+    return z
 
 
 @_complex("_fft_r2c")
 def _fft_r2c(w: Writer, x: ITensor, dims: Any, normalization: int, onesided: bool) -> Complex:
-    points = math.prod(x.shape[dim] for dim in dims)
-    z = _along(w, x, dims[-1], lambda x: _of_real(w, x, onesided))
-    return _scaled(w, _fft_c2c(w, z, dims[:-1], 0, True), normalization, points)
+    def run(x: ITensor) -> Complex:
+        points = _points(x)
+        scale = _factor(normalization, points)
+        return _parts_of(w, _transform(w, [x], points, onesided=onesided, scale=scale))
 
-
-def _to_real(w: Writer, z: Complex, points: int) -> ITensor:
-    """The real result of a transform along the last axis. The second half of the bins is left out:
-    they are the conjugates of the first."""
-    bins = _points(z.real)
-    if bins != points // 2 + 1:
-        raise Unsupported(f"{bins} bins of {points} points")
-    if points <= _MOST_POINTS or _divisor(points) == 1:
-        weights = torch.full((bins, 1), 2.0, dtype=torch.double)
-        weights[0] = 1
-        if points % 2 == 0:
-            weights[-1] = 1
-        angles = _angles(bins, points, points)
-        matrix = _matrix(w, [[weights * torch.cos(angles)], [-weights * torch.sin(angles)]])
-        return w.matmul(w.concatenate(list(z), len(z.shape) - 1), matrix)
-    rank, outer = len(z.shape), w.sizes(z.real)[:-1]
-    count = points - bins
-    start, shape = [0] * (rank - 1) + [count], [*outer, count]
-    rest = [w.slice(part, start, shape, [1] * (rank - 1) + [-1]) for part in z]
-    rest[1] = w.unary(UnaryOperation.NEG, rest[1])
-    whole = Complex(*(w.concatenate(list(pair), rank - 1) for pair in zip(z, rest)))
-    # The imaginary parts of the first bin and, if the number is even, of the middle bin are
-    # ignored.
-    keeps = torch.ones(points)
-    keeps[0] = 0
-    if points % 2 == 0:
-        keeps[points // 2] = 0
-    whole = Complex(whole.real, w.mul(whole.imag, w.constant(keeps)))
-    return _transform(w, whole, 1).real
+    z = _along(w, x, dims[-1], run)
+    return _fft_c2c(w, z, dims[:-1], normalization, True)
 
 
 @_complex("_fft_c2r")
@@ -517,7 +437,13 @@ def _fft_c2r(w: Writer, z: Complex, dims: Any, normalization: int, last: int) ->
     points = known(last)
     if points is None:
         raise Unsupported("a Fourier transform to an unknown extent")
-    total = points * math.prod(z.shape[dim] for dim in dims[:-1])
-    z = _fft_c2c(w, z, dims[:-1], 0, False)
-    x = _along(w, z, dims[-1], lambda z: _to_real(w, z, points))
-    return _scaled(w, x, normalization, total)
+
+    def run(z: Complex) -> ITensor:
+        bins = _points(z.real)
+        if bins != points // 2 + 1:
+            raise Unsupported(f"{bins} bins of {points} points")
+        scale = _factor(normalization, points)
+        x = _transform(w, list(z), points, inverse=True, onesided=True, scale=scale)
+        return w.squeeze(x, [len(x.shape) - 2])
+
+    return _along(w, _fft_c2c(w, z, dims[:-1], normalization, False), dims[-1], run)
