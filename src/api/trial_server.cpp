@@ -66,7 +66,8 @@ void run(const Blob& file, const Device& device, const Log& log,
     const PlanPort& port = plan.inputs[i];
     const int number = static_cast<int>(i);
     context.set_input_shape(number, schedule.inputs[i].opt);
-    context.set_input_address(number, memory.input(number, port.type.dtype, bytes_of(port)));
+    context.set_input_address(
+        number, memory.input(number, port.type.dtype, bytes_of(port), TimingNumbers::kFractions));
   }
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     const PlanPort& port = plan.outputs[i];

@@ -78,11 +78,13 @@ void CandidateRun::add_input(int number) {
   const auto index = static_cast<size_t>(number);
   const PortDesc& port = ports_.inputs[index];
   TimingMemory& memory = place_.memory;
+  const bool is_plugin = node_.op->plugin() != nullptr;
+  const TimingNumbers numbers = is_plugin ? TimingNumbers::kFractions : TimingNumbers::kNormal;
   in_shapes_.push_back(port.opt);
   if (!port.present) {
     in_.push_back(nullptr);
   } else if (is_aliased(number)) {
-    in_.push_back(memory.changed_input(number, port.type.dtype, most_bytes(port)));
+    in_.push_back(memory.changed_input(number, port.type.dtype, most_bytes(port), numbers));
   } else if (port.is_constant) {
     in_.push_back(constant(number));
   } else if (reads_values(node_, index)) {
@@ -95,9 +97,7 @@ void CandidateRun::add_input(int number) {
     const int64_t limit = node_.op->index_limit(number, ports_.inputs, ports_.outputs);
     const DataType type = port.type.dtype;
     void* const operand = limit > 0 ? memory.indices(number, type, most_bytes(port), limit)
-                          : node_.op->plugin() != nullptr
-                              ? memory.plugin_input(number, type, most_bytes(port))
-                              : memory.input(number, type, most_bytes(port));
+                                    : memory.input(number, type, most_bytes(port), numbers);
     scene_.operands.push_back({static_cast<std::byte*>(operand), opt_bytes(port)});
     in_.push_back(operand);
   }

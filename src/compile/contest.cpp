@@ -246,6 +246,9 @@ void Contest::add_tensors(Trial& trial) const {
     return static_cast<size_t>(tensor_bytes(shape, type.dtype, type.format));
   };
   const std::vector<int> aliased = aliased_inputs(build_.network);
+  const bool has_plugins = std::ranges::any_of(
+      build_.nodes, [](const auto& node) { return node->op->plugin() != nullptr; });
+  const TimingNumbers numbers = has_plugins ? TimingNumbers::kFractions : TimingNumbers::kNormal;
   for (size_t i = 0; i < build_.network.inputs().size(); ++i) {
     const Tensor& tensor = *build_.network.inputs()[i];
     const ProfileInput& range = build_.ranges.inputs()[i];
@@ -256,9 +259,9 @@ void Contest::add_tensors(Trial& trial) const {
       const std::vector<int64_t> elements(range.opt.begin(), range.opt.end());
       trial.inputs.push_back(memory.input(number, dense_values(elements, tensor.dtype())));
     } else if (std::ranges::find(aliased, number) != aliased.end()) {
-      trial.inputs.push_back(memory.changed_input(number, tensor.dtype(), bytes));
+      trial.inputs.push_back(memory.changed_input(number, tensor.dtype(), bytes, numbers));
     } else {
-      trial.inputs.push_back(memory.input(number, tensor.dtype(), bytes));
+      trial.inputs.push_back(memory.input(number, tensor.dtype(), bytes, numbers));
     }
   }
   for (size_t i = 0; i < aliased.size(); ++i) {

@@ -18,9 +18,8 @@ constexpr int64_t kMostIndices = 1 << 24;
 constexpr size_t kLeastBytes = 64;
 constexpr size_t kMargin = TimingMemory::kMargin;
 
-// The elements that are repeated through a buffer. Integers are below `limit`. With `is_positive`
-// floating elements are in [0, 1), else about normally distributed.
-Blob pattern(DataType type, int64_t limit = 2, bool is_positive = false) {
+// The elements that are repeated through a buffer. Integers are below `limit`.
+Blob pattern(DataType type, TimingNumbers numbers, int64_t limit = 2) {
   std::mt19937 generator(20240607);
   const bool floating = is_floating(type);
   if (bits(type) < 8 || (!floating && !is_integer(type) && type != DataType::kBOOL))
@@ -29,12 +28,12 @@ Blob pattern(DataType type, int64_t limit = 2, bool is_positive = false) {
   std::vector<float> values(kPatternElements);
   std::normal_distribution<float> normal;
   // Rounding to a shorter type stays below 1.
-  std::uniform_real_distribution<float> positive(0, 0.99F);
+  std::uniform_real_distribution<float> fraction(0, 0.99F);
   const auto count = static_cast<uint32_t>(std::clamp<int64_t>(limit, 1, kMostIndices));
   for (float& value : values)
-    value = !floating     ? static_cast<float>(generator() % count)
-            : is_positive ? positive(generator)
-                          : normal(generator);
+    value = !floating                           ? static_cast<float>(generator() % count)
+            : numbers == TimingNumbers::kNormal ? normal(generator)
+                                                : fraction(generator);
   return Blob::make(bytes_of(type, kPatternElements), [&](void* memory) {
     convert(values.data(), DataType::kFLOAT, memory, type, kPatternElements);
   });
@@ -56,31 +55,25 @@ void fill(const DeviceMemory& memory, const Device& device, const Blob& source) 
 
 }  // namespace
 
-void* TimingMemory::input(int number, DataType type, size_t bytes) {
-  DeviceMemory& memory = places_[{Use::kInput, number, type}];
-  if (grow(memory, device_, bytes)) fill(memory, device_, pattern(type));
-  return memory.data() + kMargin;
-}
-
-void* TimingMemory::plugin_input(int number, DataType type, size_t bytes) {
-  DeviceMemory& memory = places_[{Use::kPluginInput, number, type}];
-  if (grow(memory, device_, bytes)) fill(memory, device_, pattern(type, 2, true));
+void* TimingMemory::input(int number, DataType type, size_t bytes, TimingNumbers numbers) {
+  DeviceMemory& memory = places_[{Use::kInput, number, type, numbers}];
+  if (grow(memory, device_, bytes)) fill(memory, device_, pattern(type, numbers));
   return memory.data() + kMargin;
 }
 
 void* TimingMemory::indices(int number, DataType type, size_t bytes, int64_t limit) {
-  const Place place = {Use::kIndices, number, type};
+  const Place place = {Use::kIndices, number, type, {}};
   DeviceMemory& memory = places_[place];
   int64_t& filled = limits_[place];
   if (grow(memory, device_, bytes) || filled != limit)
-    fill(memory, device_, pattern(type, filled = limit));
+    fill(memory, device_, pattern(type, {}, filled = limit));
   return memory.data() + kMargin;
 }
 
-void* TimingMemory::changed_input(int number, DataType type, size_t bytes) {
-  DeviceMemory& memory = places_[{Use::kChangedInput, number, type}];
+void* TimingMemory::changed_input(int number, DataType type, size_t bytes, TimingNumbers numbers) {
+  DeviceMemory& memory = places_[{Use::kChangedInput, number, type, numbers}];
   grow(memory, device_, bytes);
-  fill(memory, device_, pattern(type));
+  fill(memory, device_, pattern(type, numbers));
   return memory.data() + kMargin;
 }
 
@@ -102,7 +95,7 @@ const void* TimingMemory::zero() {
 }
 
 void* TimingMemory::plain(Use use, int number, size_t bytes) {
-  DeviceMemory& memory = places_[{use, number, DataType::kUINT8}];
+  DeviceMemory& memory = places_[{use, number, DataType::kUINT8, {}}];
   grow(memory, device_, bytes);
   return memory.data() + kMargin;
 }

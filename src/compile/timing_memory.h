@@ -14,6 +14,12 @@
 
 namespace opwright {
 
+/// Floating elements of inputs.
+enum class TimingNumbers {
+  kNormal,     ///< about normally distributed, as activations are
+  kFractions,  ///< in [0, 1): plugins take some inputs for indices or positions, and may check none
+};
+
 /// Device memory that timed kernels read and write. It is filled with seeded values that are
 /// harmless as data and as indices, and is reused.
 class TimingMemory {
@@ -21,19 +27,15 @@ class TimingMemory {
   /// Bytes on either side of each returned address in which a kernel harms no other.
   static constexpr size_t kMargin = 4096;
   explicit TimingMemory(const Device& device) : device_(device) {}
-  /// At least `bytes` of elements of the type for an input that kernels read: floating ones are
-  /// about normally distributed, integers and booleans are 0 or 1. The next kernel gets the same
-  /// memory.
-  void* input(int number, DataType type, size_t bytes);
-  /// The same for a plugin. Floating elements are in [0, 1): plugins take some of them for indices
-  /// or positions, and may check none.
-  void* plugin_input(int number, DataType type, size_t bytes);
+  /// At least `bytes` of elements of the type for an input that kernels read. Integers and booleans
+  /// are 0 or 1. The next kernel gets the same memory.
+  void* input(int number, DataType type, size_t bytes, TimingNumbers numbers);
   /// The same as input() with indices below `limit` in no order.
   void* indices(int number, DataType type, size_t bytes, int64_t limit);
   /// The same as input() for an input that the kernel changes: in separate memory that each call
   /// fills, so that a kernel's results (infinities, denormal numbers) do not slow down the next
   /// kernel.
-  void* changed_input(int number, DataType type, size_t bytes);
+  void* changed_input(int number, DataType type, size_t bytes, TimingNumbers numbers);
   /// These elements for an input, in separate memory.
   const void* input(int number, const Blob& elements);
   /// At least `bytes` of any content.
@@ -53,17 +55,8 @@ class TimingMemory {
   void clear();
 
  private:
-  enum class Use {
-    kInput,
-    kPluginInput,
-    kIndices,
-    kChangedInput,
-    kGivenInput,
-    kOutput,
-    kWorkspace,
-    kZero
-  };
-  using Place = std::tuple<Use, int, DataType>;
+  enum class Use { kInput, kIndices, kChangedInput, kGivenInput, kOutput, kWorkspace, kZero };
+  using Place = std::tuple<Use, int, DataType, TimingNumbers>;
 
   /// Memory of any content.
   void* plain(Use use, int number, size_t bytes);
