@@ -143,7 +143,7 @@ size_t KernelCompiler::compile(std::span<const Work> work, const Progress& progr
     list.finish(*i);
     return true;
   };
-  size_t reported = total;
+  std::optional<size_t> reported;
   const auto check = [&] {
     if (const size_t done = list.count(); done != reported) {
       reported = done;
@@ -168,6 +168,7 @@ size_t KernelCompiler::compile(std::span<const Work> work, const Progress& progr
       steps.run(step);
     }
     wait_for(total);
+    if (!is_ended) check();  // the other threads may have compiled all before the first look
   };
   parallel_for(std::min<int64_t>(static_cast<int64_t>(total) + 1, thread_count()), 1,
                [&](int64_t begin, int64_t) {

@@ -30,8 +30,9 @@ void fill(std::byte* to, const std::byte* value, int64_t count) {
 
 template <class T>
 void gather(std::byte* to, const std::byte* from, int64_t stride, int64_t count) {
-  for (int64_t i = 0; i < count; ++i)
-    reinterpret_cast<T*>(to)[i] = *reinterpret_cast<const T*>(from + i * stride);
+  // Elements that stand for several shorter ones may lie anywhere.
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
+  for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * kBytes, from + i * stride, kBytes);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "backend/cpu/copy_tile.h"
 
+#include <cstring>
+
 #include "backend/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -12,6 +14,11 @@ HWY_BEFORE_NAMESPACE();
 namespace opwright::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
+
+/// Elements that stand for several shorter ones may lie anywhere.
+HWY_INLINE void copy_element(const uint32_t* from, uint32_t* to) {
+  std::memcpy(to, from, sizeof *to);
+}
 
 template <class D>
 HWY_INLINE void repeat_vectors(D d, const uint32_t* HWY_RESTRICT from, int64_t count,
@@ -56,7 +63,10 @@ void split_rows(const uint32_t* from, int64_t stride, int64_t rows, int64_t coun
     split_vectors(hn::ScalableTag<uint32_t>(), from, count, even, odd, i);
     split_vectors(hn::CappedTag<uint32_t, 8>(), from, count, even, odd, i);
     split_vectors(hn::CappedTag<uint32_t, 4>(), from, count, even, odd, i);
-    for (; i < count; ++i) even[i] = from[2 * i], odd[i] = from[2 * i + 1];
+    for (; i < count; ++i) {
+      copy_element(from + 2 * i, even + i);
+      copy_element(from + 2 * i + 1, odd + i);
+    }
   }
 }
 
@@ -71,7 +81,7 @@ void second(const uint32_t* from, int64_t count, uint32_t* to) {
   int64_t i = 0;
   take_vectors(hn::ScalableTag<uint32_t>(), from, count, to, i);
   take_vectors(hn::CappedTag<uint32_t, 4>(), from, count, to, i);
-  for (; i < count; ++i) to[i] = from[2 * i];
+  for (; i < count; ++i) copy_element(from + 2 * i, to + i);
 }
 
 }  // namespace opwright::HWY_NAMESPACE

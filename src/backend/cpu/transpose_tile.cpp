@@ -75,7 +75,8 @@ void copy_part(const T* from, T* to, int64_t count) {
     std::memcpy(to, from, count * sizeof(T));
 }
 
-/// Transposes a tile without buffers.
+/// Transposes a tile without buffers. Elements that stand for several shorter ones may lie
+/// anywhere.
 template <class T>
 void transpose_directly(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t rows,
                         int64_t columns) {
@@ -87,7 +88,7 @@ void transpose_directly(const T* from, int64_t from_stride, T* to, int64_t to_st
                           to_stride);
   for (int64_t c = 0; c < columns; ++c)
     for (int64_t r = c < whole_columns ? whole_rows : 0; r < rows; ++r)
-      to[c * to_stride + r] = from[r * from_stride + c];
+      std::memcpy(to + c * to_stride + r, from + r * from_stride + c, sizeof(T));
 }
 
 template <class T>

@@ -132,6 +132,7 @@ TEST_F(CompilingKernels, AllOfThemCompileOnce) {
     EXPECT_EQ(progress_[i].second, 100);
     EXPECT_TRUE(i == 0 || progress_[i].first > progress_[i - 1].first);
   }
+  EXPECT_EQ(progress_.back().first, 100);
 }
 
 TEST_F(CompilingKernels, StepsRunInOrderOnceTheirKernelsAreCompiled) {
