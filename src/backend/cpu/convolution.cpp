@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "backend/cpu/dnnl_convolution.h"
 #include "backend/cpu/dnnl_post_ops.h"
+#include "backend/cpu/pointwise_tile.h"
 #include "backend/cpu/resize_tile.h"
 #include "backend/cpu/shape_checks.h"
 #include "base/parallel.h"
@@ -163,23 +165,32 @@ class ByteLoopKernel final : public Kernel {
   int64_t channels_ = 0, maps_ = 0, lines_ = 0;
 };
 
+/// The function of an activation; null for none, and for swish and hard swish.
+TileFunction function_of(const FusedActivation& activation) {
+  if (!activation.present()) return nullptr;
+  return find_float_op(opcode(static_cast<ActivationType>(activation.type)));
+}
+
 class DepthwiseRowsKernel final : public Kernel {
  public:
   DepthwiseRowsKernel(const ConvolutionParams& params, const KernelArgs& args)
-      : layer_(args.layer), params_(params), has_bias_(has_bias_port(params, args.inputs)) {}
+      : layer_(args.layer),
+        params_(params),
+        has_bias_(has_bias_port(params, args.inputs)),
+        activation_(function_of(params.activation)) {}
 
   void on_shape_change(std::span<const Shape> inputs, std::span<const Shape> outputs) override {
     rows_ = 0;
     require_countable(inputs), require_countable(outputs);
     const Shape &x = inputs[0], &kernel = inputs[1], &y = outputs[0];
-    channels_ = x[1], length_ = x[2], taps_ = kernel[2], outputs_ = y[2];
-    padding_ = resolve_padding(params_, x, kernel).pre[0];
+    channels_ = x[1], length_ = x[2], window_ = kernel[2], outputs_ = y[2];
     stride_ = params_.stride.empty() ? 1 : params_.stride[0];
-    dilation_ = params_.dilation.empty() ? 1 : params_.dilation[0];
     require(kernel[0] == channels_ && kernel[1] == 1 && y[0] == x[0] && y[1] == channels_ &&
                 params_.groups == channels_ &&
                 (!has_bias_ || (inputs[2].rank() == 1 && inputs[2][0] == channels_)),
             "Layer '", layer_, "': a kernel of ", kernel, " does not take ", x, " to ", y);
+    set_taps(resolve_padding(params_, x, kernel).pre[0],
+             params_.dilation.empty() ? 1 : params_.dilation[0]);
     rows_ = y.numel(0, 2);
   }
 
@@ -189,38 +200,56 @@ class DepthwiseRowsKernel final : public Kernel {
     const auto* const bias = has_bias_ ? static_cast<const float*>(inputs[2]) : nullptr;
     auto* const y = static_cast<float*>(outputs[0]);
     constexpr int64_t kGrain = 1 << 14;  // products that are worth a thread
-    parallel_for(rows_, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, outputs_ * taps_)),
+    parallel_for(rows_, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, outputs_ * window_)),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t row = begin; row < end; ++row) {
                      const int64_t channel = row % channels_;
-                     convolve(x + row * length_, kernel + channel * taps_,
+                     convolve(x + row * length_, kernel + channel * window_,
                               bias != nullptr ? bias[channel] : 0, y + row * outputs_);
                    }
+                   activate(y + begin * outputs_, (end - begin) * outputs_);
                  });
   }
 
  private:
+  /// Outputs [begin, end) have an element under the tap that is not padding, the first of them
+  /// element `first`.
+  struct Tap {
+    int64_t number, begin, end, first;
+  };
+  void set_taps(int64_t padding, int64_t dilation) {
+    taps_.clear();
+    for (int64_t k = 0; k < window_; ++k) {
+      const int64_t start = k * dilation - padding;
+      const int64_t begin = start < 0 ? (-start + stride_ - 1) / stride_ : 0;
+      const int64_t end =
+          start < length_ ? std::min(outputs_, (length_ - 1 - start) / stride_ + 1) : 0;
+      if (begin < end) taps_.push_back({k, begin, end, start + begin * stride_});
+    }
+  }
+
   void convolve(const float* x, const float* taps, float bias, float* y) const {
     std::fill_n(y, outputs_, bias);
-    for (int64_t k = 0; k < taps_; ++k) {
-      // Outputs [begin, end) have an element under the tap that is not padding.
-      const int64_t first = k * dilation_ - padding_;
-      const int64_t begin = first < 0 ? (-first + stride_ - 1) / stride_ : 0;
-      const int64_t end =
-          first < length_ ? std::min(outputs_, (length_ - 1 - first) / stride_ + 1) : 0;
-      if (begin >= end) continue;
+    for (const Tap& tap : taps_) {
       if (stride_ == 1)
-        add_scaled(x + first + begin, taps[k], end - begin, y + begin);
+        add_scaled(x + tap.first, taps[tap.number], tap.end - tap.begin, y + tap.begin);
       else
-        for (int64_t i = begin; i < end; ++i) y[i] += taps[k] * x[first + i * stride_];
+        for (int64_t i = tap.begin, from = tap.first; i < tap.end; ++i, from += stride_)
+          y[i] += taps[tap.number] * x[from];
     }
+  }
+
+  void activate(float* y, int64_t count) const {
+    const double immediates[] = {params_.activation.alpha, params_.activation.beta};
+    if (activation_ != nullptr) activation_(y, y, nullptr, nullptr, count, immediates);
   }
 
   const std::string layer_;
   const ConvolutionParams params_;
   const bool has_bias_;
-  int64_t rows_ = 0, channels_ = 1, length_ = 0, taps_ = 0, outputs_ = 0;
-  int64_t padding_ = 0, stride_ = 1, dilation_ = 1;
+  const TileFunction activation_;
+  int64_t rows_ = 0, channels_ = 1, length_ = 0, window_ = 0, outputs_ = 0, stride_ = 1;
+  std::vector<Tap> taps_;
 };
 
 const RegisteredKernels<Convolution> kConvolutionKernels(convolution_entry<ConvolutionTraits>());
@@ -229,7 +258,8 @@ const RegisteredKernels<Convolution> kConvolutionKernels(convolution_entry<Convo
 
 bool takes_depthwise_rows(const ConvolutionParams& params, std::span<const PortDesc> inputs) {
   const Shape &x = inputs[0].max, &kernel = inputs[1].max;
-  if (x.rank() != 3 || kernel.rank() != 3 || params.has_residual || params.activation.present() ||
+  if (x.rank() != 3 || kernel.rank() != 3 || params.has_residual ||
+      (params.activation.present() && function_of(params.activation) == nullptr) ||
       inputs[1].min != kernel || params.groups != kernel[0] || kernel[1] != 1)
     return false;
   return std::all_of(inputs.begin(), inputs.end(), [](const PortDesc& port) {

@@ -267,9 +267,13 @@ TEST(Convolution, FusedActivations) {
       {{FusedActivation::kHardSwish, 1.0f / 6, 0.5f},
        [](double x) { return x * std::min(std::max(x / 6 + 0.5, 0.0), 1.0); }},
   };
-  for (const NamedActivation& item : activations) {
-    ConvolutionCase c = convolution_cases()[0];
-    c.params.activation = item.activation;
+  std::vector<ConvolutionCase> cases;
+  for (const NamedActivation& item : activations)
+    for (const ConvolutionCase& c : convolution_cases())
+      if (&c == &convolution_cases()[0] || c.name == std::string("DepthwiseRows"))
+        cases.push_back(c), cases.back().params.activation = item.activation;
+  for (const ConvolutionCase& c : cases) {
+    const NamedActivation& item = activations[(&c - cases.data()) / 2];
     const Convolution op(c.params);
     const std::vector<TestInput> inputs = inputs_of(c, DataType::kFLOAT, true);
     const std::vector<TestOutput> outputs = {{c.y}};
