@@ -1,12 +1,14 @@
 #include "backend/cpu/byte_panel.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
 
 #include "backend/cpu/processor.h"
+#include "backend/cpu/simd_targets.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -16,6 +18,26 @@ namespace opwright {
 namespace {
 
 constexpr float kMost = 8388600;  ///< of an integer of 24 bits, with room for a rounding
+constexpr int64_t kBytePlanes = 3;
+/// Bytes of a plane of bytes, and elements of one of words.
+constexpr int64_t plane_size(int64_t k) { return byte_planes_size(k) / 4; }
+
+/// The best of the instruction sets that these functions use.
+enum class ByteProducts { kNone, kAvx2, kVnni };
+ByteProducts byte_products() {
+#if defined(__x86_64__)
+  static const ByteProducts best = [] {
+    if (processor_features().int8 && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
+      return ByteProducts::kVnni;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? ByteProducts::kAvx2
+                                                                           : ByteProducts::kNone;
+  }();
+  return best;
+#else
+  return ByteProducts::kNone;
+#endif
+}
 
 #if defined(__x86_64__)
 #define OPWRIGHT_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
@@ -52,7 +74,7 @@ OPWRIGHT_VNNI_INLINE void store_sums(const BytePanelProduct& p, int64_t row, int
 template <size_t... kPlane>
 OPWRIGHT_VNNI void multiply_pair(const BytePanelProduct& p, int64_t first,
                                  std::index_sequence<kPlane...>) {
-  const int64_t plane = byte_plane_size(p.vectors.k);
+  const int64_t plane = plane_size(p.vectors.k);
   const uint8_t* planes = p.vectors.planes + (p.first + first) * kBytePlanes * plane;
   const int8_t *panel = p.panel, *const end = panel + byte_panel_size(p.vectors.k);
   __m512i low[] = {((void)kPlane, _mm512_setzero_si512())...};
@@ -73,7 +95,7 @@ OPWRIGHT_VNNI void multiply_pair(const BytePanelProduct& p, int64_t first,
 template <size_t... kPlane>
 OPWRIGHT_VNNI void multiply_one(const BytePanelProduct& p, int64_t row,
                                 std::index_sequence<kPlane...>) {
-  const int64_t plane = byte_plane_size(p.vectors.k);
+  const int64_t plane = plane_size(p.vectors.k);
   const uint8_t* planes = p.vectors.planes + (p.first + row) * kBytePlanes * plane;
   const int8_t *panel = p.panel, *const end = panel + byte_panel_size(p.vectors.k);
   __m512i sums[4][kBytePlanes] = {{((void)kPlane, _mm512_setzero_si512())...},
@@ -108,24 +130,106 @@ OPWRIGHT_VNNI void make_planes(const float* a, int64_t k, float factor, uint8_t*
   }
 }
 
-OPWRIGHT_VNNI float largest(const float* a, int64_t k) {
-  // The bits of absolute values have their order, and those of NaN are the largest.
-  __m512i most = _mm512_setzero_si512();
-  const __m512i absolute = _mm512_set1_epi32(0x7fffffff);
-  for (int64_t i = 0; i < k; i += 16) {
-    const auto mask = static_cast<__mmask16>(k - i >= 16 ? 0xffff : (1 << (k - i)) - 1);
-    const __m512i x = _mm512_maskz_loadu_epi32(mask, a + i);
-    most = _mm512_max_epi32(most, _mm512_and_si512(x, absolute));
-  }
-  const int32_t bits = _mm512_reduce_max_epi32(most);
-  float result;
-  std::memcpy(&result, &bits, sizeof(result));
-  return result;
-}
-
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
+
+#define OPWRIGHT_AVX2 __attribute__((target("avx2,fma")))
+
+/// The elements [i, i + 8) of k, of which those that lack are 0.
+OPWRIGHT_AVX2 inline __m256 load_eight(const float* a, int64_t i, int64_t k) {
+  if (k - i >= 8) return _mm256_loadu_ps(a + i);
+  float last[8] = {};
+  std::copy(a + i, a + k, last);
+  return _mm256_loadu_ps(last);
+}
+
+/// The largest absolute value; NaN if there is one.
+OPWRIGHT_AVX2 float largest(const float* a, int64_t k) {
+  // The bits of absolute values have their order, and those of NaN are the largest.
+  const __m256i absolute = _mm256_set1_epi32(0x7fffffff);
+  __m256i most = _mm256_setzero_si256();
+  for (int64_t i = 0; i < k; i += 8) {
+    const __m256i x = _mm256_castps_si256(load_eight(a, i, k));
+    most = _mm256_max_epi32(most, _mm256_and_si256(x, absolute));
+  }
+  int32_t lanes[8];
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), most);
+  return std::bit_cast<float>(*std::max_element(lanes, lanes + 8));
+}
+
+/// With AVX2 a number is two words: its upper bits with the sign, and its lower 12 bits.
+constexpr int kLowBits = 12;
+
+int16_t* words_of(const ByteVectors& v, int64_t row) {
+  return reinterpret_cast<int16_t*>(v.planes + row * byte_planes_size(v.k));
+}
+
+/// Writes the upper words of a vector, and its lower words behind them.
+OPWRIGHT_AVX2 void make_words(const float* a, int64_t k, float factor, int16_t* words) {
+  const __m256 scale = _mm256_set1_ps(factor);
+  const __m256i mask = _mm256_set1_epi32((1 << kLowBits) - 1);
+  const int64_t plane = plane_size(k);
+  for (int64_t i = 0; i < k; i += 8) {
+    const __m256 x = _mm256_mul_ps(load_eight(a, i, k), scale);
+    const __m256i number = _mm256_cvtps_epi32(x);
+    const __m256i upper = _mm256_srai_epi32(number, kLowBits);
+    const __m256i lower = _mm256_and_si256(number, mask);
+    // Each half has four upper words and four lower ones.
+    const __m256i mixed = _mm256_packs_epi32(upper, lower);
+    const __m256i ordered = _mm256_permute4x64_epi64(mixed, 0xd8);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(words + i), _mm256_castsi256_si128(ordered));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(words + plane + i),
+                     _mm256_extracti128_si256(ordered, 1));
+  }
+}
+
+/// Four words that follow each other, four times.
+OPWRIGHT_AVX2 inline __m256i load_four(const int16_t* words) {
+  int64_t four;
+  std::memcpy(&four, words, sizeof(four));
+  return _mm256_set1_epi64x(four);
+}
+
+/// The sums of 8 columns. Each of the two vectors has two summands of four columns.
+OPWRIGHT_AVX2 inline __m256 add_halves(__m256i first, __m256i second) {
+  const __m256i sums = _mm256_hadd_epi32(first, second);
+  return _mm256_cvtepi32_ps(_mm256_permute4x64_epi64(sums, 0xd8));
+}
+
+OPWRIGHT_AVX2 void multiply_words(const BytePanelProduct& p, int64_t row) {
+  constexpr int64_t kColumns = 16;  // whose sums fit the registers
+  constexpr int kVectors = 4;
+  const int16_t* const upper_words = words_of(p.vectors, p.first + row);
+  const int16_t* const lower_words = upper_words + plane_size(p.vectors.k);
+  const __m256 unit = _mm256_set1_ps(p.vectors.scales[p.first + row]);
+  const __m256 factor = _mm256_set1_ps(1 << kLowBits);
+  for (int64_t first = 0; first < kByteColumns; first += kColumns) {
+    __m256i upper[kVectors], lower[kVectors];
+    OPWRIGHT_UNROLLED
+    for (int v = 0; v < kVectors; ++v) upper[v] = lower[v] = _mm256_setzero_si256();
+    const int8_t *panel = p.panel, *const end = panel + byte_panel_size(p.vectors.k);
+    for (int64_t k = 0; panel < end; panel += 4 * kByteColumns, k += 4) {
+      const __m256i a = load_four(upper_words + k), b = load_four(lower_words + k);
+      OPWRIGHT_UNROLLED
+      for (int v = 0; v < kVectors; ++v) {
+        const auto* const codes = reinterpret_cast<const __m128i*>(panel + 4 * first + 16 * v);
+        const __m256i weights = _mm256_cvtepi8_epi16(_mm_loadu_si128(codes));
+        upper[v] = _mm256_add_epi32(upper[v], _mm256_madd_epi16(a, weights));
+        lower[v] = _mm256_add_epi32(lower[v], _mm256_madd_epi16(b, weights));
+      }
+    }
+    OPWRIGHT_UNROLLED
+    for (int v = 0; v < kVectors; v += 2) {
+      const int64_t c = first + 4 * v;
+      const __m256 sum = _mm256_fmadd_ps(add_halves(upper[v], upper[v + 1]), factor,
+                                         add_halves(lower[v], lower[v + 1]));
+      const __m256 scale = _mm256_mul_ps(_mm256_loadu_ps(p.scales + c), unit);
+      const __m256 init = p.init != nullptr ? _mm256_loadu_ps(p.init + c) : _mm256_setzero_ps();
+      _mm256_storeu_ps(p.out + row * p.out_stride + c, _mm256_fmadd_ps(sum, scale, init));
+    }
+  }
+}
 
 #endif
 
@@ -143,15 +247,19 @@ void multiply_vector(const BytePanelProduct& p, int64_t row) {
 
 }  // namespace
 
-bool multiplies_byte_panels() {
-#if defined(__x86_64__)
-  static const bool does = processor_features().int8 && __builtin_cpu_supports("avx512bw") &&
-                           __builtin_cpu_supports("avx512vl") &&
-                           __builtin_cpu_supports("avx512vnni");
-  return does;
-#else
-  return false;
-#endif
+bool prefers_bytes(int64_t k, int64_t columns, int64_t vectors) {
+  // Larger sums would overflow.
+  constexpr int64_t kMostOfBytes = 1 << 16, kMostOfWords = 1 << 12;
+  constexpr int64_t kNearCache = 512 << 10, kFewVectors = 2;
+  switch (byte_products()) {
+    case ByteProducts::kVnni:
+      return k <= kMostOfBytes;
+    case ByteProducts::kAvx2:
+      return k <= kMostOfWords && vectors <= kFewVectors &&
+             k * columns * int64_t{sizeof(float)} > kNearCache;
+    default:
+      return false;
+  }
 }
 
 bool find_byte_codes(const float* weights, int64_t count, int8_t* codes, float& scale) {
@@ -183,7 +291,7 @@ bool find_byte_codes(const float* weights, int64_t count, int8_t* codes, float& 
 
 void make_byte_planes(const ByteVectors& v, int64_t begin, int64_t end) {
 #if defined(__x86_64__)
-  const int64_t plane = byte_plane_size(v.k);
+  const int64_t plane = plane_size(v.k);
   for (int64_t row = begin; row < end; ++row) {
     const float* const a = v.a + row * v.a_stride;
     const float most = largest(a, v.k);
@@ -195,7 +303,11 @@ void make_byte_planes(const ByteVectors& v, int64_t begin, int64_t end) {
       continue;
     }
     v.scales[row] = most / kMost;
-    make_planes(a, v.k, is_zero ? 0.0F : kMost / most, v.planes + row * kBytePlanes * plane, plane);
+    const float factor = is_zero ? 0.0F : kMost / most;
+    if (byte_products() == ByteProducts::kVnni)
+      make_planes(a, v.k, factor, v.planes + row * kBytePlanes * plane, plane);
+    else
+      make_words(a, v.k, factor, words_of(v, row));
   }
 #else
   std::fill(v.scales + begin, v.scales + end, std::numeric_limits<float>::quiet_NaN());
@@ -210,6 +322,10 @@ void multiply_byte_panel(const BytePanelProduct& p) {
       continue;
     }
 #if defined(__x86_64__)
+    if (byte_products() == ByteProducts::kAvx2) {
+      multiply_words(p, row++);
+      continue;
+    }
     // More vectors at once would not fit the registers.
     const bool is_pair = row + 1 < p.rows && !std::isnan(scales[row + 1]);
     if (is_pair)

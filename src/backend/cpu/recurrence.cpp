@@ -145,8 +145,8 @@ struct Panels {
 /// One of the two weights: packed during the build where it is constant, else in each run.
 class PanelWeights {
  public:
-  PanelWeights(const KernelArgs& args, int input, const Panels& panels)
-      : input_(input), panels_(panels), type_(args.inputs[input].type.dtype) {
+  PanelWeights(const KernelArgs& args, int input, const Panels& panels, int64_t vectors)
+      : input_(input), panels_(panels), vectors_(vectors), type_(args.inputs[input].type.dtype) {
     const PortDesc& port = args.inputs[input];
     const size_t bytes = panels.count() * sizeof(float);
     for (const PackedInput& stored : args.packed)
@@ -184,9 +184,7 @@ class PanelWeights {
   /// Floats of workspace that a run needs.
   int64_t workspace() const { return is_constant_ ? 0 : panels_.count(); }
   /// Bytes of workspace for each vector, and numbers.
-  int64_t plane_bytes() const {
-    return is_constant_ ? kBytePlanes * byte_plane_size(panels_.inner) : 0;
-  }
+  int64_t plane_bytes() const { return is_constant_ ? byte_planes_size(panels_.inner) : 0; }
   bool are_bytes() const { return are_bytes_; }
   const float* prepare(void const* const* inputs, float* workspace) const {
     if (are_bytes_) return nullptr;
@@ -219,10 +217,13 @@ class PanelWeights {
   }
 
  private:
-  bool can_be_bytes() const { return multiplies_byte_panels() && panels_.inner <= kMostByteRows; }
+  bool can_be_bytes() const {
+    return prefers_bytes(panels_.inner, panels_.gates * panels_.hidden, vectors_);
+  }
 
   int input_;
   Panels panels_;
+  int64_t vectors_;  ///< that are multiplied at a time, at the profile's optimum
   DataType type_;
   bool is_constant_ = false, are_bytes_ = false;
   Blob packed_;
@@ -242,8 +243,8 @@ class RecurrenceKernel final : public Kernel {
         input_(args.inputs[kW].opt[2]),
         blocks_((hidden_ + kUnits - 1) / kUnits),
         padded_(blocks_ * kUnits),
-        w_(args, kW, {directions_, gates_, hidden_, input_}),
-        r_(args, kR, {directions_, gates_, hidden_, hidden_}),
+        w_(args, kW, {directions_, gates_, hidden_, input_}, args.inputs[kX].opt.numel(0, 2)),
+        r_(args, kR, {directions_, gates_, hidden_, hidden_}, args.inputs[kX].opt[1]),
         clip_(params.clip > 0 ? static_cast<float>(params.clip)
                               : std::numeric_limits<float>::infinity()) {
     for (size_t i = 0; i < params.activations.size(); ++i)

@@ -123,7 +123,13 @@ void check(const CellCase& c, double outlier = 0) {
     expect_close(run_kernel(op, candidate, inputs, outputs)[0], y, 3e-6);
   if (candidates.empty()) return;
   TestKernel built(op, candidates[0], inputs, outputs);
-  EXPECT_EQ(built.kernel().description().ends_with("of bytes"), multiplies_byte_panels());
+  const bool w_bytes = prefers_bytes(c.input, gates * c.hidden, c.steps * c.batch);
+  const bool r_bytes = prefers_bytes(c.hidden, gates * c.hidden, c.batch);
+  EXPECT_EQ(built.kernel().description(),
+            std::string("panels of 32 units") + (w_bytes && r_bytes ? " of bytes"
+                                                 : w_bytes          ? ", inputs by bytes"
+                                                 : r_bytes          ? ", states by bytes"
+                                                                    : ""));
   const std::vector<PackedInput> packed = built.kernel().packed();
   TestKernel loaded(op, candidates[0], inputs, outputs, packed);
   EXPECT_EQ(loaded.kernel().description(), built.kernel().description());
@@ -137,12 +143,17 @@ TEST(BytePanels, Cells) {
   check({RecurrentCell::kGRU, 3, 2, 66, 31, 2, true});
   check({RecurrentCell::kRNN, 5, 9, 17, 5, 1});
   check({RecurrentCell::kLSTM, 300, 1, 12, 8, 1});
+  check({RecurrentCell::kLSTM, 3, 1, 40, 199, 2});
+  check({RecurrentCell::kGRU, 2, 2, 11, 250, 1});
+  check({RecurrentCell::kLSTM, 1, 1, 701, 197, 1});
 }
 
 /// Vectors that no integers of 24 bits represent.
 TEST(BytePanels, Outliers) {
   for (const double outlier : {1e30, 1e-38, std::numeric_limits<double>::infinity()})
     check({RecurrentCell::kLSTM, 2, 3, 9, 6, 1}, outlier);
+  for (const double outlier : {1e30, 1e-38})
+    check({RecurrentCell::kLSTM, 1, 1, 701, 197, 1}, outlier);
 }
 
 TEST(BytePanels, Codes) {
