@@ -233,8 +233,13 @@ def test_options(data):
     constants = data.draw(st.sampled_from([(), ("W", "R", "B", "P"), ("R",)]))
     model = make_model(kind, arrays, constants, direction=direction, **attributes)
     expected = written_out(kind, arrays, direction, **options)
-    for want in expected:
-        if not np.abs(want).max() <= 1e4:  # activations without bounds; NaN, too
+    # Activations without bounds may make numbers beyond FP32 (NaN, too), or multiply a rounding
+    # error by so much that FP32 cannot be near.
+    factor = np.float32(1 + 1e-6)
+    moved = {n: a * factor if a.dtype == np.float32 else a for n, a in arrays.items()}
+    for want, other in zip(expected, written_out(kind, moved, direction, **options)):
+        largest = np.abs(want).max()
+        if not (largest <= 1e4 and np.abs(want - other).max() <= 5e-5 * max(1.0, largest)):
             return
     for result, want in zip(run(model, feeds(arrays, constants)), expected):
         scale = max(1.0, np.abs(want).max())
